@@ -1,4 +1,4 @@
-# Two commands do all the set-up on a fresh machine: `make demo` and `make test`.
+# `make demo` and `make test` do all the set-up on a fresh machine.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -7,13 +7,13 @@ INSTALLED := $(VENV)/.installed
 JOBS ?= 2
 SEED ?= 1
 N ?= 1000
-# .ci/run sets it, from the tree that it tests: another change, other random cases; the same change, the same ones on every machine.
-DRAWN ?=
-PYTEST = $(BIN)/python -m pytest -q $(if $(DRAWN),--randomly-seed=$(DRAWN) --hypothesis-seed=$(DRAWN))
+# Seed of random tests. .ci/run derives it from the tested tree.
+RANDOM_SEED ?=
+PYTEST = $(BIN)/python -m pytest -q $(if $(RANDOM_SEED),--randomly-seed=$(RANDOM_SEED) --hypothesis-seed=$(RANDOM_SEED))
 LIVE ?= tests/live
-# The classes of docs/explanation/what-holds-under-faults.md that need no server and of which chance draws the cases, anew at every run;
-# those that are the same every time have been run by `make test`.
-HOSTILE := tests/property/test_storms.py tests/property/test_histories.py tests/unit/scheduler/engine/test_bad_plugins.py tests/unit/scheduler/engine/test_raising_plugins.py \
+# Randomized tests of docs/explanation/what-holds-under-faults.md that need no server: `make conformance` runs them
+# with another seed than `make test`.
+HOSTILE := tests/property/test_storms.py tests/property/test_histories.py tests/property/test_queue_histories.py tests/unit/scheduler/engine/cycle/test_profile_runner.py tests/unit/scheduler/engine/test_scheduler.py \
   tests/unit/scheduler/framework/test_nodeinfo.py tests/unit/scheduler/plugins/dynamic_resources/cel/test_cost.py tests/unit/scheduler/plugins/dynamic_resources/allocation/test_search_bounds.py \
   tests/unit/scheduler/state/test_pod_index.py tests/unit/cli/test_hostile_files.py tests/unit/cluster/controllers/test_manager.py
 WORKLOADS ?= basic
@@ -28,10 +28,10 @@ RAW ?= .bench/latest.json
 LOCK = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 BENCH = --pods $(PODS) --rounds $(ROUNDS) --schedulers $(SCHEDULERS) --json $(RAW) $(if $(FLAGS),--flags='$(FLAGS)')
 
-# Every target that says what it does.
+# All targets with a help text.
 .PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\#.*/\1/p' Makefile)
 
-help:  ## Show what can be made
+help:  ## List the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(RUNNABLE): pyproject.toml
@@ -47,29 +47,29 @@ $(INSTALLED): $(RUNNABLE)
 	@$(BIN)/pip install --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(RUNNABLE)  ## Run a cluster on this machine for a moment, with a sample workload
+demo: $(RUNNABLE)  ## Run a local cluster with a sample workload for ten seconds
 	$(BIN)/moorage up --nodes 20 -f examples/workloads/shop.yaml --for 10s
 	@printf '%s\n' '' 'Try next:' \
-	  '  $(BIN)/moorage up                                       # a cluster until Ctrl-C, with a web page' \
-	  '  $(BIN)/moorage simulate -f examples/clusters/web-shop.yaml   # the same in virtual time' \
-	  '  $(BIN)/moorage explain POD                              # why a pod of your own cluster is pending' \
-	  '  $(BIN)/moorage new my-plugin                            # a project with a plugin of your own' \
-	  '  $(BIN)/moorage --help                                   # all commands' \
-	  '  docs/tutorial.md                                       # a first plugin in ten minutes'
+	  '  $(BIN)/moorage up                                           # run a local cluster with a web page until Ctrl-C' \
+	  '  $(BIN)/moorage simulate -f examples/clusters/web-shop.yaml  # simulate a cluster in virtual time' \
+	  '  $(BIN)/moorage explain POD                                  # explain why a pod of your cluster is pending' \
+	  '  $(BIN)/moorage new my-plugin                                # create a plugin project' \
+	  '  $(BIN)/moorage --help                                       # list all commands' \
+	  '  docs/tutorial.md                                           # write a first plugin in ten minutes'
 
-up: $(RUNNABLE)  ## Run a cluster on this machine until Ctrl-C
+up: $(RUNNABLE)  ## Run a local cluster until Ctrl-C
 	$(BIN)/moorage up
 
-simulate: $(RUNNABLE)  ## Place the pods of a described cluster in virtual time and show what happened
+simulate: $(RUNNABLE)  ## Simulate the cluster of a file in virtual time and print a report
 	$(BIN)/moorage simulate -f examples/clusters/web-shop.yaml
 
-test: $(INSTALLED)  ## Run the whole fast suite
+test: $(INSTALLED)  ## Run the fast test suite
 	$(PYTEST) -n $(JOBS)
 
-test-all: $(INSTALLED)  ## Run the suite on every Python from 3.11 on that this machine has
-	BIN=$(BIN) JOBS=$(JOBS) DRAWN=$(DRAWN) .ci/test-all
+test-all: $(INSTALLED)  ## Run the suite on each installed Python from 3.11
+	ALL=$(ALL) BIN=$(BIN) JOBS=$(JOBS) RANDOM_SEED=$(RANDOM_SEED) .ci/test-all
 
-ray: $(INSTALLED)  ## Run trials of the lab on Ray, which is installed first
+ray: $(INSTALLED)  ## Install Ray and test lab trials on it
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,ray]'
 	$(PYTEST) tests/unit/lab/test_on_ray.py
 
@@ -83,105 +83,132 @@ fmt: $(INSTALLED)  ## Format the code
 	$(BIN)/ruff check --fix-only --quiet
 	$(BIN)/ruff format
 
-bench: $(INSTALLED)  ## Drain pending pods with both schedulers in turns (needs Go); WORKLOADS=basic,mixed|all NODES= PODS= ROUNDS= SCHEDULERS= FLAGS= RAW=
+bench: $(INSTALLED)  ## Compare the throughput of both schedulers (needs Go); WORKLOADS=basic,mixed|all NODES= PODS= ROUNDS= SCHEDULERS= FLAGS= RAW=
 	conformance/control-plane etcd kube-apiserver kube-scheduler
 	$(BIN)/python -m benchmarks.live --workloads $(WORKLOADS) --nodes $(NODES) $(BENCH)
 
-bench-goals: $(INSTALLED)  ## Measure every row of benchmarks/goals.yaml in one run (needs Go, takes hours); BEFORE=another checkout, ROUNDS= RAW=
+bench-goals: $(INSTALLED)  ## Measure all rows of benchmarks/goals.yaml (needs Go, takes hours); BEFORE=another checkout, ROUNDS= RAW=
 	conformance/control-plane etcd kube-apiserver kube-scheduler
 	$(BIN)/python -m benchmarks.live.goal_run $(if $(BEFORE),--before $(BEFORE)) --rounds $(ROUNDS) --json $(RAW)
 
-bench-start: $(INSTALLED)  ## Start both schedulers on 15,000 nodes and 100,000 pods: time to the first bind, and memory (needs Go)
+bench-start: $(INSTALLED)  ## Measure the time to the first bind and the memory of both schedulers with 15,000 nodes and 100,000 pods (needs Go)
 	conformance/control-plane etcd kube-apiserver kube-scheduler
 	$(BIN)/python -m benchmarks.live --workloads start --nodes 15000 $(BENCH)
 
-bench-latency: $(INSTALLED)  ## Measure from creation to binding at 100 pods a second, with both schedulers (needs Go)
+bench-latency: $(INSTALLED)  ## Measure the time from creation to binding of both schedulers at 100 pods per second (needs Go)
 	conformance/control-plane etcd kube-apiserver kube-scheduler
 	$(BIN)/python -m benchmarks.live.latency --nodes $(NODES) $(BENCH)
 
-bench-extender: $(INSTALLED)  ## Measure the same plugin in process and as an extender of kube-scheduler, at 1,000 nodes (needs Go)
+bench-extender: $(INSTALLED)  ## Compare a plugin in process with the same plugin as an extender of kube-scheduler, with 1,000 nodes (needs Go)
 	conformance/control-plane etcd kube-apiserver kube-scheduler
 	$(BIN)/python -m benchmarks.live.extending --rounds $(ROUNDS)
 
-bench-report: $(INSTALLED)  ## Write docs/records/bench/<date>.md, its plots and its raw data from RAW
+bench-report: $(INSTALLED)  ## Write docs/records/bench/<date>.md with plots and raw data from RAW
 	$(BIN)/python -m benchmarks.live.report --json $(RAW)
 
-docs: $(INSTALLED)  ## Build the documentation site into .site (warnings are errors) and run every command and snippet in it
+docs: $(INSTALLED)  ## Build the documentation site into .site (warnings are errors) and run its commands and snippets
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	MOORAGE_DOCS=1 $(PYTEST) -n $(JOBS) tests/docs
+
+site: $(INSTALLED)  ## Build the documentation site into .site, without running its commands; `python -m manual.site` keeps versions
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 report: $(INSTALLED)  ## Print the largest files and the longest functions
 	$(BIN)/python -m manual.sizes
 
-wording: $(INSTALLED)  ## Count dialect words and vague variable names in source and docs
-	$(BIN)/python -m manual.wording src docs README.md CONTRIBUTING.md CHANGELOG.md
+wording: $(INSTALLED)  ## Count dialect words and vague variable names in the tree
+	$(BIN)/python -m manual.wording .
 
-guard: $(INSTALLED)  ## Fail if a placed pod costs more calls or memory than recorded; needs no clock
+guard: $(INSTALLED)  ## Fail if scheduling a pod takes more calls or memory than recorded; independent of the clock
 	$(BIN)/python -m benchmarks.guard
 
-guard-record: $(INSTALLED)  ## Write the guard's ceilings anew, a tenth above what a pod costs now
+guard-record: $(INSTALLED)  ## Record new ceilings for the guard, 10% above the current values
 	$(BIN)/python -m benchmarks.guard --record
 
-bench-engine: $(INSTALLED)  ## Measure the engine alone; JSON=file writes the rows as well
+bench-engine: $(INSTALLED)  ## Measure the engine alone; JSON=file also writes the rows to a file
 	$(BIN)/python -m benchmarks.engine $(if $(JSON),--json $(JSON))
 
-bench-decode: $(INSTALLED)  ## Measure how fast a listed pod becomes a struct
+bench-decode: $(INSTALLED)  ## Measure the decoding of listed pods
 	$(BIN)/python -m benchmarks.decode
 
 bench-apiserver: $(INSTALLED)  ## Measure the embedded API server: writes, watchers and memory
 	$(BIN)/python -m benchmarks.apiserver
 
-bench-startup: $(INSTALLED)  ## Measure how long both commands take to their first pod
+bench-startup: $(INSTALLED)  ## Measure the time from the start of both commands to their first bound pod
 	$(BIN)/python -m benchmarks.startup
 
-browser: $(INSTALLED)  ## Look at the page in Chromium, which is installed if this is Debian and we may
+browser: $(INSTALLED)  ## Test the web page in Chromium (installed if missing, on Debian as root)
 	.ci/browser
 	MOORAGE_BROWSER=1 $(PYTEST) tests/browser
 
-pictures: $(INSTALLED)  ## Take the pictures of the page in docs/pictures anew
+pictures: $(INSTALLED)  ## Update the screenshots in docs/pictures
 	MOORAGE_BROWSER=1 MOORAGE_PICTURES=docs/pictures $(PYTEST) tests/browser/test_pictures.py
 
-control-plane:  ## Build the oracle, etcd, kube-apiserver and the rest (needs Go)
+control-plane:  ## Build the oracle, etcd, kube-apiserver and other binaries (needs Go)
 	conformance/control-plane
 
 oracle:  ## Build the oracle only (needs Go)
 	conformance/control-plane oracle
 
-conformance: $(INSTALLED) control-plane  ## Compare with kube-scheduler's own framework, then run all of `live` (needs Go)
-	$(BIN)/python -m tests.conformance.run $(if $(DRAWN),--drawn $(DRAWN))
-	MOORAGE_FUZZ=2000 $(PYTEST) tests/unit/cluster/apiserver/test_bad_input.py
+conformance: $(INSTALLED) control-plane  ## Compare with kube-scheduler's framework, then run `make live` and `make soak` (needs Go)
+	$(BIN)/python -m tests.conformance.run $(if $(RANDOM_SEED),--random-seed $(RANDOM_SEED))
+	MOORAGE_FUZZ=2000 $(PYTEST) tests/unit/cluster/apiserver/test_api.py
 	$(BIN)/python -m tests.hostile --seed 1
-	$(BIN)/python -m tests.hostile $(if $(DRAWN),--seed $(DRAWN))
-	$(PYTEST) $(if $(DRAWN),--randomly-seed=$(DRAWN)1 --hypothesis-seed=$(DRAWN)1) -n $(JOBS) $(HOSTILE)
+	$(BIN)/python -m tests.hostile $(if $(RANDOM_SEED),--seed $(RANDOM_SEED))
+	$(PYTEST) $(if $(RANDOM_SEED),--randomly-seed=$(RANDOM_SEED)1 --hypothesis-seed=$(RANDOM_SEED)1) -n $(JOBS) $(HOSTILE)
 	$(MAKE) live
 	$(MAKE) soak MINUTES=3
 
-live: $(INSTALLED) control-plane  ## Run the scheduler on a real API server that dies, forgets and is cut off (needs Go)
+live: $(INSTALLED) control-plane  ## Test the scheduler on a real API server, also with crashes, lost data and network faults (needs Go)
 	MOORAGE_LIVE=1 $(PYTEST) -n $(JOBS) --dist loadfile --durations=15 $(LIVE) || { \
-	  echo "Once more, by themselves, those that failed: a machine too busy for a lease is no defect"; \
+	  echo "Repeating the failed tests alone: on a busy machine, leases may expire"; \
 	  MOORAGE_LIVE=1 $(PYTEST) --last-failed --last-failed-no-failures none $(LIVE); }
 
-e2e: $(INSTALLED)  ## Run upstream's own end-to-end specs on `moorage up`, about half an hour (needs Go); FOCUS= chooses others
+e2e: $(INSTALLED)  ## Run upstream's end-to-end specs on `moorage up`, about half an hour (needs Go); FOCUS= selects other specs
 	conformance/control-plane e2e.test
 	$(BIN)/python -m tests.e2e --workers $(JOBS) $(if $(FOCUS),--focus '$(FOCUS)')
 
-soak: $(INSTALLED) control-plane  ## Churn, cut, restart and kill for MINUTES: nothing is lost, and nothing grows (needs Go)
+soak: $(INSTALLED) control-plane  ## Run churn and faults for MINUTES; check for lost pods and leaks (needs Go)
 	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
-fuzz: $(INSTALLED) oracle  ## Compare N random clusters from SEED
+fuzz: $(INSTALLED) oracle  ## Compare N random clusters with the oracle, starting at SEED
 	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --n $(N)
 
-image:  ## Build the image, by docker, podman or buildah: IMAGE=registry.example/moorage:0.1.0 BUILDER=podman
+dist: $(INSTALLED)  ## Build wheel and sdist, check them, and use the wheel in clean environments of every Python
+	$(BIN)/python -m release.dist
+
+pyz: $(INSTALLED)  ## Build moorage.pyz, one file for every supported Python, and start it without packages
+	$(BIN)/python -m release.pyz
+
+krew: $(INSTALLED)  ## Pack kubectl moorage for krew and validate its manifest with krew itself (needs Go and `make pyz`)
+	$(BIN)/python -m release.krew
+
+chart: $(INSTALLED)  ## Write README and goldens of the chart, lint it, and package it into dist (needs Go)
+	$(BIN)/python -m release.chart
+
+image-root: $(INSTALLED)  ## Build the root file system of the image from the Dockerfile without an engine, and run it (needs root)
+	$(BIN)/python -m release.image_root
+
+skew: $(INSTALLED)  ## Run live tests, the storm and a share of the soak on older API servers (needs Go, takes hours); SKEW='1.34 --minutes 2'
+	$(BIN)/python -m release.skew $(SKEW)
+
+workflows:  ## Check the workflows with actionlint (needs Go); tests/unit/release/test_action.py tries action.yml
+	go -C release/tools tool actionlint $(CURDIR)/.github/workflows/*.yml
+
+man: $(INSTALLED)  ## Write a manual page per command into dist/man
+	$(BIN)/python -m release.man
+
+image:  ## Build the image with docker, podman or buildah: IMAGE=registry.example/moorage:0.1.0 BUILDER=podman
 	@test -n "$(BUILDER)" || { \
-	  echo "No docker, podman or buildah here: docs/how-to/from-idea-to-cluster.md says how to do without"; exit 1; }
+	  echo "docker, podman or buildah is required; docs/how-to/from-idea-to-cluster.md describes alternatives"; exit 1; }
 	$(BUILDER) build --tag $(IMAGE) .
 
-lock: $(INSTALLED)  ## Write the lock files of the image anew: the newest versions, with their hashes
-	$(BIN)/uv pip compile --quiet --upgrade $(LOCK) pyproject.toml --output-file requirements.lock
+lock: $(INSTALLED)  ## Update the lock files of the image to the newest versions, with hashes
+	$(BIN)/uv pip compile --quiet --upgrade $(LOCK) --extra dra pyproject.toml --output-file requirements.lock
 	echo hatchling | $(BIN)/uv pip compile --quiet --upgrade $(LOCK) - --output-file requirements-build.lock
 
-sbom: $(INSTALLED)  ## Write what the image contains, as a CycloneDX SBOM: moorage.cdx.json
+sbom: $(INSTALLED)  ## Write a CycloneDX SBOM of the image: moorage.cdx.json
 	$(BIN)/cyclonedx-py requirements --short-PURLs --output-reproducible --pyproject pyproject.toml --output-file moorage.cdx.json requirements.lock
 
 clean:  ## Remove the virtual environment and caches
-	rm -rf $(VENV) .venvs .site moorage.cdx.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venvs .site dist moorage.cdx.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -20,7 +20,7 @@ from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.registry import Registry
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_pod
 
@@ -149,8 +149,8 @@ class Rig:
 
 def _add(scheduler: Scheduler, obj: KubeObject) -> None:
     if isinstance(obj, Node):
-        scheduler.handlers.node_added(obj)
+        scheduler.handlers.apply(None, obj)
     elif isinstance(obj, Pod):
         scheduler.handlers.pod_added(obj)
     else:
-        scheduler.handlers.object_added(obj)
+        scheduler.handlers.apply(None, obj)

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from moorage.insight.explain.pods import explain_pod
 from moorage.insight.whatif.session import Session
-from moorage.kube.manifests import documents_of
+from moorage.kube.manifests import to_documents
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
 NODES: Final = 5000
@@ -88,7 +88,7 @@ def main() -> None:
             _pod(f"waiting-{number}", fields.pop("requests"), fields.pop("labels", {"app": "waiting"}), **fields)
         )
     began = perf_counter()
-    session = Session(documents_of(objects, source="here"), load_policy(collect_plugins()))
+    session = Session(to_documents(objects, source="here"), load_policy(collect_plugins()))
     console = Console()
     console.print(f"{len(objects)} objects read in {perf_counter() - began:.1f} s")
     table = Table("what is in the way", "seconds", "of CPU", "changes")

@@ -19,12 +19,18 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
-from moorage.lab.cluster_files import NodePool, cluster_of_pools
-from moorage.lab.conditions import Conditions
-from moorage.lab.experiment import ConfigurationEntry, changed_config
-from moorage.lab.generating import generate
-from moorage.lab.presets import preset_cluster
-from moorage.lab.trial import PolicyText, Trial, run_trial
+from moorage.lab import (
+    Conditions,
+    ConfigurationEntry,
+    NodePool,
+    PolicyText,
+    Trial,
+    build_cluster,
+    changed_config,
+    generate,
+    preset_cluster,
+    run_trial,
+)
 
 SIZES: Final = ((1_000, 10_000), (5_000, 50_000), (10_000, 100_000))
 OPENB: Final = ("FGD", "GpuBestFit", "GpuRandom")
@@ -43,7 +49,7 @@ def default_profile(nodes: int, pods: int) -> Trial:
     """Return services and jobs that arrive and end on many nodes, under the default profile."""
     pools = (NodePool("general", nodes, "32", "128Gi", zones=("a", "b", "c")),)
     trace = generate("batch", 1, pods=pods, pods_per_hour=nodes * 26.0)
-    return Trial(trace, cluster_of_pools("large", pools, "benchmark"), PolicyText("default"), 1)
+    return Trial(trace, build_cluster("large", pools, "benchmark"), PolicyText("default"), 1)
 
 
 def own_shapes(nodes: int, pods: int) -> Trial:

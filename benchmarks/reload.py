@@ -10,10 +10,10 @@ from moorage.cluster.offline import InstantApi
 from moorage.common.clock import SystemClock
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
-from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.engine.task_pool import TaskBackground
 from moorage.scheduler.framework.registry import Registry
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.testing import make_node, make_pod
 

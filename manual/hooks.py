@@ -17,7 +17,7 @@ from mkdocs.structure.pages import Page
 ROOT: Final = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT)]
 
-from manual import reference  # noqa: E402 - mkdocs loads this file alone, without its package
+from manual import reference, schemas  # noqa: E402 - mkdocs loads this file alone, without its package
 
 _LINK = re.compile(r"(\[[^\]]*\]\()(?!https?:|mailto:|#)([^)#\s]+)((?:#[^)]*)?\))")
 _LANGUAGES: Final = {".py": "python", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml", ".json": "json"}
@@ -28,6 +28,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the home page, the examples, what is generated from the code, and every file that a page links to."""
     for name, text in reference.pages().items():
         files.append(File.generated(config, name, content=text))
+    for name, text in schemas.files().items():
+        files.append(File.generated(config, f"schemas/{name}", content=text))
     homes = [*_WITHOUT_HOME, "CONTRIBUTING.md", "CHANGELOG.md"]
     waiting = {name: (ROOT / name).read_text() for name in homes if (ROOT / name).exists()}
     waiting |= {str(path.relative_to(ROOT)): path.read_text() for path in ROOT.glob("examples/*/README*.md")}
@@ -45,6 +47,29 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write llms.txt: an index of the pages for language models, with the first sentence of each."""
+    sections: dict[str, list[str]] = {}
+    for page, text in _PAGES.items():
+        markdown = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+        if page.endswith(".zh.md") or page.startswith("source/"):
+            continue
+        title = re.search(r"^# (.+)$", markdown, re.MULTILINE)
+        prose = re.search(r"^[A-Z`][^\n]*(?:\n[^\n#|`<!-].*)*", markdown.partition("\n")[2], re.MULTILINE)
+        sentence = " ".join(prose[0].split()).partition(". ")[0].rstrip(".") if prose else ""
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", sentence)
+        section = page.partition("/")[0].capitalize() if "/" in page else "Start"
+        link = f"[{title[1] if title else page}]({page.removesuffix('.md')}.html)"
+        sections.setdefault(section, []).append(f"- {link}: {plain}." if plain else f"- {link}")
+    lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
+    for section, entries in sorted(sections.items(), key=lambda item: item[0] != "Start"):
+        lines += [f"## {section}", "", *sorted(entries), ""]
+    Path(config.site_dir, "llms.txt").write_text("\n".join(lines), encoding="utf-8")
+
+
+_PAGES: Final[dict[str, str]] = {}
+
+
 def read(path: Path) -> str:
     """Return the text of a file, or the names of the files in a folder."""
     if path.is_file():
@@ -55,6 +80,7 @@ def read(path: Path) -> str:
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Have links to files of the repository lead to their pages."""
     here = page.file.src_uri
+    _PAGES[here] = markdown
     name = source_of(here)
 
     def lead(match: re.Match[str]) -> str:

@@ -13,13 +13,14 @@ from typing import Any, get_args
 import msgspec
 from typer.main import get_command
 
+from manual import schemas
 from moorage.scheduler.config import types as config_types
 from moorage.scheduler.framework import handle as handle_module
 from moorage.scheduler.framework import plugin as plugin_module
 from moorage.scheduler.framework.events import EVERY_EVENT
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.registry import extension_points
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.testing.rig import Rig
 
 
@@ -32,7 +33,23 @@ def pages() -> dict[str, str]:
         "reference/plugin-api.md": api_page(),
         "reference/testing.md": testing_page(),
         "reference/caches.md": caches_page(),
+        "reference/python-api.md": python_api_page(),
+        "reference/schemas.md": schemas.page(),
     }
+
+
+def python_api_page() -> str:
+    """Show the names that `from moorage import ...` offers."""
+    import moorage
+
+    parts = ["# Python API", "The names of the package `moorage`, which plugins and notebooks import."]
+    for name in moorage.__all__:
+        obj = getattr(moorage, name)
+        if inspect.isclass(obj):
+            parts += [f"## {name}", doc_of(obj), *_methods(obj)]
+        elif inspect.isfunction(obj):
+            parts += [f"## {name}", _signature(obj), doc_of(obj)]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def caches_page() -> str:

@@ -2,20 +2,24 @@
 
     python -m manual.wording [--list] PATH...
 
-Prose is the docstrings and comments of Python files and the text of Markdown files without code. The result is the
-number of markers per 10,000 words of prose and of vague names per 1,000 lines of Python. ``--list`` prints each of
-them with its file and line. The counts are a hint where to edit, not a limit: some matches are correct English.
+Prose is the docstrings, comments, test names and keys of test tables in Python files, the comments of shell, Go,
+JavaScript, YAML, TOML, Dockerfile and Makefile sources, and the text of Markdown files and notebooks without code. The
+result is the number of markers per 10,000 words of prose and of vague names per 1,000 lines of Python. ``--list``
+prints each of them with its file and line. The counts are a hint where to edit, not a limit: some matches are correct
+English.
 """
 
 import argparse
 import ast
 import io
+import json
 import re
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -42,14 +46,34 @@ _MARKERS: Final = {
     "dialect noun": r"\b(?:keeper|onlookers?|parked|rooms?|house|household|strangers?|books|ledger)\b",
     "none as subject": r"\b(?:if|where|when|that|which|and|or) (?:there (?:is|are) none|none (?:is|are|was|were))\b",
     "dummy it": r"\bas (?:it|they) (?:is|are|stands?|comes?|came|was|were)\b",
-    "own": r"\bof (?:its|their|our|his|her) own\b",
+    "own": r"\bof (?:its|their|our|his|her|your|one's) own\b",
+    "of which": r"\b(?:of|by) (?:which|whom)\b",
+    "by itself": r"\b(?:by|of|for) (?:itself|themselves)\b",
+    "whatever": r"\b(?:whatever|whichever|wherever)\b",
+    "at once": r"\bat once\b",
+    "no more": r"\bno more\b(?! than)",
+    "way": r"\bon (?:its|their|the) way\b|\balong the way\b|\bin the way\b(?! of)|\beither way\b",
+    "nothing but": r"\b(?:nothing|all|anything|everything) but\b",
+    "is to be": r"\b(?:is|are|was|were) to be [a-z]+(?:ed|n)\b",
+    "thing": r"\bthings?\b",
+    "those that": r"\bthose (?:that|which|who)\b",
+    "is there": r"\b(?:is|are|was|were) (?:not )?there(?: already| yet)?[.,;:)]|\bthat (?:is|are|was|were) there\b"
+    r"|\b(?:is|are) here[.,;:)]",
+    "wants": r"\b(?:pods?|plugins?|nodes?|it|they|that|which|scheduler|server|test|client) wants?\b",
+    "phrasal verb": r"\b(?:(?:put|set) aside|written down|put down|put together|lets? go|(?:gives?|given) (?:back|away"
+    r"|out)|(?:hands?|handed) (?:back|out)|turn(?:s|ed)? down|(?:goes?|went|gone) (?:away|through)|(?:comes?|came) back"
+    r"|(?:comes?|came) and (?:goes?|went)|ma[dk]es?[ -]up)\b",
+    "judgement": r"\b(?:judg(?:es?|ed|ing)|believes?|believed|hopes?|hoped|fears?|feared)\b",
 }
-_CLAUSE: Final = (
-    r"(?:^|[.;:!?] |\()(?:What|Whatever|Who|Whose|Which of|How many|Where it|That which) "
-    r"(?!(?:is|are|does|do|if|happens)\b[^.]*\?)"
-)
+_SENTENCE: Final = {
+    "clause as subject": r"(?:What|Whatever|Who|Whose|Which of|How many|Where it|That which) "
+    r"(?!(?:is|are|does|do|if|happens)\b[^.]*\?)",
+    "participle as subject": r"(?:Given|Found|Asked|Told|Wanted|Known|Left|Kept|Taken|Made|Seen|Said|Refused|Drawn) "
+    r"(?:is|are|was|were|by|from|to|out|over|up|at)\b",
+    "inversion": r"(?:Only|Not|So|Never|Nor|Then|Thus) (?:is|are|was|were|does|do|did|has|have|can|may|must|will)\b",
+}
 MARKERS: Final = {kind: re.compile(pattern, re.IGNORECASE) for kind, pattern in _MARKERS.items()} | {
-    "clause as subject": re.compile(_CLAUSE)
+    kind: re.compile(rf"(?:^|[.;:!?] |\(){pattern}") for kind, pattern in _SENTENCE.items()
 }
 _VAGUE_NAMES: Final = """
 found known given wanted said told made seen held kept taken asked shown written needed named chosen left place places
@@ -61,7 +85,12 @@ VAGUE_NAMES: Final = frozenset(_VAGUE_NAMES.split())
 _FENCED: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _NOT_PROSE: Final = re.compile(r"`[^`\n]*`|<!--.*?-->|\[[^\]]*\]\([^)]*\)|https?://\S+", re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z'’-]*")
-_SKIPPED: Final = frozenset({".venv", "node_modules"})
+_SKIPPED: Final = frozenset({".git", ".venv", ".venvs", ".site", "node_modules", "records"})
+_HASH_COMMENT: Final = re.compile(r"^\s*#(?!!)\s*(.*)|\s##?\s+(.*)")
+_SLASH_COMMENT: Final = re.compile(r"^\s*(?://|/?\*)\s?(.*)|\s//\s+(.*)")
+_SCRIPTS: Final = frozenset({"Makefile", "Dockerfile", "control-plane"})
+Reader = Callable[[str], Iterator[tuple[int, str]]]
+_TEST_NAME: Final = re.compile(r"test_[a-z0-9_]+")
 
 
 class Match(NamedTuple):
@@ -83,10 +112,10 @@ class Tally:
 
     def add(self, path: Path) -> list[Match]:
         """Count a file; return its matches."""
-        source = path.read_text()
+        source = path.read_text(encoding="utf-8")
         is_python = path.suffix == ".py"
         markers: list[Match] = []
-        for line, text in read_python_prose(source) if is_python else read_markdown_prose(source):
+        for line, text in find_reader(path)(source):
             plain = _NOT_PROSE.sub("X", text)
             self.words += len(_WORD.findall(plain))
             markers += (match._replace(line=line + match.line) for match in find_markers(plain))
@@ -133,10 +162,16 @@ def find_vague_names(source: str) -> Iterator[Match]:
 
 
 def read_python_prose(source: str) -> Iterator[tuple[int, str]]:
-    """Yield docstrings and comments with their line numbers."""
+    """Yield docstrings, comments, test names and the keys of test tables, with their line numbers."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _TEST_NAME.fullmatch(node.name):
+            yield node.lineno, node.name.removeprefix("test_").replace("_", " ")
+        elif isinstance(node, ast.Dict) and "\ndef test_" in source:
+            for key in node.keys:
+                if isinstance(key, ast.Constant) and isinstance(key.value, str) and " " in key.value:
+                    yield key.lineno, key.value
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string.lstrip("#: ")
@@ -148,18 +183,48 @@ def read_markdown_prose(source: str) -> Iterator[tuple[int, str]]:
     yield from enumerate(text.splitlines(), 1)
 
 
+def read_notebook_prose(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the Markdown cells and the comments of code cells; line numbers are those of the cell."""
+    for cell in json.loads(source)["cells"]:
+        text = "".join(cell["source"])
+        yield from read_markdown_prose(text) if cell["cell_type"] == "markdown" else read_comments(_HASH_COMMENT, text)
+
+
+def read_comments(comment: re.Pattern[str], source: str) -> Iterator[tuple[int, str]]:
+    """Yield the comments of a source with their line numbers."""
+    for number, line in enumerate(source.splitlines(), 1):
+        if match := comment.search(line):
+            yield number, match[1] or match[2] or ""
+
+
+_READERS: Final[dict[str, Reader]] = {
+    ".py": read_python_prose,
+    ".md": read_markdown_prose,
+    ".ipynb": read_notebook_prose,
+    **dict.fromkeys((".go", ".js", ".css"), partial(read_comments, _SLASH_COMMENT)),
+    **dict.fromkeys((".yaml", ".yml", ".toml", ".sh"), partial(read_comments, _HASH_COMMENT)),
+}
+
+
+def find_reader(path: Path) -> Reader:
+    """Return the function that reads the prose of a file; files without an extension are shell or Makefile sources."""
+    return _READERS.get(path.suffix) or partial(read_comments, _HASH_COMMENT)
+
+
 def list_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield Python and English Markdown files, also those in folders."""
+    """Yield the files with prose, also those in folders, except Chinese pages and dated records."""
     for path in paths:
-        for file in [path] if path.is_file() else sorted([*path.rglob("*.py"), *path.rglob("*.md")]):
-            if not file.name.endswith(".zh.md") and _SKIPPED.isdisjoint(file.parts):
+        for file in [path] if path.is_file() else sorted(path.rglob("*")):
+            if not file.is_file() or file.name.endswith(".zh.md") or not _SKIPPED.isdisjoint(file.parts):
+                continue
+            if file.suffix in _READERS or file.name in _SCRIPTS or file.parent.name == ".ci":
                 yield file
 
 
 def main() -> None:
     """Print the counts, and each match if requested."""
     parser = argparse.ArgumentParser(prog="python -m manual.wording", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="Python or Markdown file, or a folder")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="file or folder")
     parser.add_argument("--list", action="store_true", help="print each match with its file and line")
     options = parser.parse_args()
     tally = Tally()

@@ -1,4 +1,4 @@
-"""Set-up for all tests: logs are for people who run a scheduler, not for test reports."""
+"""Set-up for all tests: logs are discarded, because they are for operators, not for test reports."""
 
 import logging
 from collections.abc import Iterator, MutableMapping
@@ -11,14 +11,14 @@ from structlog.testing import capture_logs
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
-# A busy machine is no defect of the code: nothing here passes or fails by the clock.
+# A busy machine is not a defect: no test depends on the clock.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
 
 
 @pytest.fixture
 def logged() -> Iterator[list[MutableMapping[str, Any]]]:
-    """The log lines of a test."""
+    """Return the log lines of a test."""
     usual = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(0))
     with capture_logs() as lines:

@@ -17,7 +17,7 @@ from benchmarks.live.session import control_plane, parser, say
 from moorage.common.clock import SteadyClock
 from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.pod import Pod
-from moorage.kube.client.event_note import EventNote
+from moorage.kube.api.records import EventNote
 from moorage.kube.client.informer import Informer
 from moorage.kube.client.list_watch import Change
 from moorage.kube.client.rest import ApiClient

@@ -1,5 +1,5 @@
-// Command fields writes down the fields of the Kubernetes API types that the embedded API server knows: their names in JSON,
-// their numbers in protobuf, which are required, and how lists are merged. It reads them off the Go types by reflection.
+// Command fields prints the fields of the Kubernetes API types for the embedded API server: JSON names, protobuf numbers,
+// required fields, and merge rules of lists. It reads the Go types by reflection.
 //
 //	CGO_ENABLED=0 go run -trimpath ./fields > ../src/moorage/kube/fields.json
 package main
@@ -27,7 +27,7 @@ import (
 	"k8s.io/kubernetes/pkg/generated/openapi"
 )
 
-// groupVersions are the ones the server serves.
+// groupVersions are the versions that the server serves.
 var groupVersions = []schema.GroupVersion{
 	{Version: "v1"},
 	{Group: "admissionregistration.k8s.io", Version: "v1"},
@@ -56,21 +56,21 @@ var groupVersions = []schema.GroupVersion{
 	{Group: "storage.k8s.io", Version: "v1"},
 }
 
-// opaque types are written in JSON by code of their own: their Go fields say nothing about it.
+// opaque types have custom JSON code: their Go fields do not describe their JSON.
 var opaque = map[string]string{
 	"Time": "time", "MicroTime": "microtime", "Quantity": "quantity", "IntOrString": "intorstring", "Duration": "duration",
 	"RawExtension": "raw", "FieldsV1": "fields", "Verbs": "strings", "ExtraValue": "strings", "AttestationValue": "strings",
 	"JSON": "json", "JSONSchemaPropsOrArray": "schemaorschemas", "JSONSchemaPropsOrBool": "schemaorbool", "JSONSchemaPropsOrStringArray": "schemaorstrings",
 }
 
-// A field is one line of a type's table; what is empty is left out.
+// A field is one line of a type's table; empty values are omitted.
 type field struct {
-	Name     string   `json:"name,omitempty"` // empty: its own fields stand in its place in JSON
+	Name     string   `json:"name,omitempty"` // empty: its fields are inlined in JSON
 	Number   int      `json:"number"`
 	Type     string   `json:"type"`
 	Shape    string   `json:"shape,omitempty"`    // list or map; a single value otherwise
-	Omit     bool     `json:"omit,omitempty"`     // a zero is not written in JSON
-	Required bool     `json:"required,omitempty"` // every object has it
+	Omit     bool     `json:"omit,omitempty"`     // omitted from JSON if zero
+	Required bool     `json:"required,omitempty"` // present in all objects
 	MergeKey string   `json:"mergeKey,omitempty"` // patchMergeKey
 	Strategy string   `json:"strategy,omitempty"` // patchStrategy
 	ListType string   `json:"listType,omitempty"` // x-kubernetes-list-type, or map-type
@@ -102,7 +102,7 @@ func main() {
 	}
 }
 
-// isOfThisGroup leaves out lists, and the options that every group has.
+// isOfThisGroup excludes lists, and the options that every group has.
 func isOfThisGroup(goType reflect.Type, kind string) bool {
 	_, isObject := reflect.New(goType).Interface().(runtime.Object)
 	return isObject && !strings.HasSuffix(kind, "List") && !strings.HasSuffix(kind, "Options") && kind != "WatchEvent" && kind != "Status"
@@ -110,7 +110,7 @@ func isOfThisGroup(goType reflect.Type, kind string) bool {
 
 func reference(path string) spec.Ref { return spec.MustCreateRef("#/definitions/" + path) }
 
-// add describes a struct and everything it is made of, and returns its name.
+// add describes a struct and all types in it, and returns its name.
 func (t *tables) add(goType reflect.Type) string {
 	if name, ok := opaque[goType.Name()]; ok {
 		return name
@@ -158,7 +158,7 @@ func (t *tables) describe(goField reflect.StructField, definition spec.Schema) (
 	return described, true
 }
 
-// listKeys reads the keys where the generated code has them as a list of anything.
+// listKeys reads the keys from the generated code, where they are an untyped list.
 func listKeys(property spec.Schema) []string {
 	keys, _ := property.Extensions["x-kubernetes-list-map-keys"].([]interface{})
 	var names []string
@@ -168,7 +168,7 @@ func listKeys(property spec.Schema) []string {
 	return names
 }
 
-// shape tells lists and maps from single values, and names what they hold.
+// shape distinguishes lists and maps from single values, and returns their element type.
 func (t *tables) shape(goType reflect.Type) (shape, name string) {
 	if _, isOpaque := opaque[goType.Name()]; isOpaque {
 		return "", t.scalar(goType)
@@ -216,7 +216,7 @@ func modelName(goType reflect.Type) string {
 	return goType.String()
 }
 
-// write puts a type a line, so that a new version of Kubernetes reads as a difference.
+// write prints one type per line, so that a new version of Kubernetes gives a readable diff.
 func (t *tables) write() error {
 	out := bufio.NewWriter(os.Stdout)
 	kinds, err := json.Marshal(t.kinds)

@@ -24,13 +24,13 @@ import (
 	"k8s.io/kubernetes/plugin/pkg/admission/priority"
 )
 
-// podCreation is the API server's path for new pods and groups: the Priority admission plugin, then the registry's
-// PrepareForCreate (of a pod: pod-level requests, matchLabelKeys merged into selectors; fields of gates that are off go).
+// podCreation is the API server's path for new pods and groups: the Priority admission plugin, then PrepareForCreate of
+// the registry (for a pod: pod-level requests, matchLabelKeys merged into selectors, fields of disabled gates removed).
 type podCreation struct {
 	priorities *priority.Plugin
 }
 
-// newPodCreation takes the priority classes of an input; the built-in ones are added where they are not given.
+// newPodCreation uses the priority classes of an input, and adds missing built-in classes.
 func newPodCreation(objs []runtime.Object) (*podCreation, error) {
 	w := newWorld(fake.NewSimpleClientset())
 	given := map[string]bool{}
@@ -56,7 +56,7 @@ func newPodCreation(objs []runtime.Object) (*podCreation, error) {
 	return &podCreation{priorities: plugin}, nil
 }
 
-// admit returns an object as the registry would store it, with the status it was given.
+// admit returns an object as the registry would store it, with its original status.
 func (p *podCreation) admit(obj runtime.Object) (runtime.Object, error) {
 	var err error
 	created := obj
@@ -84,7 +84,7 @@ func (p *podCreation) admit(obj runtime.Object) (runtime.Object, error) {
 	return created, nil
 }
 
-// createGroup makes the group that is stored of the one that is given. A priority it already has is kept.
+// createGroup returns a group as the registry would store it. An existing priority is kept.
 func (p *podCreation) createGroup(given, internal, made runtime.Object, resource string, hasPriority bool, prepare func()) error {
 	if err := legacyscheme.Scheme.Convert(given, internal, nil); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (p *podCreation) createGroup(given, internal, made runtime.Object, resource
 	return legacyscheme.Scheme.Convert(internal, made, nil)
 }
 
-// create returns the pod as the registry would store it, with the status it was given: inputs describe running pods too.
+// create returns a pod as the registry would store it, with its original status, because inputs contain running pods.
 func (p *podCreation) create(pod *corev1.Pod) (*corev1.Pod, error) {
 	internal := &core.Pod{}
 	if err := legacyscheme.Scheme.Convert(pod, internal, nil); err != nil {
@@ -117,8 +117,8 @@ func (p *podCreation) create(pod *corev1.Pod) (*corev1.Pod, error) {
 	}
 	if level := created.Spec.Resources; level != nil {
 		for name, amount := range level.Requests {
-			// As it comes out of storage. A quantity written with a fraction shares its digits with its copies, and upstream, adding
-			// overhead to a copy, would change the pod.
+			// Decode the stored form. A quantity with a fraction shares its digits with its copies; upstream adds overhead to a
+			// copy, which would change the pod.
 			level.Requests[name] = resource.MustParse(amount.String())
 		}
 	}
@@ -129,8 +129,8 @@ func (p *podCreation) create(pod *corev1.Pod) (*corev1.Pod, error) {
 	return created, nil
 }
 
-// setPriority runs the admission plugin. A priority or preemptionPolicy the pod already has is kept, as in a dump of a live
-// cluster, where the class may since have changed or gone.
+// setPriority runs the admission plugin. An existing priority or preemptionPolicy is kept, as in a dump of a live cluster,
+// whose class may have been changed or deleted.
 func (p *podCreation) setPriority(pod *core.Pod) error {
 	givenPriority, givenPolicy, givenClass := pod.Spec.Priority, pod.Spec.PreemptionPolicy, pod.Spec.PriorityClassName
 	if givenPriority != nil && (givenPolicy != nil || givenClass == "") {

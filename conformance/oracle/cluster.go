@@ -15,7 +15,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// cluster is a kube-scheduler, complete but for its API server, and the world it is told about.
+// cluster is a complete kube-scheduler without an API server, and the objects of its informers.
 type cluster struct {
 	world     *world
 	clock     *testingclock.FakeClock
@@ -23,10 +23,10 @@ type cluster struct {
 	events    *eventLog
 	stop      context.CancelFunc
 
-	conditions map[string]condition // of groups, by name, written since they were last looked at
+	conditions map[string]condition // of groups, by name, written since the last read
 }
 
-// newCluster builds a scheduler from a configuration exactly as kube-scheduler's own main does, with the world still empty.
+// newCluster builds a scheduler from a configuration as kube-scheduler's main does, without objects.
 func newCluster(config *schedulerconfig.KubeSchedulerConfiguration, options ...scheduler.Option) (*cluster, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	c := &cluster{clock: testingclock.NewFakeClock(epoch), events: &eventLog{}, stop: stop, conditions: map[string]condition{}}
@@ -39,7 +39,7 @@ func newCluster(config *schedulerconfig.KubeSchedulerConfiguration, options ...s
 		scheduler.WithPodMaxBackoffSeconds(config.PodMaxBackoffSeconds),
 		scheduler.WithPodInitialBackoffSeconds(config.PodInitialBackoffSeconds),
 		scheduler.WithExtenders(config.Extenders...),
-		// One node after the other: with more, the nodes found first depend on the machine.
+		// One node at a time: with more, the first feasible nodes depend on the machine.
 		scheduler.WithParallelism(1),
 		scheduler.WithClock(c.clock),
 	}, options...)
@@ -53,7 +53,7 @@ func newCluster(config *schedulerconfig.KubeSchedulerConfiguration, options ...s
 	return c, nil
 }
 
-// newClient accepts every write and keeps none: what the scheduler decides is reported, not carried out.
+// newClient accepts all writes and stores none: decisions are reported, not carried out.
 func newClient(notePatch func(clienttesting.PatchAction)) *fake.Clientset {
 	client := fake.NewSimpleClientset()
 	client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -76,8 +76,8 @@ func (c *cluster) close() error {
 	return c.scheduler.Profiles.Close()
 }
 
-// load creates the objects of an input: everything else first, then nodes, running pods and pending pods, so that a pod
-// finds all it refers to. Within a kind they keep the order of appearance.
+// load creates the objects of an input: other kinds, then nodes, running pods and pending pods, so that a pod finds all
+// objects that it refers to. Objects of one kind keep their order of appearance.
 func load(raws []json.RawMessage) ([]runtime.Object, error) {
 	made := newCreation()
 	var objs []runtime.Object
@@ -111,7 +111,7 @@ func load(raws []json.RawMessage) ([]runtime.Object, error) {
 	return ordered, nil
 }
 
-// Stages in which objects become known.
+// The stages in which objects are added.
 const (
 	stageOthers = iota
 	stageNodes
@@ -138,7 +138,7 @@ func stageOf(obj runtime.Object) int {
 	return stageOthers
 }
 
-// tell makes objects known to the scheduler. A pod that has ended is left out, as the scheduler's watch leaves it out.
+// tell adds objects to the informers. Finished pods are skipped, as in the scheduler's watch.
 func (c *cluster) tell(obj runtime.Object) error {
 	if hasEnded(obj) {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// loadConfig reads a KubeSchedulerConfiguration the way `kube-scheduler --config` does: strict decoding, defaults,
-// validation. The errors are upstream's. No text means no --config.
+// loadConfig reads a KubeSchedulerConfiguration as `kube-scheduler --config` does: strict decoding, defaults, validation.
+// Errors are upstream's. An empty text means no --config.
 func loadConfig(text []byte) (*schedulerconfig.KubeSchedulerConfiguration, error) {
 	if len(text) == 0 {
 		return latest.Default()
@@ -31,7 +31,7 @@ func loadConfig(text []byte) (*schedulerconfig.KubeSchedulerConfiguration, error
 	return config, nil
 }
 
-// searchAllNodes makes every profile look at every node.
+// searchAllNodes makes all profiles evaluate all nodes.
 func searchAllNodes(config *schedulerconfig.KubeSchedulerConfiguration) {
 	config.PercentageOfNodesToScore = ptr.To[int32](100)
 	for i := range config.Profiles {

@@ -14,8 +14,8 @@ const (
 	resultUnschedulable = "unschedulable"
 	resultError         = "error"
 	resultGated         = "gated"
-	resultIncomplete    = "incomplete" // its group is not known, or a group above that one
-	resultWaiting       = "waiting"    // a group that waits for its victims to leave
+	resultIncomplete    = "incomplete" // its group, or a parent of the group, is missing
+	resultWaiting       = "waiting"    // a group whose victims are still terminating
 )
 
 // decision is one entry of the decisions format.
@@ -32,14 +32,14 @@ type decision struct {
 	PostFilter           *nomination     `json:"postFilter,omitempty"`
 }
 
-// rejection is a status that said no: to the pod, or to one node.
+// rejection is the rejecting status of a pod or of one node.
 type rejection struct {
 	Plugin  string   `json:"plugin,omitempty"`
 	Code    string   `json:"code,omitempty"`
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// node is what was found out about one node: a rejection, or scores; nothing when it was the only feasible one.
+// node is the result for one node: a rejection or scores; empty if it was the only feasible node.
 type node struct {
 	rejection
 	Total  *int64           `json:"total,omitempty"`
@@ -61,8 +61,8 @@ func rejectionOf(status *fwk.Status) rejection {
 	return rejection{Plugin: status.Plugin(), Code: status.Code().String(), Reasons: orderedReasons(status)}
 }
 
-// orderedReasons sorts the reasons NodeResourcesFit collects from a map of scalar resources; they come last, after pods,
-// cpu, memory and ephemeral-storage, which have a fixed order.
+// orderedReasons sorts the reasons that NodeResourcesFit collects from a map of scalar resources. They follow pods, cpu,
+// memory and ephemeral-storage, which have a fixed order.
 func orderedReasons(status *fwk.Status) []string {
 	reasons := append([]string(nil), status.Reasons()...)
 	if status.Plugin() != names.NodeResourcesFit {

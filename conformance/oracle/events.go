@@ -8,7 +8,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// eventLog keeps the text of each pod's last FailedScheduling event.
+// eventLog contains the text of each pod's last FailedScheduling event.
 type eventLog struct{ failedScheduling map[string]string }
 
 func (l *eventLog) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {

@@ -7,8 +7,8 @@ import (
 	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 )
 
-// What the queue's timers call. They are not exported, and waiting for the timers would make a history's outcome depend on
-// when goroutines run. (flush.s allows functions without a body.)
+// The functions that the queue's timers call. They are not exported, and with real timers the outcome of a history would
+// depend on goroutines. (flush.s allows functions without a body.)
 
 //go:linkname flushBackoff k8s.io/kubernetes/pkg/scheduler/backend/queue.(*PriorityQueue).flushBackoffQCompleted
 func flushBackoff(*internalqueue.PriorityQueue, klog.Logger)

@@ -1,1 +1,1 @@
-// Present so that flush.go may declare functions that are defined elsewhere.
+// Allows function declarations without a body in flush.go.

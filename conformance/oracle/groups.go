@@ -32,14 +32,14 @@ type groupDecision struct {
 	PostFilter *groupNomination     `json:"postFilter,omitempty"`
 }
 
-// scoring is a choice among several placements that would do.
+// scoring is a choice among several feasible placements.
 type scoring struct {
 	Group  string                      `json:"group"`
 	Tied   []string                    `json:"tied,omitempty"`
 	Scores map[string]map[string]int64 `json:"scores"`
 }
 
-// condition is PodGroupInitiallyScheduled as it is written to a group.
+// condition is the PodGroupInitiallyScheduled condition of a group.
 type condition struct {
 	Status  string `json:"status"`
 	Reason  string `json:"reason"`
@@ -56,7 +56,7 @@ var (
 	compositeType = reflect.TypeOf(&schedulingv1alpha3.CompositePodGroup{})
 )
 
-// membersOf lists the pods of an entity in the order they are tried: those of a tree group by group.
+// membersOf lists the pods of an entity in the order of their attempts; those of a tree group by group.
 func membersOf(entity framework.QueuedEntityInfo) []*framework.QueuedPodInfo {
 	group, ok := entity.(*framework.QueuedPodGroupInfo)
 	if !ok {
@@ -80,7 +80,7 @@ func leavesOf(group *framework.PodGroupInfo) []*framework.PodGroupInfo {
 	return leaves
 }
 
-// watchedQueue tells the pass what a group's attempt was finished with.
+// watchedQueue reports the final status of a group's attempt to the pass.
 type watchedQueue struct {
 	internalqueue.SchedulingQueue
 	pass *pass
@@ -91,7 +91,7 @@ func (q *watchedQueue) AddAttemptedPodGroupIfNeeded(logger klog.Logger, group *f
 	return q.SchedulingQueue.AddAttemptedPodGroupIfNeeded(logger, group, cycle, status)
 }
 
-// notePatch keeps the condition that a patch of a group's status leads to.
+// notePatch stores the condition that results from a patch of a group's status.
 func (c *cluster) notePatch(patch clienttesting.PatchAction) {
 	if patch.GetResource().Resource != "podgroups" || patch.GetSubresource() != "status" {
 		return
@@ -112,7 +112,7 @@ func (c *cluster) notePatch(patch clienttesting.PatchAction) {
 	}
 }
 
-// conditionAfter puts what a patch says over what the group says already: a patch names only what changes.
+// conditionAfter merges a patch into the condition of a group: a patch contains only changes.
 func (c *cluster) conditionAfter(key string, patched map[string]any) condition {
 	var after condition
 	if obj, exists, err := c.world.byType[podGroupType].store.GetByKey(key); err == nil && exists {
@@ -130,7 +130,7 @@ func (c *cluster) conditionAfter(key string, patched map[string]any) condition {
 	return after
 }
 
-// describeGroup tells what a group's cycle decided, on the group and on each of its members.
+// describeGroup returns the decisions of a group's cycle on the group and on each of its members.
 func (p *pass) describeGroup(group *framework.QueuedPodGroupInfo) ([]decision, *groupDecision) {
 	seen, ok := p.scheduler.Profiles[p.members[0].Pod.Spec.SchedulerName].(*recorder)
 	if !ok {
@@ -145,7 +145,7 @@ func (p *pass) describeGroup(group *framework.QueuedPodGroupInfo) ([]decision, *
 		key := keyOf(member.Pod)
 		placed, failure := seen.group.placed[key], p.failures[key]
 		if placed == nil && failure == nil {
-			// It is being deleted.
+			// The member is being deleted.
 			continue
 		}
 		pods = append(pods, key)
@@ -171,7 +171,7 @@ func (p *pass) describeGroup(group *framework.QueuedPodGroupInfo) ([]decision, *
 	return decisions, made
 }
 
-// resultOf tells how a group's attempt ended. PostFilter may turn a rejection into an error, which the queue is not told of.
+// resultOf returns the result of a group's attempt. PostFilter may turn a rejection into an error, which the queue ignores.
 func (p *pass) resultOf(log *groupLog) (result, message string) {
 	switch status := p.finished; {
 	case log.postFilter.IsError():
@@ -187,18 +187,18 @@ func (p *pass) resultOf(log *groupLog) (result, message string) {
 	}
 }
 
-// groupLog is what a group's cycle was seen to do.
+// groupLog records a group's cycle.
 type groupLog struct {
 	order       map[string]int // of members
-	isRehearsal bool           // preemption runs the cycle once more, on a cluster without the victims: not what is told
+	isRehearsal bool           // preemption repeats the cycle on a cluster without the victims, which is not reported
 
-	attempts   map[string][]*attempt // of each member, one in each placement
+	attempts   map[string][]*attempt // of each member, one per placement
 	byState    map[fwk.CycleState]*attempt
 	placed     map[string]*attempt
-	ahead      map[string][]*fwk.Placement // placements of a group that are still to be tried
+	ahead      map[string][]*fwk.Placement // placements of a group that have not been tried
 	placements map[fwk.PlacementCycleState]*fwk.Placement
 	scored     []scoring
-	postFilter *fwk.Status // nil when it was not run
+	postFilter *fwk.Status // nil if it did not run
 	nomination *groupNomination
 }
 
@@ -224,8 +224,8 @@ func (g *groupLog) begin(state fwk.CycleState, pod *corev1.Pod) *attempt {
 	return begun
 }
 
-// attemptThatLedTo finds the attempt that a member's status is about: of several, the one that had the same statuses of
-// nodes. None, if the status is the group's.
+// attemptThatLedTo returns the attempt with the statuses of a member: of several, the one with the same node statuses.
+// It returns nil if the status is that of the group.
 func (g *groupLog) attemptThatLedTo(key string, status *fwk.Status) *attempt {
 	var fit *framework.FitError
 	if !errors.As(status.AsError(), &fit) {
@@ -242,7 +242,7 @@ func (g *groupLog) attemptThatLedTo(key string, status *fwk.Status) *attempt {
 			}
 		}
 	}
-	// No node had a status of its own: it is the placement its group went to or, where none would do, the first.
+	// No node has a status: return the attempt in the placement of its group or, without one, the first attempt.
 	for _, candidate := range tried {
 		for _, placed := range g.placed {
 			if placed.within == candidate.within && groupOf(placed.pod) == groupOf(candidate.pod) {
@@ -260,7 +260,7 @@ func groupOf(pod *corev1.Pod) string {
 	return pod.Namespace + "/" + *pod.Spec.SchedulingGroup.PodGroupName
 }
 
-// chosen names the placement each group's members went to, where groups say by what nodes are to be divided.
+// chosen returns the placement of each group's members, if the groups define topology constraints.
 func (g *groupLog) chosen(members []*framework.QueuedPodInfo) map[string]string {
 	placements := map[string]string{}
 	for _, member := range members {
@@ -272,7 +272,7 @@ func (g *groupLog) chosen(members []*framework.QueuedPodInfo) map[string]string 
 	return placements
 }
 
-// RunPlacementGeneratePlugins puts placements in the order of their first nodes, where upstream's map has none.
+// RunPlacementGeneratePlugins sorts placements by their first nodes; upstream's map has no order.
 func (r *recorder) RunPlacementGeneratePlugins(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, nodes []fwk.NodeInfo) ([]*fwk.Placement, *fwk.Status) {
 	placements, status := r.Framework.RunPlacementGeneratePlugins(ctx, state, group, nodes)
 	order := map[string]int{}
@@ -295,7 +295,7 @@ func sortPlacements[T any](items []T, order map[string]int, placementOf func(T) 
 	sort.SliceStable(items, func(a, b int) bool { return first(items[a]) < first(items[b]) })
 }
 
-// RunPlacementFeasiblePlugins is what a placement begins with, in a state of its own.
+// RunPlacementFeasiblePlugins starts a placement, with a separate state.
 func (r *recorder) RunPlacementFeasiblePlugins(ctx context.Context, state fwk.PlacementCycleState, group fwk.PodGroupInfo, progress framework.PlacementProgress) *fwk.Status {
 	if _, begun := r.group.placements[state]; !begun {
 		r.group.placements[state] = nil
@@ -306,7 +306,7 @@ func (r *recorder) RunPlacementFeasiblePlugins(ctx context.Context, state fwk.Pl
 	return r.Framework.RunPlacementFeasiblePlugins(ctx, state, group, progress)
 }
 
-// RunPlacementScorePlugins leaves one placement to choose: of those with the highest score, which upstream draws from, the first.
+// RunPlacementScorePlugins leaves one placement to choose: the first of those with the highest score, where upstream is random.
 func (r *recorder) RunPlacementScorePlugins(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, found []*fwk.PodGroupAssignments, states []fwk.PlacementCycleState) ([]fwk.PlacementPluginScores, *fwk.Status) {
 	scores, status := r.Framework.RunPlacementScorePlugins(ctx, state, group, found, states)
 	if !status.IsSuccess() {
@@ -344,7 +344,7 @@ func (r *recorder) RunPodGroupPostFilterPlugins(ctx context.Context, state *fram
 	r.group.isRehearsal = true
 	defer func() { r.group.isRehearsal = false }()
 	inOrder := func(ctx context.Context) (*fwk.PodGroupAssignments, *fwk.Status) {
-		// The groups of a tree come in map order.
+		// The groups of a tree are in map order.
 		found, status := schedule(ctx)
 		sort.SliceStable(found.ProposedAssignments, func(a, b int) bool {
 			return r.group.order[keyOf(found.ProposedAssignments[a].GetPod())] < r.group.order[keyOf(found.ProposedAssignments[b].GetPod())]

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watchedKinds are the kinds kube-scheduler (and the priority admission plugin) read through informers.
+// watchedKinds are the kinds that kube-scheduler (and the priority admission plugin) read through informers.
 var watchedKinds = []runtime.Object{
 	&corev1.Namespace{}, &schedulingv1.PriorityClass{}, &policyv1.PodDisruptionBudget{},
 	&corev1.Service{}, &corev1.ReplicationController{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{},
@@ -33,8 +33,8 @@ var watchedKinds = []runtime.Object{
 	&corev1.Node{}, &corev1.Pod{},
 }
 
-// world is an informer factory whose informers are told what happens, one call at a time, instead of watching an API
-// server: every handler has run when a call returns. No goroutines, no polling, and objects arrive in the order we choose.
+// world is an informer factory whose informers receive changes by calls instead of watching an API server: all handlers
+// have run when a call returns. There are no goroutines and no polling, and the caller determines the order of objects.
 type world struct {
 	informers.SharedInformerFactory
 	byType map[reflect.Type]*informer
@@ -57,7 +57,7 @@ func (w *world) informerOf(obj runtime.Object) (*informer, error) {
 	return nil, fmt.Errorf("the scheduler does not watch objects of type %T", obj)
 }
 
-// apply tells the informer of obj's kind that obj exists in this form, as an addition or an update.
+// apply adds or updates an object in the informer of its kind.
 func (w *world) apply(obj runtime.Object) error {
 	told, err := w.informerOf(obj)
 	if err != nil {
@@ -66,7 +66,7 @@ func (w *world) apply(obj runtime.Object) error {
 	return told.apply(obj)
 }
 
-// remove tells the informer of obj's kind that the object of this name is gone.
+// remove deletes the object with this name from the informer of its kind.
 func (w *world) remove(obj runtime.Object) error {
 	told, err := w.informerOf(obj)
 	if err != nil {
@@ -154,7 +154,7 @@ func (i *informer) SetWatchErrorHandlerWithContext(cache.WatchErrorHandlerWithCo
 	return nil
 }
 
-// synced is a handler registration that has always seen everything.
+// synced is a handler registration that is always synchronized.
 type synced struct{}
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
@@ -164,8 +164,8 @@ func (synced) HasSyncedChecker() cache.DoneChecker { return synced{} }
 func (synced) Name() string                        { return "told informer" }
 func (synced) Done() <-chan struct{}               { return closed }
 
-// orderedIndexer lists objects in order of arrival, where client-go's store lists them in map order: the oracle's answer
-// to one input is one answer.
+// orderedIndexer lists objects in order of arrival, where client-go's store lists them in map order, so that one input
+// has one result.
 type orderedIndexer struct {
 	cache.Indexer
 	arrival map[string]int

@@ -1,5 +1,5 @@
-// Command oracle asks kube-scheduler's own code what it would decide, and why, and answers in the decisions format.
-// See README.md for its input and output.
+// Command oracle prints the decisions of kube-scheduler's code with reasons, in the decisions format.
+// README.md describes its input and output.
 package main
 
 import (
@@ -30,13 +30,13 @@ func main() {
 	}
 }
 
-// silence turns off upstream's logging, and its habit of pausing a millisecond after each logged error.
+// silence disables upstream's logging, and its pause of a millisecond after each logged error.
 func silence() {
 	klog.SetLogger(logr.Discard())
 	utilruntime.ErrorHandlers = nil
-	// A panic of a plugin in a worker goroutine must cost one cluster, not the process: see guarded.
+	// A panic of a plugin in a worker goroutine must affect one cluster, not the process: see guarded.
 	utilruntime.ReallyCrash = false
-	// kube-scheduler ends itself when told of what no API server would allow, such as a pod that changes nodes.
+	// kube-scheduler exits on events that no API server allows, such as a pod that changes nodes.
 	klog.OsExit = func(code int) {
 		panic(fmt.Sprintf("kube-scheduler would exit with code %d: its cache is corrupted", code))
 	}
@@ -69,7 +69,7 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		return answerLines(in, out, answer)
 	}
 	if len(inputs) == 0 {
-		return fmt.Errorf("nothing to read: give -f FILE or --stream\n%s", usage)
+		return fmt.Errorf("no input: use -f FILE or --stream\n%s", usage)
 	}
 	asked, err := readRequest(inputs, in, *config, *search)
 	if err != nil {
@@ -79,7 +79,7 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	return answerOne(asked, out)
 }
 
-// answerOne prints one cluster's decisions, indented.
+// answerOne prints the decisions of one cluster, indented.
 func answerOne(asked request, out io.Writer) error {
 	made, err := guarded(asked.decide)
 	if err != nil {
@@ -93,7 +93,7 @@ func answerOne(asked request, out io.Writer) error {
 	}{made.decisions, made.groups})
 }
 
-// answerLines answers each line as it comes, so that a caller may ask and wait in turn.
+// answerLines replies to each line immediately, so that a caller can send and wait in turn.
 func answerLines(in io.Reader, out io.Writer, answer func([]byte) any) error {
 	lines := bufio.NewReaderSize(in, 1<<20)
 	buffered := bufio.NewWriterSize(out, 1<<20)
@@ -104,7 +104,7 @@ func answerLines(in io.Reader, out io.Writer, answer func([]byte) any) error {
 			if err := encoder.Encode(answer(line)); err != nil {
 				return err
 			}
-			// Whoever waits for an answer has sent nothing more.
+			// No further line is buffered: the caller is waiting for the reply.
 			if lines.Buffered() == 0 {
 				if err := buffered.Flush(); err != nil {
 					return err

@@ -34,16 +34,16 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/storage/install"
 )
 
-// storageVersions are the versions the scheduler reads; objects of other versions are converted to them.
+// storageVersions are the versions that the scheduler reads; objects of other versions are converted to them.
 var storageVersions = schema.GroupVersions{
 	corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, policyv1.SchemeGroupVersion, storagev1.SchemeGroupVersion,
 	resourcev1.SchemeGroupVersion, schedulingv1.SchemeGroupVersion, schedulingv1beta1.SchemeGroupVersion, schedulingv1alpha3.SchemeGroupVersion,
 }
 
-// epoch is when the first object of an input was created; each object is a second younger than the one before it.
+// epoch is the creation time of the first object of an input; each object is one second younger than the previous one.
 var epoch = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// readDocuments splits YAML or JSON text into one raw JSON object per document, with lists taken apart.
+// readDocuments splits YAML or JSON text into one raw JSON object per document or list item.
 func readDocuments(text io.Reader) ([]json.RawMessage, error) {
 	var documents []json.RawMessage
 	stream := yaml.NewYAMLOrJSONDecoder(text, 4096)
@@ -84,7 +84,7 @@ func flatten(raw json.RawMessage) ([]json.RawMessage, error) {
 	}
 	var flat []json.RawMessage
 	for _, item := range list.Items {
-		// The items of a typed list (`kind: PodList`) may leave their own kind out.
+		// The items of a typed list (`kind: PodList`) may omit their kind.
 		if kind := strings.TrimSuffix(head.Kind, "List"); kind != "" && item["kind"] == nil {
 			item["kind"], item["apiVersion"] = kind, head.APIVersion
 		}
@@ -101,7 +101,7 @@ func flatten(raw json.RawMessage) ([]json.RawMessage, error) {
 	return flat, nil
 }
 
-// creation does to objects what an API server does when they are created, apart from what is asked of pods (see admission.go).
+// creation applies the steps of an API server for new objects, except those for pods (see admission.go).
 type creation struct {
 	count int
 	seen  map[string]bool
@@ -109,7 +109,7 @@ type creation struct {
 
 func newCreation() *creation { return &creation{seen: map[string]bool{}} }
 
-// decode turns raw JSON into a defaulted object with an identity; nil for a kind the scheduler knows nothing of.
+// decode turns raw JSON into a defaulted object with an identity; nil for a kind that the scheduler does not use.
 func (c *creation) decode(raw json.RawMessage) (runtime.Object, error) {
 	n := c.count
 	c.count++
@@ -136,7 +136,7 @@ func (c *creation) decode(raw json.RawMessage) (runtime.Object, error) {
 	return obj, nil
 }
 
-// decodeAndDefault applies the defaults of the version an object is written in, then converts it as the API server does.
+// decodeAndDefault applies the defaults of an object's version, then converts it as the API server does.
 func decodeAndDefault(raw json.RawMessage) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, kind, err := legacyscheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
 	if err != nil {
@@ -157,7 +157,7 @@ func decodeAndDefault(raw json.RawMessage) (runtime.Object, *schema.GroupVersion
 	return obj, kind, err
 }
 
-// identify fills in what the registry would: namespace, uid, creationTimestamp, resourceVersion.
+// identify sets the fields of the registry: namespace, uid, creationTimestamp, resourceVersion.
 func identify(obj runtime.Object, accessor metav1.Object, n int) {
 	if accessor.GetNamespace() == "" && isNamespaced(obj) {
 		accessor.SetNamespace(metav1.NamespaceDefault)
@@ -181,7 +181,7 @@ func isNamespaced(obj runtime.Object) bool {
 	return true
 }
 
-// missingNamespaces makes a Namespace, with its name label, for every namespace that is used and not given.
+// missingNamespaces creates a Namespace, with its name label, for each namespace that is used but missing.
 func (c *creation) missingNamespaces(objs []runtime.Object) []runtime.Object {
 	known := map[string]bool{}
 	for _, obj := range objs {

@@ -17,13 +17,13 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// outcome is what a pass came to: what was decided on every pod, and on every group.
+// outcome contains the decisions of a pass on all pods and groups.
 type outcome struct {
 	decisions []decision
 	groups    []groupDecision
 }
 
-// decide tries every pending pod of an input once, members of a group together, and returns what was decided.
+// decide tries each pending pod of an input once, members of a group together, and returns the decisions.
 func decide(config *schedulerconfig.KubeSchedulerConfiguration, raws []json.RawMessage) (outcome, error) {
 	objs, err := load(raws)
 	if err != nil {
@@ -41,7 +41,7 @@ func decide(config *schedulerconfig.KubeSchedulerConfiguration, raws []json.RawM
 		}
 		if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName == "" {
 			pass.pending = append(pass.pending, pod)
-			// The queue orders pods of equal priority by when they came.
+			// The queue orders pods of equal priority by arrival.
 			c.clock.Step(time.Second)
 		}
 	}
@@ -49,22 +49,22 @@ func decide(config *schedulerconfig.KubeSchedulerConfiguration, raws []json.RawM
 	return made, c.close()
 }
 
-// pass is one trip through the queue, each entity having one turn; with nominations carried out and decided left nil, it is
-// any number of scheduling cycles.
+// pass is one pass through the queue, with one attempt for each entity. If nominations are carried out and decided is nil,
+// it is any number of scheduling cycles.
 type pass struct {
 	*cluster
 	queue             *internalqueue.PriorityQueue
 	pending           []*corev1.Pod
-	decided           map[string]int // the place of a pod's decision
+	decided           map[string]int // the index of a pod's decision
 	carriesNomination bool
 
 	current  framework.QueuedEntityInfo
-	members  []*framework.QueuedPodInfo // of the current entity, in the order they are tried
+	members  []*framework.QueuedPodInfo // of the current entity, in the order of their attempts
 	failures map[string]*fwk.Status
-	finished *fwk.Status // what the current group's attempt was finished with
+	finished *fwk.Status // the final status of the current group's attempt
 }
 
-// newPass puts a recorder around every profile and itself around the scheduler's queue and failure handling.
+// newPass wraps a recorder around each profile, and itself around the scheduler's queue and failure handling.
 func newPass(c *cluster) *pass {
 	p := &pass{cluster: c, queue: c.scheduler.SchedulingQueue.(*internalqueue.PriorityQueue), failures: map[string]*fwk.Status{}}
 	for name, profile := range c.scheduler.Profiles {
@@ -81,7 +81,7 @@ func newPass(c *cluster) *pass {
 	c.scheduler.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
 		p.failures[keyOf(pod.Pod)] = status
 		if !p.carriesNomination {
-			// A nomination of this pass is reported only, one the pod came with stays.
+			// A nomination of this pass is only reported; an initial nomination is kept.
 			nominating = nil
 		}
 		handleFailure(ctx, profile, pod, status, nominating, start)
@@ -89,7 +89,7 @@ func newPass(c *cluster) *pass {
 	return p
 }
 
-// begin forgets the previous attempt.
+// begin clears the previous attempt.
 func (p *pass) begin(entity framework.QueuedEntityInfo) {
 	p.current, p.members, p.failures, p.finished = entity, membersOf(entity), map[string]*fwk.Status{}, nil
 	p.events.failedScheduling, p.conditions = map[string]string{}, map[string]condition{}
@@ -114,7 +114,7 @@ func (p *pass) run(ctx context.Context) outcome {
 	return made
 }
 
-// keep adds a decision. The rest of a group that could be placed in part has another turn at once, and its last one counts.
+// keep adds a decision. The rest of a partly placed group is tried again immediately; its last decision counts.
 func (p *pass) keep(made *outcome, decided decision, isMember bool) {
 	place, again := p.decided[decided.Pod]
 	switch {
@@ -126,7 +126,7 @@ func (p *pass) keep(made *outcome, decided decision, isMember bool) {
 	}
 }
 
-// tryNext runs one scheduling cycle. It may come to nothing: the pod is being deleted.
+// tryNext runs one scheduling cycle. It has no decision if the pod is being deleted.
 func (p *pass) tryNext(ctx context.Context) ([]decision, *groupDecision) {
 	p.scheduler.ScheduleOne(ctx)
 	if group, ok := p.current.(*framework.QueuedPodGroupInfo); ok {
@@ -143,7 +143,7 @@ func (p *pass) tryNext(ctx context.Context) ([]decision, *groupDecision) {
 	return []decision{p.describe(pod, seen, seen.attempt)}, nil
 }
 
-// describe tells what one attempt decided on a pod.
+// describe returns the decision of one attempt.
 func (p *pass) describe(pod *corev1.Pod, seen *recorder, tried *attempt) decision {
 	made := decision{Pod: keyOf(pod), Profile: pod.Spec.SchedulerName, Result: resultScheduled}
 	if status := p.failures[made.Pod]; status != nil {
@@ -178,7 +178,7 @@ func (p *pass) describeFailure(made *decision, status *fwk.Status) {
 	}
 }
 
-// describeNodes says what is known of each node that was looked at, or left out by PreFilter.
+// describeNodes returns the result for each node that was evaluated, or excluded by PreFilter.
 func (r *recorder) describeNodes(tried *attempt) map[string]node {
 	nodes := map[string]node{}
 	for name, status := range tried.filtered {
@@ -198,12 +198,12 @@ func (r *recorder) describeNodes(tried *attempt) map[string]node {
 	return nodes
 }
 
-// describeNodesLeftOut gives the nodes PreFilter left out the status upstream gives them.
+// describeNodesLeftOut sets upstream's status for nodes that PreFilter excluded.
 func (r *recorder) describeNodesLeftOut(tried *attempt, nodes map[string]node) {
 	reason := fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", tried.narrowedBy)
 	for _, info := range tried.nodesOf(r.Framework) {
 		name := info.Node().Name
-		// A nominated node is tried even so, and then has a status of its own.
+		// A nominated node is tried nevertheless, and then has a separate status.
 		if _, looked := tried.filtered[name]; !looked && !tried.narrowed.Has(name) {
 			nodes[name] = node{rejection: rejection{Code: fwk.UnschedulableAndUnresolvable.String(), Reasons: []string{reason}}}
 		}
@@ -223,7 +223,7 @@ func (r *recorder) describeScores(scored fwk.NodePluginScores) node {
 	return described
 }
 
-// notTried lists, in order of appearance, the pods no plugin let into the queue and those whose group is not known.
+// notTried lists gated pods and pods of missing groups, in order of appearance.
 func (p *pass) notTried() []decision {
 	var decisions []decision
 	waiting := func(pods []*corev1.Pod) sets.Set[string] {
@@ -245,7 +245,7 @@ func (p *pass) notTried() []decision {
 		case incomplete.Has(key):
 			made.Result = resultIncomplete
 		case gated.Has(key):
-			// One gated member holds back its whole group.
+			// One gated member gates its group.
 			made.Result = resultGated
 		default:
 			continue

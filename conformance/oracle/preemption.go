@@ -16,10 +16,10 @@ import (
 
 type permitWaits = map[string]time.Duration
 
-// victimLog is told of the pods preemption would evict, which stay where they are.
+// victimLog records the pods that preemption would evict; they keep their nodes.
 type victimLog struct{ names []string }
 
-// takeOverPreemption makes the profile's DefaultPreemption, if it has one, tell us its victims instead of deleting them, and
+// takeOverPreemption makes the profile's DefaultPreemption, if it has one, report its victims instead of deleting them, and
 // choose the same candidate every time.
 func takeOverPreemption(profile framework.Framework) *victimLog {
 	log := &victimLog{}
@@ -41,12 +41,12 @@ func takeOverPreemption(profile framework.Framework) *victimLog {
 	return log
 }
 
-// firstCandidate leaves every judgement to the plugin and takes chance out of two: where the dry runs start, and which of
-// several equally good candidates wins. Both go by node order.
+// firstCandidate leaves all decisions to the plugin, except two random ones: the first node of the dry runs, and the winner
+// among equal candidates. Both follow node order.
 type firstCandidate struct {
 	preemption.Interface
 	handle   fwk.Handle
-	upstream *preemption.Evaluator // as the plugin would be without us
+	upstream *preemption.Evaluator // the unchanged evaluator of the plugin
 }
 
 func (f *firstCandidate) GetOffsetAndNumCandidates(nodes int32) (int32, int32) {
@@ -54,7 +54,7 @@ func (f *firstCandidate) GetOffsetAndNumCandidates(nodes int32) (int32, int32) {
 	return 0, wanted
 }
 
-// OrderedScoreFuncs ranks the candidates upstream finds best, and among them the first in node order highest.
+// OrderedScoreFuncs ranks upstream's best candidates, with the first in node order highest.
 func (f *firstCandidate) OrderedScoreFuncs(ctx context.Context, nodesToVictims map[string]*extenderv1.Victims) []func(string) int64 {
 	now := metav1.Now()
 	var candidates []preemption.Candidate
@@ -80,8 +80,8 @@ func (f *firstCandidate) OrderedScoreFuncs(ctx context.Context, nodesToVictims m
 	}}
 }
 
-// isAsGood asks upstream's comparison whether rival is tied with the best: a rival is, exactly if it would win with victims
-// that started a nanosecond later, since the start time is the last thing compared and is given in seconds.
+// isAsGood checks with upstream's comparison whether rival is tied with the best. It is if it would win with victims that
+// started a nanosecond later, because the start time is compared last and in seconds.
 func (f *firstCandidate) isAsGood(ctx context.Context, rival, best preemption.Candidate) bool {
 	if rival.Name() == best.Name() {
 		return true
@@ -93,7 +93,7 @@ func (f *firstCandidate) isAsGood(ctx context.Context, rival, best preemption.Ca
 	return f.upstream.SelectCandidate(ctx, []preemption.Candidate{best, &candidate{rival.Name(), later}}).Name() == rival.Name()
 }
 
-// startedBy copies victims, with those that have not started (upstream: now, read anew each time) starting at one instant.
+// startedBy copies victims. Victims without a start time (upstream: now, read for each) start at one instant.
 func startedBy(victims *extenderv1.Victims, now metav1.Time) *extenderv1.Victims {
 	copied := victims.DeepCopy()
 	for _, pod := range copied.Pods {
@@ -113,7 +113,7 @@ func (c *candidate) Name() string                 { return c.node }
 func (c *candidate) Victims() *extenderv1.Victims { return c.victims }
 func (c *candidate) NumPodGroupDisruptions() int  { return 0 }
 
-// orderedStatuses lists nodes in node order, where upstream's map does not.
+// orderedStatuses lists nodes in node order; upstream's map has no order.
 type orderedStatuses struct {
 	fwk.NodeToStatusReader
 	order map[string]int
@@ -124,7 +124,7 @@ func (o orderedStatuses) NodesForStatusCode(lister fwk.NodeInfoLister, code fwk.
 	if err != nil {
 		return nil, err
 	}
-	// The list may be the snapshot's own.
+	// The list may belong to the snapshot.
 	nodes = append([]fwk.NodeInfo(nil), nodes...)
 	sort.Slice(nodes, func(a, b int) bool { return o.order[nodes[a].Node().Name] < o.order[nodes[b].Node().Name] })
 	return nodes, nil

@@ -12,7 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// history is a scripted life of the scheduling queue: a line of the queue stream.
+// history is a sequence of steps of the scheduling queue: a line of the queue stream.
 type history struct {
 	ID           json.RawMessage `json:"id"`
 	Config       json.RawMessage `json:"config"`
@@ -69,7 +69,7 @@ func (h history) replay() ([]report, error) {
 	return reports, c.close()
 }
 
-// replay is a history under way.
+// replay is a running history.
 type replay struct {
 	*pass
 	ctx      context.Context
@@ -94,7 +94,7 @@ func newReplay(c *cluster) *replay {
 	}
 }
 
-// apply creates an object, or updates the one of that name, which keeps its uid.
+// apply creates an object, or updates the object with this name, which keeps its uid.
 func (r *replay) apply(raw json.RawMessage) error {
 	obj, err := r.object(raw)
 	if err != nil {
@@ -129,12 +129,12 @@ func (r *replay) apply(raw json.RawMessage) error {
 	return r.tell(obj)
 }
 
-// object decodes an object anew; within a history a name may come again.
+// object decodes an object; a name may occur several times in a history.
 func (r *replay) object(raw json.RawMessage) (runtime.Object, error) {
 	clear(r.made.seen)
 	obj, err := r.made.decode(raw)
 	if err == nil && obj == nil {
-		err = errors.New("the object's kind is not one the scheduler knows")
+		err = errors.New("the scheduler does not use objects of this kind")
 	}
 	return obj, err
 }
@@ -151,7 +151,7 @@ func (r *replay) existing(obj runtime.Object) (any, error) {
 	return known, nil
 }
 
-// inherit gives an update the uid and creation time of the object it updates, unless it names a uid of its own.
+// inherit sets the uid and creation time of an update to those of the existing object, unless the update has a uid.
 func (r *replay) inherit(obj runtime.Object) error {
 	known, err := r.existing(obj)
 	if err != nil || known == nil {

@@ -11,33 +11,32 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// recorder stands between the scheduler and a profile's framework, passes every call on, and writes down the answers.
-// It adds a few things of its own, most of them choices upstream leaves to chance: the winner among equal nodes of a narrowed
-// search, the order of candidates for preemption, the order of a group's placements (see groups.go), and that binding ends
-// without touching the API.
+// recorder wraps a profile's framework, forwards all calls, and records the results. It replaces a few random choices of
+// upstream: the winner among equal nodes of a narrowed search, the order of candidates for preemption, and the order of a
+// group's placements (see groups.go). Binding ends without API calls.
 type recorder struct {
 	framework.Framework
 	weights map[string]int64
 	attempt *attempt  // the latest
-	group   *groupLog // what a group's cycle was seen to do
+	group   *groupLog // the record of a group's cycle
 	victims *victimLog
 	bound   chan struct{}
 }
 
-// attempt is what one pod's scheduling cycle was seen to do.
+// attempt is the record of one pod's scheduling cycle.
 type attempt struct {
-	pod        *corev1.Pod    // a member of a group; nil for a pod that is tried alone
-	within     *fwk.Placement // the nodes a group is restricted to; nil for all
+	pod        *corev1.Pod    // a member of a group; nil for a single pod
+	within     *fwk.Placement // the nodes of a group's placement; nil for all
 	preFilter  *fwk.Status
-	narrowed   sets.Set[string]       // the nodes PreFilter left; nil for all
-	narrowedBy []string               // the plugins that left them
-	filtered   map[string]*fwk.Status // nil for a node that passed
+	narrowed   sets.Set[string]       // the nodes that PreFilter returned; nil for all
+	narrowedBy []string               // the plugins that returned them
+	filtered   map[string]*fwk.Status // nil for a feasible node
 	scores     []fwk.NodePluginScores
 	tied       []string
 	node       string
 	nomination *nomination
 
-	// The nominated node is tried before all others; when it fits, no other is looked at.
+	// The nominated node is tried first; if it is feasible, no other node is evaluated.
 	tookNominatedNode bool
 }
 
@@ -49,7 +48,7 @@ func newRecorder(inner framework.Framework) *recorder {
 	return r
 }
 
-// begin forgets the previous attempt.
+// begin clears the previous attempt.
 func (r *recorder) begin(members []*framework.QueuedPodInfo) {
 	r.attempt, r.group = newAttempt(), newGroupLog(members)
 }
@@ -75,7 +74,7 @@ func (r *recorder) RunFilterPluginsWithNominatedPods(ctx context.Context, state 
 	isNominated := isFirst && info.Node().Name == pod.Status.NominatedNodeName
 	r.attempt.tookNominatedNode = isNominated && status.IsSuccess()
 	if isNominated && r.attempt.narrowed != nil && status.IsRejected() {
-		// Upstream names the plugin that refused the nominated node among those that narrowed the search.
+		// Upstream lists the plugin that rejected the nominated node among those that narrowed the search.
 		r.attempt.narrowedBy = sets.List(sets.New(r.attempt.narrowedBy...).Insert(status.Plugin()))
 	}
 	if status.IsSuccess() {
@@ -98,8 +97,8 @@ func (r *recorder) RunScorePlugins(ctx context.Context, state fwk.CycleState, po
 	return scores, status
 }
 
-// preferFirst settles ties for the first node in node order, by the number upstream reserves for random tie-breaking, and
-// returns the nodes that share the highest score, where there are several.
+// preferFirst resolves ties for the first node in node order, with the number that upstream reserves for random
+// tie-breaking, and returns the nodes with the highest score if there are several.
 func preferFirst(scores []fwk.NodePluginScores, order map[string]int) []string {
 	var tied []string
 	var best int64
@@ -119,7 +118,7 @@ func preferFirst(scores []fwk.NodePluginScores, order map[string]int) []string {
 	return tied
 }
 
-// nodeOrder gives each node's place in the snapshot: order of appearance, zones in turn.
+// nodeOrder returns the index of each node in the snapshot: order of appearance, zones in turn.
 func (r *recorder) nodeOrder() map[string]int {
 	order := map[string]int{}
 	for i, info := range nodesOf(r.Framework) {
@@ -128,7 +127,7 @@ func (r *recorder) nodeOrder() map[string]int {
 	return order
 }
 
-// nodesOf lists the nodes an attempt could look at, in node order.
+// nodesOf lists the nodes that an attempt could evaluate, in node order.
 func (a *attempt) nodesOf(handle fwk.Handle) []fwk.NodeInfo {
 	if a.within != nil {
 		return a.within.Nodes
@@ -167,7 +166,7 @@ func (r *recorder) RunPermitPlugins(ctx context.Context, state fwk.CycleState, p
 	return waits, status
 }
 
-// The binding cycle: nothing waits, nothing is written. The pod stays assumed, and its claims and volumes reserved, for
+// The binding cycle does not wait and does not write. The pod stays assumed, and its claims and volumes stay reserved, for
 // the rest of the pass.
 
 func (r *recorder) RunPreBindPreFlights(context.Context, fwk.CycleState, *corev1.Pod, string) *fwk.Status {

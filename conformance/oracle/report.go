@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// Places a pod of the queue can be in.
+// The queues of a pod.
 const (
 	placeActive        = "active"
 	placeBackoff       = "backoff"
@@ -19,20 +19,20 @@ const (
 	placeUnschedulable = "unschedulable"
 	placeGated         = "gated"
 	placeInFlight      = "inFlight"
-	placePending       = "pending"    // until the attempt of its group is over
-	placeIncomplete    = "incomplete" // until its group, and those above it, are known
+	placePending       = "pending"    // until the attempt of its group ends
+	placeIncomplete    = "incomplete" // until its group and its parents exist
 )
 
 var podType = reflect.TypeOf(&corev1.Pod{})
 
-// report says where a step of a history left every pod. Times are seconds since the history began.
+// report contains the queue of each pod after a step of a history. Times are seconds since the start of the history.
 type report struct {
 	Time      float64             `json:"time"`
 	Popped    string              `json:"popped,omitempty"` // a pod or a group
 	Members   []string            `json:"members,omitempty"`
 	Decision  *decision           `json:"decision,omitempty"`
 	Group     *groupDecision      `json:"group,omitempty"`
-	Decisions []decision          `json:"decisions,omitempty"` // on the members of Group
+	Decisions []decision          `json:"decisions,omitempty"` // of the members of Group
 	Pods      map[string]queued   `json:"pods"`
 	Groups    map[string]queued   `json:"groups,omitempty"`
 	Nominated map[string][]string `json:"nominated,omitempty"`
@@ -49,7 +49,7 @@ type queued struct {
 	PendingPlugins       []string `json:"pendingPlugins,omitempty"`
 	GatingPlugin         string   `json:"gatingPlugin,omitempty"`
 	Flushed              bool     `json:"flushed,omitempty"`
-	Members              []string `json:"members,omitempty"` // of a group, in the order they are tried
+	Members              []string `json:"members,omitempty"` // of a group, in the order of their attempts
 }
 
 func (r *replay) describeQueue(told *report) {
@@ -70,7 +70,7 @@ func (r *replay) describeQueue(told *report) {
 	told.Nominated = r.nominations()
 }
 
-// placeOf tells the queue a waiting pod is in, by the lists the queue gives of each.
+// placeOf returns the queue of a pending pod, from the queue's lists.
 func (r *replay) placeOf(info *framework.QueuedPodInfo) string {
 	isListed := func(pods []*corev1.Pod) bool {
 		for _, pod := range pods {
@@ -88,13 +88,13 @@ func (r *replay) placeOf(info *framework.QueuedPodInfo) string {
 	case isListed(r.queue.PodsInActiveQ()):
 		return placeActive
 	case isListed(r.queue.PodsInBackoffQ()):
-		// The queue has two backoff queues and one list of both: pods nothing rejected are in the one for errors.
+		// The queue has two backoff queues and one list of both: pods without rejection are in the queue for errors.
 		if info.UnschedulablePlugins.Len()+info.PendingPlugins.Len() == 0 || info.Pod.Spec.SchedulingGroup != nil {
 			return placeErrorBackoff
 		}
 		return placeBackoff
 	case info.Gated() || info.Pod.Spec.SchedulingGroup != nil:
-		// Of groups, only those that a plugin holds back are kept here.
+		// Only gated groups are in this list.
 		return placeGated
 	}
 	return placeUnschedulable
@@ -104,7 +104,7 @@ func (r *replay) describePod(info *framework.QueuedPodInfo, place string) queued
 	described := r.describeQueued(info.QueueingParams, place)
 	described.UnschedulablePlugins, described.PendingPlugins = sets.List(info.UnschedulablePlugins), sets.List(info.PendingPlugins)
 	if info.Pod.Spec.SchedulingGroup != nil {
-		// When a member may be tried again is its group's business.
+		// The group determines the next attempt of a member.
 		described.BackoffExpiration = nil
 	}
 	return described
@@ -127,7 +127,7 @@ func (r *replay) describeQueued(info framework.QueueingParams, place string) que
 	return described
 }
 
-// describeGroups tells of the groups that wait in the queue, by the name of the topmost.
+// describeGroups describes the pending groups, by the name of their root.
 func (r *replay) describeGroups() map[string]queued {
 	groups := map[string]queued{}
 	for _, kind := range []reflect.Type{podGroupType, compositeType} {
@@ -147,7 +147,7 @@ func (r *replay) describeGroups() map[string]queued {
 	return groups
 }
 
-// nominations lists the pods promised each node the scheduler knows.
+// nominations lists the nominated pods of each node.
 func (r *replay) nominations() map[string][]string {
 	nominated := map[string][]string{}
 	for _, obj := range r.world.byType[reflect.TypeOf(&corev1.Node{})].store.List() {

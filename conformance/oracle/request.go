@@ -17,13 +17,13 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 )
 
-// How many nodes are looked at.
+// The number of evaluated nodes.
 const (
 	searchAll    = "all"
 	searchConfig = "config"
 )
 
-// request is one cluster to decide on: a line of the stream.
+// request is a cluster with pending pods: a line of the stream.
 type request struct {
 	ID           json.RawMessage   `json:"id"`
 	Config       json.RawMessage   `json:"config"`
@@ -51,7 +51,7 @@ func answerCluster(line []byte) any {
 	return answer{ID: asked.ID, Decisions: made.decisions, Groups: made.groups}
 }
 
-// readRequest puts the files of a command line together as one request.
+// readRequest combines the files of a command line into one request.
 func readRequest(inputs []string, stdin io.Reader, config, search string) (request, error) {
 	asked := request{Search: search}
 	for _, name := range inputs {
@@ -117,7 +117,7 @@ func (r request) decide() (outcome, error) {
 	return decide(config, raws)
 }
 
-// configText is the configuration as a file would have it: a string is the file's text, an object its JSON.
+// configText returns the configuration as the text of a file: a string is the text, an object its JSON.
 func configText(raw json.RawMessage) ([]byte, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -130,7 +130,7 @@ func configText(raw json.RawMessage) ([]byte, error) {
 	return []byte(text), err
 }
 
-// baseGates are off so that victims are known when PostFilter returns, and every pod is scored for itself.
+// baseGates are disabled so that victims are known when PostFilter returns, and each pod is scored separately.
 var baseGates = map[string]bool{
 	string(features.SchedulerAsyncPreemption): false,
 	string(features.OpportunisticBatching):    false,
@@ -140,13 +140,13 @@ func init() {
 	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.SetFromMap(baseGates))
 }
 
-// setFeatureGates sets gates for one request and returns how to set them back.
+// setFeatureGates sets gates for one request and returns a function that restores them.
 func setFeatureGates(gates map[string]bool) (restore func(), err error) {
 	mutable := utilfeature.DefaultMutableFeatureGate
 	known := mutable.GetAll()
 	before := map[string]bool{}
 	for name, value := range gates {
-		// Checked first: a gate that cannot be set would be complained about ever after.
+		// Check first: upstream would log an unknown gate for all later requests.
 		spec, ok := known[featuregate.Feature(name)]
 		if !ok {
 			return nil, fmt.Errorf("unrecognized feature gate: %s", name)
@@ -184,13 +184,13 @@ func guarded[T any](work func() (T, error)) (result T, err error) {
 	return work()
 }
 
-// panicked makes an error that is the same each time and names the function; the whole stack goes to standard error.
+// panicked returns a reproducible error with the function's name; the stack is written to standard error.
 func panicked(reason any) error {
 	fmt.Fprintf(os.Stderr, "oracle: panic: %v\n%s\n", reason, debug.Stack())
 	return fmt.Errorf("panic in %s: %v", panickedIn(), reason)
 }
 
-// panickedIn names the innermost function of kube-scheduler, or of this program, that was running when something panicked.
+// panickedIn returns the innermost function of kube-scheduler, or of this program, at the time of a panic.
 func panickedIn() string {
 	callers := make([]uintptr, 256)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers)])

@@ -16,7 +16,7 @@ import (
 
 type metaObject = metav1.Object
 
-// step is one thing that happens in a history; README.md says which fields go with which Do.
+// step is one step of a history; README.md lists the fields for each value of Do.
 type step struct {
 	Do      string          `json:"do"`
 	Object  json.RawMessage `json:"object"`
@@ -42,10 +42,10 @@ type eventName struct {
 	Actions  []string `json:"actions"`
 }
 
-// flushEvery is how often the queue looks for pods that have been unschedulable for too long.
+// flushEvery is the interval of the queue's checks for pods that are unschedulable for too long.
 const flushEvery = 30 * time.Second
 
-// do carries out a step and reports where that leaves every pod.
+// do executes a step and reports the queue of each pod.
 func (r *replay) do(s step) (*report, error) {
 	told := &report{}
 	if err := r.carryOut(s, told); err != nil {
@@ -86,12 +86,12 @@ func (r *replay) carryOut(s step, told *report) error {
 	case "move":
 		return r.move(s)
 	default:
-		return errors.New("no such step")
+		return errors.New("unknown step")
 	}
 	return nil
 }
 
-// pop takes the next pod or group out of the queue, if there is one to be had: the queue itself would wait.
+// pop removes the next pod or group from the queue, if there is one: the queue itself would block.
 func (r *replay) pop(told *report) error {
 	if !r.hasNext() {
 		return nil
@@ -114,7 +114,7 @@ func (r *replay) pop(told *report) error {
 	return nil
 }
 
-// finish ends a popped group's attempt: these members come back, the others are assumed on a node.
+// finish ends the attempt of a popped group: these members are requeued, the others are assumed on a node.
 func (r *replay) finish(s step) error {
 	group, ok := r.groups[s.Group]
 	if !ok {
@@ -141,7 +141,7 @@ func (r *replay) finish(s step) error {
 	case resultError:
 		status = fwk.AsStatus(errors.New("the attempt failed"))
 	default:
-		return fmt.Errorf("there is no result %q", s.Result)
+		return fmt.Errorf("unknown result %q", s.Result)
 	}
 	return r.queue.AddAttemptedPodGroupIfNeeded(r.logger, group, r.queue.SchedulingCycle(), status)
 }
@@ -159,7 +159,7 @@ func (r *replay) hasNext() bool {
 	return false
 }
 
-// fail ends a popped pod's attempt as the scheduler would: rejected by plugins, or, without any, in an error.
+// fail ends the attempt of a popped pod as the scheduler would: rejected by plugins, or with an error if there are none.
 func (r *replay) fail(s step) error {
 	pod, profile, err := r.popped(s.Pod)
 	if err != nil {
@@ -210,7 +210,7 @@ func (r *replay) popped(name string) (*framework.QueuedPodInfo, framework.Framew
 	return pod, profile, nil
 }
 
-// schedule pops a pod and runs a whole scheduling cycle on it.
+// schedule pops a pod and runs a complete scheduling cycle.
 func (r *replay) schedule(told *report) error {
 	if r.hasNext() {
 		decisions, group := r.tryNext(r.ctx)
@@ -223,7 +223,7 @@ func (r *replay) schedule(told *report) error {
 	return nil
 }
 
-// advance lets time pass, with the queue's timers going off on the way unless told otherwise.
+// advance lets time pass and runs the queue's timers, unless disabled.
 func (r *replay) advance(s step) {
 	target := r.clock.Now().Add(time.Duration(math.Round(s.Seconds * float64(time.Second))))
 	for s.Flush == nil || *s.Flush {
@@ -246,7 +246,7 @@ func (r *replay) activate(names []string) error {
 		told := r.world.byType[podType]
 		obj, exists, err := told.store.GetByKey(name)
 		if err != nil || !exists {
-			return fmt.Errorf("there is no pod %q", name)
+			return fmt.Errorf("unknown pod %q", name)
 		}
 		pods[name] = obj.(*corev1.Pod)
 	}
@@ -254,13 +254,13 @@ func (r *replay) activate(names []string) error {
 	return nil
 }
 
-// move tells the queue of an event no informer reported.
+// move sends an event to the queue that no informer reported.
 func (r *replay) move(s step) error {
 	event := fwk.ClusterEvent{Resource: fwk.EventResource(s.Event.Resource)}
 	for _, name := range s.Event.Actions {
 		action, ok := actions[name]
 		if !ok {
-			return fmt.Errorf("there is no action %q", name)
+			return fmt.Errorf("unknown action %q", name)
 		}
 		event.ActionType |= action
 	}
@@ -276,7 +276,7 @@ func (r *replay) move(s step) error {
 	return nil
 }
 
-// optional decodes an object that may be missing; nil is then the interface's nil, which upstream tests for.
+// optional decodes an object that may be missing; the result is then a nil interface, which upstream checks.
 func (r *replay) optional(raw json.RawMessage) (any, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -288,7 +288,7 @@ func (r *replay) optional(raw json.RawMessage) (any, error) {
 	return obj, r.inherit(obj)
 }
 
-// actions are the action types by upstream's names for them.
+// actions maps upstream's names to action types.
 var actions = func() map[string]fwk.ActionType {
 	named := map[string]fwk.ActionType{"Update": fwk.Update, "All": fwk.All}
 	for bit := fwk.ActionType(1); bit <= fwk.All; bit <<= 1 {

@@ -4,7 +4,7 @@ from typing import Any
 
 import moorage as m
 from moorage.scheduler.framework.node_statuses import NodeStatuses
-from moorage.scheduler.framework.queued import QueuedPod
+from moorage.scheduler.framework.plugin import QueuedPod
 from moorage.scheduler.framework.status import IntArray
 
 SEEN = m.StateKey[int]("tour: how many nodes there were")

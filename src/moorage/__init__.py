@@ -1,7 +1,7 @@
 """Moorage: the Kubernetes scheduler in Python.
 
-The names a plugin author needs are here, and :class:`Session` for scripts and notebooks; each is imported when it is
-first asked for. For tests there is :mod:`moorage.testing`.
+This package exports the names that plugin authors need, and :class:`Session` for scripts and notebooks. Each name is
+imported on first use. For tests there is :mod:`moorage.testing`.
 
 >>> from moorage import FilterPlugin, Status
 >>> class SpotOnly(FilterPlugin):

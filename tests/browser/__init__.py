@@ -1,1 +1,1 @@
-"""The page in a real browser: `make browser`."""
+"""Tests of the web page in a real browser: `make browser`."""

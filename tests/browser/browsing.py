@@ -1,4 +1,4 @@
-"""A browser, and a page served to it from a thread of this process."""
+"""A browser, and a page that a thread of this process serves."""
 
 import asyncio
 import os
@@ -13,8 +13,8 @@ from typing import Any, Self, TypeVar
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from moorage.insight.page.page_server import PageServer
-from moorage.insight.page.running import StartedSource
-from moorage.kube.http.bearer_tokens import BearerTokens
+from moorage.insight.page.page_source import PageSource
+from moorage.kube.http.server import BearerTokens
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 HINT = "no Chromium is installed here: apt-get install chromium, or name one in MOORAGE_CHROMIUM"
@@ -50,13 +50,13 @@ def elsewhere(work: Callable[[], T]) -> T:
 class ServedPage:
     """A page on a separate thread; it can stop and restart on the same port."""
 
-    def __init__(self, make: Callable[[], StartedSource], token: str = "") -> None:
+    def __init__(self, make: Callable[[], PageSource], token: str = "") -> None:
         self._make = make
         self._tokens = BearerTokens((token.encode(),) if token else ())
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._port = 0
-        self.source: StartedSource
+        self.source: PageSource
         self._server: PageServer
 
     def __enter__(self) -> Self:
@@ -76,7 +76,7 @@ class ServedPage:
         return self._server.url
 
     def come(self) -> None:
-        """Begin to serve."""
+        """Start serving."""
         self._run(self._start())
 
     def go_away(self) -> None:
@@ -100,7 +100,7 @@ class ServedPage:
 
 
 class Looker:
-    """A browser's page that notes what goes wrong in it."""
+    """A page in the browser that records its errors."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -110,15 +110,15 @@ class Looker:
         page.on("dialog", lambda dialog: self.problems.append(f"a dialog: {dialog.message}"))
 
     def open(self, url: str, view: str = "") -> None:
-        """Go to a view, and wait until it has drawn something."""
+        """Open a view, and wait until it is drawn."""
         self.page.goto(f"{url}#/{view}")
         self.page.wait_for_selector("main .view")
 
     def text(self) -> str:
-        """Return what can be read, in one line."""
+        """Return the visible text in one line."""
         return " ".join(self.page.inner_text("main").split())
 
     def wait_for(self, text: str) -> None:
-        """Wait until a text can be read."""
+        """Wait until a text is visible."""
         wanted = "text => document.querySelector('main').innerText.replace(/\\s+/g, ' ').includes(text)"
         self.page.wait_for_function(wanted, arg=text)

@@ -1,4 +1,4 @@
-"""Clusters to look at: one with something of everything, and larger ones."""
+"""Sample clusters: a small one with all features, and larger ones."""
 
 from random import Random
 from typing import Any
@@ -39,7 +39,7 @@ def placed(number: int, free: dict[str, float], chance: Random) -> Content:
 
 
 def waits(number: int) -> Content:
-    """Describe a pod that waits, for one of five reasons."""
+    """Describe a pending pod with one of five reasons."""
     made = pod(f"job-{number:05d}", "2")
     made["metadata"]["namespace"] = "batch"
     spec, requests = made["spec"], made["spec"]["containers"][0]["resources"]["requests"]
@@ -58,7 +58,7 @@ def waits(number: int) -> Content:
 
 
 def fleet(nodes: int, pods: int, waiting: int) -> list[Content]:
-    """Describe a whole fleet, the same every time."""
+    """Describe a complete, reproducible cluster."""
     chance, machines = Random(1), [machine(number, len(str(nodes - 1))) for number in range(nodes)]
     free = {item["metadata"]["name"]: float(item["status"]["allocatable"]["cpu"]) * 1.5 for item in machines}
     return [

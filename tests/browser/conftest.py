@@ -25,7 +25,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def look(browser: Browser) -> Iterator[Look]:
-    """Open windows in which nothing is remembered, and close them."""
+    """Open windows without stored data, and close them."""
     contexts = []
 
     def opened(size: ViewportSize = WIDE, *, dark: bool = False) -> Looker:

@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def memory(page: Page) -> int:
-    """Add up what all processes of the browser hold, memory that they share counted once, in megabytes."""
+    """Return the memory of all browser processes in megabytes; shared memory counts once."""
     session = page.context.browser.new_browser_cdp_session()  # type: ignore[union-attr]
     processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
     return round(sum(_proportional(process["id"]) for process in processes) / 1024)

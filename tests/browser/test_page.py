@@ -49,7 +49,7 @@ FAINT = """() => {
 """Text with less contrast than required by the guidelines for accessible pages (WCAG, AA)."""
 
 
-def test_every_view_loads_without_a_complaint_wide_and_narrow_dark_and_light(look: Look) -> None:
+def test_all_views_load_without_errors_in_all_sizes_and_colour_schemes(look: Look) -> None:
     with ServedPage(still) as served:
         for size, dark in ((WIDE, False), (WIDE, True), (PHONE, False), (PHONE, True)):
             window = look(size, dark=dark)
@@ -97,7 +97,7 @@ def test_pod_view_equals_the_output_of_explain(look: Look, key: str) -> None:
         assert " ".join(said.split()).lower() in output, line
 
 
-def test_a_click_on_the_map_opens_a_node_and_so_do_the_keys(look: Look) -> None:
+def test_click_or_key_on_the_map_opens_a_node(look: Look) -> None:
     with ServedPage(still) as served:
         window = look()
         window.open(served.url, "nodes")
@@ -114,7 +114,7 @@ def test_a_click_on_the_map_opens_a_node_and_so_do_the_keys(look: Look) -> None:
         assert window.problems == []
 
 
-def test_time_goes_forwards_and_backwards_and_two_runs_stand_side_by_side(look: Look) -> None:
+def test_time_slider_and_comparison_of_two_runs(look: Look) -> None:
     with ServedPage(lambda: played(TIMED, {"as configured": "", "most.yaml": MOST_ALLOCATED})) as served:
         window = look()
         window.open(served.url)
@@ -192,7 +192,7 @@ def test_empty_cluster_shows_a_message(look: Look) -> None:
         assert window.problems == []
 
 
-def test_ten_thousand_reasons_can_be_gone_through(look: Look) -> None:
+def test_ten_thousand_reasons_can_be_browsed(look: Look) -> None:
     with ServedPage(lambda: still((node("n1"), *others(10_000)))) as served:
         window = look()
         window.open(served.url)

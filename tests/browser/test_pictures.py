@@ -1,4 +1,4 @@
-"""The pictures in the documentation: screenshots of the page, in light and dark, wide and narrow."""
+"""The screenshots of the documentation, in light and dark, wide and narrow."""
 
 import os
 from collections.abc import Iterator
@@ -16,32 +16,32 @@ TALL = {"width": 1360, "height": 1150}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where pictures go: into the documentation only if that is wanted."""
+    """The folder of the screenshots: the documentation only on request."""
     return Path(os.environ.get("MOORAGE_PICTURES") or tmp_path_factory.mktemp("pictures"))
 
 
 @pytest.fixture(scope="module")
 def full() -> Iterator[ServedPage]:
-    """A cluster in which a thousand pods wait for five reasons."""
+    """Return a cluster with a thousand pending pods and five reasons."""
     with ServedPage(lambda: still(fleet(240, 4000, 1000), "production.json.gz")) as served:
         yield served
 
 
 def busy() -> list[Content]:
-    """Describe a cluster with a history: jobs that come and go, and pods that stay."""
+    """Describe a cluster with a history: jobs that finish, and pods that stay."""
     jobs = [job(f"report-{number}", 60, 3 + 3 * number, "4") for number in range(7)]
     return [*(machine(number) for number in range(45)), *jobs, *(pod(f"web-{n:02d}", "2") for n in range(60))]
 
 
 def take(window: Looker, path: Path) -> None:
-    """Take a picture, and see that there is something in it."""
+    """Take a screenshot, and check that it is not empty."""
     assert window.problems == []
     window.page.mouse.move(0, 0)
     window.page.screenshot(path=path)
     assert path.stat().st_size > 20_000
 
 
-def test_at_a_glance(look: Look, full: ServedPage, place: Path) -> None:
+def test_overview(look: Look, full: ServedPage, place: Path) -> None:
     for name, dark in (("overview", False), ("overview-dark", True)):
         window = look(WIDE, dark=dark)
         window.open(full.url)
@@ -49,7 +49,7 @@ def test_at_a_glance(look: Look, full: ServedPage, place: Path) -> None:
         take(window, place / f"ui-{name}.png")
 
 
-def test_the_map(look: Look, full: ServedPage, place: Path) -> None:
+def test_map(look: Look, full: ServedPage, place: Path) -> None:
     window = look(WIDE)
     window.open(full.url, "nodes")
     window.page.select_option("label:has-text('Colour') select", "memory")
@@ -58,21 +58,21 @@ def test_the_map(look: Look, full: ServedPage, place: Path) -> None:
     take(window, place / "ui-nodes.png")
 
 
-def test_a_pod(look: Look, full: ServedPage, place: Path) -> None:
+def test_pod(look: Look, full: ServedPage, place: Path) -> None:
     window = look(TALL)
     window.open(full.url, "pod/batch%2Fjob-00004")
     window.wait_for("All nodes")
     take(window, place / "ui-pod.png")
 
 
-def test_on_a_phone(look: Look, full: ServedPage, place: Path) -> None:
+def test_phone(look: Look, full: ServedPage, place: Path) -> None:
     window = look(PHONE, dark=True)
     window.open(full.url)
     window.wait_for("Remove the volume data")
     take(window, place / "ui-phone.png")
 
 
-def test_trying(look: Look, full: ServedPage, place: Path) -> None:
+def test_what_if(look: Look, full: ServedPage, place: Path) -> None:
     window = look(TALL)
     window.open(full.url, "node/node-003")
     window.page.click("text=Simulate a drain")

@@ -16,7 +16,7 @@ from tests.unit.insight.page.clusters import node, pod
 
 @contextmanager
 def running(folder: Path) -> Iterator[tuple[str, str]]:
-    """Run a scheduler on an embedded API server, both away from this thread."""
+    """Run a scheduler on an embedded API server, both on another thread."""
     results: list[tuple[str, str]] = []
     is_up, loop, leave = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
 

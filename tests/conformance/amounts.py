@@ -1,4 +1,4 @@
-"""Amounts in the suggestions of explain, each reduced by one unit: with that, the change must not help any more."""
+"""Amounts in the suggestions of explain, reduced by one unit: then the change must not be sufficient."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ PLACES: Final[tuple[tuple[str, str, int], ...]] = (
     ("ResourceClaim", r"(/spec/devices/requests/\d+/exactly)/(count)", MORE),
     ("PodGroup", r"(/spec/schedulingPolicy/gang)/(minCount)", MORE),
 )
-"""Where amounts are written, and which way they were."""
+"""The paths of amounts, and the direction of their change."""
 
 
 def one_unit_nearer(edit: Edit, priority: int = 0) -> Iterator[tuple[str, Edit]]:

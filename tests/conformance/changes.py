@@ -26,7 +26,7 @@ from moorage.insight.explain.pods import explain_pod
 from moorage.insight.explain.subject import Limits
 from moorage.insight.whatif.session import Session
 from moorage.kube.features import FeatureGates
-from moorage.kube.manifests import documents_of
+from moorage.kube.manifests import to_documents
 from moorage.scheduler.config import completed_view
 from moorage.scheduler.wiring.policy import Policy
 from tests.conformance.amounts import one_unit_nearer
@@ -42,7 +42,7 @@ Object = dict[str, Any]
 
 @dataclass
 class Tally:
-    """The trials and the failures."""
+    """The checks and the failures."""
 
     pods: int = 0
     groups: int = 0
@@ -63,7 +63,7 @@ class Tally:
 
 
 class Prover:
-    """Explains pods, and has the oracle judge what was offered."""
+    """Explains pods, and checks the suggestions with the oracle."""
 
     def __init__(self, oracle: Oracle, console: Console) -> None:
         self._oracle = oracle
@@ -73,14 +73,14 @@ class Prover:
         self._planted = 0
 
     def prove(self, case: Case) -> None:
-        """Judge every offer for every pending pod of a cluster."""
+        """Check all suggestions for the pending pods of a cluster."""
         gates = FeatureGates({**BASE_GATES, **case.feature_gates})
         try:
             policy = Policy(config_of(case, gates), REGISTRY, gates)
         except InputError:
-            return  # a configuration that both sides refuse
+            return  # a configuration that both sides reject
         profiles = {profile.scheduler_name for profile in policy.config.profiles}
-        documents = documents_of(case.objects, source="the case")
+        documents = to_documents(case.objects, source="the case")
         with Session(documents, policy, honours_nominations=False) as session:
             self._prove_groups(case, session, policy)
             for pod in session.objects.given.pending:
@@ -88,7 +88,7 @@ class Prover:
                     self._prove_pod(case, session, pod.key, policy)
 
     def _prove_groups(self, case: Case, session: Session, policy: Policy) -> None:
-        """Judge every offer for every group that cannot start: the oracle must place the group then."""
+        """Check all suggestions for groups that cannot start: the oracle must then place the group."""
         groups = session.scheduler.cache.groups
         for key in sorted(groups) if groups is not None else ():
             waiting = list_pending_members(session, key) if is_whole(session, key) else []
@@ -140,15 +140,15 @@ class Prover:
         self._judge(case, key, explained, policy)
 
     def _plant(self, case: Case, key: str, policy: Policy) -> None:
-        """Put one obstacle in the way of a pod that fits; the change that removes it must be among those offered."""
+        """Add an obstacle for a feasible pod; the suggestions must contain the change that removes it."""
         self._planted += 1
         names = _chosen(self._planted)
         plants = [PLANTS[name] for name in names]
         roomy = with_room(_alone(case, key), key, plants)
         obstructed = planted(roomy, key, plants)
         if not self._is_placed(roomy, key) or self._is_placed(obstructed, key):
-            return  # something else is in its way as well, or the profile does without the plugin that would mind
-        documents = documents_of(obstructed.objects, source="the case")
+            return  # something else blocks the pod as well, or the profile lacks the rejecting plugin
+        documents = to_documents(obstructed.objects, source="the case")
         with Session(documents, policy, honours_nominations=False) as session:
             explained = explain_pod(session, key, seconds=inf).as_data()
         self.tally.planted += 1
@@ -166,7 +166,7 @@ class Prover:
             self.tally.crashed += 1
             return False
         except OracleError:
-            return False  # not a cluster that an API server would hold
+            return False  # not a valid cluster for an API server
 
     def _tell(self, text: str) -> None:
         self.tally.wrong.append(text)
@@ -233,21 +233,21 @@ def is_whole(session: Session, key: str) -> bool:
 
 
 def _chosen(number: int) -> list[str]:
-    """Choose an obstacle, or three of them every fifth time: each in turn."""
+    """Choose one obstacle in turn; every fifth time, three of them."""
     names = [*PLANTS]
     first = number % len(names)
     return [names[first]] if number % 5 else [names[(first + step) % len(names)] for step in (0, 2, 5)]
 
 
 def _equals(decision: dict[str, Any], node: str) -> list[str]:
-    """List the nodes that a draw might have chosen as well: all that are feasible and score the same."""
+    """Return the nodes that a random choice could have selected: all feasible nodes with the same score."""
     nodes = decision.get("nodes", {})
     total = nodes.get(node, {}).get("total")
     return [name for name, entry in nodes.items() if "code" not in entry and entry.get("total") == total]
 
 
 def _alone(case: Case, key: str) -> Case:
-    """Take the other waiting pods out."""
+    """Remove the other pending pods."""
     retained = [
         item for item in case.objects if item["kind"] != "Pod" or item["spec"].get("nodeName") or _key(item) == key
     ]
@@ -268,7 +268,7 @@ def _priority(case: Case, key: str) -> int:
 
 
 def applied(case: Case, edits: list[Edit], policy: Policy) -> Case:
-    """Apply edits to manifests by separate rules: the simplest possible ones."""
+    """Apply edits to manifests with a separate, simple implementation."""
     objects, config = deepcopy(case.objects), case.config
     for edit in edits:
         if "create" in edit:
@@ -281,7 +281,7 @@ def applied(case: Case, edits: list[Edit], policy: Policy) -> Case:
                 _operate(config, operation)
         else:
             selected = [item for item in objects if _is(item, edit["object"])]
-            assert len(selected) == 1, f"{edit['object']} is there {len(selected)} times"
+            assert len(selected) == 1, f"{edit['object']} occurs {len(selected)} times"
             for operation in edit["patch"]:
                 _operate(selected[0], operation)
     return replace(case, objects=objects, config=config)

@@ -5,16 +5,16 @@ from typing import Any, Final, NamedTuple
 
 Decision = dict[str, Any]
 
-#: Texts of CEL errors come from different libraries: they are compared up to here.
+#: CEL errors come from different libraries: they are compared up to this text.
 _CEL_ERRORS: Final = ("CEL compile error:", "CEL runtime error", "derived attribute gpu.example/numa")
 _ABSENT: Final = "(absent)"
 _NARROWED: Final = "node(s) didn't satisfy plugin(s)"
-#: The bound member named in the message is random, and so is the order of two values that should be one.
+#: The bound member in the message is random, and so is the order of two conflicting values.
 _BY_CHANCE: Final = ("cannot determine domain for already scheduled pods:", "should have the same")
 
 
 class Difference(NamedTuple):
-    """One field that is not the same; ``kind`` is the field without the names in it."""
+    """One differing field; ``kind`` is the field without the names in it."""
 
     pod: str
     path: str
@@ -27,7 +27,7 @@ class Difference(NamedTuple):
 
 
 def differences(ours: list[Decision], theirs: list[Decision]) -> list[Difference]:
-    """List every field that differs, pod by pod; another order of pods is a separate difference."""
+    """Return all differing fields, pod by pod; another order of pods is a separate difference."""
     own_order, their_order = [_subject(item) for item in ours], [_subject(item) for item in theirs]
     if own_order != their_order:
         return [Difference("*", "decisions[].pod", "order", own_order, their_order)]
@@ -57,7 +57,7 @@ def _is_by_chance(ours: Decision, theirs: Decision) -> bool:
 
 def _decision(ours: Decision, theirs: Decision) -> Iterator[Difference]:
     pod = _subject(theirs)
-    # Of several plugins that hold a pod back, upstream names the one its map gives first.
+    # Of several gating plugins, upstream names the first one of its map.
     by_chance = {"unschedulablePlugins"} if ours.get("result") == theirs.get("result") == "gated" else set()
     for key in sorted({*ours, *theirs} - {"nodes"} - by_chance):
         own, their = ours.get(key, _ABSENT), theirs.get(key, _ABSENT)

@@ -61,7 +61,7 @@ class Coverage:
             self._seen[(point, f"{plugin} {rejected['code']}", _anonymous(reason))] += 1
 
     def table(self) -> Table:
-        """Lay the counts out."""
+        """Format the counts."""
         table = Table("Where", "Who", "What", "How often", box=box.SIMPLE_HEAD)
         for (point, who, what), count in sorted(self._seen.items()):
             table.add_row(point, who, what, str(count))

@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def compare(options: Options, oracle: Oracle, console: Console) -> Outcome:
-    """Run the fuzzer with Moorage on our side."""
+    """Run the fuzzer with Moorage."""
     silence_logs()
     return Fuzzer(options, oracle, decide, console).run()
 
@@ -64,7 +64,7 @@ def report(outcome: Outcome, options: Options, console: Console) -> None:
 
 
 def features_of(text: str) -> frozenset[str]:
-    """Read a comma-separated list of features; ``all`` means every one that needs no feature gate."""
+    """Read a comma-separated list of features; ``all`` selects those that need no feature gate."""
     names = frozenset(filter(None, text.split(",")))
     known = (*EXTRA_FEATURES, *GATED_FEATURES)
     if unknown := names - {*known, "all"}:

@@ -88,7 +88,7 @@ class Fuzzer:
             self._show(case, found)
 
     def _ask_both(self, case: Case) -> tuple[list[Difference], list[dict[str, Any]] | None]:
-        """Let both sides decide at the same time; no decisions of theirs when they refuse the cluster."""
+        """Run both sides in parallel; return no decisions of the oracle if it rejects the cluster."""
         case = case.without(self._options.without)
         self._oracle.ask(case)
         own, crash = _guarded(self._ours, case)
@@ -122,7 +122,7 @@ class Fuzzer:
 def _guarded(ours: Decide, case: Case) -> tuple[list[dict[str, Any]], Difference | None]:
     try:
         return ours(case), None
-    except Exception as error:  # whatever we raise where kube-scheduler decides is a difference
+    except Exception as error:  # any exception of ours where kube-scheduler decides is a difference
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"
         text = f"{type(error).__name__}: {error} ({place})"

@@ -27,7 +27,7 @@ class Golden(NamedTuple):
 
 
 def read(path: Path) -> Iterator[Golden]:
-    """Read the cases of one file, a line each."""
+    """Read the cases of a file, one per line."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             content = json.loads(line)
@@ -35,7 +35,7 @@ def read(path: Path) -> Iterator[Golden]:
 
 
 def write(path: Path, goldens: Iterable[Golden]) -> None:
-    """Write cases so that the same ones give the same bytes."""
+    """Write cases reproducibly."""
     text = "".join(json.dumps(_line(golden), sort_keys=True, separators=(",", ":")) + "\n" for golden in goldens)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(text.encode(), mtime=0))

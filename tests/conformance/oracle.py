@@ -12,18 +12,18 @@ CONTROL_PLANE: Final = Path(__file__).parents[2] / "conformance" / "control-plan
 
 
 class OracleError(Exception):
-    """The oracle could not decide: the cluster is not one an API server would hold, or the oracle is broken."""
+    """The oracle could not decide: the cluster is invalid for an API server, or the oracle is broken."""
 
 
 class KubeSchedulerCrash(OracleError):
-    """kube-scheduler itself would have ended: a crash that docs/parity.md lists among what is wrong upstream."""
+    """kube-scheduler would have crashed; docs/parity.md lists these defects of upstream."""
 
 
 KNOWN_CRASHES: Final = (
-    # Only NodeResourcesFit makes the cache of compiled selectors that NodeResourcesBalancedAllocation uses as well.
+    # Only NodeResourcesFit creates the cache of compiled selectors that NodeResourcesBalancedAllocation also uses.
     "k8s.io/kubernetes/pkg/scheduler/framework/plugins/noderesources.(*resourceAllocationScorer).deviceMatchesClass",
 )
-"""Functions of kube-scheduler that are known to panic on clusters that are in order."""
+"""Functions of kube-scheduler that are known to panic on valid clusters."""
 
 
 class Oracle:
@@ -53,7 +53,7 @@ class Oracle:
         self._process.stdin.flush()
 
     def answer(self) -> list[dict[str, Any]]:
-        """Wait for the decisions on the last question: those on pods, then those on groups."""
+        """Wait for the decisions of the last request: those on pods, then those on groups."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -71,7 +71,7 @@ class Oracle:
 
 
 def find_binary() -> str:
-    """Find the oracle where it is built to; build it if it is not there."""
+    """Return the path of the oracle; build it if it is missing."""
     subprocess.run([str(CONTROL_PLANE), "oracle"], check=True, stdout=subprocess.DEVNULL)
     folder = subprocess.run([str(CONTROL_PLANE), "--print"], check=True, capture_output=True, text=True).stdout.strip()
     return str(Path(folder) / "oracle")

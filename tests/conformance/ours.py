@@ -1,4 +1,4 @@
-"""Our side: Moorage decides in this process."""
+"""Runs Moorage on a case, in this process."""
 
 import json
 from typing import Any, Final
@@ -11,7 +11,7 @@ from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import SchedulerConfiguration, default_config, load_config
 from moorage.scheduler.decisions.decision import to_builtins
 from moorage.scheduler.framework.registry import Registry
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.wiring.policy import Policy
 from tests.conformance.generator import Case
 
@@ -21,7 +21,7 @@ REGISTRY: Final = Registry(IN_TREE)
 
 
 def decide(case: Case) -> list[dict[str, Any]]:
-    """Try every pending pod of a case once; return the decisions as they would be written, those on groups last."""
+    """Try each pending pod of a case once; return the decisions in the decisions format, those on groups last."""
     gates = FeatureGates({**BASE_GATES, **case.feature_gates})
     cluster = cluster_from(case.objects, features=gates)
     policy = Policy(config_of(case, gates), REGISTRY, gates)

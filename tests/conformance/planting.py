@@ -1,4 +1,4 @@
-"""One obstacle, added where a pod would have been placed, with the kind of change that removes it.
+"""Obstacles for a pod that would have been placed, with the kind of change that removes each.
 
 Some obstacles need preparation: a pod that tolerates everything ignores a taint. Preparation comes first, to verify
 that the pod still fits then, and the obstacle is its only problem.
@@ -38,7 +38,7 @@ def _selector(_objects: list[Object], pod: Object) -> None:
 
 
 def _no_affinity(_objects: list[Object], pod: Object) -> None:
-    """Take out what the obstacle is written over."""
+    """Remove fields that the obstacle would overwrite."""
     (pod["spec"].get("affinity") or {}).pop("nodeAffinity", None)
 
 
@@ -55,7 +55,7 @@ def _near(_objects: list[Object], pod: Object) -> None:
 
 
 def _no_pod_resources(_objects: list[Object], pod: Object) -> None:
-    """Leave requests to containers only."""
+    """Move requests to containers only."""
     pod["spec"].pop("resources", None)
 
 
@@ -97,7 +97,7 @@ def _cordon(objects: list[Object], _pod: Object) -> None:
 
 
 def _sentries(objects: list[Object]) -> list[Object]:
-    """Return the pods that were put on every node."""
+    """Return the pods that were created on every node."""
     return [item for item in objects if item["kind"] == "Pod" and item["metadata"]["name"].startswith(SENTRY)]
 
 
@@ -117,7 +117,7 @@ def _avoided(objects: list[Object], pod: Object) -> None:
 
 
 def _post_sentries(objects: list[Object], pod: Object) -> None:
-    """Put a pod on every node, which the pod at hand may mind for its own reasons: then nothing is planted."""
+    """Create a pod on every node; if the pod has its own reasons to avoid it, there is no obstacle."""
     _own_domain(objects, pod)
     for number, node in enumerate(_nodes(objects)):
         metadata = {"name": f"{SENTRY}{number}", "namespace": "default", "labels": {}}
@@ -144,7 +144,7 @@ def _device_claim(objects: list[Object], pod: Object) -> None:
 
 
 def _far_volume(objects: list[Object], pod: Object) -> None:
-    """Have a volume that no node reaches."""
+    """Add a volume that no node reaches."""
     term = {"matchExpressions": [{"key": KEY, "operator": "Exists"}]}
     amounts, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
     fields = {"name": "planted", "namespace": _namespace(pod)}
@@ -183,14 +183,14 @@ PLANTS: Final[dict[str, Plant]] = {
     "spread": Plant(_spread, "spread"),
     "cordon": Plant(_cordon, "cordon", _no_blank_toleration),
     "port": Plant(_port, "port", _post_sentries),
-    "anti-affinity of others": Plant(_avoided, "delete-pod", _post_sentries),
+    "anti-affinity of other pods": Plant(_avoided, "delete-pod", _post_sentries),
     "device claim": Plant(_device_claim, "claim"),
-    "volume elsewhere": Plant(_far_volume, "volume"),
+    "unreachable volume": Plant(_far_volume, "volume"),
 }
 
 
 def with_room(case: Case, key: str, plants: Sequence[Plant]) -> Case:
-    """Return a cluster in which one pod would mind the obstacles."""
+    """Return a cluster in which the obstacles affect one pod."""
     return _changed(case, key, [plant.make_room for plant in plants if plant.make_room is not None])
 
 

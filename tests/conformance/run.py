@@ -1,4 +1,4 @@
-"""`python -m tests.conformance.run [--drawn N]`: a fixed budget of comparisons, with fixed seeds and a drawn one."""
+"""`python -m tests.conformance.run [--random-seed N]`: run comparisons with fixed seeds and a variable one."""
 
 import argparse
 import sys
@@ -16,33 +16,39 @@ from tests.parity.queue_oracle import ask, first_difference
 
 QUEUE_HISTORIES: Final = 60
 CHANGES: Final = 30
-"""Clusters whose pending pods are explained, of each sort."""
+"""Number of clusters of each kind whose pending pods are explained."""
 HISTORY_STEPS: Final = 120
 
 
 def main() -> int:
-    """Run the budget; 1 when the sides differ anywhere."""
+    """Run the budget; return 1 if there are differences."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--drawn", type=int, default=int(time.time()), help="the seed beside the fixed ones (default: the time)"
+        "--random-seed",
+        type=int,
+        default=int(time.time()),
+        help="seed in addition to the fixed ones (default: the time)",
     )
-    drawn = parser.parse_args().drawn
+    seed = parser.parse_args().random_seed
     console = Console(soft_wrap=True)
-    differing = _decisions(f"drawn-{drawn}", console)
-    differing += _changes(f"drawn-{drawn}", console)
-    differing += _queues(1, console) + _queues(drawn, console)
+    differing = _decisions(f"random-{seed}", console)
+    differing += _changes(f"random-{seed}", console)
+    differing += _queues(1, console) + _queues(seed, console)
     return 1 if differing else 0
 
 
-def _decisions(drawn: str, console: Console) -> int:
+def _decisions(random_seed: str, console: Console) -> int:
     """Compare decisions on random clusters: with volumes, devices, groups and alpha gates, and limited searches."""
     budget = [
-        *(Options(seed, count) for seed, count in (("fixed", 1_200), (drawn, 60))),
-        *(Options(seed, count, features_of("all")) for seed, count in (("fixed", 1_000), (drawn, 40))),
-        *(Options(seed, 8, search="config") for seed in ("fixed", drawn)),
-        *(Options(seed, count, features_of("groups")) for seed, count in (("fixed", 200), (drawn, 40))),
-        *(Options(seed, count, features_of("groups,devices")) for seed, count in (("fixed", 100), (drawn, 20))),
-        *(Options(seed, count, features_of("groups,devices,alphas")) for seed, count in (("fixed", 60), (drawn, 20))),
+        *(Options(seed, count) for seed, count in (("fixed", 1_200), (random_seed, 60))),
+        *(Options(seed, count, features_of("all")) for seed, count in (("fixed", 1_000), (random_seed, 40))),
+        *(Options(seed, 8, search="config") for seed in ("fixed", random_seed)),
+        *(Options(seed, count, features_of("groups")) for seed, count in (("fixed", 200), (random_seed, 40))),
+        *(Options(seed, count, features_of("groups,devices")) for seed, count in (("fixed", 100), (random_seed, 20))),
+        *(
+            Options(seed, count, features_of("groups,devices,alphas"))
+            for seed, count in (("fixed", 60), (random_seed, 20))
+        ),
     ]
     differing = 0
     with Oracle() as oracle:
@@ -55,11 +61,11 @@ def _decisions(drawn: str, console: Console) -> int:
     return differing
 
 
-def _changes(drawn: str, console: Console) -> int:
-    """Have kube-scheduler's code judge the changes that explain offers for pending pods."""
+def _changes(random_seed: str, console: Console) -> int:
+    """Check the suggestions of explain for pending pods with kube-scheduler's code."""
     wrong = 0
     with Oracle() as oracle:
-        budget = (("fixed", CHANGES, ""), ("fixed", CHANGES, "all"), (drawn, 10, "all"), ("fixed", 20, "groups"))
+        budget = (("fixed", CHANGES, ""), ("fixed", CHANGES, "all"), (random_seed, 10, "all"), ("fixed", 20, "groups"))
         for seed, count, features in budget:
             tally = prove(seed, count, features, oracle, console)
             console.print(f"changes, seed {seed} {features}: {tally}", highlight=False)
@@ -68,7 +74,7 @@ def _changes(drawn: str, console: Console) -> int:
 
 
 def _queues(first: int, console: Console) -> int:
-    """Compare what the scheduling queue does in random histories."""
+    """Compare the scheduling queues in random histories."""
     histories = {seed: history(seed, HISTORY_STEPS) for seed in range(first, first + QUEUE_HISTORIES)}
     differing = 0
     for seed, answer in ask(find_binary(), histories).items():

@@ -1,4 +1,4 @@
-"""From a cluster that is decided differently to the smallest one that still is."""
+"""Shrinks a cluster with a difference to the smallest one that still has it."""
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -11,7 +11,7 @@ StillDiffers = Callable[[Case], bool]
 
 
 def shrink(case: Case, still_differs: StillDiffers, *, budget: int = 1000) -> Case:
-    """Take away objects, then fields, for as long as the difference stays, within a budget of questions."""
+    """Remove objects, then fields, while the difference stays, within a budget of requests."""
     tries = _Tries(still_differs, budget)
     while True:
         smaller = _without_fields(_without_config(_without_objects(case, tries), tries), tries)
@@ -35,7 +35,7 @@ class _Tries:
 
 
 def _without_objects(case: Case, tries: _Tries) -> Case:
-    """Drop runs of objects, from half of them down to single ones."""
+    """Remove sequences of objects, from half of them down to single ones."""
     size = max(len(case.objects) // 2, 1)
     while True:
         start = 0
@@ -72,7 +72,7 @@ def _without_fields(case: Case, tries: _Tries) -> Case:
 
 
 def _simplified(case: Case, tries: _Tries, *, get: Callable[[Case], Any], put: Callable[[Case, Any], Case]) -> Case:
-    """Drop one part of an object after the other, large parts first."""
+    """Remove the parts of an object one by one, large parts first."""
     dropped = True
     while dropped:
         dropped = False
@@ -87,7 +87,7 @@ def _simplified(case: Case, tries: _Tries, *, get: Callable[[Case], Any], put: C
 
 
 def _paths(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Name every part that might be left out; what makes an object an object might not."""
+    """Yield the paths of all optional parts."""
     entries = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
     for key, part in entries:
         here = (*path, key)

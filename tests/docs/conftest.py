@@ -1,4 +1,4 @@
-"""Running the pages takes kubectl and minutes: `make docs` does it. Other tests are part of every run."""
+"""Running the pages needs kubectl and takes minutes: `make docs` does it. Other tests are part of every run."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""YAML of pages: configurations are read as the scheduler would, manifests are applied to a cluster in this process."""
+"""YAML of pages: configurations are read like by the scheduler, manifests are applied to a cluster in this process."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -12,7 +12,7 @@ from moorage.testing import Cluster, in_virtual_time
 
 HEAD: Final = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 GATES: Final = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true"
-"""Those that kinds of pages need."""
+"""Namespaces and objects that pages need."""
 OF_PROFILE: Final = {"plugins", "pluginConfig", "schedulerName", "percentageOfNodesToScore"}
 
 
@@ -24,7 +24,7 @@ def check_yaml(text: str, plugins: Iterable[type[Plugin]]) -> None:
 
 
 def check_document(document: dict[str, Any], plugins: Iterable[type[Plugin]]) -> None:
-    """Check a whole object, or a part of a configuration."""
+    """Check a complete object, or a part of a configuration."""
     if document.get("kind") == HEAD["kind"]:
         load_policy(collect_plugins(plugins), yaml.safe_dump(document))
     elif "apiVersion" not in document and document.keys() <= OF_PROFILE:
@@ -36,10 +36,10 @@ def check_document(document: dict[str, Any], plugins: Iterable[type[Plugin]]) ->
 
 
 def is_known(document: dict[str, Any]) -> bool:
-    """Return whether the embedded API server has the kind of an object from the start."""
+    """Return whether the embedded API server serves the kind of an object by default."""
     wanted = document.get("kind"), document.get("apiVersion")
     if wanted == ("Pod", "v1") and "containers" not in document.get("spec", {}):
-        return False  # a page shows the labels of a pod, and leaves out what it runs
+        return False  # a page may show the labels of a pod without its containers
     return any((kind.name, kind.api_version) == wanted for kind in KINDS)
 
 

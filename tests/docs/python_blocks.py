@@ -19,7 +19,7 @@ from tests.docs.snippets import Snippet
 
 
 class PythonBlocks:
-    """The Python of one page. The names of ``moorage``, NumPy, asyncio and msgspec are there from the start.
+    """The Python code of one page. The names of ``moorage``, NumPy, asyncio and msgspec are imported.
 
     A block that is named ``test_…`` and needs nothing is called.
     """
@@ -34,7 +34,7 @@ class PythonBlocks:
         self.defined = module.__dict__
 
     def run(self, snippet: Snippet) -> None:
-        """Run a block with its continuations; skip blocks that continue another one, which ran with that."""
+        """Run a block with its continuations; skip continuations, which ran with their first block."""
         source = self._sources.get(snippet.line)
         if source is None:
             return
@@ -66,7 +66,7 @@ def plugins_of(defined: dict[str, Any]) -> list[type[Plugin]]:
 
 
 def plugins_beside(page: Path) -> list[type[Plugin]]:
-    """Return the plugins of the example that a page is about."""
+    """Return the plugins of the page's example."""
     results: list[type[Plugin]] = []
     for file in sorted(page.parent.glob("*.py")) + sorted(page.parent.glob("*/plugin.py")):
         if page.name.startswith("README") and not file.name.startswith(("test_", "rate")):

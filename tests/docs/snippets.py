@@ -39,13 +39,13 @@ class Snippet(Struct, frozen=True):
 
 
 def pages() -> list[Path]:
-    """List everything that users read; translations have the same blocks, which test_translations.py compares."""
+    """List all pages for users; test_translations.py checks that translations have the same blocks."""
     found = [*ROOT.glob("README.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")]
     return sorted(page for page in found if not page.name.endswith(".zh.md"))
 
 
 def snippets_of(page: Path) -> Iterator[Snippet]:
-    """Go through the blocks of a page."""
+    """Yield the blocks of a page."""
     text = page.read_text()
     whole = _WHOLE_PAGE.search(text)
     for match in sorted((*_FENCE.finditer(text), *_BEFORE.finditer(text)), key=lambda found: found.start()):
@@ -60,9 +60,9 @@ def snippets_of(page: Path) -> Iterator[Snippet]:
 
 
 def how_much_is_run() -> tuple[int, Counter[str]]:
-    """Return how many blocks there are to run, and how many of them are not, by the reason that they give."""
+    """Return the number of blocks, and the number of skipped ones by reason."""
     every = [each for page in pages() for each in snippets_of(page) if each.language in RUNNABLE]
-    # A block that another test runs names its file.
+    # A block that another test runs names the file of the test.
     return len(every), Counter(each.why_not for each in every if each.why_not and not each.why_not.startswith("tests/"))
 
 
@@ -74,7 +74,7 @@ class Command(Struct, frozen=True):
 
     @property
     def may_take_a_while(self) -> bool:
-        """Whether it shows a state that is reached later, so that it is repeated until then."""
+        """Whether the output is reached later, so that the command is repeated."""
         return bool(re.search(r"\bkubectl .*\b(get|describe)\b|\bcurl\b", self.text))
 
 
@@ -94,7 +94,7 @@ def commands_of(text: str) -> list[Command]:
 
 
 def is_shown(expected: str, output: str) -> bool:
-    """Return whether a line is in the output, except for spaces and the text that ``…`` matches."""
+    """Return whether a line is in the output; spaces may differ, and ``…`` matches any text."""
     wanted = [re.escape(part.strip()) for part in expected.split("…")]
     pattern = re.sub(r"(?:\\ |\s)+", r"\\s+", ".*".join(wanted))
     return any(re.search(pattern, re.sub(r"\s+", " ", line)) for line in (*output.splitlines(), output))

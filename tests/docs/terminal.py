@@ -1,4 +1,4 @@
-"""A terminal in a separate folder, which runs the commands of a page one after the other."""
+"""A terminal in a separate folder, which runs the commands of a page in order."""
 
 import os
 import re
@@ -21,7 +21,7 @@ _ENDLESS = re.compile(r"\bmoorage (up|scheduler|ui|extender|whatif serve)\b(?!.*
 
 @cache
 def control_plane_programs() -> str:
-    """Return the folder that has a kubectl once `make control-plane` was run, for machines without one."""
+    """Return the folder of the kubectl that `make control-plane` builds, for machines without one."""
     result = subprocess.run(
         [ROOT / "conformance" / "control-plane", "--print"], capture_output=True, text=True, check=True
     )
@@ -33,7 +33,7 @@ class CommandFailed(AssertionError):
 
 
 class Terminal:
-    """A shell whose folder and cluster last from command to command, until it is closed."""
+    """A shell whose folder and cluster persist between commands."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "moorage"
@@ -63,7 +63,7 @@ class Terminal:
         path.write_text(text)
 
     def type(self, command: Command) -> None:
-        """Run a command and require what the page shows."""
+        """Run a command and compare its output with the page."""
         if _ENDLESS.search(command.text) or command.text.rstrip().endswith("&"):
             self._start(command)
             return
@@ -93,7 +93,7 @@ class Terminal:
             try:
                 output, _ = process.communicate(timeout=PATIENCE)
             except subprocess.TimeoutExpired:
-                # All of it: what bash started would outlive it.
+                # The complete process group: child processes of bash would outlive it.
                 os.killpg(process.pid, signal.SIGKILL)
                 raise
         if self._here.exists():
@@ -101,7 +101,7 @@ class Terminal:
         return process.returncode, output
 
     def _start(self, command: Command) -> None:
-        """Start what does not end by itself; a new cluster takes the place of the last one."""
+        """Start a long-running command; a new cluster replaces the last one."""
         text, is_cluster = command.text.rstrip().removesuffix("&"), "moorage up" in command.text
         if is_cluster:
             self._end_all()

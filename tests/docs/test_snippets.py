@@ -1,4 +1,4 @@
-"""Run every command and every block of code in README, docs and examples, and compare the results."""
+"""Run the commands and code blocks of README, docs and examples, and compare the results."""
 
 import json
 import tomllib
@@ -27,7 +27,7 @@ PAGES = [page for page in pages() if any(each.language in RUNNABLE and not each.
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     snippets = [each for each in snippets_of(page) if not each.why_not]
     with Terminal(tmp_path) as terminal:
         monkeypatch.chdir(terminal.root)
@@ -60,7 +60,7 @@ def run(snippet: Snippet, terminal: Terminal, blocks: PythonBlocks, plugins: lis
             tomllib.loads(snippet.text)
 
 
-def test_every_block_has_a_language() -> None:
+def test_all_blocks_have_a_language() -> None:
     known = {*RUNNABLE, *PLAIN}
     unknown = [
         f"{page}:{each.line}: {each.language}"
@@ -82,10 +82,10 @@ def test_blocks_without_a_language_have_no_commands() -> None:
         and not each.why_not
         and any(line.startswith(tools) for line in each.text.splitlines())
     ]
-    assert selected == [], "write ```console and $, so that they are run, or say why not"
+    assert selected == [], "write ```console and $ to run them, or a reason to skip them"
 
 
-def test_most_of_it_is_run() -> None:
+def test_most_blocks_are_executed() -> None:
     every, left_out = how_much_is_run()
     assert left_out.total() < every / 2
 
@@ -93,14 +93,14 @@ def test_most_of_it_is_run() -> None:
 SHOWN = {
     "the same line": ("pod/a created", "pod/a created", True),
     "with other spaces": ("a   b", "a b", True),
-    "a part of it": ("Scheduled … to node-…", "Normal Scheduled 3s moorage assigned a to node-17", True),
+    "a part of the line": ("Scheduled … to node-…", "Normal Scheduled 3s moorage assigned a to node-17", True),
     "another line": ("pod/a created", "pod/b created", False),
-    "over several lines": ("one … three", "one\ntwo\nthree", True),
+    "several lines": ("one … three", "one\ntwo\nthree", True),
 }
 
 
 @pytest.mark.parametrize(("expected", "output", "want"), SHOWN.values(), ids=SHOWN)
-def test_is_shown(expected: str, output: str, want: bool) -> None:
+def test_expected_line_is_found(expected: str, output: str, want: bool) -> None:
     assert is_shown(expected, output) == want
 
 

@@ -40,12 +40,12 @@ def prose(page: Path) -> str:
 
 
 def headings(page: Path) -> list[str]:
-    """List the levels of the headings, in order."""
+    """Return the levels of the headings, in order."""
     return re.findall(r"^(#+) ", prose(page), re.MULTILINE)
 
 
 def tables(page: Path) -> list[tuple[str, int]]:
-    """List the tables with their headings, and the columns of every row."""
+    """Return the tables with their headings, and the number of columns of each row."""
     results = []
     number = 0
     for line in prose(page).splitlines():
@@ -56,7 +56,7 @@ def tables(page: Path) -> list[tuple[str, int]]:
 
 
 def links(page: Path) -> list[str]:
-    """List where links lead; a translation may lead to translations, and to its own headings."""
+    """Return the targets of links; a translation may link to translations and to its own headings."""
     targets = (link.partition("#")[0].replace(".zh.md", ".md") for link in _LINK.findall(prose(page)))
     pages = (target.removesuffix("/README.md") for target in targets if target)
     own = {english_of(page).name, page.name.replace(".zh.md", ".md")}
@@ -68,12 +68,12 @@ def items(page: Path) -> int:
 
 
 @pytest.mark.parametrize("name", REQUIRED)
-def test_there_is_a_translation(name: str) -> None:
+def test_translation_exists(name: str) -> None:
     assert ROOT / f"{name}.zh.md" in TRANSLATED
 
 
 @pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: str(page.relative_to(ROOT)))
-def test_both_say_as_much(page: Path) -> None:
+def test_translation_has_the_same_structure(page: Path) -> None:
     english = english_of(page)
     assert headings(page) == headings(english)
     assert tables(page) == tables(english)
@@ -83,7 +83,7 @@ def test_both_say_as_much(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: str(page.relative_to(ROOT)))
-def test_it_is_chinese(page: Path) -> None:
+def test_translation_is_chinese(page: Path) -> None:
     paragraphs = [each for each in prose(page).split("\n\n") if len(each) > 80 and not each.startswith(("|", "!", "<"))]
     assert [each[:60] for each in paragraphs if not re.search(r"[一-鿿]", each)] == []
 

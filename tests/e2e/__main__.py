@@ -109,7 +109,7 @@ def is_left_out(name: str) -> bool:
 
 
 def work(suite: Path, waiting: "Queue[str]", outcomes: list[Outcome], options: argparse.Namespace) -> None:
-    """Run specs on a cluster of one's own until none is left."""
+    """Run specs on a separate cluster until all are done."""
     with tempfile.TemporaryDirectory() as folder, cluster(Path(folder), options) as kubeconfig:
         while True:
             try:
@@ -124,7 +124,7 @@ def work(suite: Path, waiting: "Queue[str]", outcomes: list[Outcome], options: a
 
 
 def cluster(folder: Path, options: argparse.Namespace) -> AbstractContextManager[Path]:
-    """Run a cluster for as long as the block lasts."""
+    """Run a cluster for the duration of the block."""
     if options.server == "real":
         return real_cluster(options.nodes, options.feature_gates, options.scheduler)
     return embedded_cluster(folder, options.nodes, options.feature_gates)
@@ -132,7 +132,7 @@ def cluster(folder: Path, options: argparse.Namespace) -> AbstractContextManager
 
 @contextmanager
 def embedded_cluster(folder: Path, nodes: int, gates: str) -> Iterator[Path]:
-    """Run `moorage up` for as long as the block lasts; its end before that is an error."""
+    """Run `moorage up` for the duration of the block; fail if it exits early."""
     kubeconfig, log = folder / "kubeconfig", folder / "up.log"
     command = [
         str(Path(sys.executable).with_name("moorage")),
@@ -162,7 +162,7 @@ def embedded_cluster(folder: Path, nodes: int, gates: str) -> Iterator[Path]:
 def run(suite: Path, name: str, kubeconfig: Path, seconds: float) -> Outcome:
     """Run one spec."""
     started = time.monotonic()
-    # Go's expressions do not know all that re.escape writes.
+    # Go's regular expressions do not support all escapes of re.escape.
     literally = re.sub("([^A-Za-z0-9 ])", r"[\1]", name)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "spec.json"

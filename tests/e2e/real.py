@@ -1,4 +1,4 @@
-"""A real control plane for specs of upstream's suite, with Moorage, or kube-scheduler itself, as its scheduler."""
+"""A real control plane for specs of upstream's suite, with Moorage or kube-scheduler as its scheduler."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ from tests.live.controllers import CONTROLLERS, controller_manager
 from tests.live.scenarios.combinations import SERVED, WORKLOADS, gate_flags, scheduling
 from tests.support.control_plane import ControlPlane, control_plane
 
-#: Needed by every spec: a namespace with a service account and a certificate, and its deletion.
+#: All specs need a namespace with a service account and a certificate, and its deletion.
 NAMESPACES: Final = ("serviceaccount-controller", "root-ca-certificate-publisher-controller", "namespace-controller")
 GROUPS: Final = "podgroup-protection-controller"
 SHAPE: Final = NodeShape({"cpu": "4", "memory": "8Gi", "pods": "110"}, zones=0)
@@ -27,7 +27,7 @@ SHAPE: Final = NodeShape({"cpu": "4", "memory": "8Gi", "pods": "110"}, zones=0)
 
 @contextmanager
 def real_cluster(nodes: int, gates: str, program: str) -> Iterator[Path]:
-    """Run kube-apiserver, its controllers, fake kubelets and a scheduler for as long as the block lasts."""
+    """Run kube-apiserver, its controllers, fake kubelets and a scheduler for the duration of the block."""
     served = [SERVED] if gates else []
     with control_plane(*gate_flags(gates), *served, "--allow-privileged=true") as plane:
         flags = [*gate_flags(gates), f"--root-ca-file={plane.folder / 'certs' / 'apiserver.crt'}"]
@@ -42,7 +42,7 @@ def real_cluster(nodes: int, gates: str, program: str) -> Iterator[Path]:
 
 @contextmanager
 def _kubelets(plane: ControlPlane, nodes: int) -> Iterator[None]:
-    """Run the kubelets in a thread: a spec is waited for in another."""
+    """Run the kubelets in a thread, because another thread waits for the spec."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(_run(plane, nodes))
 
@@ -59,7 +59,7 @@ def _kubelets(plane: ControlPlane, nodes: int) -> Iterator[None]:
     thread.start()
     try:
         yield
-        assert thread.is_alive(), "the kubelets have ended by themselves"
+        assert thread.is_alive(), "the kubelets have exited"
     finally:
         if thread.is_alive():
             loop.call_soon_threadsafe(task.cancel)

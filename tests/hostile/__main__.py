@@ -13,7 +13,7 @@ import sys
 from tests.hostile import expressions
 from tests.hostile.campaign import Campaign
 
-#: A server that is stuck shows where, rather than nothing.
+#: A blocked server prints its stacks.
 STUCK_SECONDS = 600
 
 

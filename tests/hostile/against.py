@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def of_requests(python: str) -> Iterator[tuple[str, str]]:
-    """Send each request to a cluster, a new one where the last did not survive."""
+    """Send each request to a cluster; start a new one if it did not survive."""
     waiting = dict(CLASSES)
     while waiting:
         with cluster(python) as (url, token):
@@ -55,7 +55,7 @@ def of_requests(python: str) -> Iterator[tuple[str, str]]:
 
 
 def of_files(python: str) -> Iterator[tuple[str, str]]:
-    """Give each file to each command."""
+    """Pass each file to each command."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "hostile")
         for command in COMMANDS:

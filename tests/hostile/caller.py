@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from moorage.cluster.apiserver.server import MAX_BODY
 from tests.hostile.requests import Request
 
-#: Far longer than anything takes, on a machine that is busy with other things.
+#: Far longer than any response takes, also on a busy machine.
 DEADLINE: Final = 60.0
 GLANCE: Final = 0.01
 RUBBISH: Final = (
@@ -43,7 +43,7 @@ class Silence(Exception):
 
 
 class Caller:
-    """Sends requests in many ways over one connection after the other."""
+    """Sends requests in various forms over successive connections."""
 
     def __init__(self, chance: random.Random, port: int, token: str) -> None:
         self.way = ""
@@ -54,7 +54,7 @@ class Caller:
         self._file: Any = None
 
     def call(self, requests: Sequence[Request]) -> list[tuple[Request, Heard]]:
-        """Send one request or several at once; return the responses with their requests."""
+        """Send one request or several pipelined ones; return the responses with their requests."""
         way = self.way = self._chance.choices(WAYS, WEIGHTS)[0]
         asked = list(requests) if way == "pipelined" else list(requests[:1])
         try:
@@ -88,7 +88,7 @@ class Caller:
             self._file = _Kept(self._socket)
 
     def close(self) -> None:
-        """Drop the connection, if there is one."""
+        """Close the connection, if there is one."""
         if self._socket is not None:
             self._file.file.close()
             self._socket.close()
@@ -155,13 +155,13 @@ class Caller:
         return heard
 
     def _glance(self) -> None:
-        """Look at a watch for a moment, and leave."""
+        """Read a watch for a short time, and disconnect."""
         assert self._socket is not None
         self._socket.settimeout(GLANCE)
         try:
             self._socket.recv(1 << 16)
         except TimeoutError:
-            pass  # nothing happened in that moment
+            pass  # no event in that time
         finally:
             self.close()
 
@@ -192,4 +192,4 @@ class _Kept:
         """Stay open."""
 
     def flush(self) -> None:
-        """Do nothing: it is only read."""
+        """Do nothing: the socket is only read."""

@@ -1,4 +1,4 @@
-"""A campaign: a server in a separate thread, and some thousand requests from a seed."""
+"""A campaign: a server in a separate thread, and thousands of requests from a seed."""
 
 import asyncio
 import random
@@ -15,7 +15,7 @@ import uvloop
 from moorage.cluster.apiserver.server import ApiServer
 from tests.hostile import strangers
 from tests.hostile.caller import Caller, Silence
-from tests.hostile.classes import problems_of
+from tests.hostile.classes import find_problems
 from tests.hostile.judging import Audit, problem_of
 from tests.hostile.requests import Requests
 from tests.support.api import DEPLOYMENTS, NODES, PODS, deployment, node, pod
@@ -34,10 +34,10 @@ class Campaign:
         self.slowest = (0.0, "")
 
     def run(self, count: int) -> None:
-        """Send the requests, and check the whole store regularly."""
+        """Send the requests, and check the complete store regularly."""
         chance = random.Random(self.seed)
         with serving(self.problems) as server:
-            self.problems += problems_of(server.plain_url, server.token)
+            self.problems += find_problems(server.plain_url, server.token)
             requests = Requests(chance, server.api.resources)
             caller = Caller(chance, int(server.plain_url.rpartition(":")[2]), server.token)
             audit = Audit(server.plain_url, server.token, server.api.resources)
@@ -75,7 +75,7 @@ class Campaign:
 
 @contextmanager
 def serving(problems: list[str]) -> Iterator[ApiServer]:
-    """Serve in a thread; what is logged as an error, or reaches the loop as one, is a problem."""
+    """Serve in a thread; logged errors and errors of the event loop are problems."""
     before = structlog.get_config()
 
     def note(_logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
@@ -113,7 +113,7 @@ def serving(problems: list[str]) -> Iterator[ApiServer]:
 
 
 def furnish(server: ApiServer) -> None:
-    """Put the objects there that requests are about."""
+    """Create the objects of the requests."""
     import msgspec
 
     from moorage.cluster.apiserver.requests.request import ApiRequest

@@ -81,35 +81,37 @@ def _merges(levels: int) -> bytes:
 
 
 CLASSES: Final[dict[str, Hostile]] = {
-    "a quantity of 5,000 digits": Hostile("POST", PODS, _pod(f'"{DIGITS}"')),
-    "a quantity of 5,000 decimals": Hostile("POST", PODS, _pod(f'"0.{DIGITS}"')),
-    "an exponent of 5,000 digits": Hostile("POST", PODS, _pod(f'"1e{DIGITS}"')),
-    "a quantity that is such a number": Hostile("POST", PODS, _pod(DIGITS)),
-    "a number of 5,000 digits": Hostile("PATCH", f"{PODS}/web", b'{"spec": {"priority": %b}}' % DIGITS.encode(), MERGE),
-    "a number of 300 digits": Hostile("POST", PODS, b'{"spec": {"priority": %b}}' % DIGITS[:300].encode()),
-    "a number beyond its type": Hostile("POST", PODS, _json(pod("hostile", priority=2**40)), words="of type int32"),
-    "such a number in YAML": Hostile("POST", PODS, f"spec: {{priority: {DIGITS}}}".encode(), YAML),
-    "a share of more than everything": Hostile("POST", BUDGETS, _budget(f"{DIGITS}%"), words="greater than 100%"),
-    "a share that is none": Hostile("POST", BUDGETS, _budget("x%"), words="a valid percent string must be"),
-    "a surge that is no share": Hostile("POST", DEPLOYMENTS, _rolling(maxSurge="x%"), words="a valid percent string"),
-    "groups that are a number": Hostile("POST", REVIEWS, _json({"spec": {"groups": 5}}), words="cannot unmarshal"),
-    "groups that are a text": Hostile("POST", REVIEWS, _json({"spec": {"groups": "system:masters"}}), statuses=(400,)),
-    "a user that is an object": Hostile("POST", REVIEWS, _json({"spec": {"user": {}}}), statuses=(400,)),
-    "brackets without end": Hostile("POST", PODS, b"[" * 100_000),
-    "braces without end": Hostile("POST", PODS, b'{"a":' * 100_000),
-    "brackets without end in YAML": Hostile("POST", PODS, b"- [" + b"[" * 100_000, YAML, words="max depth"),
-    "lines ever further in": Hostile("POST", PODS, b"\n".join(b" " * n + b"a:" for n in range(1500)), YAML),
+    "a quantity with 5,000 digits": Hostile("POST", PODS, _pod(f'"{DIGITS}"')),
+    "a quantity with 5,000 decimals": Hostile("POST", PODS, _pod(f'"0.{DIGITS}"')),
+    "an exponent with 5,000 digits": Hostile("POST", PODS, _pod(f'"1e{DIGITS}"')),
+    "a number with 5,000 digits as quantity": Hostile("POST", PODS, _pod(DIGITS)),
+    "a number with 5,000 digits": Hostile(
+        "PATCH", f"{PODS}/web", b'{"spec": {"priority": %b}}' % DIGITS.encode(), MERGE
+    ),
+    "a number with 300 digits": Hostile("POST", PODS, b'{"spec": {"priority": %b}}' % DIGITS[:300].encode()),
+    "a number outside of its type": Hostile("POST", PODS, _json(pod("hostile", priority=2**40)), words="of type int32"),
+    "a number with 5,000 digits in YAML": Hostile("POST", PODS, f"spec: {{priority: {DIGITS}}}".encode(), YAML),
+    "a percentage above the limit": Hostile("POST", BUDGETS, _budget(f"{DIGITS}%"), words="greater than 100%"),
+    "an invalid percentage": Hostile("POST", BUDGETS, _budget("x%"), words="a valid percent string must be"),
+    "an invalid surge": Hostile("POST", DEPLOYMENTS, _rolling(maxSurge="x%"), words="a valid percent string"),
+    "a number as groups": Hostile("POST", REVIEWS, _json({"spec": {"groups": 5}}), words="cannot unmarshal"),
+    "a text as groups": Hostile("POST", REVIEWS, _json({"spec": {"groups": "system:masters"}}), statuses=(400,)),
+    "an object as user": Hostile("POST", REVIEWS, _json({"spec": {"user": {}}}), statuses=(400,)),
+    "endless brackets": Hostile("POST", PODS, b"[" * 100_000),
+    "endless braces": Hostile("POST", PODS, b'{"a":' * 100_000),
+    "endless brackets in YAML": Hostile("POST", PODS, b"- [" + b"[" * 100_000, YAML, words="max depth"),
+    "endless indentation": Hostile("POST", PODS, b"\n".join(b" " * n + b"a:" for n in range(1500)), YAML),
     "aliases of aliases": Hostile("POST", PODS, _aliases(12), YAML, words="excessive aliasing"),
-    "aliases of aliases, applied": Hostile("PATCH", f"{PODS}/web?fieldManager=a", _aliases(12), APPLY),
+    "aliases of aliases in an apply patch": Hostile("PATCH", f"{PODS}/web?fieldManager=a", _aliases(12), APPLY),
     "merges of merges": Hostile("POST", PODS, _merges(12), YAML, words="excessive aliasing"),
     "an alias of itself": Hostile("POST", PODS, b"a: &a [*a]", YAML, words="contains itself"),
-    "a time that is none": Hostile("POST", PODS, b"spec: {priority: !!timestamp x}", YAML),
-    "an int that is none": Hostile("POST", PODS, b"spec: {priority: !!int x}", YAML),
+    "an invalid time": Hostile("POST", PODS, b"spec: {priority: !!timestamp x}", YAML),
+    "an invalid integer": Hostile("POST", PODS, b"spec: {priority: !!int x}", YAML),
     "copies of copies": Hostile("PATCH", f"{PODS}/web", _doubling(40), JSON_PATCH, (422,), "accumulated size"),
 }
 
 
-def problems_of(url: str, token: str) -> Iterator[str]:
+def find_problems(url: str, token: str) -> Iterator[str]:
     """Send all requests to a server and return those that were not rejected correctly."""
     for name, asked in CLASSES.items():
         if problem := problem_of(url, token, asked):

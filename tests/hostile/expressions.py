@@ -1,4 +1,4 @@
-"""Random device selectors, in a process with little memory: none may take long, much memory, or anything else down."""
+"""Random device selectors, in a process with little memory: none may take too long or too much memory."""
 
 import json
 import random
@@ -18,7 +18,7 @@ from moorage.scheduler.plugins.dynamic_resources.cel.program import (
 from tests.support.expressions import Expressions
 
 MAX_SECONDS = 10.0
-"""For one expression on a machine that is busy; a budget spent to the end takes two or three."""
+"""Seconds for one expression on a busy machine; an exhausted budget takes two or three."""
 MAX_GROWTH = 256 << 20
 MAX_MEMORY = 2 << 30
 
@@ -34,7 +34,7 @@ def problems(seed: str, count: int) -> list[str]:
 
 
 def evaluate(seed: str, count: int) -> Iterator[str]:
-    """Evaluate expressions one after the other, intact and damaged, and print the problems of each."""
+    """Evaluate expressions one by one, intact and damaged, and print the problems of each."""
     chance = random.Random(seed)
     made = Expressions(chance)
     attributes = {f"a{number}": DeviceAttribute(string_value="ab" * 32) for number in range(32)}

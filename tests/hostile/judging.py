@@ -13,7 +13,7 @@ from tests.hostile.caller import Heard
 from tests.hostile.requests import Request
 
 Data = dict[str, Any]
-#: The API's own words with codes from 500 on: a version yet to come, and two budgets for one pod.
+#: Expected messages with codes from 500: a future version, and two budgets for one pod.
 KNOWN = (b"ResourceVersionTooLarge", b"more than one PodDisruptionBudget")
 
 
@@ -45,7 +45,7 @@ def _status_problem(data: Any, status: int) -> str:
 
 
 class Audit:
-    """Reads back everything there is; versions must grow, and every object must be what it is listed as."""
+    """Reads all objects; versions must grow, and each object must equal its entry in the list."""
 
     def __init__(self, url: str, token: str, resources: Resources) -> None:
         self._url = url
@@ -54,7 +54,7 @@ class Audit:
         self._version = 0
 
     def problems(self) -> list[str]:
-        """Find what is inconsistent."""
+        """Return the inconsistencies."""
         results: list[str] = []
         for resource in [*self._resources]:
             if "list" in resource.verbs:

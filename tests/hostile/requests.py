@@ -94,7 +94,7 @@ class Request(NamedTuple):
 
 
 class Requests:
-    """Draws requests for everything that is served."""
+    """Generates requests for all served resources."""
 
     def __init__(self, chance: random.Random, resources: Resources) -> None:
         self._chance = chance
@@ -102,7 +102,7 @@ class Requests:
         self._resources = resources
 
     def draw(self) -> Request:
-        """Draw the next one."""
+        """Generate the next request."""
         chance = self._chance
         if chance.random() < 0.04:
             return Request("GET", chance.choice(DOCUMENTS), accept=chance.choice(ACCEPTS))
@@ -119,7 +119,7 @@ class Requests:
         return Request(method, target, kind, accept, body, self._headers())
 
     def _place(self, method: str, resource: ServedResource) -> tuple[str, str]:
-        """Choose an object and a part of it, mostly such that the method makes sense there."""
+        """Choose an object and a subresource, mostly valid for the method."""
         chance = self._chance
         names_one = method in ("PUT", "PATCH") or (method in ("GET", "DELETE") and chance.random() < 0.6)
         part = ""

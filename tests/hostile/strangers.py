@@ -42,9 +42,9 @@ ENDLESS: Final[dict[str, tuple[bytes, bytes]]] = {
     "an extension of a chunk": (CHUNKED + b"1;", b"x"),
     "trailers": (CHUNKED + b"0\r\n", b"A: b\r\n"),
     "one trailer": (CHUNKED + b"0\r\nA: ", b"x"),
-    "trailers where anybody may ask": (WATCH + b"0\r\n", b"A: b\r\n"),
-    "a body of a length": (b"POST /api/v1/nodes HTTP/1.1\r\nContent-Length: 2147483647\r\n\r\n", b"x"),
-    "no HTTP": (b"", b"\x00\x01\x02"),
+    "trailers of a public endpoint": (WATCH + b"0\r\n", b"A: b\r\n"),
+    "a body with a length": (b"POST /api/v1/nodes HTTP/1.1\r\nContent-Length: 2147483647\r\n\r\n", b"x"),
+    "data that is not HTTP": (b"", b"\x00\x01\x02"),
 }
 
 
@@ -53,7 +53,7 @@ def problems(server: ApiServer) -> list[str]:
     port = int(server.plain_url.rpartition(":")[2])
     selected = [problem for name, pieces in ENDLESS.items() if (problem := _flood(port, name, repeated(*pieces)))]
     selected += _smuggle(port, f"Authorization: Bearer {server.token}")
-    for name, visit in {"short connections": _come_and_go, "connections that stay": _stay}.items():
+    for name, visit in {"short connections": _come_and_go, "open connections": _stay}.items():
         before = _resident()
         visit(int(server.url.rpartition(":")[2]))
         if (growth := _resident() - before) > MAX_GROWTH:
@@ -120,7 +120,7 @@ def _flood(port: int, name: str, pieces: Iterator[bytes], *, encrypted: bool = F
                 try:
                     connection.sendall(piece)
                 except TimeoutError:
-                    break  # it reads no more
+                    break  # the server has stopped reading
                 sent += len(piece)
                 if sent > MAX_SENT and not _is_refused(connection):
                     return f"{name}: {sent} bytes were read from a stranger, and no answer came"
@@ -140,7 +140,7 @@ def _is_refused(connection: socket.socket) -> bool:
 
 
 def _smuggle(port: int, trailer: str) -> list[str]:
-    """Authenticate by a trailer, which no proxy in front would have looked at."""
+    """Authenticate with a trailer, which a proxy would not have checked."""
     request = b"GET /api/v1/nodes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n%b\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), DEADLINE) as connection:
         connection.sendall(request % trailer.encode())

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from moorage.kube.resources import ServedResource
-from moorage.kube.schema import Field, Schema, schema_of_kind
+from moorage.kube.schema import Field, Schema, find_kind_schema
 from tests.support.api import budget, definition, deployment, node, pod
 
 Data = dict[str, Any]
@@ -51,7 +51,7 @@ DEEPEST: Final = 5
 
 
 class Things:
-    """Makes objects, good and bad, by the roll of a die."""
+    """Generates valid and invalid objects."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -71,13 +71,13 @@ class Things:
         }
 
     def thing(self, resource: ServedResource) -> Data:
-        """Make an object for a resource: one that is good, or whatever its schema allows."""
+        """Generate an object of a resource: a valid one, or any that its schema allows."""
         kind = {"apiVersion": resource.api_version, "kind": resource.name}
         good = GOOD.get(resource.plural)
         if good is not None and self.chance.random() < 0.6:
             obj: Data = {**good(), **kind}
         else:
-            schema = schema_of_kind(resource.api_version, resource.name)
+            schema = find_kind_schema(resource.api_version, resource.name)
             obj = {**(self._struct(schema, 0) if schema is not None else {"spec": {"most": 2}}), **kind}
         obj["metadata"] = {**(obj.get("metadata") or {}), "name": self.chance.choice(NAMES)}
         if self.chance.random() < 0.7:
@@ -128,7 +128,7 @@ class Things:
         return {**data, key: self._wounded(data[key])}
 
     def json_patch(self) -> list[Data]:
-        """Make a JSON patch, most of it to places that are there."""
+        """Generate a JSON patch, mostly with existing paths."""
         places = ("/metadata/labels", "/metadata/labels/a", "/spec/replicas", "/spec/containers/0", "/spec/taints/-")
         odd = ("", "/", "spec", "/metadata", "/metadata/name", "/spec/containers/99", "/a~1b/~0", "/status/phase", None)
         return [

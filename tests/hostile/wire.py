@@ -1,20 +1,20 @@
-"""Objects in Kubernetes' protobuf and in CBOR, written by hand so that they can be written wrongly."""
+"""Encodes objects in Kubernetes' protobuf and in CBOR, also incorrectly."""
 
 import struct
 from typing import Any
 
-from moorage.kube.schema import Field, Schema, schema_of_kind
+from moorage.kube.schema import Field, Schema, find_kind_schema
 
 MAGIC = b"k8s\x00"
 Data = dict[str, Any]
 
 
 def protobuf(data: Any) -> bytes:
-    """Write an object as far as its schema knows it; what does not fit is left out."""
+    """Encode an object according to its schema; other fields are omitted."""
     if not isinstance(data, dict):
         return MAGIC
     api_version, kind = str(data.get("apiVersion", "")), str(data.get("kind", ""))
-    schema = schema_of_kind(api_version, kind)
+    schema = find_kind_schema(api_version, kind)
     raw = _struct(data, schema) if schema is not None else b""
     type_meta = _piece(1, api_version.encode(errors="replace")) + _piece(2, kind.encode(errors="replace"))
     return MAGIC + _piece(1, type_meta) + _piece(2, raw)

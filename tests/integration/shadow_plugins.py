@@ -1,4 +1,4 @@
-"""Plugins for shadows that misbehave, each in its own way."""
+"""Plugins for shadows with various failures."""
 
 import os
 import time
@@ -13,7 +13,7 @@ HOARD: list[bytearray] = []
 
 
 class Sleeps(FilterPlugin):
-    """Takes two seconds over every node."""
+    """Takes two seconds for each node."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         time.sleep(2.0)
@@ -35,7 +35,7 @@ class Exits(FilterPlugin):
 
 
 class Eats(FilterPlugin):
-    """Takes ever more memory."""
+    """Takes more memory at each call."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         HOARD.append(bytearray(b"x" * (128 << 20)))
@@ -43,14 +43,14 @@ class Eats(FilterPlugin):
 
 
 class Refuses(FilterPlugin):
-    """Takes no node whose name ends in 1."""
+    """Rejects nodes whose name ends in 1."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         return Status.unschedulable("one is not enough") if node.name.endswith("1") else None
 
 
 class Broken(FilterPlugin):
-    """Cannot be built."""
+    """Fails at construction."""
 
     def __init__(self) -> None:
         raise RuntimeError("the shadow's plugin cannot be built")

@@ -45,7 +45,7 @@ async def serving(folder: Path, token: str = "") -> AsyncIterator[tuple[ApiServe
             yield server, client
 
 
-def test_the_schedulers_client_is_served(tmp_path: Path) -> None:
+def test_client_of_the_scheduler_is_served(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as (_, client):
             created = await client.create(make_node("n1"))
@@ -63,7 +63,7 @@ def test_the_schedulers_client_is_served(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_wrong_token_is_refused(tmp_path: Path) -> None:
+def test_wrong_token_is_rejected(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path, token="wrong") as (_, client):
             with pytest.raises(Unauthorized):
@@ -73,7 +73,7 @@ def test_a_wrong_token_is_refused(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_body_that_is_too_long_is_refused(tmp_path: Path) -> None:
+def test_too_long_body_is_rejected(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(tmp_path) as (_, client):
             with pytest.raises(ApiError) as error:
@@ -83,7 +83,7 @@ def test_a_body_that_is_too_long_is_refused(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_no_watcher_loses_an_event(tmp_path: Path) -> None:
+def test_watchers_receive_all_events(tmp_path: Path) -> None:
     async def watch(client: ApiClient, versions: list[int]) -> None:
         rest = b""
         async with client.stream(f"{PODS}?watch=true") as chunks:
@@ -131,12 +131,12 @@ def test_plain_http_is_optional() -> None:
 async def until(succeeds: Callable[[], Awaitable[bool]]) -> None:
     deadline = time.monotonic() + 30
     while not await succeeds():
-        assert time.monotonic() < deadline, "nothing happened for half a minute"
+        assert time.monotonic() < deadline, "no event for half a minute"
         await asyncio.sleep(0.05)
 
 
 class Killable:
-    """A server in a separate process, on data that outlives it."""
+    """A server in a separate process, on persistent data."""
 
     def __init__(self, folder: Path) -> None:
         self.data, self.kubeconfig = folder / "data", folder / "kubeconfig"
@@ -158,7 +158,7 @@ class Killable:
         self.process.wait()
 
 
-def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
     acknowledged: set[str] = set()
 
     async def write(client: ApiClient, number: int) -> None:

@@ -1,4 +1,4 @@
-"""CapacityScheduling on an embedded cluster: borrowing, and giving back."""
+"""CapacityScheduling on an embedded cluster: borrowing and reclaiming."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ async def add_namespace(cluster: Cluster, name: str) -> None:
 
 
 @in_virtual_time
-async def test_what_is_borrowed_is_given_back() -> None:
+async def test_borrowed_quota_is_reclaimed() -> None:
     async with Cluster(nodes=2, shape="cpu=4", config=CONFIG, definitions=[DEFINITIONS]) as cluster:
 
         def running(namespace: str) -> int:
@@ -60,7 +60,7 @@ async def test_what_is_borrowed_is_given_back() -> None:
         await cluster.apply(deployment("blue", 2))
         await cluster.wait_for(lambda: running("blue") == 2)
         await cluster.sleep(30)
-        assert (running("red"), running("blue")) == (2, 2), "red has given back what was more than its guarantee"
+        assert (running("red"), running("blue")) == (2, 2), "red has returned the borrowed part"
         assert (used("red"), used("blue")) == ("4", "4")
         waiting = next(pod for pod in cluster.pods(namespace="red") if not pod.node_name)
         assert "because total ElasticQuota used is more than min" in cluster.why_pending(waiting.name, "red")

@@ -18,7 +18,7 @@ from tests.support.custom_writes import Budget
 from tests.support.ticketing import DEFINITION, Ticket, ticket
 
 
-def test_the_same_in_real_time() -> None:
+def test_cluster_runs_in_real_time() -> None:
     async def story() -> None:
         async with Cluster(nodes=2) as cluster:
             await cluster.apply(workload("Deployment", replicas=2))
@@ -37,7 +37,7 @@ async def test_timeout_message_contains_the_state_of_the_pods() -> None:
 
 
 @in_virtual_time
-async def test_without_a_scheduler_pods_wait() -> None:
+async def test_pods_stay_pending_without_a_scheduler() -> None:
     async with Cluster(nodes=1, scheduler=False) as cluster:
         await cluster.apply(workload("Deployment", replicas=1))
         await cluster.wait_for(lambda: len(cluster.pods()) == 1)
@@ -55,7 +55,7 @@ async def test_text_and_data_are_applied_like_files() -> None:
 
 
 class Idle(FilterPlugin):
-    """Accepts all, and lists what no controller watches."""
+    """Accepts all nodes, and lists a kind that no controller watches."""
 
     def __init__(self, *, handle: Handle) -> None:
         self.tickets = handle.lister(Ticket)
@@ -69,7 +69,7 @@ class Absent(Idle):
 
 
 @in_virtual_time
-async def test_what_plugins_list_and_the_plugins_themselves_can_be_looked_at() -> None:
+async def test_listed_objects_and_plugins_are_accessible() -> None:
     async with Cluster(nodes=1, plugins=[Idle], definitions=[DEFINITION]) as cluster:
         await cluster.apply(ticket("gold", approved=True))
         await cluster.wait_for(lambda: [resource.key for resource in cluster.objects(Ticket)] == ["default/gold"])

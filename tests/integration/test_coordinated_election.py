@@ -16,7 +16,7 @@ GATE = "CoordinatedLeaderElection=true"
 
 
 class Replica:
-    """A replica that notes whether it leads."""
+    """A replica that records whether it leads."""
 
     def __init__(self, client: ApiClient, name: str, version: str) -> None:
         loop = asyncio.get_running_loop()
@@ -59,7 +59,7 @@ def holder(cluster: Cluster) -> Callable[[], str]:
 
 
 @in_virtual_time
-async def test_o11_o12_the_oldest_version_leads_and_the_next_takes_over() -> None:
+async def test_o11_o12_oldest_version_leads_and_the_next_takes_over() -> None:
     async with Cluster(nodes=0, scheduler=False, feature_gates=GATE) as cluster:
         held_by = holder(cluster)
         new = Replica(cluster.client, "new_1", "1.37.0")
@@ -68,7 +68,7 @@ async def test_o11_o12_the_oldest_version_leads_and_the_next_takes_over() -> Non
 
         old = Replica(cluster.client, "old_1", "1.36.0")
         await cluster.wait_for(lambda: old.leads, seconds=120)
-        assert new.has_lost, "who is to make way renews no more, and stops before the other starts"
+        assert new.has_lost, "the former leader stops renewing before the next one starts"
         assert held_by() == "old_1"
 
         await new.stop()

@@ -1,4 +1,4 @@
-"""Coscheduling on an embedded cluster: with the PodGroup of scheduler-plugins, and with nothing but annotations."""
+"""Coscheduling on an embedded cluster: with the PodGroup of scheduler-plugins, and with annotations only."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def pod(name: str, cpu: str) -> dict[str, Any]:
 
 
 @in_virtual_time
-async def test_a_job_with_a_pod_group_from_its_first_pod_to_its_last() -> None:
+async def test_job_with_a_pod_group_runs_from_its_first_to_its_last_pod() -> None:
     async with Cluster(nodes=1, shape="cpu=3", config=CONFIG, definitions=[DEFINITIONS]) as cluster:
 
         def phase() -> str:
@@ -76,7 +76,7 @@ async def test_annotations_define_groups_without_a_custom_resource() -> None:
 
 
 @in_virtual_time
-async def test_pods_that_end_while_the_configuration_changes_are_counted() -> None:
+async def test_pods_that_finish_during_a_reload_are_counted() -> None:
     async with Cluster(nodes=1, shape="cpu=3", config=CONFIG, definitions=[DEFINITIONS]) as cluster:
         await cluster.apply(GROUP)
         await cluster.apply(job("1", labels={"scheduling.x-k8s.io/pod-group": "train"}))

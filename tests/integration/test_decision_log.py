@@ -10,7 +10,7 @@ from tests.integration.test_scheduler_page import MOORAGE, PAUSE, POLLS, schedul
 from tests.unit.insight.page.clusters import node, pod
 
 
-def test_every_decision_is_a_line(tmp_path: Path) -> None:
+def test_each_decision_is_logged(tmp_path: Path) -> None:
     path = tmp_path / "decisions.jsonl"
 
     async def go() -> dict[str, LoggedDecision]:
@@ -30,7 +30,7 @@ def test_every_decision_is_a_line(tmp_path: Path) -> None:
     assert "NodeResourcesFit" in (first.scores or {})
 
 
-def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_unwritable_file_is_rejected(tmp_path: Path) -> None:
     flags = ("--decision-log=/nowhere/at/all", "--master=http://127.0.0.1:1", "--leader-elect=false")
     command = [MOORAGE, "scheduler", *flags, "--secure-port=0"]
     result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)

@@ -1,4 +1,4 @@
-"""Running pods with a deferred resize: space is made for them on their node, and nowhere else.
+"""Running pods with a deferred resize: only pods on their node are evicted for them.
 
 O numbers are rows of the reference.
 """
@@ -57,7 +57,7 @@ GROW = pod("grow", "2", priority="high")
 
 
 @in_virtual_time
-async def test_o4_o6_a_pod_of_lower_priority_makes_room_and_the_others_stay() -> None:
+async def test_o4_o6_pod_of_lower_priority_is_evicted_and_the_others_stay() -> None:
     async with four_cpus() as cluster:
         await started(cluster, GROW, pod("low-1", "1"), pod("low-2", "2"), pod("far", "3", node="node-2"))
         await put_off(cluster, DEFERRED)
@@ -68,14 +68,14 @@ async def test_o4_o6_a_pod_of_lower_priority_makes_room_and_the_others_stay() ->
         assert stored is not None
         scheduled = stored.condition("PodScheduled")
         assert scheduled is not None
-        assert (stored.nominated_node_name, scheduled.status) == ("", "True"), "nothing is said of it"
-        assert is_queued(cluster), "it is tried until the kubelet has done its part"
+        assert (stored.nominated_node_name, scheduled.status) == ("", "True"), "no condition is written"
+        assert is_queued(cluster), "retried until the kubelet has resized the pod"
         await put_off(cluster)
         await cluster.wait_for(lambda: not is_queued(cluster))
 
 
 @in_virtual_time
-async def test_o4_as_many_go_as_it_takes() -> None:
+async def test_o4_as_many_pods_are_evicted_as_necessary() -> None:
     async with four_cpus() as cluster:
         big = pod("grow", "4", priority="high")
         await started(cluster, big, pod("low-1", "1"), pod("low-2", "1"))
@@ -84,7 +84,7 @@ async def test_o4_as_many_go_as_it_takes() -> None:
 
 
 @in_virtual_time
-async def test_o4_o5_o6_resize_without_need_evicts_no_pod() -> None:
+async def test_o4_o5_o6_unnecessary_resize_evicts_no_pod() -> None:
     async with four_cpus() as cluster:
         await started(cluster, GROW, pod("low-1", "2"))
         await put_off(cluster, DEFERRED)
@@ -103,7 +103,7 @@ async def test_o4_o5_o6_resize_without_need_evicts_no_pod() -> None:
 
 
 @in_virtual_time
-async def test_o7_a_node_may_forbid_it_until_it_does_not() -> None:
+async def test_o7_node_can_forbid_the_resize_temporarily() -> None:
     async with four_cpus() as cluster:
         node = cluster.find(Node, "node-1")
         assert node is not None
@@ -118,7 +118,7 @@ async def test_o7_a_node_may_forbid_it_until_it_does_not() -> None:
 
 
 @in_virtual_time
-async def test_o9_it_wakes_when_its_own_node_gets_room() -> None:
+async def test_o9_resize_is_retried_when_its_node_has_space() -> None:
     async with four_cpus() as cluster:
         await started(cluster, pod("grow", "2", priority="meek"), pod("low-1", "3"), pod("far", "1", node="node-2"))
         await put_off(cluster, DEFERRED)
@@ -126,7 +126,7 @@ async def test_o9_it_wakes_when_its_own_node_gets_room() -> None:
         (before,) = attempts(cluster)
         await cluster.delete(pod("far", "1", node="node-2"))
         await cluster.sleep(30)
-        assert attempts(cluster) == [before], "what happens elsewhere is not its business"
+        assert attempts(cluster) == [before], "events of other nodes do not matter"
         await cluster.delete(pod("low-1", "3"))
         await cluster.wait_for(lambda: attempts(cluster)[0] > before)
 
@@ -147,19 +147,19 @@ async def test_o6_fitting_resize_backs_off_without_events() -> None:
         await cluster.sleep(60)
         (late,) = attempts(cluster)
         assert early == 4, "after 0, 1, 3 and 7 seconds"
-        assert 5 <= late - early <= 6, "then every ten, and whatever it takes until the queue is looked through"
+        assert 5 <= late - early <= 6, "then every ten seconds, at the next flush of the queue"
         assert len(await cluster.client.list(Event, "default")) == before
 
 
 @in_virtual_time
-async def test_o10_a_member_of_a_gang_grows_alone() -> None:
+async def test_o10_member_of_a_gang_is_resized_alone() -> None:
     gates = f"{GATE},GenericWorkload=true"
     async with Cluster(nodes=1, shape="cpu=4,memory=8Gi,pods=10", feature_gates=gates) as cluster:
         spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "priorityClassName": "high"}
         gang = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "spec": spec}
         await cluster.apply(HIGH, gang | {"metadata": {"name": "g", "namespace": "default"}})
         grow = pod("grow", "2", priority="high", schedulingGroup={"podGroupName": "g"})
-        # It is the only one of its gang, which as a whole could not be tried.
+        # The gang has one member, and could not be tried as a whole.
         await started(cluster, grow, pod("low-1", "3"))
         await put_off(cluster, DEFERRED)
         await cluster.wait_for(lambda: names(cluster) == ["grow"])
@@ -167,7 +167,7 @@ async def test_o10_a_member_of_a_gang_grows_alone() -> None:
 
 
 @in_virtual_time
-async def test_without_the_gate_nothing_is_done() -> None:
+async def test_disabled_gate_ignores_deferred_resizes() -> None:
     async with Cluster(nodes=1, shape="cpu=4,memory=8Gi,pods=10") as cluster:
         await started(cluster, GROW, pod("low-1", "3"))
         await put_off(cluster, DEFERRED)

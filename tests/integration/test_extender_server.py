@@ -27,7 +27,7 @@ PATIENCE = 60.0
 
 
 class Third(FilterPlugin, ScorePlugin, BindPlugin):
-    """Likes the third node best, takes no first one, and binds."""
+    """Prefers the third node, rejects the first, and binds."""
 
     def __init__(self, *, handle: Handle) -> None:
         self.handle = handle
@@ -48,7 +48,7 @@ class Third(FilterPlugin, ScorePlugin, BindPlugin):
 
 
 class Running:
-    """An extender that listens."""
+    """A listening extender."""
 
     def __init__(self, server: ExtenderServer, url: str, tls: ClientTls | None = None) -> None:
         self.server = server
@@ -95,7 +95,7 @@ async def extender(
             await task
 
 
-def test_questions_nonsense_and_pages(capsys: pytest.CaptureFixture[str]) -> None:
+def test_requests_invalid_data_and_pages(capsys: pytest.CaptureFixture[str]) -> None:
     async def story() -> None:
         async with Cluster(nodes=3, scheduler=False) as cluster, extender(cluster, capsys, Third) as running:
             await running.ready()
@@ -132,7 +132,7 @@ def test_questions_nonsense_and_pages(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 class found_in(str):  # noqa: N801 - used as a verb: body == found_in("a part of it")
-    """Equals every text that it is a part of."""
+    """Equals each text that contains it."""
 
     __hash__ = str.__hash__
 
@@ -155,7 +155,7 @@ def test_requests_fail_until_the_cache_is_synced(capsys: pytest.CaptureFixture[s
     asyncio.run(story())
 
 
-def test_a_plugin_that_cannot_start_ends_it_with_its_reason() -> None:
+def test_plugin_that_fails_to_start_ends_the_server_with_its_error() -> None:
     class NoService(Third):
         async def start(self) -> None:
             raise ValueError("no service")
@@ -164,7 +164,7 @@ def test_a_plugin_that_cannot_start_ends_it_with_its_reason() -> None:
         async with Cluster(nodes=1, scheduler=False) as cluster:
             served = served_by(load_policy(collect_plugins([NoService]), enabled=[NoService]), [NoService.name])
             server = ExtenderServer(served, ExtenderOptions(port=0), cluster.client.connection)
-            with pytest.raises(PluginError, match="starting plugin 'NoService': no service"):
+            with pytest.raises(PluginError, match=r"NoService\.start raised ValueError: no service"):
                 await asyncio.wait_for(server.serve(), PATIENCE)
 
     asyncio.run(story())
@@ -198,25 +198,25 @@ def test_requests_without_a_client_certificate_are_rejected(tmp_path: Path, caps
 
 
 UNSAFE = {
-    "an address that others reach": ({"address": "0.0.0.0"}, "--address: 0.0.0.0 is reachable from other machines"),
-    "a certificate without its key": ({"cert_file": "a"}, "--tls-cert-file: a certificate and its key belong together"),
+    "a public address": ({"address": "0.0.0.0"}, "--address: 0.0.0.0 is reachable from other machines"),
+    "a certificate without a key": ({"cert_file": "a"}, "--tls-cert-file: a certificate and its key belong together"),
     "a client CA without TLS": ({"client_ca_file": "a"}, "--client-ca-file: clients without TLS have no"),
 }
 
 
 @pytest.mark.parametrize(("options", "message"), UNSAFE.values(), ids=UNSAFE)
-def test_what_would_be_unsafe_is_refused(options: dict[str, Any], message: str) -> None:
+def test_unsafe_options_are_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as refusal:
         ExtenderOptions(**options).check()
     assert message in str(refusal.value)
 
 
-def test_others_may_be_let_in_on_purpose() -> None:
+def test_other_hosts_can_be_allowed() -> None:
     ExtenderOptions(address="0.0.0.0", allow_anyone=True).check()
 
 
-def test_a_scheduler_places_and_binds_pods_by_way_of_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """The scheduler is Moorage here, with the same protocol; the live test uses kube-scheduler."""
+def test_scheduler_places_and_binds_pods_through_the_extender(capsys: pytest.CaptureFixture[str]) -> None:
+    """The scheduler is Moorage, with the same protocol; the live test uses kube-scheduler."""
 
     async def story() -> None:
         async with Cluster(nodes=3, scheduler=False) as outer, extender(outer, capsys, Third) as running:

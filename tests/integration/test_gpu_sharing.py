@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.contrib.gpu.devices import gpus_of
+from moorage.contrib.gpu.devices import read_gpus
 from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
@@ -56,7 +56,7 @@ def taken(pods: list[Pod]) -> Counter[tuple[str, str]]:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @in_virtual_time
-async def test_no_device_is_given_away_twice(policy: str) -> None:
+async def test_devices_are_not_overcommitted(policy: str) -> None:
     chance = Random(policy)
     async with Cluster(nodes=3, shape=shape(4), config=CONFIG.replace("POLICY", policy)) as cluster:
         for number in range(40):
@@ -72,15 +72,15 @@ async def test_no_device_is_given_away_twice(policy: str) -> None:
         assert len(placed) >= 12
         assert max(taken(placed).values()) <= 1000
 
-        # A scheduler that starts now reads all of it from the API.
+        # A new scheduler reads all allocations from the API.
         anew = Rig(*cluster.nodes(), *placed)
         for info in anew.nodes:
-            known = [1000 - taken(placed)[info.name, str(device)] for device in range(len(gpus_of(info).free))]
-            assert list(gpus_of(info).free) == known
+            known = [1000 - taken(placed)[info.name, str(device)] for device in range(len(read_gpus(info).free))]
+            assert list(read_gpus(info).free) == known
 
 
 @in_virtual_time
-async def test_a_pod_waits_for_its_share_and_gets_it_when_another_goes() -> None:
+async def test_pending_pod_gets_a_released_share() -> None:
     async with Cluster(nodes=1, shape=shape(1), config=CONFIG.replace("POLICY", "FGD")) as cluster:
         await cluster.apply(pod("first", 1, 700))
         await cluster.wait_for(lambda: len(cluster.running()) == 1)
@@ -94,7 +94,7 @@ async def test_a_pod_waits_for_its_share_and_gets_it_when_another_goes() -> None
 
 
 @in_virtual_time
-async def test_the_important_are_given_the_devices_of_others() -> None:
+async def test_preemptor_gets_the_devices_of_its_victims() -> None:
     async with Cluster(nodes=1, shape=shape(2), config=CONFIG.replace("POLICY", "GpuPacking")) as cluster:
         for number in range(2):
             await cluster.apply(pod(f"small-{number}", 1, 600))

@@ -1,4 +1,4 @@
-"""Device claims that the pods of a group share: made once, allocated once, and reserved for the group.
+"""Device claims that the pods of a group share: created once, allocated once, and reserved for the group.
 
 D numbers are rows of the reference.
 """
@@ -72,7 +72,7 @@ def users(cluster: Cluster) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 @in_virtual_time
-async def test_d1_a_claim_of_the_group_is_reserved_for_the_group_once() -> None:
+async def test_d1_claim_of_the_group_is_reserved_for_the_group_once() -> None:
     async with Cluster(nodes=2, feature_gates=CLAIMS) as cluster:
         await cluster.apply(*BASICS, devices("node-1", 4), devices("node-2", 4), group(ENTRY))
         await cluster.apply(member("a", ENTRY), member("b", ENTRY))
@@ -86,13 +86,13 @@ async def test_d1_a_claim_of_the_group_is_reserved_for_the_group_once() -> None:
             await cluster.delete(member(name, ENTRY))
         await cluster.wait_for(lambda: not cluster.pods())
         await cluster.sleep(30)
-        assert users(cluster) == [("g-gpu", [("podgroups", "g")])], "it stays the group's when pods end"
+        assert users(cluster) == [("g-gpu", [("podgroups", "g")])], "the group keeps it when pods end"
         await cluster.client.request("DELETE", BY_TYPE[PodGroup].path("g", "default"))
         await cluster.wait_for(lambda: [item.name for item in cluster.objects(ResourceClaim)] == ["fabric"])
 
 
 @in_virtual_time
-async def test_d2_a_claim_of_its_own_is_reserved_for_each_pod() -> None:
+async def test_d2_claim_of_a_pod_is_reserved_for_each_pod() -> None:
     own, shared = {**ENTRY, "name": "mine"}, {"name": "net", "resourceClaimName": "fabric"}
     async with Cluster(nodes=1, feature_gates=CLAIMS) as cluster:
         await cluster.apply(*BASICS, devices("node-1", 4), group(shared))
@@ -106,7 +106,7 @@ async def test_d2_a_claim_of_its_own_is_reserved_for_each_pod() -> None:
 
 
 @in_virtual_time
-async def test_d1_without_the_gate_a_claim_by_name_is_shared_by_the_pods() -> None:
+async def test_d1_disabled_gate_reserves_a_named_claim_for_the_pods() -> None:
     shared = {"name": "net", "resourceClaimName": "fabric"}
     async with Cluster(nodes=2, feature_gates=GATES) as cluster:
         await cluster.apply(*BASICS, devices("node-1", 1), group())
@@ -117,7 +117,7 @@ async def test_d1_without_the_gate_a_claim_by_name_is_shared_by_the_pods() -> No
 
 
 @in_virtual_time
-async def test_d3_another_name_for_the_same_claim_is_the_pods_own_business() -> None:
+async def test_d3_claim_under_another_name_is_reserved_for_the_pod() -> None:
     async with Cluster(nodes=1, feature_gates=CLAIMS) as cluster:
         other = {"name": "other", "resourceClaimName": "fabric"}
         await cluster.apply(*BASICS, devices("node-1", 4), group({"name": "net", "resourceClaimName": "fabric"}))
@@ -128,8 +128,8 @@ async def test_d3_another_name_for_the_same_claim_is_the_pods_own_business() -> 
 
 
 @pytest.mark.parametrize("away", [True, False])
-def test_d4_d5_a_group_that_fits_nowhere_lets_go_of_its_claim(away: bool) -> None:
-    """Devices that are out of reach of all are given back; those in reach are no longer reserved."""
+def test_d4_d5_infeasible_group_releases_its_claim(away: bool) -> None:
+    """Unreachable devices are deallocated; reachable ones are no longer reserved."""
 
     @in_virtual_time
     async def story() -> None:
@@ -157,7 +157,7 @@ def test_d4_d5_a_group_that_fits_nowhere_lets_go_of_its_claim(away: bool) -> Non
 
 
 @in_virtual_time
-async def test_each_pod_of_a_gang_gets_a_device_of_its_own_at_the_first_attempt() -> None:
+async def test_each_pod_of_a_gang_gets_a_device_at_the_first_attempt() -> None:
     async with Cluster(nodes=2, feature_gates=CLAIMS) as cluster:
         await cluster.apply(*BASICS, devices("node-1", 1), devices("node-2", 1), group())
         await cluster.apply(member("a", ENTRY), member("b", ENTRY))

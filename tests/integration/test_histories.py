@@ -1,4 +1,4 @@
-"""Roll-outs that are remembered and undone, claims that go with their pods, and jobs made by the clock."""
+"""Revision histories and rollbacks, claims that are deleted with their pods, and scheduled jobs."""
 
 from itertools import pairwise
 from typing import Any
@@ -32,7 +32,7 @@ def revisions(cluster: Cluster) -> list[tuple[int, str]]:
 
 
 @in_virtual_time
-async def test_a_stateful_set_remembers_its_templates() -> None:
+async def test_stateful_set_stores_its_revisions() -> None:
     async with Cluster(nodes=3) as cluster:
         await cluster.apply(workload("StatefulSet", "db", image="db:1", replicas=3))
         await cluster.wait_for(lambda: images(cluster, "db") == ["db:1"] * 3)
@@ -43,7 +43,7 @@ async def test_a_stateful_set_remembers_its_templates() -> None:
         (first,) = [pod for pod in cluster.pods() if pod.name == "db-0"]
         await cluster.delete({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-0"}})
         await cluster.wait_for(lambda: any(pod.name == "db-0" and pod.uid != first.uid for pod in cluster.running()))
-        assert images(cluster, "db")[0] == "db:1", "below the partition it is made as it was"
+        assert images(cluster, "db")[0] == "db:1", "below the partition, the old revision is used"
 
         await cluster.apply(workload("StatefulSet", "db", image="db:1", replicas=3))
         await cluster.wait_for(lambda: images(cluster, "db") == ["db:1"] * 3)
@@ -56,7 +56,7 @@ def partitioned(partition: int) -> Data:
 
 
 @in_virtual_time
-async def test_a_daemon_set_remembers_its_templates() -> None:
+async def test_daemon_set_stores_its_revisions() -> None:
     async with Cluster(nodes=2) as cluster:
         for image in ("log:1", "log:2"):
             await cluster.apply(workload("DaemonSet", "log", image=image))
@@ -74,7 +74,7 @@ def database(deleted: str, scaled: str, replicas: int) -> Data:
 
 
 @in_virtual_time
-async def test_claims_go_with_pods_that_are_scaled_away() -> None:
+async def test_claims_of_scaled_down_pods_are_deleted() -> None:
     async with Cluster(nodes=3) as cluster:
         await cluster.apply(STORAGE, database("Retain", "Delete", 2))
         await cluster.wait_for(lambda: len(cluster.running("app=db")) == 2)
@@ -88,7 +88,7 @@ async def test_claims_go_with_pods_that_are_scaled_away() -> None:
 
 
 @in_virtual_time
-async def test_claims_go_with_their_stateful_set() -> None:
+async def test_claims_are_deleted_with_their_stateful_set() -> None:
     async with Cluster(nodes=3) as cluster:
         await cluster.apply(STORAGE, database("Delete", "Retain", 2))
         await cluster.wait_for(lambda: len(cluster.running("app=db")) == 2)
@@ -97,7 +97,7 @@ async def test_claims_go_with_their_stateful_set() -> None:
 
 
 @in_virtual_time
-async def test_a_cron_job_makes_jobs_and_forgets_them() -> None:
+async def test_cron_job_creates_and_cleans_up_jobs() -> None:
     template = workload("Job", "tick", pod={"restartPolicy": "Never"})["spec"]
     spec = {"schedule": "* * * * *", "jobTemplate": {"spec": template}, "successfulJobsHistoryLimit": 2}
     async with Cluster(nodes=1) as cluster:
@@ -115,7 +115,7 @@ async def test_a_cron_job_makes_jobs_and_forgets_them() -> None:
 
 
 @in_virtual_time
-async def test_a_replication_controller_keeps_its_pods() -> None:
+async def test_replication_controller_maintains_its_pods() -> None:
     obj = workload("ReplicationController", "old", replicas=2) | {"apiVersion": "v1"}
     obj["spec"]["selector"] = {"app": "old"}
     async with Cluster(nodes=1) as cluster:
@@ -127,7 +127,7 @@ async def test_a_replication_controller_keeps_its_pods() -> None:
 
 
 @in_virtual_time
-async def test_every_namespace_has_an_account() -> None:
+async def test_each_namespace_has_a_service_account() -> None:
     async with Cluster(nodes=1) as cluster:
         await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
         await cluster.wait_for(

@@ -1,4 +1,4 @@
-"""A job on an embedded cluster with the gates on: its pods are a group, and everything goes when the job goes."""
+"""A job on an embedded cluster with the gates enabled: its pods are a group, and it is deleted with all its objects."""
 
 import re
 from typing import Any
@@ -27,7 +27,7 @@ JOB: dict[str, Any] = {
 
 
 @in_virtual_time
-async def test_a_job_is_a_gang_and_leaves_nothing_behind() -> None:
+async def test_gang_of_a_job_is_deleted_with_the_job() -> None:
     async with Cluster(nodes=1, scheduler=False, feature_gates=GATES) as cluster:
         cache = cluster.embedded.cache
 
@@ -104,7 +104,7 @@ async def test_event_reports_a_complete_job() -> None:
 
 
 @in_virtual_time
-async def test_a_group_that_is_deleted_stays_while_it_has_pods() -> None:
+async def test_deleted_group_stays_while_it_has_pods() -> None:
     async with Cluster(nodes=1, scheduler=False, feature_gates=GATES) as cluster:
         cache = cluster.embedded.cache
         await cluster.apply(JOB)

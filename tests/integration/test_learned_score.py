@@ -1,4 +1,4 @@
-"""LearnedScore in whole clusters: simulated, embedded, and before a policy that hangs."""
+"""LearnedScore in complete clusters: simulated, embedded, and with a hanging policy."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ def pod_manifest(number: int) -> dict[str, Any]:
 
 
 @in_virtual_time
-async def test_the_policy_decides_in_a_cluster() -> None:
+async def test_policy_scores_in_a_cluster() -> None:
     config = CONFIG.format(policy=f"{POLICIES}:snug", limit="30s")
     async with Cluster(nodes=2, shape="cpu=8", config=config) as cluster:
         await cluster.apply(*map(pod_manifest, range(4)))
@@ -36,7 +36,7 @@ async def test_the_policy_decides_in_a_cluster() -> None:
 
 
 @in_virtual_time
-async def test_a_policy_that_hangs_costs_its_limit_and_no_pod() -> None:
+async def test_hanging_policy_costs_its_time_limit_and_no_pod() -> None:
     config = CONFIG.format(policy=f"{POLICIES}:hangs", limit="100ms")
     async with Cluster(nodes=2, shape="cpu=8", config=config, cross_check=False) as cluster:
         await cluster.apply(*map(pod_manifest, range(4)))
@@ -48,7 +48,7 @@ async def test_a_policy_that_hangs_costs_its_limit_and_no_pod() -> None:
         assert len({pod.node_name for pod in cluster.pods()}) == 2, "the fallback spreads"
 
 
-def test_a_policy_that_cannot_be_loaded_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unloadable_policy_is_reported_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "scheduler.yaml"
     config.write_text(CONFIG.format(policy="nowhere:policy", limit="1s"))
     assert run(["simulate", "-f", "examples/07-columns/cluster.yaml", "--config", str(config)]) != 0

@@ -1,4 +1,4 @@
-"""A pod is followed from the watch to the binding: through the files that the documentation names.
+"""Follow a pod from the watch to the binding, through the files in the documentation.
 
 Counted is every file with a function that is handed the pod: the object, something that carries it, its key or its
 bytes. ``kube/api/`` and plugins are not counted, nor is the other side (API server, controllers, kubelets).
@@ -17,14 +17,14 @@ import pytest
 
 import moorage
 from moorage.kube.api.pod import Pod
-from moorage.testing import Cluster, in_virtual_time
+from moorage.testing import Cluster
 
 SOURCE: Final = Path(moorage.__file__).parent
 PAGE: Final = Path(__file__).parents[2] / "docs" / "explanation" / "how-a-pod-is-scheduled.md"
 NAME: Final = "traced"
 NOT_COUNTED: Final = ("kube/api/", "scheduler/plugins/", "cluster/", "testing/")
 CARRIED_AS: Final = ("pod", "before", "after", "queued", "steps")
-"""The fields in which our classes carry one pod: Change, QueuedPodInfo, PreFiltered, Binding, Work."""
+"""The fields of our classes that contain one pod: Change, QueuedPodInfo, PreFiltered, Binding, Work."""
 
 STEP: Final = re.compile(r"^### \d+\. \[`([^`]+)`\]\(([^)]+)\)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 CODE: Final = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -57,7 +57,7 @@ def parts_of(value: Any) -> list[Any]:
 
 
 class Trace:
-    """Which files are handed the pod, in order, from when its watch line comes to when its binding is sent."""
+    """Records the files that receive the pod, in order, from its watch line to its binding request."""
 
     def __init__(self) -> None:
         self.files: dict[str, None] = {}
@@ -73,21 +73,22 @@ class Trace:
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         spec: dict[str, Any] = {name: frame.f_locals.get(name) for name in names}
         if not self.has_begun:
-            self.has_begun = code.co_name == "chunk" and b'"ADDED"' in spec["data"] and carries(spec["data"])
+            is_watch = code.co_qualname == "ListWatch.chunk" and b'"ADDED"' in spec["data"]
+            self.has_begun = is_watch and carries(spec["data"])
         if self.has_begun and any(map(carries, spec.values())):
             self.files[str(file)] = None
-            self.is_over = code.co_name == "request" and spec["path"].endswith(f"/pods/{NAME}/binding")
+            is_request = code.co_qualname == "ApiClient.request"
+            self.is_over = is_request and spec["path"].endswith(f"/pods/{NAME}/binding")
 
 
 def trace_pod() -> Trace:
     trace = Trace()
 
-    @in_virtual_time
     async def run() -> None:
+        # In real time, because then the scheduler's client talks HTTP.
         async with Cluster(nodes=5, cross_check=False) as cluster:
             await cluster.apply(manifest("first"))
             await cluster.wait_for(lambda: len(cluster.running()) == 1)
-            await asyncio.sleep(5)
             sys.setprofile(trace)
             try:
                 await cluster.apply(manifest(NAME))
@@ -95,7 +96,7 @@ def trace_pod() -> Trace:
             finally:
                 sys.setprofile(None)
 
-    run()
+    asyncio.run(run())
     return trace
 
 
@@ -105,14 +106,14 @@ def manifest(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
 
 
-def test_the_documentation_names_the_files_of_a_pods_path_in_order() -> None:
+def test_documentation_lists_the_files_of_a_pods_path_in_order() -> None:
     trace = trace_pod()
-    assert trace.is_over, "the binding was not seen"
+    assert trace.is_over, "the binding was not recorded"
     assert [name for name, _, _ in STEP.findall(PAGE.read_text())] == list(trace.files)
 
 
 @pytest.mark.parametrize("page", [PAGE, PAGE.with_suffix(".zh.md")], ids=["English", "Chinese"])
-def test_the_documentation_quotes_lines_that_are_there(page: Path) -> None:
+def test_documentation_quotes_existing_lines(page: Path) -> None:
     steps = STEP.findall(page.read_text())
     assert steps
     for name, link, text in steps:

@@ -1,4 +1,4 @@
-"""The sample pending pods: the first change that `moorage explain` names, made with kubectl, lets each of them run."""
+"""The sample pending pods: the first fix of `moorage explain`, applied with kubectl, lets each of them run."""
 
 import json
 import os
@@ -81,7 +81,7 @@ def carry_out(kubeconfig: Path, edit: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("pod", "kind"), SAMPLES.items())
-def test_the_first_change_lets_it_run(kubeconfig: Path, pod: str, kind: str) -> None:
+def test_first_fix_lets_the_pod_run(kubeconfig: Path, pod: str, kind: str) -> None:
     explained = explain(pod, "--kubeconfig", str(kubeconfig))
     first = explained["changes"][0]
     assert first["kind"] == kind
@@ -91,8 +91,8 @@ def test_the_first_change_lets_it_run(kubeconfig: Path, pod: str, kind: str) -> 
 
 
 @pytest.mark.parametrize(("pod", "kind"), SAMPLES.items())
-def test_files_say_the_same_as_the_cluster(pod: str, kind: str, tmp_path: Path) -> None:
-    """Without a cluster, pods that would run are given their nodes by hand."""
+def test_files_have_the_same_explanation_as_the_cluster(pod: str, kind: str, tmp_path: Path) -> None:
+    """Without a cluster, the test sets the nodes of running pods."""
     import yaml
 
     objects = [obj for name in ("nodes", "pods") for obj in yaml.safe_load_all((PENDING / f"{name}.yaml").read_text())]

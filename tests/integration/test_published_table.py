@@ -1,4 +1,4 @@
-"""The published comparison of GPU policies, small: on made-up pods and nodes the order of the policies is the same."""
+"""The published comparison of GPU policies at a small scale: generated clusters give the same order of policies."""
 
 import csv
 from functools import lru_cache
@@ -11,10 +11,10 @@ from moorage.cli.main import run as moorage
 from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_MODEL
 from moorage.lab.experiment import load_experiment
 from moorage.lab.generating import generate
-from moorage.lab.openb import openb_like_cluster
+from moorage.lab.measuring import run_trial
+from moorage.lab.openb import make_openb_cluster
 from moorage.lab.report.arrivals import ArrivalCell, arrival_cells, arrivals_as_text
-from moorage.lab.rows import TrialResult
-from moorage.lab.trial import Trial, run_trial
+from moorage.lab.trial import Trial, TrialResult
 
 EXAMPLE = Path(__file__).parents[2] / "examples/lab/published-table-made-up.yaml"
 SHARE, PODS, SEEDS = 0.06, 500, (1, 2)
@@ -24,7 +24,7 @@ SHARE, PODS, SEEDS = 0.06, 500, (1, 2)
 def results() -> tuple[TrialResult, ...]:
     """Run the example on a small part of its cluster."""
     loaded = load_experiment(EXAMPLE)
-    cluster = openb_like_cluster(SHARE)
+    cluster = make_openb_cluster(SHARE)
     options = loaded.experiment.options
     return tuple(
         run_trial(Trial(replace(generate("openb", seed, pods=PODS), name="made up"), cluster, policy, seed, options))
@@ -37,7 +37,7 @@ def cells() -> dict[str, ArrivalCell]:
     return arrival_cells(results())["made up", "openb"]
 
 
-def test_the_order_of_the_policies_is_the_published_one() -> None:
+def test_order_of_the_policies_is_the_published_one() -> None:
     selected = {name: cell.allocated[-1] for name, cell in cells().items()}
     packing = (
         min(selected["GpuPacking"], selected["GpuClustering"]),
@@ -48,7 +48,7 @@ def test_the_order_of_the_policies_is_the_published_one() -> None:
     assert max(selected["BestFit"], packing[1]) < selected["FGD"], selected
 
 
-def test_fragmentation_is_least_under_fgd_and_most_at_random() -> None:
+def test_fragmentation_is_lowest_with_fgd_and_highest_at_random() -> None:
     found = cells()
     for index in range(5):
         parts = {name: cell.fragmented[index] for name, cell in found.items()}
@@ -56,27 +56,27 @@ def test_fragmentation_is_least_under_fgd_and_most_at_random() -> None:
         assert max(parts, key=parts.__getitem__) == "Random", parts
 
 
-def test_the_same_seed_gives_the_same_rows() -> None:
+def test_same_seed_gives_the_same_rows() -> None:
     first = results()[5]
     loaded = load_experiment(EXAMPLE)
     trace = replace(generate("openb", SEEDS[0], pods=PODS), name="made up")
-    again = Trial(trace, openb_like_cluster(SHARE), loaded.policies[5], SEEDS[0], loaded.experiment.options)
+    again = Trial(trace, make_openb_cluster(SHARE), loaded.policies[5], SEEDS[0], loaded.experiment.options)
     assert run_trial(again) == first
 
 
-def test_the_table_is_printed_as_it_was_published() -> None:
+def test_table_has_the_published_format() -> None:
     lines = list(arrivals_as_text(results()))
-    assert lines[0] == "GPUs allocated in %, mean of 2 seeds, when 100% / 130% of the cluster's were requested"
+    assert lines[0] == "GPUs allocated in %, mean of 2 seeds, when 100% / 130% of them are requested"
     assert lines[1].split() == ["Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FGD"]
     assert lines[2].startswith("made up ")
     assert len(lines[2].split("/")) == 7
 
 
-def test_the_real_files_only_have_to_be_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_public_files_can_be_imported_and_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_openb_files(tmp_path)
     nodes = ["--nodes", str(tmp_path / "nodes.csv"), "--cluster-out", str(tmp_path / "openb-nodes.csv")]
     for name, more in (("default", nodes), ("gpushare100", []), ("multigpu50", [])):
-        files = ["--pods", str(tmp_path / f"{name}.csv"), "-o", str(tmp_path / f"openb-{name}.jsonl")]
+        files = ["--pods", str(tmp_path / f"{name}.csv"), "--out", str(tmp_path / f"openb-{name}.jsonl")]
         assert moorage(["lab", "import", "openb", *files, *more]) == 0
     experiment = EXAMPLE.with_name("published-table.yaml").read_text(encoding="utf-8")
     seeds = "seeds: [42, 43, 44, 45, 46, 47, 48, 49, 50, 51]"
@@ -92,11 +92,11 @@ def test_the_real_files_only_have_to_be_imported(tmp_path: Path, capsys: pytest.
 
 
 def write_openb_files(folder: Path) -> None:
-    """Write made-up nodes and pods in the form of the public files: one list with all columns, two with five."""
+    """Write generated nodes and pods in the format of the public files: one list with all columns, two with five."""
     with (folder / "nodes.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(["sn", "cpu_milli", "memory_mib", "gpu", "model"])
-        for node in openb_like_cluster(0.01).nodes:
+        for node in make_openb_cluster(0.01).nodes:
             has = node.allocatable
             rows.writerow([node.name, has["cpu"], has["memory"] >> 20, has[GPU_COUNT], node.labels[GPU_MODEL]])
     short = ["name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"]

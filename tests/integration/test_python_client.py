@@ -1,4 +1,4 @@
-"""The official Python client on a whole cluster: it refuses to read an object that lacks what its kind requires."""
+"""The official Python client on a complete cluster: it rejects objects without required fields."""
 
 import asyncio
 from pathlib import Path
@@ -14,7 +14,7 @@ MANIFESTS: Final = Path(__file__).with_name("every_kind.yaml")
 MADE_BY_OTHERS: Final = {"Pod", "Event", "Namespace", "ServiceAccount", "ControllerRevision"}
 
 
-def test_it_reads_every_kind(tmp_path: Path) -> None:
+def test_client_reads_all_kinds(tmp_path: Path) -> None:
     read = asyncio.run(story(tmp_path / "kubeconfig"))
     output = {document["kind"] for document in yaml.safe_load_all(MANIFESTS.read_text())}
     assert output | MADE_BY_OTHERS <= read
@@ -30,7 +30,7 @@ async def story(config: Path) -> set[str]:
 
 
 def read_all(config: Path) -> set[str]:
-    """List everything that the client knows of, and return the kinds that there were objects of."""
+    """List all resources that the client supports, and return the kinds with objects."""
     read = set()
     with kubernetes.config.new_client_from_config(str(config)) as client:  # type: ignore[no-untyped-call]
         for name in dir(kubernetes.client):

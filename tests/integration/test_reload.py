@@ -61,7 +61,7 @@ def empty_diary() -> None:
 
 
 class Alive(PermitPlugin):
-    """Holds a pod that is called ``held`` for an hour, and notes how it lives."""
+    """Holds a pod named ``held`` for an hour, and records its lifecycle."""
 
     name = "Holding"
     title: ClassVar[str] = "first"
@@ -80,7 +80,7 @@ class Alive(PermitPlugin):
 
 
 class Successor(Alive):
-    """Lets pods go that its forerunner held."""
+    """Releases pods that its predecessor holds."""
 
     name = "Holding"
     title = "second"
@@ -92,7 +92,7 @@ class Successor(Alive):
 
 
 @in_virtual_time
-async def test_a_pod_that_waits_on_permit_stays_and_its_plugins_outlive_it() -> None:
+async def test_pod_waiting_in_permit_stays_and_its_plugins_are_closed_later() -> None:
     async with Cluster(nodes=2, plugins=[Alive]) as cluster:
         await cluster.apply(pod("held"))
         await cluster.wait_for(lambda: bool(scheduler_of(cluster).services.waiting.all()))
@@ -100,7 +100,7 @@ async def test_a_pod_that_waits_on_permit_stays_and_its_plugins_outlive_it() -> 
         await cluster.reload()
         await cluster.sleep(60.0)
         assert scheduler_of(cluster).services.waiting.all() == (waiting,)
-        assert Diary.lines == ["first starts"], "it has a pod to bind yet"
+        assert Diary.lines == ["first starts"], "it still has a pod to bind"
         await cluster.apply(pod("meanwhile"))
         await cluster.wait_for(lambda: bool(node_of(cluster, "meanwhile")))
 
@@ -110,12 +110,12 @@ async def test_a_pod_that_waits_on_permit_stays_and_its_plugins_outlive_it() -> 
 
 
 @in_virtual_time
-async def test_the_next_generation_of_a_plugin_may_let_pods_go_that_the_last_one_held() -> None:
+async def test_next_generation_of_a_plugin_releases_held_pods() -> None:
     async with Cluster(nodes=2, plugins=[Alive]) as cluster:
         await cluster.apply(pod("held"))
         await cluster.wait_for(lambda: bool(scheduler_of(cluster).services.waiting.all()))
         await cluster.reload(plugins=[Successor])
-        assert Diary.lines == ["first starts", "second starts"], "it is started before it is asked"
+        assert Diary.lines == ["first starts", "second starts"], "it is started before its first call"
         await cluster.apply(pod("second"))
         await cluster.wait_for(lambda: bool(node_of(cluster, "held") and node_of(cluster, "second")))
         await cluster.wait_for(lambda: Diary.lines[2:] == ["first closes"])
@@ -134,6 +134,7 @@ async def test_plugins_that_still_bind_are_closed_with_the_scheduler() -> None:
 class SlowToBind(PreBindPlugin):
     """Takes a minute before each bind."""
 
+    call_timeout = 120.0
     title: ClassVar[str] = "old"
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
@@ -149,14 +150,14 @@ class SlowToBind(PreBindPlugin):
 
 
 class SlowAsWell(SlowToBind):
-    """Its next version."""
+    """The next version."""
 
     name = "SlowToBind"
     title = "new"
 
 
 @in_virtual_time
-async def test_a_binding_under_way_ends_on_the_plugins_it_began_with() -> None:
+async def test_binding_in_progress_ends_with_its_plugins() -> None:
     async with Cluster(nodes=2, plugins=[SlowToBind]) as cluster:
         await cluster.apply(pod("bound"), pod("broken"))
         await cluster.wait_for(lambda: scheduler_of(cluster).binder.in_flight == 2)
@@ -164,11 +165,11 @@ async def test_a_binding_under_way_ends_on_the_plugins_it_began_with() -> None:
         await cluster.wait_for(lambda: bool(node_of(cluster, "bound")), seconds=120)
         assert {"old prepared bound", "old prepared broken", "old closes"} == set(Diary.lines[:3])
         await cluster.wait_for(lambda: bool(node_of(cluster, "broken")), seconds=180)
-        assert Diary.lines[3:] == ["new prepared broken"], "its second attempt is the new plugins'"
+        assert Diary.lines[3:] == ["new prepared broken"], "the second attempt uses the new plugins"
 
 
 class Refuses(FilterPlugin):
-    """Takes pods nowhere that are labelled so."""
+    """Rejects pods with a label."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         return Status.unschedulable("not now") if pod.labels.get("refused") else None
@@ -185,7 +186,7 @@ async def test_rejected_pod_is_retried_after_a_reload() -> None:
 
 
 @in_virtual_time
-async def test_a_pod_that_backs_off_waits_on() -> None:
+async def test_pod_in_backoff_keeps_its_backoff() -> None:
     config = TWO_PROFILES + "podInitialBackoffSeconds: 30\npodMaxBackoffSeconds: 30\n"
     async with Cluster(nodes=1, plugins=[Breaks], config=config.replace("- schedulerName: other", BREAKS)) as cluster:
         await cluster.apply(pod("p"))
@@ -194,7 +195,7 @@ async def test_a_pod_that_backs_off_waits_on() -> None:
         await cluster.reload(config=config)
         assert place_of(cluster, "p") == "backoff"
         await cluster.sleep(20.0)
-        assert not node_of(cluster, "p"), "its penalty is not over"
+        assert not node_of(cluster, "p"), "its backoff has not expired"
         await cluster.wait_for(lambda: bool(node_of(cluster, "p")), seconds=15)
 
 
@@ -209,14 +210,14 @@ BREAKS = "  plugins: {multiPoint: {enabled: [{name: Breaks}]}}"
 
 
 class Gate(PreEnqueuePlugin):
-    """Lets no pod in."""
+    """Gates all pods."""
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         return Status.unresolvable("the gate is closed")
 
 
 class OtherGate(Gate):
-    """Another one."""
+    """The next version."""
 
 
 @in_virtual_time
@@ -233,7 +234,7 @@ async def test_gated_pod_is_checked_by_the_new_plugins() -> None:
 
 
 @in_virtual_time
-async def test_profiles_come_and_go_with_their_pods() -> None:
+async def test_profiles_are_added_and_removed_with_their_pods() -> None:
     async with Cluster(nodes=1) as cluster:
         await cluster.apply(pod("early", "other"))
         await cluster.sleep(5.0)
@@ -245,12 +246,12 @@ async def test_profiles_come_and_go_with_their_pods() -> None:
         await cluster.apply(pod("late", "other"))
         await cluster.wait_for(lambda: place_of(cluster, "late") == "gated")
         await cluster.reload()
-        assert place_of(cluster, "late") is None, "it is somebody else's now"
+        assert place_of(cluster, "late") is None, "it belongs to another scheduler now"
         assert [*scheduler_of(cluster).runners] == ["default-scheduler"]
 
 
 @in_virtual_time
-async def test_a_pod_whose_profile_went_while_it_was_bound_is_let_go() -> None:
+async def test_pod_of_a_removed_profile_is_dropped_after_a_failed_binding() -> None:
     config = TWO_PROFILES + "  plugins: {preBind: {enabled: [{name: SlowToBind}]}}\n"
     async with Cluster(nodes=2, plugins=[SlowToBind], config=config) as cluster:
         await cluster.apply(pod("broken", "other"))
@@ -286,7 +287,7 @@ async def test_new_kind_is_listed_before_the_new_plugins_run() -> None:
 
 
 class FailsToStart(FilterPlugin):
-    """Cannot be started."""
+    """Fails to start."""
 
     async def start(self) -> None:
         raise OSError("its service is away")
@@ -299,7 +300,7 @@ class FailsToStart(FilterPlugin):
 
 
 class FailsToBuild(FilterPlugin):
-    """Cannot be built."""
+    """Fails at construction."""
 
     def __init__(self, *, handle: Handle) -> None:
         handle.lister(Ticket)
@@ -310,17 +311,17 @@ class FailsToBuild(FilterPlugin):
 
 
 REFUSED = {
-    "a plugin that cannot be built": ([FailsToBuild], "", PluginError, "no such thing"),
-    "a plugin that cannot be started": ([FailsToStart], "", PluginError, "its service is away"),
-    "a configuration that says nonsense": ([], "kind: Nonsense\n", MoorageError, "apiVersion"),
-    "a plugin that nobody has": (
+    "a plugin that fails at construction": ([FailsToBuild], "", PluginError, "no such thing"),
+    "a plugin that fails to start": ([FailsToStart], "", PluginError, "its service is away"),
+    "an invalid configuration": ([], "kind: Nonsense\n", MoorageError, "apiVersion"),
+    "an unknown plugin": (
         [],
         TWO_PROFILES + "  plugins: {filter: {enabled: [{name: Gone}]}}",
         MoorageError,
         "Gone",
     ),
-    "groups where there were none": ([], COSCHEDULING.replace("{ARGS}", "{}"), ConfigError, "restart the scheduler"),
-    "an extender that is sent whole nodes": (
+    "added groups": ([], COSCHEDULING.replace("{ARGS}", "{}"), ConfigError, "restart the scheduler"),
+    "an extender that receives complete nodes": (
         [],
         TWO_PROFILES + 'extenders: [{urlPrefix: "http://127.0.0.1:9", filterVerb: filter}]',
         ConfigError,
@@ -330,7 +331,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("plugins", "config", "error", "text"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_used_is_refused_and_nothing_has_changed(
+def test_invalid_change_is_rejected_without_effect(
     plugins: list[Any], config: str, error: type[Exception], text: str
 ) -> None:
     @in_virtual_time
@@ -352,7 +353,7 @@ def test_what_cannot_be_used_is_refused_and_nothing_has_changed(
 
 
 @in_virtual_time
-async def test_gangs_wait_on_and_are_placed_by_the_next_generation() -> None:
+async def test_pending_gangs_are_placed_by_the_next_generation() -> None:
     config = COSCHEDULING.replace("{ARGS}", "{permitWaitingTimeSeconds: 10}")
     annotations = {GANG: "g", GANG_SIZE: "3"}
 
@@ -372,7 +373,7 @@ async def test_gangs_wait_on_and_are_placed_by_the_next_generation() -> None:
 
 
 @in_virtual_time
-async def test_gangs_of_a_plugin_that_is_gone_are_pods_like_others() -> None:
+async def test_gangs_of_a_removed_plugin_become_single_pods() -> None:
     config = COSCHEDULING.replace("{ARGS}", "{permitWaitingTimeSeconds: 10}")
     content = pod("a")
     content["metadata"]["annotations"] = {GANG: "g", GANG_SIZE: "3"}
@@ -390,7 +391,7 @@ async def test_gangs_of_a_plugin_that_is_gone_are_pods_like_others() -> None:
 
 
 @in_virtual_time
-async def test_a_gang_that_failed_a_moment_ago_is_tried_again_after_a_change() -> None:
+async def test_recently_failed_gang_is_retried_after_a_change() -> None:
     args = "{permitWaitingTimeSeconds: 10, podGroupBackoffSeconds: 30}"
     config, content = COSCHEDULING.replace("{ARGS}", args), pod("a")
     content["metadata"]["annotations"] = {GANG: "g", GANG_SIZE: "1"}
@@ -406,5 +407,5 @@ async def test_a_gang_that_failed_a_moment_ago_is_tried_again_after_a_change() -
         await cluster.client.delete(stored)
         await cluster.reload(config=config.replace("10", "20"))
         await cluster.sleep(5.0)
-        assert not node_of(cluster, "a"), "it has to wait for half a minute"
+        assert not node_of(cluster, "a"), "its delay is half a minute"
         await cluster.wait_for(lambda: bool(node_of(cluster, "a")), seconds=40)

@@ -1,4 +1,4 @@
-"""Reloads: profiles that come and go, and random histories compared with a start under the last configuration."""
+"""Reloads: added and removed profiles, and random histories compared with a start under the last configuration."""
 
 import asyncio
 import random
@@ -9,8 +9,7 @@ import pytest
 
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.scheduler import Scheduler
-from moorage.scheduler.framework.plugin import Plugin, PreEnqueuePlugin, QueueSortPlugin
-from moorage.scheduler.framework.queued import QueuedPod
+from moorage.scheduler.framework.plugin import Plugin, PreEnqueuePlugin, QueuedPod, QueueSortPlugin
 from moorage.scheduler.framework.status import Status
 from moorage.testing import Cluster, in_virtual_time
 
@@ -18,7 +17,7 @@ HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigu
 
 
 class HoldsRed(PreEnqueuePlugin):
-    """Holds back pods that are labelled so."""
+    """Gates pods with a label."""
 
     label = "red"
 
@@ -27,13 +26,13 @@ class HoldsRed(PreEnqueuePlugin):
 
 
 class HoldsBlue(HoldsRed):
-    """Others."""
+    """Gates pods with another label."""
 
     label = "blue"
 
 
 class LastFirst(QueueSortPlugin):
-    """The other way round."""
+    """Reverses the order of the queue."""
 
     def sort_key(self, queued: QueuedPod) -> Any:
         return -queued.timestamp
@@ -44,7 +43,7 @@ SETS = {
     "plain": "",
     "red": "preEnqueue: {enabled: [{name: HoldsRed}]}",
     "blue": "preEnqueue: {enabled: [{name: HoldsBlue}]}",
-    "both, another order": "preEnqueue: {enabled: [{name: HoldsBlue}, {name: HoldsRed}]}, ORDER",
+    "both, in another order": "preEnqueue: {enabled: [{name: HoldsBlue}, {name: HoldsRed}]}, ORDER",
     "another order": "ORDER",
 }
 ORDER = "queueSort: {enabled: [{name: LastFirst}], disabled: [{name: PrioritySort}]}"

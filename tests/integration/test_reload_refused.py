@@ -18,7 +18,7 @@ lines: list[str] = []
 
 
 class BeginsAtOnce(FilterPlugin):
-    """Starts background work in its constructor, and sets a timer."""
+    """Starts background work and a timer in its constructor."""
 
     def __init__(self, *, handle: Handle) -> None:
         handle.in_background(self._go_round(), name="going round")
@@ -45,7 +45,7 @@ CASES: list[tuple[type[FilterPlugin], str]] = [(FailsToBuild, ""), (FailsToBuild
 
 
 @pytest.mark.parametrize(("broken", "config"), CASES)
-def test_what_plugins_of_a_refused_change_began_ends_with_it(broken: type[FilterPlugin], config: str) -> None:
+def test_background_work_of_a_rejected_change_is_cancelled(broken: type[FilterPlugin], config: str) -> None:
     @in_virtual_time
     async def story() -> None:
         async with Cluster(nodes=1) as cluster:

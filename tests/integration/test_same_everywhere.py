@@ -1,4 +1,4 @@
-"""One plugin in `moorage simulate`, testing.Cluster and `moorage up`; tests/live has it on a real server."""
+"""One plugin in `moorage simulate`, testing.Cluster and `moorage up`; tests/live runs it on a real server."""
 
 import asyncio
 import json
@@ -25,13 +25,13 @@ ENOUGH = 90.0
 
 
 @in_virtual_time
-async def test_in_a_cluster_for_tests_in_virtual_time() -> None:
+async def test_plugin_works_in_virtual_time() -> None:
     async with Cluster(nodes=2, plugins=[Ticketing], definitions=[DEFINITION]) as cluster:
         await admit(cluster.client)
 
 
 @in_virtual_time
-async def test_in_a_cluster_where_the_kind_is_defined_later() -> None:
+async def test_plugin_works_if_the_kind_is_defined_later() -> None:
     async with Cluster(nodes=2, plugins=[Ticketing]) as cluster:
         await cluster.sleep(10)
         await cluster.apply(DEFINITION)
@@ -55,7 +55,7 @@ def test_malformed_object_does_not_affect_others(logged: list[Any]) -> None:
     assert said[0]["reason"] == "Expected `bool`, got `str` - at `$.spec.approved`"
 
 
-def test_in_a_cluster_for_tests_in_real_time() -> None:
+def test_plugin_works_in_real_time() -> None:
     async def story() -> None:
         async with Cluster(nodes=2, plugins=[Ticketing], definitions=[DEFINITION]) as cluster:
             await admit(cluster.client)
@@ -80,7 +80,7 @@ def simulated(tmp_path: Path, *flags: str, defined: bool, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("defined", [True, False], ids=["defined in the file", "not defined"])
-def test_in_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str], *, defined: bool) -> None:
+def test_plugin_works_in_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str], *, defined: bool) -> None:
     found = simulated(tmp_path, defined=defined, capsys=capsys)
     assert {pod: decision["result"] for pod, decision in found.items()} == {
         "default/holder": "scheduled",
@@ -93,7 +93,7 @@ def test_in_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str], *, 
 
 
 @pytest.mark.parametrize("flags", [(), ("--one-pass",)], ids=["until quiet", "in one pass"])
-def test_a_simulation_names_an_object_that_does_not_fit(
+def test_simulation_reports_an_invalid_object(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
 ) -> None:
     file = tmp_path / "cluster.yaml"
@@ -128,12 +128,12 @@ def test_verbose_plugin_logs_are_written_on_request(tmp_path: Path, capsys: pyte
     assert "'lots' is not a log level; use a number from 0 to 10" in capsys.readouterr().err
 
 
-def test_in_one_pass_nothing_goes_on_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_pass_runs_no_background_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = simulated(tmp_path, "--one-pass", defined=True, capsys=capsys)
     assert [pod for pod, decision in found.items() if decision["result"] == "scheduled"] == ["default/passer-by"]
 
 
-def test_on_a_cluster_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_plugin_works_in_a_separate_process(tmp_path: Path) -> None:
     file, manifest = tmp_path / "kubeconfig", tmp_path / "tickets.yaml"
     manifest.write_text(yaml.safe_dump(DEFINITION))
     arguments = (*UP, "--nodes", "2", "--plugin", PLUGIN, "-f", str(manifest), "--kubeconfig", str(file))

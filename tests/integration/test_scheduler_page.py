@@ -122,7 +122,7 @@ def test_page_is_public_and_its_data_needs_authorization(tmp_path: Path) -> None
     asyncio.run(go())
 
 
-def test_without_the_flag_there_is_no_page(tmp_path: Path) -> None:
+def test_page_needs_the_flag(tmp_path: Path) -> None:
     async def go() -> None:
         async with scheduler(tmp_path) as (url, token), aiohttp.ClientSession() as client:
             visitor = Visitor(client, url, token)

@@ -1,4 +1,4 @@
-"""A shadow of a scheduler: its decisions, and that it costs the scheduler nothing."""
+"""A shadow of a scheduler: its decisions, and its independence from the scheduler."""
 
 import asyncio
 import json
@@ -17,19 +17,19 @@ import uvloop
 
 from moorage.cluster.offline import DiscardingApi
 from moorage.common.clock import SystemClock
-from moorage.insight.explain.in_scheduler import request_for
-from moorage.insight.shadow import running
-from moorage.insight.shadow.feeding import ShadowFeed
+from moorage.insight.explain.explain_events import request_for
+from moorage.insight.shadow import shadow_process
+from moorage.insight.shadow.feed import ShadowFeed
 from moorage.insight.shadow.messages import AGREES, DIFFERS, ERROR, Comparison
 from moorage.insight.shadow.report import read_report
-from moorage.insight.shadow.running import Shadow, ShadowEvents, ShadowPlan
+from moorage.insight.shadow.shadow_process import Shadow, ShadowEvents, ShadowPlan
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.rest import ApiClient
 from moorage.scheduler.engine.outcomes import Outcome, Placed
 from moorage.scheduler.engine.scheduler import Scheduler
-from moorage.scheduler.wiring.assembly import Observers, assemble
+from moorage.scheduler.wiring.assembly import assemble
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from moorage.testing.builders import make_node, make_pod
 from tests.integration.test_scheduler_page import MOORAGE, PAUSE, POLLS
@@ -54,7 +54,7 @@ def filtering(plugin: str) -> str:
 
 
 class Seen(ShadowEvents):
-    """Keeps what becomes of a shadow."""
+    """Records the decisions of a shadow."""
 
     def __init__(self) -> None:
         self.comparisons: list[Comparison] = []
@@ -88,7 +88,7 @@ class Beside:
         return self.shadow._process.pid
 
     async def place(self, *pods: Pod) -> list[Outcome]:
-        """Have pods scheduled."""
+        """Schedule pods."""
         for pod in pods:
             self.apply(None, pod)
         outcomes = [await self.scheduler.schedule_next() for _ in pods]
@@ -104,15 +104,13 @@ class Beside:
 async def beside(
     folder: Path, config: str, *nodes: Node, plugins: tuple[str, ...] = (), **plan: Any
 ) -> AsyncIterator[Beside]:
-    """Run a scheduler that carries out no writes, with a shadow in a separate process."""
+    """Run a scheduler without writes, with a shadow in a separate process."""
     file = folder / "shadow.yaml"
     file.write_text(config)
     policy = load_policy(collect_plugins())
     feed, seen = ShadowFeed(SystemClock(), plan.pop("percent", 100.0)), Seen()
-    observers = Observers(attempts=feed, around_apply=feed.around_apply)
-    parts = assemble(policy, DiscardingApi(), SystemClock(), observers=observers)
-    feed.watch(parts.scheduler.cache)
-    apply = feed.around_apply(parts.scheduler.handlers.apply)
+    parts = assemble(policy, DiscardingApi(), SystemClock(), observers=(feed,))
+    apply = feed.wrap_apply(parts.scheduler.handlers.apply)
     for each in nodes:
         apply(None, each)
     await parts.scheduler.lifecycle.start()
@@ -132,7 +130,7 @@ async def beside(
 
 
 def run(story: Any) -> None:
-    """Run a story on the loop that the daemon has: it treats pipes that close in its own way."""
+    """Run a scenario on the event loop of the daemon, which handles closing pipes differently."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(story)
 
@@ -144,8 +142,8 @@ def pod(name: str, **more: Any) -> Pod:
     return make_pod(name, uid=name, requests={"cpu": "100m", "memory": "1Gi"}, **more)
 
 
-def test_a_weight_moves_known_pods_and_the_plugin_is_named(tmp_path: Path) -> None:
-    """Half of n2 is taken, so the one in charge prefers n1; the shadow prefers the image that is on n2."""
+def test_weight_changes_decisions_and_the_plugin_is_named(tmp_path: Path) -> None:
+    """Half of n2 is used, so the scheduler prefers n1; the shadow prefers the image on n2."""
 
     async def story() -> None:
         async with beside(tmp_path, IMAGES, *NODES) as both:
@@ -173,8 +171,8 @@ def test_a_weight_moves_known_pods_and_the_plugin_is_named(tmp_path: Path) -> No
     run(story())
 
 
-def test_the_same_configuration_never_differs_while_the_cluster_changes(tmp_path: Path) -> None:
-    """Pods and nodes come and go, bindings fail: the shadow sees each decision with the cluster of that time."""
+def test_same_configuration_never_differs_while_the_cluster_changes(tmp_path: Path) -> None:
+    """Pods and nodes change, and bindings fail: the shadow sees each decision with the cluster of that time."""
 
     async def story() -> None:
         nodes = [make_node(f"n{number}", images=IMAGE if number % 3 else {}) for number in range(12)]
@@ -216,7 +214,7 @@ def test_the_same_configuration_never_differs_while_the_cluster_changes(tmp_path
     run(story())
 
 
-def test_a_filter_of_the_shadow_alone_is_named(tmp_path: Path) -> None:
+def test_additional_filter_of_the_shadow_is_named(tmp_path: Path) -> None:
     async def story() -> None:
         config = filtering("Refuses")
         async with beside(tmp_path, config, make_node("n1"), plugins=("Refuses",)) as both:
@@ -230,7 +228,7 @@ def test_a_filter_of_the_shadow_alone_is_named(tmp_path: Path) -> None:
     run(story())
 
 
-def test_equal_nodes_are_no_difference(tmp_path: Path) -> None:
+def test_equal_nodes_are_not_a_difference(tmp_path: Path) -> None:
     async def story() -> None:
         async with beside(tmp_path, IMAGES, *(make_node(f"n{number}") for number in range(9))) as both:
             await both.until(lambda: both.seen.is_looking_on)
@@ -256,9 +254,9 @@ def test_only_a_percentage_of_the_pods_is_compared(tmp_path: Path) -> None:
 
 
 def test_slow_shadow_compares_fewer_pods_and_is_disabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "ANSWER_SECONDS", 1.0)
-    monkeypatch.setattr(running, "MAX_QUESTIONS", 32)
-    monkeypatch.setattr(running, "MAX_STARTS", 1)
+    monkeypatch.setattr(shadow_process, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(shadow_process, "MAX_QUESTIONS", 32)
+    monkeypatch.setattr(shadow_process, "MAX_FAILURES", 1)
 
     async def story() -> None:
         async with beside(tmp_path, filtering("Sleeps"), *NODES, plugins=("Sleeps",)) as both:
@@ -266,17 +264,17 @@ def test_slow_shadow_compares_fewer_pods_and_is_disabled(tmp_path: Path, monkeyp
             for number in range(60):
                 (outcome,) = await both.place(make_pod(f"p{number}", uid=f"p{number}"))
                 assert isinstance(outcome, Placed)
-            assert both.seen.lost == {running.BUSY: 60 - running.MAX_QUESTIONS}
+            assert both.seen.lost == {shadow_process.BUSY: 60 - shadow_process.MAX_QUESTIONS}
             await both.until(lambda: not both.seen.is_looking_on)
             assert both.feed.send is None
-            assert both.seen.lost[running.LOST] == running.MAX_QUESTIONS
+            assert both.seen.lost[shadow_process.LOST] == shadow_process.MAX_QUESTIONS
             assert isinstance((await both.place(pod("after")))[0], Placed)
 
     run(story())
 
 
 def test_shadow_with_a_raising_plugin_is_disabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "MAX_ERRORS", 5)
+    monkeypatch.setattr(shadow_process, "MAX_ERRORS", 5)
 
     async def story() -> None:
         async with beside(tmp_path, filtering("Raises"), *NODES, plugins=("Raises",)) as both:
@@ -287,7 +285,7 @@ def test_shadow_with_a_raising_plugin_is_disabled(tmp_path: Path, monkeypatch: p
             assert {item.result for item in both.seen.comparisons} == {ERROR}
             assert "the shadow's plugin raises" in both.seen.comparisons[0].message
             assert isinstance((await both.place(pod("after")))[0], Placed)
-            both.file.write_text(SAME)  # repaired: the shadow observes again
+            both.file.write_text(SAME)  # repaired: the shadow works again
             await both.until(lambda: both.seen.is_looking_on)
             await both.place(pod("later"))
             await both.until(lambda: both.seen.comparisons[-1].pod == "default/later")
@@ -297,10 +295,10 @@ def test_shadow_with_a_raising_plugin_is_disabled(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("how", ["exits", "is killed"])
-def test_a_shadow_that_dies_is_started_again_and_then_no_more(
+def test_crashing_shadow_is_restarted_and_then_disabled(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "MAX_STARTS", 2)
+    monkeypatch.setattr(shadow_process, "MAX_FAILURES", 2)
 
     async def story() -> None:
         config = filtering("Exits") if how == "exits" else SAME
@@ -319,9 +317,9 @@ def test_a_shadow_that_dies_is_started_again_and_then_no_more(
     run(story())
 
 
-def test_a_shadow_that_takes_too_much_memory_is_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "MAX_STARTS", 1)
-    monkeypatch.setattr(running, "LOOK_SECONDS", 0.1)
+def test_shadow_with_too_much_memory_is_disabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shadow_process, "MAX_FAILURES", 1)
+    monkeypatch.setattr(shadow_process, "LOOK_SECONDS", 0.1)
 
     async def story() -> None:
         eats = filtering("Eats")
@@ -338,7 +336,7 @@ def test_a_shadow_that_takes_too_much_memory_is_switched_off(tmp_path: Path, mon
 @pytest.mark.parametrize(
     "config", [HEAD + "profiles: [{plugins: {score: {enabled: [{name: Nonsense}]}}}]\n", "{", filtering("Broken")]
 )
-def test_a_configuration_that_cannot_be_used_costs_nothing_but_the_shadow(tmp_path: Path, config: str) -> None:
+def test_invalid_configuration_disables_only_the_shadow(tmp_path: Path, config: str) -> None:
     async def story() -> None:
         async with beside(tmp_path, config, *NODES, plugins=("Broken",)) as both:
             await both.until(lambda: bool(both.seen.ups))
@@ -348,12 +346,10 @@ def test_a_configuration_that_cannot_be_used_costs_nothing_but_the_shadow(tmp_pa
     run(story())
 
 
-def test_changes_that_it_does_not_read_in_time_cost_it_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shadow_that_does_not_read_changes_is_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process is stopped, as if a plugin did not return: the buffer fills, and its content is discarded."""
-    monkeypatch.setattr(running, "MAX_STARTS", 1)
-    monkeypatch.setattr(running, "MAX_BUFFER", 1 << 20)
+    monkeypatch.setattr(shadow_process, "MAX_FAILURES", 1)
+    monkeypatch.setattr(shadow_process, "MAX_BUFFER", 1 << 20)
 
     async def story() -> None:
         async with beside(tmp_path, SAME, *NODES) as both:
@@ -374,14 +370,14 @@ def test_changes_that_it_does_not_read_in_time_cost_it_its_place(
 
 
 REFUSED = {
-    "a file that is not there": ("--shadow=/nowhere.yaml", "/nowhere.yaml is not a file"),
-    "a share that is none": ("--shadow=FILE --shadow-percent=0", "0 is not a percentage above 0"),
-    "a log that cannot be written": ("--shadow=FILE --shadow-log=/no/where", "/no/where cannot be opened"),
+    "a missing file": ("--shadow=/nowhere.yaml", "/nowhere.yaml: the file does not exist"),
+    "an invalid percentage": ("--shadow=FILE --shadow-percent=0", "0 is not a percentage above 0"),
+    "an unwritable log": ("--shadow=FILE --shadow-log=/no/where", "/no/where cannot be opened"),
 }
 
 
 @pytest.mark.parametrize(("flags", "problem"), REFUSED.values(), ids=REFUSED)
-def test_flags_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path, flags: str, problem: str) -> None:
+def test_invalid_flags_are_rejected_at_the_start(tmp_path: Path, flags: str, problem: str) -> None:
     (tmp_path / "shadow.yaml").write_text(SAME)
     given = flags.replace("FILE", str(tmp_path / "shadow.yaml")).split()
     command = [MOORAGE, "scheduler", *given, "--master=http://127.0.0.1:1", "--leader-elect=false", "--secure-port=0"]
@@ -390,7 +386,7 @@ def test_flags_that_cannot_be_used_are_refused_at_the_start(tmp_path: Path, flag
 
 
 def test_scheduler_counts_and_logs_shadow_decisions(tmp_path: Path) -> None:
-    """Two nodes, one of them half full, and a shadow that fills one node after the other."""
+    """Two nodes, one of them half full, and a shadow that fills nodes one by one."""
     config, log = tmp_path / "shadow.yaml", tmp_path / "shadow.jsonl"
     strategy = "scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}"
     packing = "pluginConfig: [{name: NodeResourcesFit, args: {%s}}]" % strategy  # noqa: UP031 - braces are YAML's

@@ -1,4 +1,4 @@
-"""A shadow goes with the one in charge when that changes, and finds by itself what only its own plugins list."""
+"""A shadow follows reloads of its scheduler, and reads objects that only its own plugins list."""
 
 import asyncio
 import json
@@ -64,7 +64,7 @@ class Watched:
             await client.request("POST", path, json.dumps(thing).encode())
 
     async def pods_until(self, is_so: Callable[[Comparison], bool], **labels: str) -> Comparison:
-        """Create pods, one after the other, until the shadow reports the expected decision for one of them."""
+        """Create pods one by one until the shadow reports the expected decision for one of them."""
         begun = self._count
         for _ in range(POLLS):
             self._count += 1
@@ -116,7 +116,7 @@ def test_shadow_compares_with_the_reloaded_configuration(tmp_path: Path) -> None
             assert (before.node, before.shadow_node, before.because) == ("n1", "n2", "NodeResourcesFit")
             config.write_text(ONLY_N3 + access)
             await until(is_reloaded)
-            # The former shadow may still report a pod or two, without NodeAffinity.
+            # The former shadow may still report a few pods, without NodeAffinity.
             after = await watched.pods_until(lambda item: item.because == "NodeAffinity")
             assert (after.result, after.node, after.shadow_node) == (DIFFERS, "n3", "n2")
             assert after.in_charge["n2"].plugin == "NodeAffinity"

@@ -1,4 +1,4 @@
-"""`moorage scheduler --tracing-endpoint`: attempts hold extension points, which hold plugins and calls of the API."""
+"""`moorage scheduler --tracing-endpoint`: attempts contain extension points, which contain plugins and API calls."""
 
 import asyncio
 import subprocess
@@ -24,7 +24,7 @@ LARGE = "shop/moorage.io/large"
 
 
 class Collector:
-    """An OTLP/HTTP collector that keeps what it is sent."""
+    """An OTLP/HTTP collector that stores the received spans."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -75,7 +75,7 @@ def collector() -> Iterator[tuple[Collector, str]]:
         thread.join()
 
 
-def test_attempts_hold_points_which_hold_plugins_and_calls(tmp_path: Path) -> None:
+def test_attempts_contain_points_which_contain_plugins_and_calls(tmp_path: Path) -> None:
     with collector() as (kept, endpoint):
 
         async def go() -> None:
@@ -110,7 +110,7 @@ def test_attempts_hold_points_which_hold_plugins_and_calls(tmp_path: Path) -> No
     assert web.start_time_unix_nano <= call.start_time_unix_nano <= call.end_time_unix_nano <= web.end_time_unix_nano
 
 
-def test_groups_hold_the_search_and_their_members_which_hold_their_bindings(tmp_path: Path) -> None:
+def test_groups_contain_the_search_and_members_with_their_bindings(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     access = f"clientConnection: {{kubeconfig: {tmp_path / 'kubeconfig'}}}\nleaderElection: {{leaderElect: false}}\n"
     config.write_text(COSCHEDULING.replace("{ARGS}", "{}") + access)
@@ -137,11 +137,11 @@ def test_groups_hold_the_search_and_their_members_which_hold_their_bindings(tmp_
         asyncio.run(go())
     good, large = groups()["shop/moorage.io/g"], groups()[LARGE]
     assert (about(good)["scheduler.result"], about(good)["scheduler.members"]) == ("scheduled", 2)
-    assert {"PreFilter", "Filter", "schedule pod"} <= kept.below(good).keys(), "the search is the group's"
+    assert {"PreFilter", "Filter", "schedule pod"} <= kept.below(good).keys(), "the search belongs to the group"
     members = [span for span in kept.spans if span.parent_span_id == good.span_id and span.name == "schedule pod"]
     assert {about(span)["k8s.pod.name"] for span in members} == {"a", "b"}
     for span in members:
-        assert {"Reserve", "Permit", "Bind"} <= kept.below(span).keys(), "what is a member's own"
+        assert {"Reserve", "Permit", "Bind"} <= kept.below(span).keys(), "the spans of a member"
         assert about(span)["scheduler.result"] == "scheduled"
     assert about(large)["scheduler.result"] == "unschedulable"
     assert about(kept.below(large)["schedule pod"])["scheduler.result"] == "unschedulable"
@@ -175,14 +175,14 @@ def test_scheduling_works_without_a_collector(tmp_path: Path) -> None:
         ("--tracing-sampling-rate-per-million=1000001", "1000001 is not a number from 0 to 1000000"),
     ],
 )
-def test_what_cannot_be_traced_to_is_refused(flag: str, problem: str) -> None:
+def test_invalid_endpoint_is_rejected(flag: str, problem: str) -> None:
     flags = ("--tracing-endpoint=http://127.0.0.1:9", flag, "--master=http://127.0.0.1:1", "--leader-elect=false")
     command = [MOORAGE, "scheduler", *flags, "--secure-port=0"]
     result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert (result.returncode, problem in result.stderr) == (1, True), result.stderr
 
 
-def test_without_the_flag_nothing_of_it_is_imported() -> None:
+def test_tracing_is_imported_only_with_the_flag() -> None:
     code = (
         "import sys; import moorage.scheduler.daemon.daemon, moorage.scheduler.daemon.services\n"
         "parts = ('opentelemetry', 'decision_log', '.tracing', '.shadow')\n"

@@ -23,24 +23,24 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run((*COMMAND, *arguments), capture_output=True, text=True, timeout=ENOUGH, check=False)
 
 
-def test_a_bounded_run_places_a_workload_and_ends_well(tmp_path: Path) -> None:
+def test_bounded_run_places_a_workload_and_exits(tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     result = run("--nodes", "10", "-f", str(SHOP), "--for", "6s", "--kubeconfig", str(file))
     assert result.returncode == 0, result.stderr
     assert str(file) in result.stdout
     assert "pods scheduled" in result.stdout
     assert "(e.g. shop/model-server): 0/10 nodes are available: 10 Insufficient cpu" in result.stdout
-    assert not file.exists(), "it leads nowhere any more"
+    assert not file.exists(), "the kubeconfig is removed"
 
 
-def test_an_interrupt_ends_it_well(tmp_path: Path) -> None:
+def test_interrupt_stops_the_cluster(tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     arguments = (*COMMAND, "--nodes", "2", "--kubeconfig", str(file))
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         while not running.stdout.readline().startswith("nodes 2/2 ready"):
             assert running.poll() is None
-        assert file.stat().st_mode & 0o077 == 0, "it holds a token"
+        assert file.stat().st_mode & 0o077 == 0, "it contains a token"
         assert yaml.safe_load(file.read_text())["current-context"] == "moorage"
         os.kill(running.pid, signal.SIGINT)
         _, errors = running.communicate(timeout=ENOUGH)
@@ -48,22 +48,22 @@ def test_an_interrupt_ends_it_well(tmp_path: Path) -> None:
 
 
 BAD = {
-    "a shape that is none": (("--shape", "cpu:8"), "write it like cpu=8"),
-    "a duration that is none": (("--for", "soon"), "write it like 30s"),
-    "a file that is not there": (("-f", "missing.yaml"), "missing.yaml: cannot be read"),
-    "a plugin that is not there": (("--plugin", "missing:It"), "cannot be imported"),
-    "a configuration that is not there": (("--config", "missing.yaml"), "the file cannot be read"),
+    "an invalid shape": (("--shape", "cpu:8"), "write it like cpu=8"),
+    "an invalid duration": (("--for", "soon"), "write it like 30s"),
+    "a missing file": (("-f", "missing.yaml"), "missing.yaml: the file does not exist"),
+    "an unknown plugin": (("--plugin", "missing:It"), "cannot be imported"),
+    "a missing configuration": (("--config", "missing.yaml"), "the file does not exist"),
 }
 
 
-@pytest.mark.parametrize(("arguments", "told"), BAD.values(), ids=BAD)
+@pytest.mark.parametrize(("arguments", "message"), BAD.values(), ids=BAD)
 def test_invalid_options_give_one_message(
-    arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main.run(("up", *arguments)) == 2
     errors = capsys.readouterr().err
     assert errors.startswith("error: ")
-    assert told in errors
+    assert message in errors
 
 
 def test_rejected_manifest_is_reported_with_its_location(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_unknown_field_is_reported_with_its_location(tmp_path: Path) -> None:
     assert 'unknown field "dta"' in result.stderr
 
 
-def test_the_kubeconfig_of_others_is_never_overwritten(tmp_path: Path) -> None:
+def test_existing_kubeconfig_is_never_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "config"
     check_overwritable(file)
     file.write_text(yaml.safe_dump({"contexts": [{"name": "production"}]}))
@@ -93,7 +93,7 @@ def test_the_kubeconfig_of_others_is_never_overwritten(tmp_path: Path) -> None:
     check_overwritable(file)
 
 
-def test_a_kubeconfig_that_was_there_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_written_kubeconfig_is_private(tmp_path: Path) -> None:
     file = tmp_path / "config"
     file.write_text(yaml.safe_dump({"contexts": [{"name": "moorage"}]}))
     file.chmod(0o644)
@@ -102,7 +102,7 @@ def test_a_kubeconfig_that_was_there_is_for_its_owner_alone(tmp_path: Path) -> N
         assert yaml.safe_load(path.read_text()) == {"contexts": []}
 
 
-def test_a_cluster_that_is_kept_is_there_again(tmp_path: Path) -> None:
+def test_persistent_cluster_is_restored(tmp_path: Path) -> None:
     data = ("--data-dir", str(tmp_path / "data"), "--nodes", "3")
     assert run(*data, "-f", str(SHOP), "--for", "3s").returncode == 0
     again = run(*data, "--for", "3s")

@@ -1,4 +1,4 @@
-"""An extender of a cluster in a box is sent every field of a pod, those included that Moorage does not read."""
+"""An extender of an embedded cluster receives all fields of a pod, including those that Moorage does not read."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ async def bind_one(url: str) -> None:
         await cluster.wait_for(lambda: any(pod.node_name for pod in cluster.pods()))
 
 
-def test_an_extender_is_sent_the_whole_pod() -> None:
+def test_extender_receives_the_complete_pod() -> None:
     with HTTPServer(("127.0.0.1", 0), Agrees) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()

@@ -1,4 +1,4 @@
-"""Whole clusters in virtual time: manifests, and the results of controllers, kubelets and the scheduler."""
+"""Complete clusters in virtual time: manifests, and the results of controllers, kubelets and the scheduler."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def status(cluster: Cluster, kind: type[AppsWorkload | Job], name: str) -> Data:
 
 
 @in_virtual_time
-async def test_a_deployment_runs_rolls_scales_and_goes() -> None:
+async def test_deployment_is_rolled_out_scaled_and_deleted() -> None:
     async with Cluster(nodes=3) as cluster:
         await cluster.apply(workload("Deployment", replicas=4))
         await cluster.wait_for(lambda: len(cluster.running("app=web")) == 4)
@@ -67,7 +67,7 @@ def _is_rolled_out(cluster: Cluster, replicas: int) -> bool:
 
 
 @in_virtual_time
-async def test_a_deployment_never_has_fewer_pods_than_it_may_while_it_rolls() -> None:
+async def test_rolling_deployment_keeps_its_minimum_of_pods() -> None:
     async with Cluster(nodes=3) as cluster:
         await cluster.apply(workload("Deployment", replicas=8))
         await cluster.wait_for(lambda: _is_rolled_out(cluster, 8))
@@ -82,7 +82,7 @@ async def test_a_deployment_never_has_fewer_pods_than_it_may_while_it_rolls() ->
 
 
 @in_virtual_time
-async def test_a_stateful_set_starts_in_order_and_keeps_its_volumes() -> None:
+async def test_stateful_set_starts_in_order_and_keeps_its_volumes() -> None:
     claim = {
         "metadata": {"name": "data"},
         "spec": {
@@ -108,7 +108,7 @@ async def test_a_stateful_set_starts_in_order_and_keeps_its_volumes() -> None:
 
 
 @in_virtual_time
-async def test_a_daemon_set_has_a_pod_on_every_node() -> None:
+async def test_daemon_set_has_a_pod_on_every_node() -> None:
     async with Cluster(nodes=4) as cluster:
         await cluster.apply(workload("DaemonSet", "log"))
         await cluster.wait_for(lambda: status(cluster, DaemonSet, "log").get("numberAvailable") == 4)
@@ -118,7 +118,7 @@ async def test_a_daemon_set_has_a_pod_on_every_node() -> None:
 
 
 @in_virtual_time
-async def test_a_job_runs_to_completion_and_is_cleaned_up() -> None:
+async def test_job_runs_to_completion_and_is_cleaned_up() -> None:
     async with Cluster(nodes=2) as cluster:
         manifest = workload(
             "Job",
@@ -136,7 +136,7 @@ async def test_a_job_runs_to_completion_and_is_cleaned_up() -> None:
 
 
 @in_virtual_time
-async def test_a_job_that_fails_gives_up() -> None:
+async def test_failing_job_stops_after_its_backoff_limit() -> None:
     async with Cluster(nodes=1) as cluster:
         notes = {"moorage.io/run-for": "1s", "moorage.io/exit-code": "1"}
         await cluster.apply(workload("Job", "bad", backoffLimit=1, pod={"restartPolicy": "Never"}, annotations=notes))
@@ -150,7 +150,7 @@ def _has_ended(cluster: Cluster, name: str, kind: str) -> bool:
 
 
 @in_virtual_time
-async def test_a_node_that_fails_loses_its_pods_to_others_and_may_come_back() -> None:
+async def test_pods_of_a_failed_node_are_replaced_until_it_returns() -> None:
     async with Cluster(nodes=2) as cluster:
         await cluster.apply(workload("Deployment", replicas=4))
         await cluster.wait_for(lambda: len(cluster.running("app=web")) == 4)
@@ -170,7 +170,7 @@ def _taints(cluster: Cluster, name: str) -> list[str]:
 
 
 @in_virtual_time
-async def test_a_namespace_takes_everything_along() -> None:
+async def test_deleted_namespace_deletes_its_objects() -> None:
     async with Cluster(nodes=2) as cluster:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
         inside = workload("Deployment", replicas=2)
@@ -184,7 +184,7 @@ async def test_a_namespace_takes_everything_along() -> None:
 
 
 @in_virtual_time
-async def test_a_budget_knows_how_many_may_go() -> None:
+async def test_budget_counts_allowed_disruptions() -> None:
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -202,7 +202,7 @@ async def test_a_budget_knows_how_many_may_go() -> None:
 
 
 @in_virtual_time
-async def test_claims_from_templates_are_made_allocated_and_given_back() -> None:
+async def test_claims_from_templates_are_created_allocated_and_released() -> None:
     device_class = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
@@ -248,7 +248,7 @@ async def test_claims_from_templates_are_made_allocated_and_given_back() -> None
 
 
 @in_virtual_time
-async def test_dependents_of_an_owner_that_lets_them_go_stay() -> None:
+async def test_dependents_of_an_orphaning_deletion_stay() -> None:
     async with Cluster(nodes=2) as cluster:
         await cluster.apply(workload("Deployment", replicas=5))
         await cluster.wait_for(lambda: len(cluster.running("app=web")) == 5)
@@ -281,7 +281,7 @@ async def test_new_deployment_adopts_orphaned_replica_sets() -> None:
 
 
 @in_virtual_time
-async def test_an_ephemeral_volume_comes_and_goes_with_its_pod() -> None:
+async def test_ephemeral_volume_has_the_lifetime_of_its_pod() -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast"}
     scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}
     pod = {

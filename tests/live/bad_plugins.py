@@ -36,7 +36,7 @@ class Sleeper(FilterPlugin):
 
 
 class Hog(FilterPlugin):
-    """Never comes back, and never lets go of the interpreter's lock."""
+    """Never returns, and never releases the interpreter's lock."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         if pod.name.startswith("hog-") and may_misbehave():
@@ -45,7 +45,7 @@ class Hog(FilterPlugin):
 
 
 class Waiter(PostFilterPlugin):
-    """Waits for what never happens, with the loop free for everything else."""
+    """Waits forever without blocking the event loop."""
 
     async def post_filter(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
         await asyncio.Event().wait()

@@ -29,7 +29,7 @@ RUNNING: Final = b'{"status":{"phase":"Running","conditions":[{"type":"Ready","s
 
 
 class LiveCluster:
-    """Nodes and pods of one test, as an administrator sees them; ``witness`` knows what happened to them so far."""
+    """Nodes and pods of one test, as an administrator sees them; ``witness`` records their history."""
 
     def __init__(self, client: ApiClient) -> None:
         self.client = client
@@ -50,7 +50,7 @@ class LiveCluster:
         await self._all(Pod, contents)
 
     async def create(self, path: str, content: dict[str, Any]) -> None:
-        """Create an object of any kind; one that is there already stays."""
+        """Create an object of any kind; existing objects stay unchanged."""
         try:
             await self.client.request("POST", path, msgspec.json.encode(content))
         except ApiError as error:
@@ -87,7 +87,7 @@ class LiveCluster:
         return [event for event in events if event.reason == reason and event.regarding.name == about]
 
     async def event(self, reason: str, about: str, seconds: float = PATIENCE) -> Event:
-        """Wait for an event of a reason about a pod."""
+        """Wait for an event with a reason about a pod."""
         deadline = time.monotonic() + seconds
         while not (found := await self.events(reason, about)):
             assert time.monotonic() < deadline, f"there is no {reason} event about {about}"
@@ -95,7 +95,7 @@ class LiveCluster:
         return found[0]
 
     async def wait_for(self, what: str, holds: Callable[[dict[str, Pod]], bool], seconds: float = PATIENCE) -> None:
-        """Wait until something holds for the pods; fail with where they are if it never does."""
+        """Wait until a condition holds for the pods; fail with their states after a timeout."""
         deadline = time.monotonic() + seconds
         while True:
             asked = time.monotonic()
@@ -103,7 +103,7 @@ class LiveCluster:
             try:
                 pods = await self.pods()
             except ApiError:
-                pass  # the server may be away: that is what some tests are about
+                pass  # the server may be down, which some tests are about
             else:
                 if holds(pods):
                     return
@@ -120,19 +120,19 @@ class LiveCluster:
             left = msgspec.json.decode(await self.client.request("GET", path))["items"]
             if not left:
                 return
-            assert time.monotonic() < deadline, f"{len(left)} of {path} are never gone: {left[0]['metadata']}"
+            assert time.monotonic() < deadline, f"{len(left)} of {path} are not deleted: {left[0]['metadata']}"
             await asyncio.sleep(0.3)
 
     async def clear(self) -> None:
         """Remove all pods, nodes and events."""
         await self.client.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
         await self.client.request("DELETE", "/api/v1/nodes")
-        for namespace in (NAMESPACE, "kube-system"):  # those about leases are in the other
+        for namespace in (NAMESPACE, "kube-system"):  # events about leases
             await self.client.request("DELETE", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
 
 
 class Kubelets:
-    """All nodes' kubelets in one: pods run once they are bound, and are gone once they are to be deleted."""
+    """The kubelets of all nodes: pods run once they are bound, and disappear once they are deleted."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -163,7 +163,7 @@ class Kubelets:
         try:
             await self._client.request("PATCH", path, RUNNING, STRATEGIC_MERGE_PATCH)
         except ApiError:
-            return  # deleted, or the server is away: a pod that does not run is still bound
+            return  # deleted, or the server is down: a pod that does not run is still bound
 
     async def _end(self, pod: Pod) -> None:
         path = BY_TYPE[Pod].path(pod.name, pod.namespace) + "?gracePeriodSeconds=0"
@@ -192,7 +192,7 @@ async def patiently(ask: Callable[[], Awaitable[Any]], seconds: float = PATIENCE
 
 
 def bound(pods: dict[str, Pod], names: Sequence[str] | None = None) -> bool:
-    """Return whether all pods, or those named, have a node."""
+    """Return whether all pods, or the named ones, have a node."""
     wanted = pods if names is None else names
     return bool(wanted) and all(name in pods and pods[name].node_name for name in wanted)
 

@@ -1,4 +1,4 @@
-"""Live tests need the programs that `make control-plane` builds, and minutes: `make live` runs them."""
+"""Live tests: they need the programs of `make control-plane` and take minutes; `make live` runs them."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from tests.live.invariants import check
 from tests.live.storage import clear_storage
 from tests.support.control_plane import ControlPlane, control_plane
 
-# Scenarios are not tests by name, but their assertions need details as well.
+# Scenarios are not named like tests, but their assertions need details as well.
 pytest.register_assert_rewrite("tests.live.scenarios")
 
 if not os.environ.get("MOORAGE_LIVE"):
@@ -25,28 +25,28 @@ Story = Callable[[LiveCluster], Awaitable[None]]
 
 @pytest.fixture(scope="session")
 def plane() -> Iterator[ControlPlane]:
-    """One control plane for all tests."""
+    """Run one control plane for all tests."""
     with control_plane() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def manager(plane: ControlPlane) -> Iterator[None]:
-    """The real controllers of storage and devices for the control plane, for one file of tests."""
+    """Prepare the real controllers of storage and devices for the control plane, for one test file."""
     with controller_manager(plane):
         yield
 
 
 @pytest.fixture
 def controllers(plane: ControlPlane, manager: None) -> Iterator[None]:
-    """Let the controllers run during a test, and until they have let go of all that was claimed."""
+    """Run the controllers during a test, and until they have released all claims."""
     yield
     asyncio.run(_clear_claims(plane))
 
 
 @pytest.fixture
 def live(plane: ControlPlane) -> Iterator[Callable[[Story], None]]:
-    """Run a story on an empty cluster whose pods run once they are bound, then require what must hold."""
+    """Run a scenario on an empty cluster whose pods run once they are bound, then check the invariants."""
 
     def run(story: Story) -> None:
         async def main() -> None:

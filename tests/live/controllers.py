@@ -19,7 +19,7 @@ CONTROLLERS: Final = (
     "persistentvolume-binder-controller",
     "ephemeral-volume-controller",
     "resourceclaim-controller",
-    # Without these nothing that was claimed is ever gone: finalizers stay, and so does what a deleted pod owned.
+    # Without these, claims are never deleted: finalizers and the objects of deleted pods stay.
     "persistentvolumeclaim-protection-controller",
     "persistentvolume-protection-controller",
     COLLECTOR,
@@ -34,7 +34,7 @@ ORPHAN: Final = {
         ],
     }
 }
-"""An object that the garbage collector removes as soon as it works; it is the last controller to do so."""
+"""An object that the garbage collector deletes as soon as it works; it is the last controller to start."""
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def controller_manager(plane: ControlPlane, *controllers: str, flags: Sequence[s
 
 
 def _started(plane: ControlPlane, controllers: Sequence[str], flags: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start the controllers and wait until they work; they exit by themselves if the server is slow."""
+    """Start the controllers and wait until they work; they exit if the server is slow."""
     deadline = time.monotonic() + PATIENCE
     process = _spawned(plane, controllers, flags)
     while COLLECTOR in controllers and not asyncio.run(_removes_orphans(plane)):
@@ -88,7 +88,7 @@ def _spawned(plane: ControlPlane, controllers: Sequence[str], flags: Sequence[st
         "--secure-port=0",
         "--leader-elect=false",
         "--use-service-account-credentials=false",
-        # Bindings that the PV controller missed an event about are looked at again soon.
+        # Retry bindings whose event the PV controller missed soon.
         "--pvclaimbinder-sync-period=3s",
         "--kube-api-qps=200",
         "--kube-api-burst=400",

@@ -26,11 +26,11 @@ CLAIMS: Final[list[dict[str, Any]]] = [{"name": CARD, "resourceClaimTemplateName
 """An entry of a pod's ``resourceClaims``: a separate claim to one card."""
 
 Place = tuple[str, str]
-"""A device: the pool, which is named as its node is, and its name there."""
+"""A device: its pool, named like its node, and its name in the pool."""
 
 
 async def add_template(cluster: LiveCluster) -> None:
-    """Create the class of cards, and the template of claims to one."""
+    """Create the device class, and a claim template for one card."""
     selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
     await cluster.create(BY_TYPE[DeviceClass].path(), {"metadata": {"name": CARD}, "spec": {"selectors": [selector]}})
     request = {"name": CARD, "exactly": {"deviceClassName": CARD}}
@@ -39,7 +39,7 @@ async def add_template(cluster: LiveCluster) -> None:
 
 
 async def add_cards(cluster: LiveCluster, node: str, count: int, *, to_be_attached: bool = False) -> None:
-    """Publish the cards of a node, as its driver does; pods wait in PreBind for those that are to be attached."""
+    """Publish the cards of a node, as its driver does; pods wait in PreBind for attachable cards."""
     conditions = {"bindingConditions": [ATTACHED], "bindingFailureConditions": ["broken"]} if to_be_attached else {}
     spec = {
         "driver": DRIVER,
@@ -87,7 +87,7 @@ class Attacher:
         try:
             await patiently(lambda: self._client.request("PATCH", path, body, MERGE_PATCH))
         except (Conflict, NotFound):
-            return  # a claim that was changed is seen again
+            return  # a changed claim is delivered again
 
 
 def _is_to_be_attached(claim: ResourceClaim) -> bool:
@@ -102,13 +102,13 @@ async def device_claims(cluster: LiveCluster) -> dict[str, ResourceClaim]:
 
 
 def places(claim: ResourceClaim) -> list[Place]:
-    """Return the devices that a claim has."""
+    """Return the devices of a claim."""
     allocation = claim.status.allocation
     return [] if allocation is None else [(result.pool, result.device) for result in allocation.devices.results]
 
 
 def doubled(claims: Sequence[ResourceClaim]) -> list[Place]:
-    """Return the devices that more than one claim has, which is wrong at any time."""
+    """Return the devices of more than one claim, which is always wrong."""
     counts = Counter(place for claim in claims for place in places(claim))
     return [place for place, count in counts.items() if count > 1]
 
@@ -143,19 +143,19 @@ def _wrong_for(pod: Pod, claims: dict[str, ResourceClaim]) -> list[str]:
 
 
 async def settled_devices(cluster: LiveCluster, seconds: float = PATIENCE) -> dict[str, ResourceClaim]:
-    """Wait until claims of pods that are gone are free; fail at once if a device was allocated twice."""
+    """Wait until the claims of deleted pods are free; fail immediately if a device was allocated twice."""
     deadline = time.monotonic() + seconds
     while True:
         claims = await device_claims(cluster)
         assert not doubled(list(claims.values())), "a device was allocated twice"
         if not (problems := device_problems(claims, await cluster.pods())):
             return claims
-        assert time.monotonic() < deadline, f"these stay wrong: {problems}"
+        assert time.monotonic() < deadline, f"invariants still violated: {problems}"
         await asyncio.sleep(0.5)
 
 
 async def clear_devices(cluster: LiveCluster) -> None:
-    """Remove pods, claims, templates, slices and classes; claims are gone when this ends."""
+    """Delete pods, claims, templates, slices and classes; wait until the claims are deleted."""
     await cluster.client.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
     for kind, namespace in ((ResourceClaim, NAMESPACE), (ResourceClaimTemplate, NAMESPACE), (ResourceSlice, "")):
         await cluster.remove_all(BY_TYPE[kind].path(namespace=namespace))

@@ -1,4 +1,4 @@
-"""A server in front of the API server that is slow, refuses, fails and garbles, as a test wants it."""
+"""A server in front of the API server with injected faults: delays, rejections, errors and invalid data."""
 
 import asyncio
 import re
@@ -26,7 +26,7 @@ Garble = Callable[[bytes], bytes]
 
 @dataclass
 class Refusal:
-    """A response for a share of the requests, which are not carried out; for ``times`` of them at most."""
+    """A response for a share of the requests, which are not carried out; at most ``times`` of them."""
 
     matches: str
     status: int
@@ -37,7 +37,7 @@ class Refusal:
 
 @dataclass
 class Hold:
-    """Limits requests of a kind: later ones get no response; ``reached`` is set by the first of those."""
+    """Limits requests of a kind: later requests get no response; ``reached`` is set by the first of them."""
 
     matches: str
     after: int
@@ -54,7 +54,7 @@ class Hold:
 
 @dataclass
 class FaultyServer:
-    """Forwards requests to the API server, except for faults; ``told`` counts the rejections by status."""
+    """Forwards requests to the API server, except for faults; ``rejected`` counts the rejections by status."""
 
     plane: ControlPlane
     refusals: list[Refusal] = field(default_factory=list)
@@ -62,13 +62,13 @@ class FaultyServer:
     """Maximum delay of a response in seconds."""
     garble: Garble | None = None
     hold: Hold | None = None
-    told: Counter[int] = field(default_factory=Counter)
+    rejected: Counter[int] = field(default_factory=Counter)
     chance: Random = field(default_factory=lambda: Random(1))
     _session: aiohttp.ClientSession | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Path]:
-        """Serve for as long as the block lasts, which gets a kubeconfig that leads here."""
+        """Serve for the duration of the block; yield a kubeconfig for this server."""
         app = web.Application(client_max_size=LARGEST)
         app.router.add_route("*", "/{path:.*}", self._serve)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -100,7 +100,7 @@ class FaultyServer:
             await self.hold.pass_by(line)
         refusal = self._refusal(line)
         if refusal is not None:
-            self.told[refusal.status] += 1
+            self.rejected[refusal.status] += 1
             headers = {"Retry-After": refusal.retry_after} if refusal.retry_after else {}
             status = {"kind": "Status", "message": "the test refuses", "code": refusal.status}
             return web.json_response(status, status=refusal.status, headers=headers)
@@ -143,7 +143,7 @@ class FaultyServer:
 
 
 def without_sense(name: str, key: str, nonsense: object) -> Garble:
-    """Have one object come with nonsense in place of a part of it, in lists and in watches."""
+    """Replace a part of one object with invalid data, in lists and watches."""
 
     def garble(body: bytes) -> bytes:
         if f'"name":"{name}"'.encode() not in body:

@@ -29,7 +29,7 @@ class Room:
     pods: list[Pod]
 
     def used(self, resource: str) -> int:
-        """Return how much of a resource its pods were promised."""
+        """Return the amount of a resource that its pods request."""
         return sum(pod.requests.get(resource, 0) for pod in self.pods)
 
     def overfull(self) -> list[str]:
@@ -54,14 +54,14 @@ class Room:
 
 
 async def check(cluster: LiveCluster, seconds: float = PATIENCE) -> None:
-    """Require all of it; what is not settled yet has some time."""
+    """Check all invariants; some get time to become true."""
     deadline = time.monotonic() + seconds
     while unsettled := await _unsettled(cluster):
         await check_any_time(cluster)
-        assert time.monotonic() < deadline, f"these stay wrong: {unsettled}"
+        assert time.monotonic() < deadline, f"invariants still violated: {unsettled}"
         await asyncio.sleep(0.5)
     await check_any_time(cluster)
-    assert not (twice := await _told_twice(cluster)), f"told more than once that they were bound: {twice}"
+    assert not (twice := await _told_twice(cluster)), f"reported as bound more than once: {twice}"
 
 
 async def check_any_time(cluster: LiveCluster, *, nodes_leave: bool = False) -> None:
@@ -69,7 +69,7 @@ async def check_any_time(cluster: LiveCluster, *, nodes_leave: bool = False) -> 
 
     If nodes leave, a scheduler with stale data may bind a pod to a deleted node: the pods there are collected.
     """
-    pods = await cluster.pods()  # read first: what a bound pod lacks may not come later
+    pods = await cluster.pods()  # read first: objects of a bound pod may not appear later
     rooms = await _rooms(cluster, pods.values())
     broken = [*cluster.witness.moved(), *([] if nodes_leave else _misplaced(pods.values(), rooms))]
     broken += [problem for room in rooms.values() for problem in room.overfull()]
@@ -78,7 +78,7 @@ async def check_any_time(cluster: LiveCluster, *, nodes_leave: bool = False) -> 
     # The objects of a pod are deleted soon after it: missing objects are an error for existing pods only.
     remaining = {pod.uid for pod in (await cluster.pods()).values() if not pod.is_terminating}
     broken += reachable.out_of_reach({name: pod for name, pod in pods.items() if pod.uid in remaining})
-    assert not broken, f"this may never be: {broken[:20]}"
+    assert not broken, f"invariants violated: {broken[:20]}"
 
 
 async def _rooms(cluster: LiveCluster, pods: Iterable[Pod]) -> dict[str, Room]:

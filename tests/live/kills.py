@@ -51,7 +51,7 @@ NOBODY: Final = "nobody led"
 PROCESSES: Final = ("supervisor", "scheduler")
 REFUSALS: Final = 4
 SLOWEST: Final = 1.5
-"""Seconds that a volume may take to be made, or a card to be attached, in which the pod is in PreBind."""
+"""Seconds for the provisioning of a volume or the attachment of a card; the pod is in PreBind."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Round:
             await add_local_volumes(cluster, node, self.kills + 3)
 
     async def run(self, cluster: LiveCluster, plane: ControlPlane, tally: "Tally", deadline: float) -> None:
-        """Kill, wait until every pod is bound, and require what must hold."""
+        """Kill, wait until all pods are bound, and check the invariants."""
         await self.make_room(cluster)
         async with drivers(cluster, self.seed):
             with Replicas(plane.kubeconfig()).running() as replicas:
@@ -118,7 +118,7 @@ class Tally:
         return self
 
     def table(self) -> Table:
-        """Show it."""
+        """Format the tally."""
         table = Table("killed while", *(f"the {process}" for process in PROCESSES), "in all")
         for moment in dict.fromkeys(moment for moment, _ in self.killed):
             counts = [self.killed[moment, process] for process in PROCESSES]
@@ -137,7 +137,7 @@ class Tally:
 
 
 async def add_rich_pods(cluster: LiveCluster, number: int) -> None:
-    """Create pods with a card each, and a volume to be made, one that is there, or both."""
+    """Create pods with a card each, and a volume to provision, an existing volume, or both."""
     made = [ephemeral_volume(PROVISIONED)]
     await add_claims(cluster, f"local-{number}", f"both-{number}", storage_class=LOCAL)
     volumes: dict[str, list[dict[str, Any]]] = {
@@ -150,7 +150,7 @@ async def add_rich_pods(cluster: LiveCluster, number: int) -> None:
 
 
 def half_done(cluster: LiveCluster) -> set[str]:
-    """Name what was written for pods that are not bound yet."""
+    """Return the partial writes for pods that are not bound yet."""
     now = cluster.witness
     waiting = {pod.uid: pod for pod in now.pods.values() if not pod.node_name}
     reserved = (consumer.uid for claim in now.device_claims.values() for consumer in claim.status.reserved_for)
@@ -166,7 +166,7 @@ def half_done(cluster: LiveCluster) -> set[str]:
 
 
 class Killer:
-    """Kills who leads: while it binds, in the middle of PreBind, or at any moment, in turn."""
+    """Kills the leader: during a bind, in PreBind, or at a random moment, in turn."""
 
     def __init__(self, asked: Round, cluster: LiveCluster, replicas: Replicas, tally: Tally) -> None:
         self._asked = asked
@@ -177,7 +177,7 @@ class Killer:
         self._moments = {"binding": self._binding, "pre-binding": self._pre_binding, "any moment": self._any_moment}
 
     async def run(self, deadline: float) -> None:
-        """Bring load and kill, again and again; what may never be is looked for after every tenth kill."""
+        """Create load and kill repeatedly; check the invariants after every tenth kill."""
         for number in range(self._asked.kills):
             if time.monotonic() > deadline:
                 return
@@ -200,7 +200,7 @@ class Killer:
         await asyncio.sleep(self._chance.uniform(0.0, 0.05))
 
     async def _pre_binding(self) -> None:
-        # The partial work of its predecessor exists before it leads: only then does this replica complete it.
+        # The partial work of its predecessor exists before the next replica leads: only then does it complete it.
         await self._until(lambda: bool(self._replicas.leading()))
         await self._until(lambda: bool(half_done(self._cluster)) or self._is_idle())
         await asyncio.sleep(self._chance.uniform(0.0, 0.5))
@@ -214,12 +214,12 @@ class Killer:
     async def _until(self, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE
         while not holds():
-            assert time.monotonic() < deadline, "nothing is ever bound"
+            assert time.monotonic() < deadline, "no pod was bound"
             self._replicas.keep_up()
             await asyncio.sleep(0.01)
 
     async def _delete_one(self) -> None:
-        """Delete a pod: what it had, or was nominated for, must be given back."""
+        """Delete a pod: its resources and its nomination must be released."""
         pods: list[Pod] = sorted(self._cluster.witness.pods.values(), key=lambda pod: pod.name)
         try:
             await self._cluster.client.delete(self._chance.choice(pods))
@@ -229,7 +229,7 @@ class Killer:
 
 @asynccontextmanager
 async def drivers(cluster: LiveCluster, seed: int) -> AsyncIterator[None]:
-    """Make volumes and attach cards for as long as the block lasts."""
+    """Provision volumes and attach cards for the duration of the block."""
     provisioner = Provisioner(cluster.client, refusals=REFUSALS, slowest=SLOWEST, chance=Random(seed))
     async with beside(provisioner.run(), Attacher(cluster.client, SLOWEST).run()):
         yield
@@ -248,7 +248,7 @@ async def beside(*work: Any) -> AsyncIterator[None]:
 
 
 async def one_round(plane: ControlPlane, asked: Round, deadline: float) -> Tally:
-    """Kill on an empty cluster, and leave it empty; what is returned was checked."""
+    """Kill on an empty cluster, check the invariants, and leave it empty."""
     tally = Tally()
     async with ApiClient(plane.connection()) as client:
         cluster = LiveCluster(client)
@@ -271,7 +271,7 @@ def main() -> int:
     options = parser.parse_args()
     console, tally = Console(), Tally()
     deadline = time.monotonic() + 60 * options.minutes
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is stopped in any case
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # always stop the started processes
     try:
         with control_plane() as plane, controller_manager(plane):
             while tally.kills < options.kills and time.monotonic() < deadline:

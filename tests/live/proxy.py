@@ -1,4 +1,4 @@
-"""A wire between the scheduler and the API server that a test can cut."""
+"""A proxy between the scheduler and the API server whose connections a test can cut."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from tests.support.control_plane import ControlPlane
 
 
 def through(plane: ControlPlane, port: int) -> Path:
-    """Write a kubeconfig that leads through a proxy's port."""
+    """Write a kubeconfig with the port of a proxy."""
     content = yaml.safe_load(plane.kubeconfig().read_text())
     content["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
     path = plane.folder / "through-proxy.kubeconfig"
@@ -20,7 +20,7 @@ def through(plane: ControlPlane, port: int) -> Path:
 
 
 class CuttableProxy:
-    """Forwards bytes, until it cuts all connections on request."""
+    """Forwards bytes; cuts all connections on request."""
 
     def __init__(self, to_port: int) -> None:
         self.port = 0
@@ -29,7 +29,7 @@ class CuttableProxy:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["CuttableProxy"]:
-        """Listen on a free port for as long as the block lasts."""
+        """Listen on a free port for the duration of the block."""
         server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
@@ -39,7 +39,7 @@ class CuttableProxy:
             self.cut()
 
     def cut(self) -> None:
-        """Cut all connections, in the middle of whatever they carry."""
+        """Cut all connections, in the middle of a message."""
         for writer in list(self._writers):
             writer.transport.abort()
 
@@ -53,7 +53,7 @@ class CuttableProxy:
             finally:
                 self._drop(far_writer)
         except OSError:
-            pass  # the server is away, so the client sees its connection closed
+            pass  # the server is down, so the client's connection is closed
         finally:
             self._drop(writer)
 

@@ -16,12 +16,12 @@ SHORT_LEASE: Final = (
     "--leader-elect-renew-deadline=1500ms",
     "--leader-elect-retry-period=250ms",
 )
-"""The next replica has started long before it takes over: a kill costs the rest of a lease, and no start."""
+"""The standby has started long before it takes over: a kill costs the rest of a lease, and no start."""
 LOST: Final = "Leaderelection lost"
 
 
 class Replicas:
-    """Both of them; ``losses`` counts those that ended by themselves because the machine let the lease run out."""
+    """Both replicas; ``losses`` counts those that exited because a busy machine let the lease expire."""
 
     def __init__(self, kubeconfig: Path, *flags: str, own_flags: Sequence[Sequence[str]] = ((), ())) -> None:
         self.losses = 0
@@ -31,7 +31,7 @@ class Replicas:
 
     @contextmanager
     def running(self) -> Iterator["Replicas"]:
-        """Run both for as long as the block lasts; a block that fails shows their logs."""
+        """Run both for the duration of the block; print their logs if the block fails."""
         for replica in self._all:
             replica.start()
         try:
@@ -46,9 +46,9 @@ class Replicas:
                 replica.clear()
 
     def leading(self) -> list[SchedulerProcess]:
-        """Return who leads: one, or none."""
+        """Return the leader, if there is one."""
         running = [replica for replica in self._all if replica.is_running]
-        # A log is long, and who leads does so until it ends.
+        # A log is long, and a leader leads until it ends.
         self._led |= {each.pid for each in running if each.pid not in self._led and "became leader" in each.own_log}
         return [replica for replica in running if replica.pid in self._led]
 
@@ -59,7 +59,7 @@ class Replicas:
         return bool(leading)
 
     def kill_standby(self, *, only_child: bool = False) -> None:
-        """Kill -9 who does not lead, and start it again."""
+        """Kill -9 the standby, and restart it."""
         leading = self.leading()
         self._kill([each for each in self._all if each not in leading], only_child=only_child, start_again=True)
 
@@ -74,11 +74,11 @@ class Replicas:
 
     @property
     def all(self) -> Sequence[SchedulerProcess]:
-        """Both, in the order of their flags."""
+        """Both replicas, in the order of their flags."""
         return self._all
 
     def keep_up(self) -> None:
-        """Start those again that ended by themselves, for which there is one good reason."""
+        """Restart replicas that exited because they lost the lease."""
         for replica in self._all:
             if not replica.is_running and replica not in self._gone:
                 assert LOST in replica.own_log, f"a replica ended:\n{replica.own_log[-4000:]}"
@@ -89,20 +89,20 @@ class Replicas:
 def kill_child(replica: SchedulerProcess) -> None:
     """Kill -9 the scheduler of a replica, and wait for the supervisor, which ends with it."""
     children = replica.children()
-    if not children:  # it was started a moment ago
+    if not children:  # it was started just now
         replica.kill()
         return
     for pid in children:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     code = replica.wait()
-    # Either came first: the kill, or the end of a lease that a busy machine did not let it renew.
+    # Either the kill came first, or the end of a lease that a busy machine could not renew.
     is_expected = code == 128 + signal.SIGKILL or LOST in replica.own_log
-    assert is_expected, f"its supervisor ended with {code}:\n{replica.own_log[-4000:]}"
+    assert is_expected, f"the supervisor exited with {code}:\n{replica.own_log[-4000:]}"
 
 
 def all_bound(replicas: Replicas) -> Callable[[dict[str, Pod]], bool]:
-    """Return a condition to wait for, while replicas that lose the lease are started again."""
+    """Return a condition to wait for, while replicas that lose the lease are restarted."""
 
     def holds(pods: dict[str, Pod]) -> bool:
         replicas.keep_up()

@@ -1,4 +1,4 @@
-"""`moorage scheduler`, or kube-scheduler in its place, as a process: started, killed and started again."""
+"""`moorage scheduler`, or kube-scheduler, as a process that tests start, kill and restart."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ LEASE: Final = (
 
 
 class SchedulerProcess:
-    """One replica, which may be started again and again."""
+    """One replica, which can be restarted."""
 
     def __init__(
         self, kubeconfig: Path, *flags: str, leader_elect: bool = False, program: tuple[str, ...] = COMMAND
@@ -36,7 +36,7 @@ class SchedulerProcess:
         self._log_start = 0
 
     def start(self) -> None:
-        """Start, perhaps again."""
+        """Start or restart the process."""
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
             self._process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT, env=os.environ)
@@ -59,42 +59,42 @@ class SchedulerProcess:
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        """Wait until it ends by itself; return its exit code."""
+        """Wait for the exit; return the exit code."""
         assert self._process is not None
         return self._process.wait(PATIENCE)
 
     def stop(self) -> int:
-        """Have it end in order; return its exit code."""
+        """Stop the process with a signal; return its exit code."""
         assert self._process is not None
         self._process.terminate()
         return self._process.wait(PATIENCE)
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def log(self) -> str:
-        """Its output, including earlier runs."""
+        """The output, including earlier runs."""
         return self.log_file.read_text(errors="replace")
 
     @property
     def own_log(self) -> str:
-        """Its output since the last start."""
+        """The output since the last start."""
         with self.log_file.open("rb") as log:
             log.seek(self._log_start)
             return log.read().decode(errors="replace")
 
     async def logged(self, text: str, seconds: float = PATIENCE) -> None:
-        """Wait until something is in the log."""
+        """Wait until a text is in the log."""
         deadline = time.monotonic() + seconds
         while text not in self.log:
-            assert time.monotonic() < deadline, f"it is never logged: {text}"
+            assert time.monotonic() < deadline, f"missing in the log: {text}"
             await asyncio.sleep(0.1)
 
     def clear(self) -> None:
-        """End it, if it still runs, and remove its log."""
+        """Stop the process if it is running, and remove its log."""
         if self.is_running:
             self.kill()
         self.log_file.unlink(missing_ok=True)
@@ -108,12 +108,12 @@ class SchedulerProcess:
 
     @property
     def pid(self) -> int:
-        """The process that was started: ours is the supervisor, and its child is the scheduler."""
+        """The started process: for Moorage it is the supervisor, and its child is the scheduler."""
         assert self._process is not None
         return self._process.pid
 
     def children(self) -> list[int]:
-        """Return the processes that it has started and that run."""
+        """Return the running child processes."""
         return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
 
 
@@ -121,7 +121,7 @@ class SchedulerProcess:
 def scheduler(
     kubeconfig: Path, *flags: str, leader_elect: bool = False, program: tuple[str, ...] = COMMAND
 ) -> Iterator[SchedulerProcess]:
-    """Run a scheduler, ours unless another is named, while the block lasts; a block that fails shows its log."""
+    """Run a scheduler for the duration of the block, Moorage by default; print its log if the block fails."""
     process = SchedulerProcess(kubeconfig, *flags, leader_elect=leader_elect, program=program)
     process.start()
     try:

@@ -9,7 +9,7 @@ _OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def page(port: int, path: str, token: str = "") -> str:
-    """Read a page; what is refused is returned as its status."""
+    """Read a page; return the status of a rejected request."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -25,7 +25,7 @@ PROVISIONER_OF_CLAIM: Final = "volume.kubernetes.io/storage-provisioner"
 
 
 async def add_classes(cluster: LiveCluster) -> None:
-    """Create a class whose volumes are made on demand and one whose volumes are there; both wait for a pod."""
+    """Create a class with provisioned volumes and a class with existing volumes; both wait for the first consumer."""
     for name, provisioner in ((PROVISIONED, PROVISIONER), (LOCAL, "kubernetes.io/no-provisioner")):
         content = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
         await cluster.create("/apis/storage.k8s.io/v1/storageclasses", content)
@@ -53,7 +53,7 @@ def ephemeral_volume(storage_class: str) -> dict[str, Any]:
 
 
 async def add_local_volumes(cluster: LiveCluster, node: str, count: int) -> None:
-    """Create volumes that can only be reached from one node."""
+    """Create volumes that are reachable from one node only."""
     contents = [
         {
             "metadata": {"name": f"{node}-disk-{number}"},
@@ -75,7 +75,7 @@ def volume_spec(node: str) -> dict[str, Any]:
 
 
 def node_of(volume: PersistentVolume) -> str:
-    """Return the one node that a volume made here can be reached from."""
+    """Return the only node from which a provisioned volume is reachable."""
     assert volume.spec.node_affinity is not None
     assert volume.spec.node_affinity.required is not None
     ((term,),) = (volume.spec.node_affinity.required.node_selector_terms,)
@@ -84,7 +84,7 @@ def node_of(volume: PersistentVolume) -> str:
 
 
 class Provisioner:
-    """Does what an external provisioner does: makes a volume where the scheduler wants one, or has it choose again.
+    """Acts as an external provisioner: provisions a volume on the selected node, or has the scheduler choose again.
 
     It takes a while, as real ones do; that is the time that pods spend in PreBind.
     """
@@ -100,7 +100,7 @@ class Provisioner:
         self._work: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Make volumes until cancelled."""
+        """Provision volumes until cancelled."""
         await self._informer.run()
 
     def _see(self, _kind: Kind, changes: Sequence[Change[PersistentVolumeClaim]]) -> None:
@@ -121,7 +121,7 @@ class Provisioner:
             self.refusals -= 1
             await self._refuse(claim)
             return
-        # The name is the claim's: one that was made already, for whatever node, stays the only one.
+        # The volume is named after the claim: an existing volume, for any node, stays the only one.
         await patiently(lambda: LiveCluster(self._client).create(BY_TYPE[PersistentVolume].path(), self._volume(claim)))
 
     def _volume(self, claim: PersistentVolumeClaim) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Storage:
         return [*self._half_bound(), *self._claimed_by_others(), *self.out_of_reach(pods)]
 
     def out_of_reach(self, pods: dict[str, Pod]) -> list[str]:
-        """Return bound pods with missing volumes, which is wrong at any time."""
+        """Return bound pods with missing volumes, which is always wrong."""
         return [
             f"{pod.name} is on {pod.node_name}, {name} is on {self.node_of_claim(name)!r}"
             for pod in pods.values()
@@ -167,7 +167,7 @@ class Storage:
         ]
 
     def node_of_claim(self, name: str) -> str:
-        """Return where the volume of a claim is; empty if the claim is not bound."""
+        """Return the node of a claim's volume; empty if the claim is not bound."""
         claim = self.claims.get(name)
         volume = self.volumes.get(claim.spec.volume_name) if claim is not None else None
         return "" if volume is None else node_of(volume)
@@ -195,7 +195,7 @@ class Storage:
 
 
 def claims_of(pod: Pod) -> list[str]:
-    """Name the claims of a pod's volumes."""
+    """Return the claims of a pod's volumes."""
     names = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -212,16 +212,16 @@ async def storage(cluster: LiveCluster) -> Storage:
 
 
 async def settled_storage(cluster: LiveCluster, seconds: float = PATIENCE) -> Storage:
-    """Wait until the PV controller has finished every binding; fail with those that stay half done."""
+    """Wait until the PV controller has finished all bindings; fail with the partial ones."""
     deadline = time.monotonic() + seconds
     while problems := (now := await storage(cluster)).problems(await cluster.pods()):
-        assert time.monotonic() < deadline, f"these stay wrong: {problems}"
+        assert time.monotonic() < deadline, f"invariants still violated: {problems}"
         await asyncio.sleep(0.5)
     return now
 
 
 async def clear_storage(cluster: LiveCluster) -> None:
-    """Remove stateful sets, claims, volumes and classes; volumes and claims are gone when this ends."""
+    """Delete stateful sets, claims, volumes and classes; wait until volumes and claims are deleted."""
     await cluster.client.request("DELETE", f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets")
     await cluster.client.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
     for kind, namespace in ((PersistentVolumeClaim, NAMESPACE), (PersistentVolume, "")):

@@ -1,4 +1,4 @@
-"""A storm of preemption: every node is full, and many pods arrive that may take the place of others.
+"""A preemption storm: every node is full, and many pods arrive that may preempt others.
 
 ``python -m tests.live.storm --nodes 2000 --preemptors 500 --rounds 3`` has both schedulers weather it in turn.
 """
@@ -20,7 +20,7 @@ from tests.support.control_plane import ControlPlane, control_plane
 
 PER_NODE: Final = 4
 PATIENCE: Final = 180.0
-"""Seconds without a binding after which those that wait count as stranded."""
+"""Seconds without a binding after which pending pods count as stranded."""
 OURS, THEIRS = "moorage", "kube-scheduler"
 HIGH: Final = {"metadata": {"name": "storm"}, "value": 1000}
 
@@ -47,7 +47,7 @@ class Storm:
         return [f"high-{number}" for number in range(self.preemptors)]
 
     async def prepare(self, cluster: LiveCluster) -> None:
-        """Fill the cluster with pods that leave at once, and create those that wait."""
+        """Fill the cluster with pods that terminate immediately, and create pending ones."""
         await cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", HIGH)
         nodes = [f"node-{number}" for number in range(self.nodes)]
         await cluster.add_nodes(*nodes, cpu="32")
@@ -57,7 +57,7 @@ class Storm:
         await cluster.add_pods(*self.names, cpu="8", priorityClassName="storm")
 
     async def run(self, cluster: LiveCluster, plane: ControlPlane, name: str) -> Aftermath:
-        """Have a scheduler place the pods; the cluster's witness must be running."""
+        """Run a scheduler until the pods are placed; the cluster's witness must be running."""
         config = plane.folder / "unlimited.yaml"
         config.write_text(yaml.safe_dump(_unlimited(plane.kubeconfig())))
         program = COMMAND if name == OURS else (str(plane.programs / THEIRS), f"--config={config}")
@@ -70,7 +70,7 @@ class Storm:
                 if now > bound:
                     bound, latest = now, time.monotonic()
             process.stop()
-        # Listed, since the witness may not have seen the last evictions yet.
+        # Listed, because the witness may not have seen the last evictions yet.
         left = sum(1 for name in await cluster.pods() if name.startswith("low-"))
         return Aftermath(bound, self.nodes * PER_NODE - left, latest - began)
 
@@ -81,7 +81,7 @@ class Storm:
 
 
 def _unlimited(kubeconfig: Path) -> dict[str, object]:
-    """Lift kube-scheduler's own limit of 50 requests a second, which it would spend most of the time waiting for."""
+    """Raise kube-scheduler's client limit of 50 requests per second, which would dominate the time."""
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -90,7 +90,7 @@ def _unlimited(kubeconfig: Path) -> dict[str, object]:
 
 
 async def weather(storm: Storm, plane: ControlPlane, name: str = OURS) -> Aftermath:
-    """Have a scheduler weather a storm on an empty cluster."""
+    """Run a scheduler on an empty cluster with a storm."""
     async with ApiClient(plane.connection()) as client:
         cluster = LiveCluster(client)
         await storm.prepare(cluster)
@@ -103,7 +103,7 @@ async def weather(storm: Storm, plane: ControlPlane, name: str = OURS) -> Afterm
 
 
 def main() -> int:
-    """Print the result of each round; fail if a pod of ours was stranded or a pod was evicted unnecessarily."""
+    """Print the result of each round; fail if Moorage stranded a pod or evicted a pod unnecessarily."""
     parser = argparse.ArgumentParser(prog="python -m tests.live.storm", description=__doc__)
     parser.add_argument("--nodes", type=int, default=2000)
     parser.add_argument("--preemptors", type=int, default=500)

@@ -44,7 +44,7 @@ def changed(plane: ControlPlane, folder: Path, **cluster: Any) -> Path:
     return path
 
 
-def test_a_server_that_is_not_there_is_waited_for(plane: ControlPlane, tmp_path: Path) -> None:
+def test_unreachable_server_is_retried(plane: ControlPlane, tmp_path: Path) -> None:
     address = f"https://127.0.0.1:{free_ports(1)[0]}"
     with scheduler(changed(plane, tmp_path, server=address)) as process:
         asyncio.run(process.logged("waiting for the API server"))
@@ -54,20 +54,20 @@ def test_a_server_that_is_not_there_is_waited_for(plane: ControlPlane, tmp_path:
         assert "Traceback" not in process.log
 
 
-def test_a_certificate_of_another_authority_is_not_trusted(plane: ControlPlane, tmp_path: Path) -> None:
+def test_certificate_of_another_ca_is_rejected(plane: ControlPlane, tmp_path: Path) -> None:
     other = {"certificate-authority": str(Authority.made_in(tmp_path / "other").file)}
     with scheduler(changed(plane, tmp_path, **other)) as process:
         assert ended_with(process, "is not trusted") == 1
 
 
-def test_a_token_that_has_expired(plane: ControlPlane) -> None:
+def test_expired_token_is_reported(plane: ControlPlane) -> None:
     plane.tokens["expired"] = signed_token(plane, expired_for=timedelta(minutes=1))
     with scheduler(plane.kubeconfig("expired")) as process:
         assert ended_with(process, "the server does not accept our credentials") == 1
 
 
 def signed_token(plane: ControlPlane, *, expired_for: timedelta) -> str:
-    """Sign a token as the API server does; no server issues an expired one."""
+    """Sign an expired token as the API server would."""
     end = datetime.now(UTC) - expired_for
     claims = {
         "iss": "https://kubernetes.default.svc",
@@ -89,14 +89,14 @@ def encoded(part: dict[str, Any]) -> bytes:
 
 
 def ended_with(process: SchedulerProcess, message: str) -> int:
-    """Wait until it has ended; return its exit code."""
+    """Wait for the exit; return the exit code."""
     code = process.wait()
     assert message in process.log
     assert "Traceback" not in process.log
     return code
 
 
-def test_what_is_forbidden_is_named_and_waited_for(plane: ControlPlane, live: Live) -> None:
+def test_missing_permission_is_named_and_retried(plane: ControlPlane, live: Live) -> None:
     """Pods are bound as soon as the permission exists, without a restart."""
 
     async def story(cluster: LiveCluster) -> None:

@@ -27,14 +27,14 @@ def names(prefix: str, count: int) -> list[str]:
 
 
 TROUBLE: Final = {
-    "patience is asked for": {"refusals": [Refusal(WRITES, 429, share=0.3, times=60, retry_after="1")]},
-    "reads are refused for a while": {
+    "requests to retry later": {"refusals": [Refusal(WRITES, 429, share=0.3, times=60, retry_after="1")]},
+    "reads are rejected for a while": {
         "refusals": [Refusal(f"^GET {path}", 429, times=times, retry_after="1") for path, times in READS.items()]
     },
     "a third of the writes fail": {"refusals": [Refusal(WRITES, 500, share=0.3, times=60)]},
     "lists and watches fail": {"refusals": [Refusal("^GET /api", 500, share=0.5, times=20)]},
-    "there is no service": {"refusals": [Refusal("", 503, share=0.3, times=60)]},
-    "every answer is slow": {"slowest": 1.0},
+    "the service is unavailable": {"refusals": [Refusal("", 503, share=0.3, times=60)]},
+    "all responses are slow": {"slowest": 1.0},
 }
 
 
@@ -51,16 +51,16 @@ def test_pods_are_bound_despite_server_errors(plane: ControlPlane, live: Live, t
                 await cluster.wait_for("all pods are bound", bound)
                 assert process.is_running
                 assert "Traceback" not in process.log
-        assert server.told or server.slowest
+        assert server.rejected or server.slowest
 
     live(story)
 
 
 NONSENSE: Final = {
-    "a pod whose spec is a word": ("broken", "spec", "word"),
-    "a pod whose labels are a number": ("broken", "metadata", {"name": "broken", "namespace": "default", "labels": 3}),
-    "a node whose room is a list": ("node-broken", "status", {"allocatable": ["much"]}),
-    "a node with a quantity that is none": ("node-broken", "status", {"allocatable": {"cpu": "lots"}}),
+    "a pod with a text as spec": ("broken", "spec", "word"),
+    "a pod with a number as labels": ("broken", "metadata", {"name": "broken", "namespace": "default", "labels": 3}),
+    "a node with a list as allocatable": ("node-broken", "status", {"allocatable": ["much"]}),
+    "a node with an invalid quantity": ("node-broken", "status", {"allocatable": {"cpu": "lots"}}),
 }
 
 

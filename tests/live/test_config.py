@@ -11,9 +11,9 @@ from tests.support.control_plane import binaries
 
 HEADER: Final = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 SERVER: Final = "--master=https://127.0.0.1:1"
-"""kube-scheduler insists on knowing where the API server is, even if it only writes its configuration."""
+"""kube-scheduler requires the address of the API server, even if it only writes its configuration."""
 CONFIGURATIONS: Final = {
-    "nothing but a profile's name": "profiles: [{schedulerName: second}]",
+    "a profile name only": "profiles: [{schedulerName: second}]",
     "leader election and the client": """
 leaderElection: {leaderElect: false, leaseDuration: 30s, renewDeadline: 20s, retryPeriod: 4s, resourceName: mine}
 clientConnection: {qps: 12.5, burst: 20, contentType: application/json}
@@ -26,7 +26,7 @@ podMaxBackoffSeconds: 20
 delayCacheUntilActive: true
 enableProfiling: false
 """,
-    "plugins off, on and weighed": """
+    "disabled, enabled and weighted plugins": """
 profiles:
   - schedulerName: weighed
     percentageOfNodesToScore: 70
@@ -85,30 +85,30 @@ extenders:
 FLAGS: Final = {
     "no flags": (),
     "another lease": ("--leader-elect-resource-name=mine", "--leader-elect-lease-duration=20s", "--leader-elect=false"),
-    "a gate off": ("--feature-gates=StorageCapacityScoring=false",),
+    "a disabled feature gate": ("--feature-gates=StorageCapacityScoring=false",),
 }
 
 
 def kube_scheduler(*arguments: str) -> str:
-    """Run the real one; return what it printed."""
+    """Run kube-scheduler; return its output."""
     command = [str(binaries() / "kube-scheduler"), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
 
 
 def written_by_both(folder: Path, *flags: str) -> tuple[str, str]:
-    """Have both write what they make of the same flags."""
+    """Run both with the same flags and return their configurations."""
     ours, theirs = folder / "ours.yaml", folder / "theirs.yaml"
     kube_scheduler(f"--write-config-to={theirs}", SERVER, *flags)
     assert run(["scheduler", f"--write-config-to={ours}", SERVER, *flags]) == 0
     return ours.read_text(), theirs.read_text()
 
 
-def test_it_is_the_version_we_speak_of() -> None:
+def test_kube_scheduler_has_the_expected_version() -> None:
     assert kube_scheduler("--version") == "Kubernetes v1.37.1\n"
 
 
 @pytest.mark.parametrize("text", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
-def test_a_file_is_completed_alike(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_are_completed_equally(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(HEADER + text)
     ours, theirs = written_by_both(tmp_path, f"--config={file}")
@@ -119,6 +119,6 @@ def test_a_file_is_completed_alike(text: str, tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("flags", FLAGS.values(), ids=FLAGS)
-def test_flags_are_completed_alike(flags: tuple[str, ...], tmp_path: Path) -> None:
+def test_flags_are_completed_equally(flags: tuple[str, ...], tmp_path: Path) -> None:
     ours, theirs = written_by_both(tmp_path, *flags)
     assert ours == theirs

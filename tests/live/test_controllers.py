@@ -1,11 +1,11 @@
-"""Our controllers, kubelets and scheduler on the real API server: they are clients of any."""
+"""Moorage's controllers, kubelets and scheduler on the real API server."""
 
 import asyncio
 from collections.abc import Callable
 
 import msgspec
 
-from moorage.cluster.applying import manifests_of
+from moorage.cluster.applying import check_manifests
 from moorage.cluster.embedded import ClusterOptions, EmbeddedCluster
 from moorage.common.clock import SystemClock
 from moorage.kube.api.cluster import Namespace, PodDisruptionBudget
@@ -13,6 +13,7 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.api.storage import PersistentVolumeClaim
 from moorage.kube.api.workloads import DaemonSet, Deployment, Job, ReplicaSet
 from moorage.kube.client.rest import ApiClient
+from moorage.kube.manifests import to_documents
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from tests.integration.test_workloads import Data, workload
 from tests.support.control_plane import ControlPlane, control_plane
@@ -45,7 +46,7 @@ JOB = workload("Job", "sum", completions=3, pod={"restartPolicy": "Never"}, anno
 SET = workload("StatefulSet", "db", replicas=2, serviceName="db", volumeClaimTemplates=[CLAIM])
 
 
-def test_a_whole_cluster_on_the_real_api_server() -> None:
+def test_complete_cluster_on_the_real_api_server() -> None:
     with control_plane() as plane:
         asyncio.run(story(plane))
 
@@ -66,12 +67,12 @@ async def story(plane: ControlPlane) -> None:
         await until(embedded, lambda: sorted(item.spec.replicas for item in embedded.cache[ReplicaSet]) == [0, 4])
         await until(embedded, lambda: {pod.spec.containers[0].image for pod in of(embedded, "web")} == {"web:2"})
 
-        await embedded.applier.delete(manifests_of([SHOP, web], source="the story"))
+        await embedded.applier.delete(check_manifests(to_documents([SHOP, web], source="the story")))
         await until(embedded, lambda: not of(embedded, "web") and embedded.cache[Namespace].get("shop") is None)
 
 
 async def apply(embedded: EmbeddedCluster, *objects: Data) -> None:
-    await embedded.applier.apply(manifests_of(objects, source="the story"))
+    await embedded.applier.apply(check_manifests(to_documents(objects, source="the story")))
 
 
 async def until(embedded: EmbeddedCluster, condition: Callable[[], bool]) -> None:

@@ -21,9 +21,9 @@ def of_version(version: str, **fields: Any) -> dict[str, Any]:
 
 
 FILES: dict[str, dict[str, Any]] = {
-    "a policy with every predicate": {"kind": "Policy", "predicates": [{"name": name} for name in PREDICATES]},
-    "a policy with a line": {"kind": "Policy", "priorities": [{"name": "R", "weight": 2, "argument": RATIO}]},
-    "a policy with next to nothing": {"kind": "Policy", "predicates": [], "priorities": []},
+    "a policy with all predicates": {"kind": "Policy", "predicates": [{"name": name} for name in PREDICATES]},
+    "a policy with one line": {"kind": "Policy", "priorities": [{"name": "R", "weight": 2, "argument": RATIO}]},
+    "a nearly empty policy": {"kind": "Policy", "predicates": [], "priorities": []},
     "a policy with a label": {
         "kind": "Policy",
         "predicates": [{"name": "L", "argument": {"labelsPresence": {"labels": ["rack"], "presence": True}}}],

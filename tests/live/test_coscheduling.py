@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from moorage.contrib.community.coscheduling.gangs import CoschedulingGroup
-from moorage.kube.api.kinds import kind_of
+from moorage.kube.api.kinds import find_kind
 from moorage.kube.client.rest import ApiClient
 from tests.live.cluster import NAMESPACE, PATIENCE, LiveCluster, bound
 from tests.live.conftest import Story
@@ -33,11 +33,11 @@ async def add_pod(cluster: LiveCluster, name: str, **metadata: object) -> None:
     await cluster.create(f"/api/v1/namespaces/{NAMESPACE}/pods", body)
 
 
-def test_gangs_need_no_gate(plane: ControlPlane, live: Callable[[Story], None], tmp_path: Path) -> None:
+def test_gangs_need_no_feature_gate(plane: ControlPlane, live: Callable[[Story], None], tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     connection = f"clientConnection: {{kubeconfig: {plane.kubeconfig()}}}"
     config.write_text(COSCHEDULING.replace("{ARGS}", "{}") + f"{connection}\nleaderElection: {{leaderElect: false}}\n")
-    groups = kind_of(CoschedulingGroup)
+    groups = find_kind(CoschedulingGroup)
 
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes("n1", cpu="3")

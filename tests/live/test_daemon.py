@@ -15,7 +15,7 @@ from tests.support.control_plane import ControlPlane, free_ports
 Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
 
 
-def test_pages_metrics_and_the_debugger(plane: ControlPlane, live: Live) -> None:
+def test_pages_metrics_and_debugger_are_served(plane: ControlPlane, live: Live) -> None:
     port, kubeconfig = free_ports(1)[0], plane.kubeconfig()
     flags = [f"--secure-port={port}"]
     flags += [f"--{what}-kubeconfig={kubeconfig}" for what in ("authentication", "authorization")]
@@ -49,7 +49,7 @@ LONG_LEASE = (
 )
 
 
-def test_a_standby_takes_over_at_once_when_the_leader_ends_in_order(plane: ControlPlane, live: Live) -> None:
+def test_standby_takes_over_immediately_after_a_regular_stop(plane: ControlPlane, live: Live) -> None:
     """A lease of two hours is released, not left to expire."""
 
     async def story(cluster: LiveCluster) -> None:
@@ -73,7 +73,7 @@ def test_a_standby_takes_over_at_once_when_the_leader_ends_in_order(plane: Contr
 
 
 @pytest.mark.parametrize("delay", [True, False])
-def test_caches_may_wait_for_the_lease(plane: ControlPlane, live: Live, delay: bool) -> None:
+def test_caches_can_be_filled_after_the_election(plane: ControlPlane, live: Live, delay: bool) -> None:
     config = plane.folder / "delayed.yaml"
     config.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -90,7 +90,7 @@ def test_caches_may_wait_for_the_lease(plane: ControlPlane, live: Live, delay: b
     live(story)
 
 
-def test_rejected_credentials(plane: ControlPlane) -> None:
+def test_rejected_credentials_are_reported(plane: ControlPlane) -> None:
     plane.tokens["nobody"] = "false"
     with scheduler(plane.kubeconfig("nobody")) as process:
         assert process.wait() == 1

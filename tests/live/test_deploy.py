@@ -44,7 +44,7 @@ OBJECTS: Final = """
 
 
 def told(*command: str | Path, given: str = "") -> str:
-    """Run a program that is expected to succeed; return what it printed."""
+    """Run a program that must succeed; return its output."""
     result = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{command[0]} {command[1]}: {result.stderr}{result.stdout}"
     return result.stdout
@@ -56,7 +56,7 @@ def kubectl(plane: ControlPlane, *arguments: str, given: str = "") -> str:
 
 
 def helm(plane: ControlPlane, *arguments: str) -> str:
-    """Run helm, which is built first if it is not there."""
+    """Run helm; build it if it is missing."""
     told(ROOT / "conformance" / "control-plane", "helm")
     return told(plane.programs / "helm", *arguments)
 
@@ -69,13 +69,13 @@ def rendered(plane: ControlPlane, way: str) -> str:
 
 
 def named(manifests: str) -> Named:
-    """Return the objects in manifests, without the labels that name their tool."""
+    """Return the objects in manifests, without the labels of their tool."""
     objects = [obj for obj in yaml.safe_load_all(manifests) if obj]
     return {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj for obj in objects}
 
 
 def installed(plane: ControlPlane, way: str) -> Named:
-    """Apply one or the other to the real server, which looks at every field; return what it keeps."""
+    """Apply manifests to the real server, which validates all fields; return the stored objects."""
     manifests = rendered(plane, way)
     for obj in named(manifests):
         kind, namespace, name = obj
@@ -90,7 +90,7 @@ def installed(plane: ControlPlane, way: str) -> Named:
 
 
 def essence(thing: Data) -> Data:
-    """Return what an object does, without who made it and when."""
+    """Return the effective content of an object, without its author and times."""
     spec: Data = yaml.safe_load(yaml.safe_dump(thing))
     for where in (spec, spec.get("spec", {}).get("template", {})):
         where.pop("metadata", None)
@@ -103,17 +103,17 @@ def essence(thing: Data) -> Data:
 
 
 def without_instance(part: Any) -> Any:
-    """Remove the label by which Helm distinguishes its releases."""
+    """Remove the label that identifies a Helm release."""
     if isinstance(part, dict):
         return {key: without_instance(each) for key, each in part.items() if key != "app.kubernetes.io/instance"}
     return [without_instance(each) for each in part] if isinstance(part, list) else part
 
 
-def test_the_chart_is_a_chart(plane: ControlPlane) -> None:
+def test_chart_is_valid(plane: ControlPlane) -> None:
     assert "1 chart(s) linted, 0 chart(s) failed" in helm(plane, "lint", "--strict", str(CHART))
 
 
-def test_both_ways_install_the_same(plane: ControlPlane) -> None:
+def test_manifests_and_chart_install_the_same_objects(plane: ControlPlane) -> None:
     by_kustomize, by_helm = ({key: essence(obj) for key, obj in installed(plane, way).items()} for way in WAYS)
     assert {kind for kind, _, _ in by_helm} == {*RIGHTS, "ServiceAccount", "ConfigMap", "Deployment", "NetworkPolicy"}
     assert by_helm == by_kustomize
@@ -133,21 +133,21 @@ VALUES: Final = {
     ),
     "a profile": ("--set=profile.percentageOfNodesToScore=7", "ConfigMap", "percentageOfNodesToScore: 7"),
     "the default scheduler": ("--set=schedulerName=default-scheduler", "ConfigMap", "schedulerName: default-scheduler"),
-    "where it runs": ("--set=nodeSelector.pool=control", "Deployment", "pool: control"),
+    "a node selector": ("--set=nodeSelector.pool=control", "Deployment", "pool: control"),
 }
 
 
 @pytest.mark.parametrize(("flag", "kind", "want"), VALUES.values(), ids=VALUES)
-def test_values_get_where_they_belong(plane: ControlPlane, flag: str, kind: str, want: str) -> None:
+def test_value_is_rendered(plane: ControlPlane, flag: str, kind: str, want: str) -> None:
     manifests = helm(plane, "template", "trial", str(CHART), "--namespace=default", flag)
     kubectl(plane, "apply", "--dry-run=server", "--validate=strict", "-f", "-", given=manifests)
     assert want in yaml.safe_dump([obj for (is_kind, _, _), obj in named(manifests).items() if is_kind == kind])
 
 
-@pytest.mark.usefixtures("controllers")  # which let go of the device
+@pytest.mark.usefixtures("controllers")  # releases the device
 @pytest.mark.parametrize("way", WAYS)
-def test_nothing_that_is_needed_is_refused(plane: ControlPlane, live: Callable[[Story], None], way: str) -> None:
-    """The scheduler runs under exactly the service account, with exactly the configuration, that were installed."""
+def test_required_permissions_are_granted(plane: ControlPlane, live: Callable[[Story], None], way: str) -> None:
+    """The scheduler runs with the installed service account and configuration."""
     objects = installed(plane, way)
     plane.tokens[NAME] = kubectl(plane, "create", "token", NAME, "-n", "kube-system").strip()
     kubeconfig = str(plane.kubeconfig(NAME))
@@ -167,7 +167,7 @@ def test_nothing_that_is_needed_is_refused(plane: ControlPlane, live: Callable[[
 
 
 async def use_every_right(cluster: LiveCluster) -> None:
-    """Have a device allocated, pods bound, and one preempted."""
+    """Create pods that get a device, are bound, and preempt."""
     await cluster.add_nodes("n1", cpu="2")
     for obj in yaml.safe_load(OBJECTS):
         await cluster.create(obj["path"], obj["content"])
@@ -181,20 +181,20 @@ async def use_every_right(cluster: LiveCluster) -> None:
 
 
 CAN: Final = {
-    "volumes are bound to claims": ("patch", "persistentvolumes", True),
-    "claims are bound to volumes": ("patch", "persistentvolumeclaims", True),
-    "claims for extended resources are made": ("create", "resourceclaims.resource.k8s.io", True),
-    "and removed": ("delete", "resourceclaims.resource.k8s.io", True),
-    "secrets are none of its business": ("get", "secrets", False),
-    "it makes no pods": ("create", "pods", False),
-    "it changes no nodes": ("update", "nodes", False),
-    "it changes no roles": ("update", "clusterroles.rbac.authorization.k8s.io", False),
-    "other leases are not its own": ("update", "leases.coordination.k8s.io/kube-scheduler", False),
+    "may bind volumes to claims": ("patch", "persistentvolumes", True),
+    "may bind claims to volumes": ("patch", "persistentvolumeclaims", True),
+    "may create claims for extended resources": ("create", "resourceclaims.resource.k8s.io", True),
+    "may delete claims for extended resources": ("delete", "resourceclaims.resource.k8s.io", True),
+    "may not read secrets": ("get", "secrets", False),
+    "may not create pods": ("create", "pods", False),
+    "may not change nodes": ("update", "nodes", False),
+    "may not change roles": ("update", "clusterroles.rbac.authorization.k8s.io", False),
+    "may not use other leases": ("update", "leases.coordination.k8s.io/kube-scheduler", False),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_rights(plane: ControlPlane, way: str) -> None:
+def test_permissions(plane: ControlPlane, way: str) -> None:
     installed(plane, way)
     account = f"--as=system:serviceaccount:kube-system:{NAME}"
     command = [
@@ -206,6 +206,6 @@ def test_rights(plane: ControlPlane, way: str) -> None:
         "kube-system",
     ]
     for sentence, (verb, what, want) in CAN.items():
-        # kubectl exits with 1 for a no.
+        # kubectl exits with 1 if it is not allowed
         answer = subprocess.run([*command, account, verb, what], check=False, capture_output=True, text=True)
         assert answer.stdout.strip() == ("yes" if want else "no"), sentence

@@ -1,4 +1,4 @@
-"""Devices on a real API server with the real controller of claims: each is allocated once, and given back."""
+"""Devices on a real API server with the real claim controller: each is allocated once, and released."""
 
 from collections.abc import Callable
 
@@ -40,8 +40,8 @@ def waiting(pods: dict[str, Pod]) -> list[Pod]:
     return [pod for pod, condition in conditions if condition is not None and condition.reason == "Unschedulable"]
 
 
-def test_claims_from_a_template_get_a_device_each(plane: ControlPlane, live: Live) -> None:
-    """Exactly as many devices as pods: one counted twice, or not at all, shows."""
+def test_each_claim_of_a_template_gets_a_device(plane: ControlPlane, live: Live) -> None:
+    """There are exactly as many devices as pods, so that a miscounted device is detected."""
 
     async def story(cluster: LiveCluster) -> None:
         await add_nodes_with_cards(cluster, first=4, second=1, third=7, none=0)
@@ -54,7 +54,7 @@ def test_claims_from_a_template_get_a_device_each(plane: ControlPlane, live: Liv
     live(story)
 
 
-def test_a_device_that_is_given_back_goes_to_a_pod_that_waits(plane: ControlPlane, live: Live) -> None:
+def test_released_device_goes_to_a_pending_pod(plane: ControlPlane, live: Live) -> None:
     async def story(cluster: LiveCluster) -> None:
         await add_nodes_with_cards(cluster, first=2, second=1)
         await cluster.add_pods(*names("job", 5), resourceClaims=CLAIMS)
@@ -76,8 +76,8 @@ def test_a_device_that_is_given_back_goes_to_a_pod_that_waits(plane: ControlPlan
     live(story)
 
 
-def test_pods_share_a_claim_that_was_made_by_hand(plane: ControlPlane, live: Live) -> None:
-    """The first to be scheduled decides where the others go."""
+def test_pods_share_a_manually_created_claim(plane: ControlPlane, live: Live) -> None:
+    """The first scheduled pod determines the node of the others."""
 
     async def story(cluster: LiveCluster) -> None:
         await add_nodes_with_cards(cluster, first=1, second=1, third=1)

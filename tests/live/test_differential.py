@@ -1,4 +1,4 @@
-"""kube-scheduler itself and `moorage scheduler`, one after the other, on one API server: every pod has one fate."""
+"""kube-scheduler and `moorage scheduler` in turn, on one API server: all pods have the same outcome."""
 
 from rich.console import Console
 
@@ -10,17 +10,17 @@ CLUSTERS = 10
 GROUP_CLUSTERS = 5
 
 
-def test_kube_scheduler_and_moorage_decide_the_same(plane: ControlPlane) -> None:
+def test_both_schedulers_make_the_same_decisions(plane: ControlPlane) -> None:
     account = Differential(plane, Console(soft_wrap=True)).run("live", 0, CLUSTERS)
     assert not account.found, f"{account}: {account.found}"
-    # A comparison of nothing would find no differences either.
+    # An empty comparison would have no differences either.
     assert account.clusters == CLUSTERS
     assert account.pods >= 2 * CLUSTERS
     for kind in ("bound", "Unschedulable", "preempting", "with volumes", "with devices"):
-        assert account.seen[kind], f"nobody was {kind}: {account.seen}"
+        assert account.seen[kind], f"no pod was {kind}: {account.seen}"
 
 
-def test_kube_scheduler_and_moorage_place_the_same_groups() -> None:
+def test_both_schedulers_place_groups_equally() -> None:
     fates: list[GroupFate] = []
     with control_plane(*FLAGS) as plane:
         for number in range(GROUP_CLUSTERS):

@@ -80,7 +80,7 @@ async def kubectl(config: Path, command: str, body: Any = None) -> str:
     return output.decode()
 
 
-def test_kubectl(tmp_path: Path) -> None:
+def test_kubectl_commands_succeed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with embedded(tmp_path) as config:
             for command, body, want in COMMANDS:
@@ -89,7 +89,7 @@ def test_kubectl(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_kubectl_sees_pods_come_and_go(tmp_path: Path) -> None:
+def test_kubectl_watches_pods(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with embedded(tmp_path) as config:
             watching = await asyncio.create_subprocess_exec(
@@ -104,6 +104,18 @@ def test_kubectl_sees_pods_come_and_go(tmp_path: Path) -> None:
             assert (await asyncio.wait_for(watching.stdout.readline(), 20)).startswith(b"DELETED")
             watching.kill()
             await watching.wait()
+
+    asyncio.run(scenario())
+
+
+def test_kubectl_names_the_remedy_for_an_unknown_kind(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        unknown = {"apiVersion": "example.org/v9", "kind": "Widget", "metadata": {"name": "w"}}
+        async with embedded(tmp_path) as config:
+            with pytest.raises(
+                AssertionError, match=r'no matches for kind "Widget"[^$]*ensure CRDs are installed first'
+            ):
+                await kubectl(config, "apply -f -", unknown)
 
     asyncio.run(scenario())
 
@@ -137,7 +149,7 @@ async def eventually(config: Path, command: str, want: str) -> None:
     pytest.fail(f"kubectl {command}: {output!r}")
 
 
-def test_the_real_control_plane_works_on_it(tmp_path: Path) -> None:
+def test_real_control_plane_runs_on_the_embedded_server(tmp_path: Path) -> None:
     async def scenario() -> None:
         run("openssl", "genrsa", "-out", str(tmp_path / "sa.key"), "2048")
         key = f"--service-account-private-key-file={tmp_path / 'sa.key'}"

@@ -29,7 +29,7 @@ def configuration(folder: Path, kubeconfig: Path, url: str, **extender: Any) -> 
 
 
 def keep(*names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return that only some nodes are feasible."""
+    """Return a response with some feasible nodes."""
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -44,7 +44,7 @@ def rate(request: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"Host": name, "Score": 10 if name == "node-2" else 0} for name in request["NodeNames"]]
 
 
-def test_an_extender_filters_and_rates(plane: ControlPlane, live: Live) -> None:
+def test_extender_filters_and_scores(plane: ControlPlane, live: Live) -> None:
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes("node-0", "node-1", "node-2")
         await cluster.add_pods("a", "b", "c")
@@ -75,14 +75,14 @@ def test_extender_message_reaches_users(plane: ControlPlane, live: Live) -> None
     live(story)
 
 
-def test_an_extender_binds(plane: ControlPlane, live: Live) -> None:
+def test_extender_binds(plane: ControlPlane, live: Live) -> None:
     async def story(cluster: LiveCluster) -> None:
         async with ExtenderService(bind=lambda request: {"Error": "busy"}).running() as service:
             await cluster.add_nodes("node-0")
             await cluster.add_pods("a")
             config = configuration(plane.folder, plane.kubeconfig(), service.url, bindVerb="bind", ignorable=True)
             with scheduler(plane.kubeconfig(), f"--config={config}"):
-                # It fails but may be ignored, so the scheduler binds itself.
+                # This extender fails but is ignorable, so the scheduler binds.
                 await cluster.wait_for("the pod is bound", bound)
             assert [verb for verb, _ in service.requests] == ["bind"]
             assert service.requests[0][1]["Node"] == "node-0"

@@ -61,7 +61,7 @@ RICH_POD: dict[str, Any] = {
 
 @contextmanager
 def kube_scheduler(plane: ControlPlane, config: Path) -> Iterator[None]:
-    """Run the real one."""
+    """Run kube-scheduler."""
     (port,) = free_ports(1)
     process: subprocess.Popen[bytes] = plane.spawn(
         "kube-scheduler",
@@ -79,7 +79,7 @@ def kube_scheduler(plane: ControlPlane, config: Path) -> Iterator[None]:
 
 @contextmanager
 def moorage(plane: ControlPlane, config: Path) -> Iterator[None]:
-    """Run ours."""
+    """Run Moorage."""
     with scheduler(plane.kubeconfig(), f"--config={config}"):
         yield
 
@@ -116,7 +116,7 @@ class Recorder(ExtenderService):
         path = f"/api/v1/namespaces/{request['PodNamespace']}/pods/{request['PodName']}/binding"
         target = {"kind": "Node", "name": request["Node"]}
         body = {"metadata": {"name": request["PodName"], "uid": request["PodUID"]}, "target": target}
-        with suppress(ApiError):  # it may be bound already, if the scheduler called twice
+        with suppress(ApiError):  # it may already be bound if the scheduler called twice
             await self._cluster.client.request("POST", path, msgspec.json.encode(body))
 
     def told(self) -> dict[str, Told]:
@@ -129,7 +129,7 @@ class Recorder(ExtenderService):
 
 
 def stable(content: Any) -> Any:
-    """Leave out uids, versions and times, and put nodes in order."""
+    """Remove uids, versions and times, and sort nodes."""
     if isinstance(content, dict):
         retained = {
             key: "(some)" if key in VOLATILE or key in ("UID", "PodUID") else stable(item)
@@ -144,7 +144,7 @@ def stable(content: Any) -> Any:
 
 
 def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[str]:
-    """Name the places where two requests differ."""
+    """Return the paths at which two requests differ."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for key in theirs.keys() | ours.keys():
             yield from differences(theirs.get(key, "(absent)"), ours.get(key, "(absent)"), f"{path}.{key}")
@@ -156,7 +156,7 @@ def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[str]:
 
 
 async def history(cluster: LiveCluster) -> None:
-    """Bind a rich pod, then evict it for one that matters more."""
+    """Bind a pod with many fields, then preempt it."""
     await add_pod(cluster, "rich", annotations={"a": "b"}, spec=RICH_POD)
     await cluster.wait_for("the first pod is bound", bound)
     important = {"containers": [{"name": "m", "image": "app:1", "resources": {"requests": {"cpu": "3"}}}]}
@@ -183,7 +183,7 @@ async def add_rich_node(cluster: LiveCluster) -> None:
 
 
 @pytest.mark.parametrize("capable", [False, True], ids=["whole nodes", "names only"])
-def test_both_tell_the_same(plane: ControlPlane, live: Live, capable: bool) -> None:
+def test_both_schedulers_send_the_same_requests(plane: ControlPlane, live: Live, capable: bool) -> None:
     async def story(cluster: LiveCluster) -> None:
         await add_rich_node(cluster)
         recorded = []
@@ -225,7 +225,7 @@ def answer_by_name(request: Told) -> Any:
 
 
 @pytest.mark.parametrize("ignorable", [False, True], ids=["asked in earnest", "ignorable"])
-def test_both_schedulers_report_bad_responses_alike(plane: ControlPlane, live: Live, ignorable: bool) -> None:
+def test_both_schedulers_report_invalid_responses_equally(plane: ControlPlane, live: Live, ignorable: bool) -> None:
     async def story(cluster: LiveCluster) -> None:
         await add_rich_node(cluster)
         recorded = []
@@ -260,7 +260,7 @@ async def words(cluster: LiveCluster, url: str) -> dict[str, tuple[str, str, str
     return results
 
 
-def test_both_ask_about_managed_resources_and_weigh_alike(plane: ControlPlane, live: Live) -> None:
+def test_both_schedulers_handle_managed_resources_and_weights_equally(plane: ControlPlane, live: Live) -> None:
     """The pod requests a resource that no node has: the scheduler ignores it, and the extender manages it."""
 
     async def story(cluster: LiveCluster) -> None:

@@ -14,7 +14,7 @@ import yaml
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.codec import encode
 from moorage.kube.api.pod import Pod
-from moorage.kube.manifests import documents_of
+from moorage.kube.manifests import to_documents
 from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
 from tests.live.cluster import NAMESPACE, SCHEDULED, LiveCluster, bound
 from tests.live.extender_process import extender
@@ -45,7 +45,7 @@ PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
 def offer_plugin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write the plugin where this process and those that it starts find it."""
+    """Write the plugin to a folder on the path of this process and its children."""
     (folder / "thrifty_plugin.py").write_text(PLUGIN)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
@@ -101,7 +101,7 @@ def without_ties(nodes: list[dict[str, Any]], policy: Policy) -> Callable[[list[
             *(encode(other) for other in there),
             {**pod, "metadata": {**pod["metadata"], "uid": "new"}},
         ]
-        with Session(documents_of(documents, source="here"), policy) as session:
+        with Session(to_documents(documents, source="here"), policy) as session:
             attempt = session.try_pod(f"{NAMESPACE}/{pod['metadata']['name']}", in_detail=True, preempts=False)
         fitting = [entry for entry in attempt.decision.nodes.values() if not entry.plugin]
         totals = sorted((entry.total or 0 for entry in fitting), reverse=True)
@@ -116,7 +116,7 @@ async def placed_one_by_one(
     is_wanted: Callable[[list[Pod], dict[str, Any]], bool],
     url: str = "",
 ) -> dict[str, str]:
-    """Create pods, each after the previous one has its node or its reason; return their nodes.
+    """Create pods one by one, each after the result of the previous one; return their nodes.
 
     An extender needs the previous pods, too: it receives them only with their bindings.
     """
@@ -140,10 +140,10 @@ def _decided(name: str, pods: dict[str, Pod]) -> bool:
     return name in pods and (bool(pods[name].node_name) or pods[name].condition(SCHEDULED) is not None)
 
 
-def test_an_extender_places_pods_as_the_same_plugin_does_in_process(
+def test_extender_places_pods_like_the_plugin_in_process(
     plane: ControlPlane, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weight 10 in process is weight 1 as an extender: the scores of extenders count tenfold."""
+    """Weight 10 in process equals weight 1 as an extender: scores of extenders count tenfold."""
     offer_plugin(tmp_path, monkeypatch)
     named = "--plugin=thrifty_plugin:Thrifty"
     ours = config_file(tmp_path / "ours.yaml", plane, **in_process(weight=10))
@@ -176,10 +176,10 @@ async def add_pod(cluster: LiveCluster, name: str, team: str, cpu: str, **spec: 
     await cluster.create(PATH, {"metadata": {"name": name, "labels": {"team": team}}, "spec": full})
 
 
-def test_pods_that_only_the_plugin_rejects_are_evicted(
+def test_pods_that_only_the_plugin_rejects_are_preempted(
     plane: ControlPlane, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """kube-scheduler would evict the large pod only, for its CPU; then the plugin would still reject."""
+    """kube-scheduler would evict only the large pod, for its CPU; then the plugin would still reject the preemptor."""
     offer_plugin(tmp_path, monkeypatch)
 
     async def story(cluster: LiveCluster) -> None:

@@ -44,7 +44,7 @@ async def add_gang(cluster: LiveCluster) -> None:
 
 
 async def kill_after(cluster: LiveCluster, plane: ControlPlane, bindings: int) -> dict[str, str]:
-    """Run a scheduler until it has made some bindings, and kill it; return the bound pods."""
+    """Run a scheduler until it has made this number of bindings, and kill it; return the bound pods."""
     hold = Hold(r"POST .*/binding", bindings)
     async with FaultyServer(plane, hold=hold).running() as kubeconfig:
         with scheduler(kubeconfig, GATES) as first:
@@ -66,7 +66,7 @@ async def remove_gang(cluster: LiveCluster) -> None:
 
 
 @pytest.mark.parametrize("bindings", [1, SIZE - 1])
-def test_a_gang_that_is_half_bound_is_completed(plane: ControlPlane, live: Live, bindings: int) -> None:
+def test_partly_bound_gang_is_completed(plane: ControlPlane, live: Live, bindings: int) -> None:
     async def story(cluster: LiveCluster) -> None:
         await add_gang(cluster)
         before = await kill_after(cluster, plane, bindings)
@@ -74,7 +74,7 @@ def test_a_gang_that_is_half_bound_is_completed(plane: ControlPlane, live: Live,
         with scheduler(plane.kubeconfig(), GATES):
             await cluster.wait_for("the gang is complete", lambda pods: len(bound(pods)) == SIZE)
         after = bound(await cluster.pods())
-        assert {name: after[name] for name in before} == before, "what was bound stays where it is"
+        assert {name: after[name] for name in before} == before, "bound pods keep their nodes"
         assert await group_says(cluster) == [("True", "Scheduled")]
         await remove_gang(cluster)
 

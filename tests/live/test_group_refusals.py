@@ -1,4 +1,4 @@
-"""The embedded API server and the real one refuse the same requests about groups, and store the same objects."""
+"""The embedded and the real API server reject the same requests about groups, and store the same objects."""
 
 import asyncio
 from typing import Any, Final
@@ -12,8 +12,8 @@ from moorage.kube.api.codec import without_nulls
 from moorage.kube.features import FeatureGates
 from moorage.kube.plain_data import find
 from tests.live.test_refusals import send
-from tests.support.bad_group_requests import ALPHA, BETA, GATES, GOOD, LOOSE, REQUESTS, VERSIONS
-from tests.support.bad_requests import Ask, essence
+from tests.support.bad_group_requests import ALPHA, BETA, GATES, GOOD, OTHER_WORDING, REQUESTS, VERSIONS
+from tests.support.bad_requests import RequestCase, essence
 from tests.support.control_plane import ADMIN, control_plane
 from tests.support.good_group_requests import CLASS, OBJECTS, PARTS, USUAL
 from tests.unit.cluster.apiserver.test_group_refusals import ANSWERS
@@ -46,8 +46,8 @@ async def asked(server: str, token: str, gates: str) -> Answers:
                 status, body = await send(session, server, ask)
                 assert status == 201, body
             for name, ask in REQUESTS.items():
-                results[name] = essence(*await send(session, server, ask), loosely=name in LOOSE)
-            await send(session, server, Ask("DELETE", f"{CLASS.path}/meek"))
+                results[name] = essence(*await send(session, server, ask), loosely=name in OTHER_WORDING)
+            await send(session, server, RequestCase("DELETE", f"{CLASS.path}/meek"))
         for ask in (CLASS, USUAL):
             await send(session, server, ask)
         results |= {f"stored: {name}": await stored(session, server, ask) for name, ask in OBJECTS.items()}
@@ -57,14 +57,16 @@ async def asked(server: str, token: str, gates: str) -> Answers:
     return results
 
 
-async def stored(session: aiohttp.ClientSession, server: str, ask: Ask) -> Any:
+async def stored(session: aiohttp.ClientSession, server: str, ask: RequestCase) -> Any:
     path = f"{ask.path}/{ask.body['metadata']['name']}"
-    await send(session, server, Ask("DELETE", path, {"gracePeriodSeconds": 0}))
-    await send(session, server, Ask("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json"))
+    await send(session, server, RequestCase("DELETE", path, {"gracePeriodSeconds": 0}))
+    await send(
+        session, server, RequestCase("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+    )
     status, _ = await send(session, server, ask)
     if status >= 400:
         return status
-    data = msgspec.json.decode((await send(session, server, Ask("GET", path)))[1])
+    data = msgspec.json.decode((await send(session, server, RequestCase("GET", path)))[1])
     data = without_nulls(data)
     return {part: find(data, part) for part in PARTS[ask.path.rpartition("/")[2]]}
 
@@ -75,11 +77,11 @@ async def table(session: aiohttp.ClientSession, server: str, path: str) -> Any:
     if answer.status != 200:
         return answer.status
     names = [column["name"] for column in content["columnDefinitions"]]
-    # The age is the last column, and the servers were not queried at the same time.
+    # The age is the last column; the servers are queried at different times.
     return [names, sorted(row["cells"][:-1] for row in content["rows"])]
 
 
-def test_both_answer_alike(answers: tuple[str, Answers, Answers]) -> None:
+def test_both_servers_respond_equally(answers: tuple[str, Answers, Answers]) -> None:
     _, real, ours = answers
     assert {name: answer for name, answer in ours.items() if answer != real[name]} == {
         name: answer for name, answer in real.items() if answer != ours[name]
@@ -89,6 +91,6 @@ def test_both_answer_alike(answers: tuple[str, Answers, Answers]) -> None:
 def test_recorded_errors_equal_those_of_the_real_server(answers: tuple[str, Answers, Answers]) -> None:
     gates, real, _ = answers
     if gates == GATES:
-        assert {name: real[name] for name in REQUESTS if name not in LOOSE} == {
-            name: answer for name, answer in ANSWERS.items() if name not in LOOSE
+        assert {name: real[name] for name in REQUESTS if name not in OTHER_WORDING} == {
+            name: answer for name, answer in ANSWERS.items() if name not in OTHER_WORDING
         }

@@ -21,13 +21,13 @@ SEED: Final = int(os.environ.get("MOORAGE_SEED", "1"))
 HOURS: Final = 3600.0
 
 
-def test_fifty_kills(plane: ControlPlane, live: Live) -> None:
+def test_pods_are_bound_after_fifty_kills(plane: ControlPlane, live: Live) -> None:
     async def story(cluster: LiveCluster) -> None:
         tally = Tally()
         await Round(KILLS, seed=SEED).run(cluster, plane, tally, time.monotonic() + HOURS)
         assert tally.kills == KILLS
-        assert tally.leaderless <= KILLS // 3, f"who leads is to be killed, not who waits: {tally.killed}"
+        assert tally.leaderless <= KILLS // 3, f"too few kills of the leader: {tally.killed}"
         missed = {DEVICE, MADE, THERE} - tally.half_done.keys()
-        assert not missed, f"the kills came at moments that tell nothing: {tally.half_done}"
+        assert not missed, f"too few kills during bindings: {tally.half_done}"
 
     live(story)

@@ -1,4 +1,4 @@
-"""kubectl on an embedded cluster, as users use it: every common command with its output."""
+"""kubectl on an embedded cluster: common commands with their output."""
 
 import asyncio
 import os
@@ -53,7 +53,7 @@ CLAIM: Final[Data] = {
 }
 DATABASE: Final = workload("StatefulSet", "db", replicas=2, serviceName="db", volumeClaimTemplates=[CLAIM])
 STORIES: Final[dict[str, tuple[Step, ...]]] = {
-    "a deployment from its creation to its end": (
+    "a deployment from its creation to its deletion": (
         ("create deployment web --image=web:1 --replicas=3", None, "deployment.apps/web created"),
         ("rollout status deployment web --timeout=60s", None, "successfully rolled out"),
         ("get deployment web", None, "3/3"),
@@ -83,7 +83,7 @@ STORIES: Final[dict[str, tuple[Step, ...]]] = {
         ("delete deployment,service,hpa web", None, "deleted"),
         ("get replicasets,pods -l app=web", None, "No resources found"),
     ),
-    "sets that remember their templates": (
+    "sets that store their templates": (
         ("apply -f -", STORAGE, "storageclass.storage.k8s.io/fast created"),
         ("apply -f -", DATABASE, "statefulset.apps/db created"),
         ("rollout status statefulset db --timeout=60s", None, "complete"),
@@ -143,7 +143,7 @@ STORIES: Final[dict[str, tuple[Step, ...]]] = {
         ("uncordon node-1", None, "uncordoned"),
         ("delete pdb,deployment web", None, "deleted"),
     ),
-    "any object": (
+    "objects of any kind": (
         ("version", None, "Server Version: v1.37.1"),
         ("api-resources", None, "cronjobs"),
         ("api-versions", None, "apps/v1"),
@@ -206,7 +206,7 @@ async def cluster(folder: Path) -> AsyncIterator[Path]:
 
 
 async def kubectl(config: Path, command: str, body: Any = None) -> tuple[int, str]:
-    """Run a command, ``|| true`` if it may fail; return its exit code and its output."""
+    """Run a command, ``|| true`` if it may fail; return its exit code and output."""
     process = await asyncio.create_subprocess_exec(
         binaries() / "kubectl",
         f"--kubeconfig={config}",
@@ -234,7 +234,7 @@ async def step(config: Path, command: str, body: Any, want: str) -> None:
 
 
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-def test_kubectl_on_a_whole_cluster(steps: tuple[Step, ...], tmp_path: Path) -> None:
+def test_kubectl_scenario(steps: tuple[Step, ...], tmp_path: Path) -> None:
     async def story() -> None:
         async with cluster(tmp_path) as config:
             for command, body, want in steps:

@@ -1,4 +1,4 @@
-"""A trained policy in the daemon, on a real API server: it decides; if it hangs, pods are still scheduled."""
+"""A trained policy in the daemon, on a real API server: it scores nodes; if it hangs, pods are still scheduled."""
 
 import signal
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ PODS = [f"pod-{number}" for number in range(6)]
 
 
 def flags_with(plane: ControlPlane, folder: Path, policy: str, limit: str, port: int) -> list[str]:
-    """Return the flags that have a policy score, and serve pages to the administrator."""
+    """Return flags that enable a policy, and serve pages to the administrator."""
     args = {"policy": f"tests.support.policies_on_trial:{policy}", "timeLimit": limit}
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -35,7 +35,7 @@ def flags_with(plane: ControlPlane, folder: Path, policy: str, limit: str, port:
     return [f"--config={path}", f"--secure-port={port}", *delegated]
 
 
-def test_the_policy_decides_and_ends_with_the_daemon(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
+def test_policy_scores_and_ends_with_the_daemon(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
     flags = flags_with(plane, tmp_path, "snug", "10s", 0)
 
     async def story(cluster: LiveCluster) -> None:

@@ -1,4 +1,4 @@
-"""The same cluster watched by kube-scheduler and by moorage: both have the same metrics, with the same labels."""
+"""kube-scheduler and Moorage on the same cluster have the same metrics with the same labels."""
 
 import asyncio
 import signal
@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from fnmatch import fnmatch
 from typing import Final, NamedTuple
 
+from manual.tables import ABSENT_METRICS
 from prometheus_client.parser import text_string_to_metric_families
 
-from moorage.scheduler.daemon.metrics.printing import ABSENT
 from tests.live.cluster import LiveCluster, bound
 from tests.live.scheduler import scheduler
 from tests.live.serving import page
@@ -25,7 +25,7 @@ LATE: Final = {
     "scheduler_queueing_hint_execution_duration_seconds",
 }
 OURS: Final = ("moorage_*", "python_*", "process_*")
-#: Counted only when something rare happens, which one of the two may have seen in this short time and the other not.
+#: Metrics of rare events, which may occur for only one of the two in this short time.
 RARE: Final = ("scheduler_permit_wait_duration_seconds", "scheduler_plugin_execution_duration_seconds")
 
 
@@ -45,7 +45,7 @@ def families(text: str) -> Families:
         is_total = f"\n# TYPE {family.name}_total counter" in text
         labels = {label for sample in family.samples for label in sample.labels}
         bounds = frozenset(f"{float(sample.labels['le']):.6g}" for sample in family.samples if "le" in sample.labels)
-        # Two counters have names that prometheus_client takes for no counter's.
+        # prometheus_client does not recognize the names of two counters.
         kind = "counter" if family.type in ("unknown", "counter") else family.type
         shape = Shape(kind, family.documentation.partition(" ")[0], frozenset(labels - {"le"}), bounds)
         results[f"{family.name}_total" if is_total else family.name] = shape
@@ -54,7 +54,7 @@ def families(text: str) -> Families:
 
 @contextmanager
 def kube_scheduler(plane: ControlPlane, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the real one."""
+    """Run kube-scheduler."""
     process = plane.spawn("kube-scheduler", f"--kubeconfig={plane.kubeconfig()}", *flags)
     try:
         yield process
@@ -69,7 +69,7 @@ def serving(plane: ControlPlane, port: int) -> list[str]:
 
 
 async def watched(cluster: LiveCluster, plane: ControlPlane, port: int, name: str) -> Families:
-    """Schedule, reject, wake and preempt pods; return the metrics of the scheduler."""
+    """Schedule, reject, retry and preempt pods; return the metrics of the scheduler."""
     token = plane.tokens["admin"]
     await cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", HIGH)
     await cluster.add_nodes(f"{name}-1", cpu="2")
@@ -91,7 +91,7 @@ async def watched(cluster: LiveCluster, plane: ControlPlane, port: int, name: st
         await asyncio.sleep(0.3)
 
 
-def test_both_have_the_same_metrics(plane: ControlPlane, live: Live) -> None:
+def test_both_schedulers_have_the_same_metrics(plane: ControlPlane, live: Live) -> None:
     theirs: Families = {}
 
     async def upstream(cluster: LiveCluster) -> None:
@@ -110,7 +110,9 @@ def test_both_have_the_same_metrics(plane: ControlPlane, live: Live) -> None:
 
 
 def compare(ours: Families, theirs: Families) -> None:
-    missing = [name for name in theirs.keys() - ours.keys() if not _is_one_of(name, (*ABSENT, *RARE, "process_*"))]
+    missing = [
+        name for name in theirs.keys() - ours.keys() if not _is_one_of(name, (*ABSENT_METRICS, *RARE, "process_*"))
+    ]
     assert not missing, f"kube-scheduler has these, too: {sorted(missing)}"
     more = [name for name in ours.keys() - theirs.keys() if not _is_one_of(name, (*OURS, *RARE))]
     assert not more, f"kube-scheduler does not have these: {sorted(more)}"

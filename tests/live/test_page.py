@@ -30,11 +30,11 @@ LASTING: Final = ("moorage up", "moorage scheduler", "moorage extender", "kube-s
 ELSEWHERE: Final = ("make -C .. image", "docker build")
 """Commands that need an image builder."""
 PREPARED: Final = "Moorage itself"
-"""The section that the environment of the tests was made by."""
+"""The section that created the environment of the tests."""
 
 
 class Section:
-    """A part of the page: its commands, and the files that it shows."""
+    """A section of the page: its commands and files."""
 
     def __init__(self, title: str, text: str) -> None:
         blocks = BLOCK.findall(text)
@@ -48,14 +48,14 @@ def sections() -> list[Section]:
     return [Section(title, text) for title, text in zip(parts[::2], parts[1::2], strict=True)]
 
 
-def test_the_page_has_commands_in_every_section_but_the_last() -> None:
+def test_all_sections_except_the_last_have_commands() -> None:
     selected = {section.title: len(section.commands) for section in sections()}
     assert selected.pop("When something is wrong") == 0
     assert all(selected.values())
 
 
 def make_environment(folder: Path) -> Path:
-    """Make a virtual environment like that of the tests that can take one more package; return its bin."""
+    """Create a virtual environment like that of the tests for one more package; return its bin folder."""
     venv.create(folder, with_pip=False)
     own = next(folder.glob("lib/python*/site-packages"))
     around = [path for path in sys.path if Path(path).name == "site-packages"]
@@ -74,7 +74,7 @@ def make_environment(folder: Path) -> Path:
 
 
 class Shell:
-    """Runs the commands of the page; those that last are ended as Ctrl-C ends them."""
+    """Runs the commands of the page; ends long-running ones with Ctrl-C."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder = folder
@@ -102,7 +102,7 @@ class Shell:
         self._lasting.append((command, process, output))
 
     async def _finish(self, command: str) -> None:
-        """Run a command; one that talks to a server which is only starting is tried again."""
+        """Run a command; retry while the server is starting."""
         deadline = asyncio.get_running_loop().time() + PATIENCE
         while True:
             process = await asyncio.create_subprocess_shell(
@@ -126,14 +126,14 @@ class Shell:
     async def end_section(self) -> None:
         """Press Ctrl-C."""
         for command, process, _ in self._lasting:
-            assert process.returncode is None, f"{command} ended by itself:{self.said()}"
+            assert process.returncode is None, f"{command} exited early:{self.said()}"
             process.send_signal(signal.SIGINT)
             async with asyncio.timeout(PATIENCE):
                 await process.wait()
         self._lasting.clear()
 
     async def kill(self) -> None:
-        """End what still runs."""
+        """Stop all running commands."""
         for _, process, _ in self._lasting:
             if process.returncode is None:
                 process.kill()
@@ -169,7 +169,7 @@ async def runs_here(shell: Shell, _: LiveCluster) -> None:
 
 
 def is_placed(pods: dict[str, Pod]) -> bool:
-    """Three pods have the one fast node, and the fourth has a reason."""
+    """Three pods are on the only fast node, and the fourth has a reason."""
     bound = [pod.node_name for pod in pods.values() if pod.node_name]
     conditions = [pod.condition(SCHEDULED) for pod in pods.values() if not pod.node_name]
     told = [condition.message for condition in conditions if condition is not None]
@@ -209,7 +209,7 @@ CHECKS: Final[dict[str, Check]] = {
 
 @contextmanager
 def cluster_of_ones_own(home: Path) -> Iterator[ControlPlane]:
-    """Run a control plane that makes pods of deployments, and have it be the one of ``~/.kube/config``."""
+    """Run a control plane that creates the pods of deployments, and write it to ``~/.kube/config``."""
     controllers = ("deployment-controller", "replicaset-controller", COLLECTOR)
     with ExitStack() as stack:
         plane = stack.enter_context(control_plane())
@@ -228,7 +228,7 @@ def test_documented_steps_work(tmp_path: Path) -> None:
     with cluster_of_ones_own(home) as plane:
         path = os.pathsep.join([str(binaries), str(plane.programs), str(kubectl_folder), os.environ["PATH"]])
         retained = {name: text for name, text in os.environ.items() if name not in ("KUBECONFIG", "PYTHONPATH")}
-        # Nothing is downloaded: what builds packages is in the environment of the tests.
+        # Nothing is downloaded: the environment of the tests contains the build tools.
         own = {"PATH": path, "HOME": str(home), "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1"}
         shell = Shell(tmp_path, {**retained, **own})
         asyncio.run(follow_the_page(shell, plane, home))
@@ -276,5 +276,5 @@ async def paste(text: str, shell: Shell, home: Path) -> None:
 
 
 @pytest.mark.parametrize("title", CHECKS)
-def test_what_is_checked_is_on_the_page(title: str) -> None:
+def test_checked_commands_are_on_the_page(title: str) -> None:
     assert title in [section.title for section in sections()]

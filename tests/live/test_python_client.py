@@ -20,7 +20,7 @@ Story = Callable[[ApiClient], None]
 
 @pytest.fixture
 def play(tmp_path: Path) -> Callable[[Story], None]:
-    """Run a story with a client of a new server; the client blocks, so it has a separate thread."""
+    """Run a scenario with a client of a new server; the client blocks, so it has a separate thread."""
 
     async def served(story: Story) -> None:
         async with ApiServer() as server:
@@ -45,11 +45,11 @@ def refused(status: int, reason: str) -> Iterator[None]:
 
 
 def bound(core: CoreV1Api, name: str = "web") -> None:
-    """Do what a scheduler does."""
+    """Bind a pod as a scheduler does."""
     target = kubernetes.client.V1ObjectReference(kind="Node", name="n1", api_version="v1")
     metadata = kubernetes.client.V1ObjectMeta(name=name)
     binding = kubernetes.client.V1Binding(metadata=metadata, target=target)
-    # The response is a Status, which the client would take for a Binding.
+    # The response is a Status, which the client would decode as a Binding.
     core.create_namespaced_pod_binding(name, "default", binding, _preload_content=False)
 
 
@@ -95,7 +95,7 @@ def watched(listing: Callable[..., Any], *where: str, **terms: Any) -> list[tupl
     return [(event["type"], event["object"].metadata.name) for event in events]
 
 
-def test_a_pod_is_bound_once(play: Callable[[Story], None]) -> None:
+def test_pod_is_bound_once(play: Callable[[Story], None]) -> None:
     def story(client: ApiClient) -> None:
         core = CoreV1Api(client)
         core.create_node(node())
@@ -108,7 +108,7 @@ def test_a_pod_is_bound_once(play: Callable[[Story], None]) -> None:
     play(story)
 
 
-def test_an_eviction_is_refused_by_a_budget(play: Callable[[Story], None]) -> None:
+def test_budget_rejects_an_eviction(play: Callable[[Story], None]) -> None:
     def story(client: ApiClient) -> None:
         core, policy = CoreV1Api(client), kubernetes.client.PolicyV1Api(client)
         core.create_namespaced_pod("default", pod("web", labels={"app": "web"}))
@@ -131,7 +131,7 @@ def test_an_eviction_is_refused_by_a_budget(play: Callable[[Story], None]) -> No
     play(story)
 
 
-def test_custom_objects(play: Callable[[Story], None]) -> None:
+def test_custom_objects_are_created_and_listed(play: Callable[[Story], None]) -> None:
     def story(client: ApiClient) -> None:
         extensions, custom = kubernetes.client.ApiextensionsV1Api(client), kubernetes.client.CustomObjectsApi(client)
         extensions.create_custom_resource_definition(definition())
@@ -147,7 +147,7 @@ def test_custom_objects(play: Callable[[Story], None]) -> None:
     play(story)
 
 
-def test_the_dynamic_client_finds_its_way_by_discovery(play: Callable[[Story], None]) -> None:
+def test_dynamic_client_uses_discovery(play: Callable[[Story], None]) -> None:
     def story(client: ApiClient) -> None:
         nodes = kubernetes.dynamic.DynamicClient(client).resources.get(api_version="v1", kind="Node")
         nodes.create(body=node())

@@ -1,4 +1,4 @@
-"""The embedded API server and the real one refuse the same requests, in the same words."""
+"""The embedded and the real API server reject the same requests, with the same messages."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 
 from moorage.cluster.apiserver.server import ApiServer
 from tests.support.api import Data
-from tests.support.bad_requests import GOOD, LOOSE, REQUESTS, SILLY, Ask, essence
+from tests.support.bad_requests import GOOD, OTHER_WORDING, REQUESTS, SERVER_ERRORS, RequestCase, essence
 from tests.support.control_plane import ADMIN, control_plane
 from tests.unit.cluster.apiserver.test_refusals import ANSWERS
 
@@ -34,10 +34,10 @@ async def asked(server: str, token: str) -> dict[str, Data]:
             status, body = await send(session, server, ask)
             assert status == 201, body
         selected = {name: await send(session, server, ask) for name, ask in REQUESTS.items()}
-    return {name: essence(*answer, loosely=name in LOOSE) for name, answer in selected.items()}
+    return {name: essence(*answer, loosely=name in OTHER_WORDING) for name, answer in selected.items()}
 
 
-async def send(session: aiohttp.ClientSession, server: str, ask: Ask) -> tuple[int, bytes]:
+async def send(session: aiohttp.ClientSession, server: str, ask: RequestCase) -> tuple[int, bytes]:
     body: Any = ask.body if isinstance(ask.body, bytes | None) else msgspec.json.encode(ask.body)
     request = session.request(ask.method, f"{server}{ask.path}", data=body, headers={"Content-Type": ask.content_type})
     async with request as answer:
@@ -45,12 +45,12 @@ async def send(session: aiohttp.ClientSession, server: str, ask: Ask) -> tuple[i
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_both_refuse_it_in_the_same_words(name: str, answers: tuple[dict[str, Data], dict[str, Data]]) -> None:
+def test_both_servers_reject_with_the_same_message(name: str, answers: tuple[dict[str, Data], dict[str, Data]]) -> None:
     real, ours = answers
-    assert real[name]["code"] >= 400, "the table is of requests that are refused"
-    if name not in SILLY:
+    assert real[name]["code"] >= 400, "the table contains only rejected requests"
+    if name not in SERVER_ERRORS:
         assert ours[name] == real[name]
 
 
 def test_recorded_errors_equal_those_of_the_real_server(answers: tuple[dict[str, Data], dict[str, Data]]) -> None:
-    assert {name: answer for name, answer in answers[0].items() if name not in LOOSE} == ANSWERS
+    assert {name: answer for name, answer in answers[0].items() if name not in OTHER_WORDING} == ANSWERS

@@ -1,4 +1,4 @@
-"""A scheduler under load whose configuration and plugin code change every second, every other time for the worse."""
+"""A scheduler under load whose configuration and plugin code change every second, every other time to invalid ones."""
 
 import asyncio
 import re
@@ -37,7 +37,7 @@ LEASE: Final = (
     "--leader-elect-renew-deadline=10s",
     "--leader-elect-retry-period=2s",
 )
-"""As long as in production: what may cost the lease here is a reload, and not a machine that is busy with others."""
+"""As long as in production: only a reload may cost the lease, not a busy machine."""
 EVENTS: Final = "/api/v1/namespaces/kube-system/events?fieldSelector=involvedObject.kind%3DLease"
 CONFIG: Final = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -75,7 +75,7 @@ BY_NUMBER: Final = "int(node.name.removeprefix('n-'))"
 MAX_PODS: Final = 1500
 MAX_BUILD_CPU_MS: Final = 20.0
 MAX_SWAP_CPU_MS: Final = 100.0
-"""About 12 microseconds for each pending pod, of which there are at most 3,000."""
+"""About 12 microseconds for each of at most 3,000 pending pods."""
 BAD: Final[tuple[Callable[[str], str], ...]] = (
     lambda text: text[: len(text) // 2],
     lambda text: text.replace("Changing", "Nobody"),
@@ -84,7 +84,7 @@ BAD: Final[tuple[Callable[[str], str], ...]] = (
 
 
 class Mounted:
-    """A folder as the kubelet mounts a ConfigMap: every change is a new folder, to which one link is turned."""
+    """A folder as the kubelet mounts a ConfigMap: each change is a new folder, and a link is switched to it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -123,7 +123,7 @@ class Reloaded:
         self._mounted.put(self.weighing(1))
 
     def save_plugin(self, text: str, **words: str) -> None:
-        """Write the plugin's file, with some words in it replaced."""
+        """Write the plugin's file, with some words replaced."""
         for word, instead in words.items():
             text = text.replace(word, instead)
         self._plugin.write_text(text)
@@ -135,15 +135,15 @@ class Reloaded:
         await self.counted(result, before.get(result, 0) + 1)
 
     def weighing(self, weight: int) -> str:
-        """Return a configuration in which the plugin has some weight."""
+        """Return a configuration with a weight of the plugin."""
         return self._good.replace("WEIGHT", str(weight))
 
     def running(self) -> AbstractContextManager[SchedulerProcess]:
-        """Run it."""
+        """Run the scheduler."""
         return scheduler(self._kubeconfig, *self._flags, leader_elect=True)
 
     def change(self, number: int) -> str:
-        """Change a file for the better or the worse, by turns; return what is to become of that."""
+        """Change a file to a valid or invalid one, in turn; return the expected result."""
         if number % 4 == 3:
             self._plugin.write_text(PLUGIN.replace("ANSWER", f"{number}"))
         elif number % 2:
@@ -154,11 +154,11 @@ class Reloaded:
         return "success"
 
     async def counts(self) -> dict[str, float]:
-        """Return how many changes ended in which way."""
+        """Return the number of changes by result."""
         return await self._read("moorage_config_reloads_total")
 
     async def holds(self) -> dict[str, float]:
-        """Return how often the loop was held up for which step of a change."""
+        """Return the number of pauses of the loop by step."""
         return await self._read("moorage_config_reload_hold_seconds_count")
 
     async def _read(self, name: str) -> dict[str, float]:
@@ -169,22 +169,22 @@ class Reloaded:
         """Wait until a number of changes ended with a result."""
         deadline = time.monotonic() + PATIENCE
         while (await self.counts()).get(result, 0) < number:
-            assert time.monotonic() < deadline, f"{number} {result} are never counted: {await self.counts()}"
+            assert time.monotonic() < deadline, f"{number} {result} were not counted: {await self.counts()}"
             await asyncio.sleep(0.1)
 
     async def weight(self) -> int:
-        """Return the plugin's weight in the configuration that is in force."""
+        """Return the plugin's weight in the active configuration."""
         response = msgspec.json.decode(await asyncio.to_thread(page, self._port, "/configz", self._token))
         enabled = response["componentconfig"]["profiles"][0]["plugins"]["multiPoint"]["enabled"]
         (weight,) = [entry["weight"] for entry in enabled if entry["name"] == "Changing"]
         return int(weight)
 
     async def weighs(self, weight: int) -> bool:
-        """Return whether a weight is in force."""
+        """Return whether a weight is active."""
         return await self.weight() == weight
 
     async def churn(self) -> None:
-        """Change the plugin's file every second, every other time for the worse."""
+        """Change the plugin's file every second, every other time to invalid Python."""
         for number in count():
             await asyncio.sleep(1.0)
             self._plugin.write_text(PLUGIN.replace("ANSWER", f"{BY_NUMBER} + 0 * {number}" if number % 2 else "!"))
@@ -224,7 +224,7 @@ def taken_up(log: str) -> list[TakenUp]:
 
 
 def show_what_held_up_the_loop(changes: list[TakenUp], decisions: Path) -> None:
-    """Print how long reloads kept the loop from trying pods; the attempts of the same minute are there to compare."""
+    """Print the pauses of the loop during reloads, with the attempts of the same minute for comparison."""
     told = {name: [getattr(change, name) for change in changes] for name in TakenUp._fields}
     told["attempt_ms"] = [decision.took * 1e3 for decision in read_log(decisions)]
     for name, numbers in told.items():
@@ -262,14 +262,14 @@ def test_reloads_every_second_under_load(
             await in_the_end(cluster, process, held)
             assert process.stop() == 0
             tried = Counter(decision.pod.partition("/")[2] for decision in read_log(decisions))
-            assert tried == Counter(wanted), "each was tried once: no reload cost a pod an attempt"
+            assert tried == Counter(wanted), "no reload cost a pod an attempt"
             show_what_held_up_the_loop(taken_up(process.own_log), decisions)
 
     async def in_the_end(cluster: LiveCluster, process: SchedulerProcess, held: Lease) -> None:
         after, counts = await lease_of(cluster.client), await reloaded.counts()
         assert after.spec.holder_identity == held.spec.holder_identity, "the lease was kept"
         assert after.spec.lease_transitions == held.spec.lease_transitions
-        assert cluster.witness.moved() == [], "each was bound once"
+        assert cluster.witness.moved() == [], "each pod was bound once"
         assert counts["refused"] >= ROUNDS // 4, counts
         assert counts["success"] >= ROUNDS // 2, counts
         holds = await reloaded.holds()
@@ -280,7 +280,7 @@ def test_reloads_every_second_under_load(
         assert process.own_log.count("former plugins are closed") == counts["success"], "after their last binding"
         assert "internal error" not in process.own_log
         assert "Traceback" not in process.own_log
-        assert await reloaded.weight() == max(range(0, ROUNDS, 2)) + 2, "what is in force is shown"
+        assert await reloaded.weight() == max(range(0, ROUNDS, 2)) + 2, "the active configuration is shown"
 
     live(story)
 
@@ -298,10 +298,10 @@ class Changing(PreEnqueuePlugin):
 """
 
 
-def test_reloads_while_thousands_wait(
+def test_reloads_with_thousands_of_pending_pods(
     plane: ControlPlane, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are pending before the scheduler starts; the last change releases pods that the others hold back."""
+    """The pods are pending before the scheduler starts; the last change releases gated pods."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     decisions = tmp_path / "decisions.jsonl"
     reloaded = Reloaded(plane, tmp_path, f"--decision-log={decisions}")
@@ -318,24 +318,24 @@ def test_reloads_while_thousands_wait(
             await cluster.wait_for("whoever may be has a node", lambda pods: bound(pods, ready))
             await reloaded.change_gate(4)
             pods = await cluster.pods()
-            assert not any(pods[name].node_name for name in held), "they are held back"
+            assert not any(pods[name].node_name for name in held), "the pods are gated"
             reloaded.save_plugin(GATE, OPEN="True", VERSION="last")
             await cluster.wait_for("everybody has a node", lambda pods: bound(pods, [*held, *ready]))
-            assert cluster.witness.moved() == [], "each was bound once"
+            assert cluster.witness.moved() == [], "each pod was bound once"
             assert "Traceback" not in process.own_log
             assert process.stop() == 0
             tried = Counter(decision.pod.partition("/")[2] for decision in read_log(decisions))
-            assert tried == Counter([*held, *ready]), "each was tried once: no reload cost a pod an attempt"
+            assert tried == Counter([*held, *ready]), "no reload cost a pod an attempt"
             changes = taken_up(process.own_log)
             show_what_held_up_the_loop(changes, decisions)
 
     live(story)
 
 
-def test_an_operator_tries_a_weight_in_shadow_promotes_it_and_takes_it_back(
+def test_weight_is_tried_in_shadow_promoted_and_reverted(
     plane: ControlPlane, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of it under load; while the weight changes, the plugin's file does every second, every other time broken."""
+    """All under load; the plugin's file also changes every second, every other time to invalid Python."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
     shadow, log = tmp_path / "shadow.yaml", tmp_path / "shadow.jsonl"
@@ -349,7 +349,7 @@ def test_an_operator_tries_a_weight_in_shadow_promotes_it_and_takes_it_back(
             await process.logged("the shadow is ready")
             held, load = await lease_of(cluster.client), Load(cluster)
             await load.until("the shadow would have decided otherwise", lambda: differing(log) >= 20)
-            assert next(iter(read_report(log).plugins)) == "Changing", "which plugin made the difference"
+            assert next(iter(read_report(log).plugins)) == "Changing", "the plugin that caused the difference"
             assert await asyncio.to_thread(run, ["promote", str(shadow), *named, "--dry-run"]) == 0
 
             churning = asyncio.create_task(reloaded.churn())
@@ -360,7 +360,7 @@ def test_an_operator_tries_a_weight_in_shadow_promotes_it_and_takes_it_back(
             churning.cancel()
             process.send(signal.SIGHUP)
             await cluster.wait_for("every pod has a node", lambda pods: bound(pods, load.names))
-            assert cluster.witness.moved() == [], "each was bound once"
+            assert cluster.witness.moved() == [], "each pod was bound once"
             assert (await lease_of(cluster.client)).spec.holder_identity == held.spec.holder_identity
             assert "Traceback" not in process.own_log
             assert process.stop() == 0
@@ -369,25 +369,25 @@ def test_an_operator_tries_a_weight_in_shadow_promotes_it_and_takes_it_back(
 
 
 def differing(log: Path) -> int:
-    """Count what the shadow would have decided otherwise."""
+    """Count the differing decisions of the shadow."""
     return read_report(log).results.get("differs", 0) if log.exists() else 0
 
 
 class Load:
-    """Pods that keep coming."""
+    """Continuous creation of pods."""
 
     def __init__(self, cluster: LiveCluster) -> None:
         self._cluster = cluster
         self.names: list[str] = []
 
     async def until(self, what: str, holds: Callable[[], Awaitable[bool] | bool]) -> None:
-        """Create pods until something holds."""
+        """Create pods until a condition holds."""
         deadline = time.monotonic() + PATIENCE
         while True:
             answer = holds()
             if answer if isinstance(answer, bool) else await answer:
                 return
-            assert time.monotonic() < deadline, f"it is never so that {what}"
+            assert time.monotonic() < deadline, f"timeout while waiting until {what}"
             names = [f"q-{len(self.names) + i}" for i in range(PODS_A_ROUND)] if len(self.names) < MAX_PODS else []
             self.names += names
             await self._cluster.add_pods(*names, cpu="10m")

@@ -34,7 +34,7 @@ def flags_with(plane: ControlPlane, folder: Path, plugin: str, port: int = 0) ->
     ]
 
 
-def test_on_a_real_server(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
+def test_plugin_works_on_a_real_server(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
     port, token = free_ports(1)[0], plane.tokens["admin"]
 
     async def story(cluster: LiveCluster) -> None:
@@ -52,12 +52,15 @@ def test_on_a_real_server(plane: ControlPlane, live: Live, tmp_path: Path) -> No
     live(story)
 
 
-def test_a_plugin_that_cannot_start_is_named(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
+def test_plugin_that_fails_to_start_is_named(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes("a")
         with scheduler(plane.kubeconfig(), *flags_with(plane, tmp_path, "ClosedBooth")) as process:
             assert process.wait() == 1
-            assert "starting plugin 'ClosedBooth': the booth is closed" in process.log
+            assert (
+                "starting plugin 'ClosedBooth': ClosedBooth.start raised ConnectionError: the booth is closed"
+                in process.log
+            )
             assert "Traceback" not in process.log
 
     live(story)

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from moorage.insight.shadow.report import read_report
-from moorage.insight.shadow.running import MAX_QUESTIONS
+from moorage.insight.shadow.shadow_process import MAX_QUESTIONS
 from moorage.scheduler.decisions.decision_log import read_log
 from tests.live.cluster import PATIENCE, LiveCluster, bound
 from tests.live.scheduler import SchedulerProcess, scheduler
@@ -33,23 +33,23 @@ profiles:
       score:
         disabled: [{name: NodeResourcesBalancedAllocation}]
 """
-"""Fills one node after the other, where the default spreads."""
+"""Fills nodes one by one, where the default spreads."""
 WAVES = 6
 PODS = 100
 
 
 def shadow_of(process: SchedulerProcess) -> list[int]:
-    """Return the shadows of a scheduler: children of the child of the supervisor."""
+    """Return the shadow processes: children of the scheduler process."""
     results = []
     for child in process.children():
         for pid in Path(f"/proc/{child}/task/{child}/children").read_text().split():
-            if b"moorage.insight.shadow.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"moorage.insight.shadow.shadow_worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 results.append(int(pid))
     return results
 
 
 def test_shadow_finds_differences_without_delaying_pods(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
-    """It is killed twice under load, and comes back; every pod is bound, once, and nothing is written by the shadow."""
+    """It is killed twice under load and restarts; each pod is bound once, and the shadow writes nothing."""
     config, log = tmp_path / "shadow.yaml", tmp_path / "shadow.jsonl"
     config.write_text(PACKING)
 
@@ -70,7 +70,7 @@ def test_shadow_finds_differences_without_delaying_pods(plane: ControlPlane, liv
             await compared(log, PODS, cluster)
             (last,) = shadow_of(process)
             assert process.stop() == 0
-            assert not Path(f"/proc/{last}").exists(), "it ends with its scheduler"
+            assert not Path(f"/proc/{last}").exists(), "the shadow ends with its scheduler"
 
     live(story)
     report = read_report(log)
@@ -79,8 +79,8 @@ def test_shadow_finds_differences_without_delaying_pods(plane: ControlPlane, liv
     assert report.results.get("error", 0) == 0
 
 
-def test_stopped_shadow_delays_no_pod(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
-    """Dropped decisions are counted; attempts without it, with it and while it is stopped are printed."""
+def test_stopped_shadow_does_not_delay_pods(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
+    """Dropped decisions are counted; the durations of attempts without, with and with a stopped shadow are printed."""
     config, decisions = tmp_path / "shadow.yaml", tmp_path / "decisions.jsonl"
     config.write_text(PACKING)
     (port,) = free_ports(1)
@@ -102,21 +102,21 @@ def test_stopped_shadow_delays_no_pod(plane: ControlPlane, live: Live, tmp_path:
             (pid,) = shadow_of(process)
             os.kill(pid, signal.SIGSTOP)
             await placed(cluster, waves["still"])
-            assert await dropped(plane, port) - before >= PODS, "more than it may be asked at a time"
+            assert await dropped(plane, port) - before >= PODS, "more than the limit of pending requests"
             if Path(f"/proc/{pid}").exists():
                 os.kill(pid, signal.SIGCONT)
             assert process.stop() == 0
 
     live(story)
     tried = [(decision.pod.partition("/")[2], decision.took * 1e3) for decision in read_log(decisions)]
-    assert Counter(name for name, _ in tried) == Counter(chain(*waves.values())), "each was tried once"
+    assert Counter(name for name, _ in tried) == Counter(chain(*waves.values())), "each pod was tried once"
     for wave in waves:
         took = [millis for name, millis in tried if name.startswith(f"{wave}-")]
         sys.stdout.write(f"{wave}: {len(took)} attempts, median {median(took):.3f} ms, max {max(took):.2f} ms\n")
 
 
 async def placed(cluster: LiveCluster, names: list[str]) -> None:
-    """Have pods come, and wait until each has a node."""
+    """Create pods, and wait until each has a node."""
     await cluster.add_pods(*names, cpu="10m")
     await cluster.wait_for("the wave", lambda pods: bound(pods, names))
 
@@ -127,7 +127,7 @@ async def dropped(plane: ControlPlane, port: int) -> float:
 
 
 async def looks_on(process: SchedulerProcess, times: int) -> None:
-    """Wait until a shadow has come up so often."""
+    """Wait until the shadow has started this number of times."""
     async with asyncio.timeout(PATIENCE):
         while process.log.count("the shadow is ready") < times:
             await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Storms of preemption, of a size for every day; ``python -m tests.live.storm`` runs them at full size."""
+"""Preemption storms of a moderate size; ``python -m tests.live.storm`` runs them at full size."""
 
 import asyncio
 
@@ -10,8 +10,8 @@ from tests.live.storm import PER_NODE, Storm, weather
 from tests.support.control_plane import ControlPlane
 
 STORMS = {
-    "room for each on a node of its own": Storm(nodes=150, preemptors=100),
-    "as many as all nodes have places for": Storm(nodes=20, preemptors=20 * PER_NODE),
+    "a separate node for each preemptor": Storm(nodes=150, preemptors=100),
+    "as many preemptors as all nodes can hold": Storm(nodes=20, preemptors=20 * PER_NODE),
 }
 
 
@@ -21,7 +21,7 @@ async def clear(plane: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize("storm", STORMS.values(), ids=STORMS)
-def test_all_are_bound_and_no_pod_is_evicted_in_vain(plane: ControlPlane, storm: Storm) -> None:
+def test_preemptors_are_bound_without_unnecessary_evictions(plane: ControlPlane, storm: Storm) -> None:
     try:
         left = asyncio.run(weather(storm, plane))
     finally:

@@ -29,11 +29,11 @@ LONGER_LEASE: Final = (
     "--leader-elect-renew-deadline=4s",
     "--leader-elect-retry-period=1s",
 )
-"""Both replicas and the server work hard on few cores: the one that is not stopped must not lose it, too."""
+"""Both replicas and the server share few cores: the running replica must not lose the lease, too."""
 
 
 def flags_with(plane: ControlPlane, folder: Path, plugin: str, port: int = 0, *, at: str = "filter") -> list[str]:
-    """Return the flags that run a plugin, and serve pages to the administrator."""
+    """Return flags that enable a plugin, and serve pages to the administrator."""
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -53,7 +53,7 @@ def _once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def quick_page(port: int, path: str, token: str = "") -> str:
-    """Read a page, which may not take as long as a probe waits for it."""
+    """Read a page within the timeout of a probe."""
     async with asyncio.timeout(2):
         return await asyncio.to_thread(page, port, path, token)
 
@@ -64,19 +64,19 @@ async def holder(cluster: LiveCluster) -> str:
 
 
 async def ended(process: SchedulerProcess, seconds: float = GRACE_SECONDS) -> int:
-    """Wait for its end, and require that nothing of it is left; return its exit code."""
+    """Wait for the exit, check that no child process remains, and return the exit code."""
     children = process.children() if process.is_running else []
     deadline = time.monotonic() + seconds
     while process.is_running:
         assert time.monotonic() < deadline, f"it still runs after {seconds} s"
         await asyncio.sleep(0.05)
     while remaining := [pid for pid in children if Path(f"/proc/{pid}").exists()]:
-        assert time.monotonic() < deadline, f"orphans are left: {remaining}"
+        assert time.monotonic() < deadline, f"remaining child processes: {remaining}"
         await asyncio.sleep(0.05)
     return process.wait()
 
 
-def test_a_plugin_that_sleeps_costs_neither_lease_nor_health(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
+def test_sleeping_plugin_affects_neither_lease_nor_health(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
     port, token = free_ports(1)[0], plane.tokens["admin"]
 
     async def story(cluster: LiveCluster) -> None:
@@ -84,7 +84,7 @@ def test_a_plugin_that_sleeps_costs_neither_lease_nor_health(plane: ControlPlane
         with scheduler(plane.kubeconfig(), *flags_with(plane, tmp_path, "Sleeper", port), leader_elect=True) as process:
             await process.logged('"scheduling"')
             leader = await holder(cluster)
-            # Longer than a lease of three seconds, not as long as it takes to be given up on.
+            # Longer than a lease of three seconds, and shorter than the timeout of the supervisor.
             await cluster.add_pods("sleep-3.8")
             await process.logged("a plugin blocks the scheduler", 20)
             assert await quick_page(port, "/livez") == "ok"
@@ -104,10 +104,8 @@ def test_a_plugin_that_sleeps_costs_neither_lease_nor_health(plane: ControlPlane
     live(story)
 
 
-def test_a_plugin_that_never_lets_go_hands_the_lease_to_another(
-    plane: ControlPlane, live: Live, tmp_path: Path
-) -> None:
-    """It holds the interpreter's lock, so no Python code of that process runs ever again."""
+def test_plugin_that_blocks_the_interpreter_loses_the_lease(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
+    """It holds the interpreter's lock, so that no Python code of the process runs any more."""
     port = free_ports(1)[0]
 
     async def story(cluster: LiveCluster) -> None:
@@ -133,7 +131,7 @@ def test_a_plugin_that_never_lets_go_hands_the_lease_to_another(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_though_a_plugin_never_lets_go(
+def test_signal_ends_a_blocked_scheduler(
     plane: ControlPlane, live: Live, tmp_path: Path, number: signal.Signals
 ) -> None:
     async def story(cluster: LiveCluster) -> None:
@@ -150,7 +148,7 @@ def test_a_signal_ends_it_though_a_plugin_never_lets_go(
     live(story)
 
 
-def test_a_post_filter_that_never_returns(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
+def test_post_filter_that_never_returns_is_handled(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
     port = free_ports(1)[0]
 
     async def story(cluster: LiveCluster) -> None:
@@ -180,7 +178,7 @@ WHO: Final = {
 
 
 @pytest.mark.parametrize("who", WHO.values(), ids=WHO)
-def test_a_leader_that_was_stopped_writes_nothing_when_it_goes_on(
+def test_resumed_leader_does_not_write(
     plane: ControlPlane, live: Live, who: Callable[[SchedulerProcess], list[int]]
 ) -> None:
     names = [f"web-{number}" for number in range(150)]
@@ -220,7 +218,7 @@ KILLED: Final = {
 
 
 @pytest.mark.parametrize(("who", "code"), KILLED.values(), ids=KILLED)
-def test_neither_process_outlives_the_other(
+def test_both_processes_end_together(
     plane: ControlPlane, live: Live, who: Callable[[SchedulerProcess], int], code: int
 ) -> None:
     async def story(cluster: LiveCluster) -> None:
@@ -229,13 +227,17 @@ def test_neither_process_outlives_the_other(
             children = process.children()
             os.kill(who(process), signal.SIGKILL)
             assert await ended(process, 10) == code
-            assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+            # The kernel kills the orphan immediately, but a busy machine may take a moment to remove it.
+            deadline = time.monotonic() + 10
+            while any(Path(f"/proc/{pid}").exists() for pid in children):
+                assert time.monotonic() < deadline, "a process is left"
+                await asyncio.sleep(0.05)
 
     live(story)
 
 
 @pytest.mark.parametrize("who", WHO.values(), ids=WHO)
-def test_a_signal_to_either_ends_both_in_order(
+def test_signal_to_either_process_ends_both_regularly(
     plane: ControlPlane, live: Live, who: Callable[[SchedulerProcess], list[int]]
 ) -> None:
     async def story(cluster: LiveCluster) -> None:

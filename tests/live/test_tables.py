@@ -1,4 +1,4 @@
-"""`kubectl get` has the same columns on the embedded API server as on the real one, for every kind both serve."""
+"""`kubectl get` has the same columns on the embedded and the real API server, for all common kinds."""
 
 import asyncio
 from typing import Any, Final
@@ -33,6 +33,6 @@ async def columns_of(plane: ControlPlane) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("resource", LISTED, ids=lambda item: item.full_name)
-def test_columns(resource: ServedResource, tables: dict[str, Any]) -> None:
+def test_columns_are_equal(resource: ServedResource, tables: dict[str, Any]) -> None:
     printer = select_printer(resource.storage or resource.full_name, lambda: 0.0)
     assert [(column.name, column.priority) for column in printer.columns] == tables[resource.full_name]

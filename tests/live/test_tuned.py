@@ -7,13 +7,13 @@ import pytest
 
 from moorage.lab.tuning.candidates import tuned_config
 from moorage.lab.tuning.plan import Knob, NumberRange
-from moorage.scheduler.config.dumping import dump
+from moorage.scheduler.config.yaml_text import dump
 from tests.live.test_convert import assert_read
 
 WEIGHT = NumberRange(0, 10)
 SETTINGS: dict[str, list[tuple[Knob, Any]]] = {
     "weights": [(Knob("NodeResourcesFit", "", WEIGHT), 7), (Knob("ImageLocality", "", WEIGHT), 3)],
-    "a plugin that scores nothing": [(Knob("NodeResourcesBalancedAllocation", "", WEIGHT), 0)],
+    "a plugin with weight 0": [(Knob("NodeResourcesBalancedAllocation", "", WEIGHT), 0)],
     "arguments": [
         (Knob("NodeResourcesFit", "scoringStrategy.type", ()), "MostAllocated"),
         (Knob("InterPodAffinity", "hardPodAffinityWeight", ()), 40),

@@ -1,4 +1,4 @@
-"""Volumes on a real API server with the real PV controller: claims are bound where their pods are."""
+"""Volumes on a real API server with the real PV controller: claims are bound on the nodes of their pods."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,7 +30,7 @@ NODES = ("node-0", "node-1", "node-2")
 
 
 def provisioned(story: Story, *, refusals: int = 0) -> Story:
-    """Run a provisioner during a story, which has to use up its rejections."""
+    """Run a provisioner during a scenario that uses all of its rejections."""
 
     async def run(cluster: LiveCluster) -> None:
         provisioner = Provisioner(cluster.client, refusals=refusals, slowest=0.5)
@@ -58,8 +58,8 @@ async def add_stateful_set(cluster: LiveCluster, name: str, replicas: int) -> No
     await cluster.create("/apis/apps/v1/namespaces/default/statefulsets", {"metadata": {"name": name}, "spec": spec})
 
 
-def test_a_stateful_set_gets_volumes_where_its_pods_are(plane: ControlPlane, live: Live) -> None:
-    """The first node is rejected once: the scheduler selects again, and no pod stays without a volume."""
+def test_stateful_set_gets_volumes_on_the_nodes_of_its_pods(plane: ControlPlane, live: Live) -> None:
+    """The first node is rejected once: the scheduler selects again, and all pods get volumes."""
     replicas = [f"db-{number}" for number in range(3)]
 
     async def story(cluster: LiveCluster) -> None:
@@ -75,7 +75,7 @@ def test_a_stateful_set_gets_volumes_where_its_pods_are(plane: ControlPlane, liv
     live(provisioned(story, refusals=1))
 
 
-def test_a_replica_comes_back_to_its_volume(plane: ControlPlane, live: Live) -> None:
+def test_recreated_replica_uses_its_volume(plane: ControlPlane, live: Live) -> None:
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes(*NODES)
         await add_classes(cluster)
@@ -95,7 +95,7 @@ def test_a_replica_comes_back_to_its_volume(plane: ControlPlane, live: Live) -> 
     live(provisioned(story))
 
 
-def test_ephemeral_volumes_are_made_for_their_pods(plane: ControlPlane, live: Live) -> None:
+def test_ephemeral_volumes_are_created_for_their_pods(plane: ControlPlane, live: Live) -> None:
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes(*NODES)
         await add_classes(cluster)
@@ -108,7 +108,7 @@ def test_ephemeral_volumes_are_made_for_their_pods(plane: ControlPlane, live: Li
     live(provisioned(story))
 
 
-def test_local_volumes_are_bound_until_there_are_no_more(plane: ControlPlane, live: Live) -> None:
+def test_local_volumes_are_bound_until_all_are_used(plane: ControlPlane, live: Live) -> None:
     names = [f"disk-{number}" for number in range(5)]
 
     async def story(cluster: LiveCluster) -> None:

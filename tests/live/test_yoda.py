@@ -1,4 +1,4 @@
-"""examples/03-yoda on a real API server: the definition, the rights and the configuration that it is deployed with."""
+"""examples/03-yoda on a real API server, with its definition, permissions and configuration."""
 
 import subprocess
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def kubectl(plane: ControlPlane, *arguments: str) -> str:
 
 
 def configuration(plane: ControlPlane, kubeconfig: Path) -> Path:
-    """Write the configuration of the config map where the scheduler can read it."""
+    """Write the configuration of the config map to a file."""
     config_map = yaml.safe_load((EXAMPLE / "deploy" / "config-map.yaml").read_text())
     config = yaml.safe_load(config_map["data"]["config.yaml"])
     file = plane.folder / "yoda.yaml"
@@ -45,9 +45,11 @@ async def publish(client: ApiClient, now: float) -> None:
     await sniffer.publish(client, now)
 
 
-def test_yoda_as_deployed(plane: ControlPlane, live: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yoda_runs_as_deployed(
+    plane: ControlPlane, live: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTHONPATH", str(EXAMPLE))
-    # Another test may have installed Moorage here with Helm and other labels.
+    # Another test may have installed Moorage with Helm and other labels.
     kubectl(plane, "delete", "deployment", "moorage", "--namespace=kube-system", "--ignore-not-found")
     kubectl(plane, "apply", "--server-side", "--validate=strict", "-k", str(EXAMPLE / "deploy"))
     kubectl(plane, "wait", "--for=condition=Established", "crd/scvs.core.run-linux.com", "--timeout=60s")

@@ -15,7 +15,7 @@ from moorage.kube.client.rest import ApiClient
 
 
 class Witness:
-    """Remembers every node that a pod was ever on, which the cluster itself does not."""
+    """Records all nodes of each pod over time."""
 
     def __init__(self, client: ApiClient) -> None:
         self._nodes: defaultdict[str, set[str]] = defaultdict(set)
@@ -57,5 +57,5 @@ class Witness:
         return len(self._nodes)
 
     def moved(self) -> list[str]:
-        """Return the pods that were on more than one node."""
+        """Return the pods that had more than one node."""
         return [f"pod {uid} was on {sorted(nodes)}" for uid, nodes in self._nodes.items() if len(nodes) > 1]

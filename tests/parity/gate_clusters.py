@@ -135,7 +135,7 @@ def bound_volume() -> list[Object]:
 
 
 def spreading() -> list[Object]:
-    """Make a pod that spreads among the pods of its revision only; the old one fills the first node."""
+    """Make a pod that spreads among the pods of its revision only; the old revision fills the first node."""
     old = [pod(f"old-{i}", labels={"app": "web", "revision": "1"}, nodeName="n1") for i in range(2)]
     rule = {
         "maxSkew": 1,
@@ -151,7 +151,7 @@ def spreading() -> list[Object]:
 
 
 def resized() -> list[Object]:
-    """Make a pod on the node whose pod-level resize the kubelet has not carried out: it still holds more."""
+    """Make a pod whose pod-level resize the kubelet has not carried out: it still uses more."""
     spec = {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
     fields = {"requests": {"cpu": "3"}, "limits": {"cpu": "3"}}
     status = {"phase": "Running", "resources": fields, "allocatedResources": {"cpu": "3"}}
@@ -163,7 +163,7 @@ def resized() -> list[Object]:
 
 
 def declaring() -> list[Object]:
-    """Make a pod that needs a feature of its node which the node does not declare."""
+    """Make a pod that needs a feature that its node does not declare."""
     rules = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}]
     container = {"name": "c", "image": "i", "restartPolicy": "Never", "restartPolicyRules": rules}
     return [node(), pod(containers=[container])]
@@ -185,7 +185,7 @@ def prioritized() -> list[Object]:
 
 
 def numbered(*devices_: Object, **wanted: Any) -> list[Object]:
-    """Make a claim to two devices that are to have the same number."""
+    """Make a claim to two devices with the same number."""
     exactly = {"deviceClassName": "gpu", "count": 2, **wanted}
     constraint = {"matchAttribute": f"{DRIVER}/numa"}
     spec = {"requests": [{"name": "r", "exactly": exactly}], "constraints": [constraint]}
@@ -193,7 +193,7 @@ def numbered(*devices_: Object, **wanted: Any) -> list[Object]:
 
 
 def grouped_partitions() -> list[Object]:
-    """Make a claim to a partition that gets on only with its like."""
+    """Make a claim to a partition with a compatibility constraint."""
     part = {"counterSet": "board", "counters": {"memory": {"value": "1Gi"}}, "compatibilityGroups": ["a"]}
     counters = devices(name="s0", slices=2, sharedCounters=[{"name": "board", "counters": COUNTER}])
     return with_devices([counters, devices({"name": "d0", "consumesCounters": [part]}, slices=2)])
@@ -326,12 +326,12 @@ CLUSTERS: Final = {
 
 
 def settings(gate: str, *, on: bool) -> dict[str, bool]:
-    """Return what to set so that a gate is on or off."""
+    """Return the gates to set so that a gate is on or off."""
     return {gate: True} if on else dict.fromkeys((gate, *CLUSTERS[gate].besides), False)
 
 
 def main() -> None:
-    """Record what kube-scheduler does, where it can still switch the gate."""
+    """Record the decisions of kube-scheduler, where it can still set the gate."""
     gates = [gate for gate, example in CLUSTERS.items() if example.release == RELEASE]
     cases = [
         Case(f"{gate} is {'on' if on else 'off'}", CLUSTERS[gate].objects, feature_gates=settings(gate, on=on))

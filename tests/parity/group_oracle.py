@@ -20,7 +20,7 @@ RECORDED: Final = Path(__file__).parent / "group_rows" / "rows.jsonl.gz"
 
 
 def ask(names: list[str]) -> dict[str, Json]:
-    """Have the oracle replay rows; return its reports by name."""
+    """Replay rows with the oracle; return its reports by name."""
     asked = ({"id": name, "featureGates": ROWS[name][0], "steps": ROWS[name][1]} for name in names)
     lines = "".join(json.dumps(row) + "\n" for row in asked)
     command = [find_binary(), "queue", "--stream"]
@@ -32,13 +32,13 @@ def ask(names: list[str]) -> dict[str, Json]:
 
 
 def recorded() -> dict[str, list[Json]]:
-    """Read kube-scheduler's reports on each row."""
+    """Read kube-scheduler's reports for each row."""
     with gzip.open(RECORDED, "rt", encoding="utf-8") as lines:
         return {row["id"]: row["steps"] for row in map(json.loads, lines)}
 
 
 def main() -> int:
-    """Record or show."""
+    """Record or print."""
     parser = argparse.ArgumentParser(prog="python -m tests.parity.group_oracle", description=__doc__)
     parser.add_argument("rows", nargs="*", help="how names of rows begin")
     parser.add_argument("--record", action="store_true")

@@ -1,4 +1,4 @@
-"""Our side of a history with groups: the whole scheduler, and reports as the oracle writes them."""
+"""Replay a group history with the complete scheduler, and report in the format of the oracle."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -18,18 +18,18 @@ from moorage.scheduler.engine.effects import Effects
 from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Unschedulable
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.framework.status import Code
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
-from moorage.scheduler.wiring.assembly import Observers, Tuning, assemble
+from moorage.scheduler.wiring.assembly import Tuning, assemble
 from moorage.scheduler.wiring.policy import Policy
 
 CODES = {"scheduled": Code.SUCCESS, "unschedulable": Code.UNSCHEDULABLE, "error": Code.ERROR}
-#: Of several plugins and members that hold a group back, upstream names any.
+#: Upstream names any of several gating plugins and members.
 BY_CHANCE = ("gatingPlugin", "unschedulablePlugins")
 
 
 class GroupReplay(Replay):
-    """A history on a separate scheduler, which writes nothing."""
+    """A history on a separate scheduler without writes."""
 
     def __init__(self, gates: dict[str, bool]) -> None:
         self._features = features = FeatureGates({**BASE_GATES, **gates})
@@ -39,7 +39,7 @@ class GroupReplay(Replay):
             Policy(default_config(gates=features), Registry(IN_TREE), features),
             DiscardingApi(),
             clock,
-            observers=Observers(attempts=self._log),
+            observers=(self._log,),
             background=NoBackground(),
             tuning=Tuning(effects=Effects(make_binder=AssumingBinder)),
         )
@@ -53,7 +53,7 @@ class GroupReplay(Replay):
         self._tried: dict[str, QueuedPodGroupInfo] = {}
 
     async def carry_out(self, step: Json) -> Json:
-        """Carry out a step and report where it left every pod and group."""
+        """Execute a step and report the state of all pods and groups."""
         if step["do"] != "schedule":
             return self.do(step)
         return await self._schedule()
@@ -106,7 +106,7 @@ class GroupReplay(Replay):
         return msgspec.structs.replace(obj, metadata=metadata)
 
     def report(self) -> Json:
-        """Return the state of every pod and every group."""
+        """Return the state of all pods and groups."""
         groups = [info for info in self.queue.entries() if isinstance(info, QueuedPodGroupInfo)]
         pods = {info.key: self._described(info, "inFlight") for info in self._flying()}
         pods |= {info.key: self._described(info, self._place(info)) for info in self.queue}
@@ -131,13 +131,13 @@ class GroupReplay(Replay):
     def _described(self, info: QueuedPodInfo | QueuedPodGroupInfo, place: str) -> Json:
         if info.pod.spec.scheduling_group is None:
             return super()._described(info, place)
-        # When a member may be tried again is its group's business.
+        # The group determines the next attempt of a member.
         plain = super()._described(info, "active")
         return {**plain, "queue": place}
 
 
 def comparable(told: Json) -> Json:
-    """Leave out what chance decides, and nominations, which one pass carries out and a history of ours does not."""
+    """Remove random values, and nominations, which our history does not carry out."""
     retained = {key: part for key, part in told.items() if key != "nominated"}
     for part in ("pods", "groups"):
         if part in retained:

@@ -51,7 +51,7 @@ class Author:
         self.steps: list[Json] = []
 
     def write(self, length: int) -> Json:
-        """Write a history of ``length`` steps; time passes after each, so that no two pods have the same age."""
+        """Write a history of ``length`` steps; time passes after each, so that all pods have different ages."""
         for name in NODES[:2]:
             self._do(self._apply_node(name))
         verbs: dict[Callable[[], Json | None], int] = {
@@ -92,7 +92,7 @@ class Author:
             self.numbers += 1
             known = self._new_pod(name)
         elif self.gates and self.ours.report()["pods"].get(f"default/{name}", {}).get("queue") == "unschedulable":
-            # Without the gate upstream may file a pod that changed in two ways as both backing off and unschedulable.
+            # Without the gate, upstream may file a pod with two changes as both backing off and unschedulable.
             return None
         return self._apply_pod(self._changed_pod(known))
 
@@ -219,7 +219,7 @@ class Author:
         return {"do": "apply", "object": node}
 
     def _pop(self) -> Json | None:
-        # Without the gate the oracle's queue would wait here for a pod that backs off.
+        # Without the gate, the oracle's queue would block here for a pod in backoff.
         if self.gates and not self.ours.queue.sizes().active:
             return None
         return {"do": "pop"}

@@ -1,4 +1,4 @@
-"""Compare our queue with kube-scheduler's on random histories, or record what kube-scheduler's does.
+"""Compare our queue with kube-scheduler's on random histories, or record the results of kube-scheduler.
 
 python -m tests.parity.queue_oracle --oracle PATH --seed 1 --n 200
 python -m tests.parity.queue_oracle --oracle PATH --seed 1 --n 20 --record
@@ -17,17 +17,17 @@ GOLDENS = Path(__file__).parent / "queue"
 
 
 def ask(oracle: str, histories: dict[int, Json]) -> dict[int, Json]:
-    """Have the oracle replay histories, by seed."""
+    """Replay histories with the oracle, by seed."""
     lines = "".join(json.dumps({"id": seed, **asked}) + "\n" for seed, asked in histories.items())
     command = [oracle, "queue", "--stream"]
     ran = subprocess.run(command, input=lines, capture_output=True, text=True, check=True, timeout=5 + len(histories))
-    # Times are whole milliseconds, but for the noise of Go's nanoseconds turned into floating-point seconds.
+    # Times are whole milliseconds, except for rounding errors of Go's nanoseconds.
     read = json.JSONDecoder(parse_float=lambda text: round(float(text), 3)).decode
     return {answer["id"]: answer for answer in map(read, ran.stdout.splitlines())}
 
 
 def first_difference(asked: Json, theirs: list[Json]) -> str | None:
-    """Name the first step after which our queue differs from upstream's, and the difference."""
+    """Return the first step after which our queue differs from upstream's, and the difference."""
     for number, (step, ours, told) in enumerate(zip(asked["steps"], replay(asked), theirs, strict=True)):
         if ours != told:
             pods = sorted(ours["pods"].keys() | told["pods"].keys())

@@ -1,4 +1,4 @@
-"""Our side of a queue history: the steps of `oracle queue`, carried out by our queue, and the same reports."""
+"""Replay a queue history with our queue: the steps of `oracle queue`, and the same reports."""
 
 from typing import Any
 
@@ -13,11 +13,12 @@ from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.engine.event_handlers import EventHandlers
 from moorage.scheduler.engine.profile import Profile
+from moorage.scheduler.engine.waiting import WaitingPods
 from moorage.scheduler.framework.events import Action, ClusterEvent
 from moorage.scheduler.framework.registry import Registry
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
-from moorage.scheduler.queue.hints import ProfileQueueing
+from moorage.scheduler.queue.gates import ProfileQueueing
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 from moorage.testing.rig import Rig
 
@@ -25,15 +26,8 @@ Json = dict[str, Any]
 EPOCH = VirtualClock().now()
 
 
-class Nobody:
-    """No pod waits on permit in a history."""
-
-    def reject_waiting(self, uid: str, message: str) -> bool:
-        return False
-
-
 class UpstreamHandlers(EventHandlers):
-    """Wakes no pods that upstream does not wake: docs/parity.md lists the differences."""
+    """Retries no pods that upstream does not retry: docs/parity.md lists the differences."""
 
     def _relabelled_while_assumed(self, assumed: Pod, pod: Pod) -> None:
         pass
@@ -47,7 +41,7 @@ class UpstreamQueue(SchedulingQueue):
 
 
 class Replay:
-    """A history under way: queue, cache and handlers as in the scheduler, with the default profile's plugins."""
+    """A running history: queue, cache and handlers as in the scheduler, with the default profile's plugins."""
 
     def __init__(self, gates: dict[str, bool]) -> None:
         features = FeatureGates.parse(",".join(f"{name}={str(on).lower()}" for name, on in gates.items()))
@@ -70,14 +64,14 @@ class Replay:
             objects=self.rig.objects,
             queue=self.queue,
             profiles=[profile.name],
-            waiting=Nobody(),
+            waiting=WaitingPods(),
         )
         self.millis = 0
         self.version = 0
         self.popped: dict[str, QueuedPodInfo] = {}
 
     def do(self, step: Json) -> Json:
-        """Carry out a step and report where it left every pod."""
+        """Execute a step and report the state of all pods."""
         told = getattr(self, f"_do_{step['do']}")(step) or {}
         self.queue.check_invariants()
         return self.report() | told
@@ -144,7 +138,7 @@ class Replay:
         return msgspec.structs.replace(obj, metadata=metadata)
 
     def report(self) -> Json:
-        """Return the state of every pod, in the oracle's words."""
+        """Return the state of all pods, in the oracle's terms."""
         pods = {info.key: self._described(info, "inFlight") for info in self._flying()}
         pods |= {info.key: self._described(info, self._place(info)) for info in self.queue}
         nodes = sorted(node.name for node in self.rig.objects[Node].list())
@@ -190,6 +184,6 @@ ACTIONS = {"Add": Action.ADD, "Delete": Action.DELETE, "Update": Action.UPDATE, 
 
 
 def replay(history: Json) -> list[Json]:
-    """Carry out a whole history; return a report for each step."""
+    """Execute a complete history; return a report for each step."""
     ours = Replay(history.get("featureGates", {}))
     return [ours.do(step) for step in history["steps"]]

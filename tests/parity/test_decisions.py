@@ -1,4 +1,4 @@
-"""Recorded clusters: Moorage decides as kube-scheduler did, in every field, without running kube-scheduler.
+"""Recorded clusters: Moorage makes the decisions of kube-scheduler, in all fields.
 
 `python -m tests.conformance.goldens` records them; a fixed difference stays as its shrunk case.
 """
@@ -22,7 +22,7 @@ def recorded() -> dict[Path, list[goldens.Golden]]:
 @pytest.mark.parametrize(
     ("path", "number"), CASES, ids=[f"{path.name.partition('.')[0]}-{number}" for path, number in CASES]
 )
-def test_decisions(path: Path, number: int, recorded: dict[Path, list[goldens.Golden]]) -> None:
+def test_decisions_equal_the_recorded_ones(path: Path, number: int, recorded: dict[Path, list[goldens.Golden]]) -> None:
     golden = recorded[path][number]
 
     problems = differences(decide(golden.case), golden.decisions)
@@ -30,5 +30,5 @@ def test_decisions(path: Path, number: int, recorded: dict[Path, list[goldens.Go
     assert not problems, "\n".join(["", *map(str, problems)])
 
 
-def test_there_is_something_to_compare() -> None:
+def test_there_are_recorded_clusters() -> None:
     assert len(CASES) >= 200

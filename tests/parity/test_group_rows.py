@@ -1,4 +1,4 @@
-"""Recorded histories of groups: Moorage does as kube-scheduler did, step by step, without kube-scheduler at hand."""
+"""Recorded group histories: Moorage's steps equal those of kube-scheduler."""
 
 import pytest
 from tests.conformance.compare import differences
@@ -18,13 +18,13 @@ def decided(told: Json) -> list[Json]:
     return [*found, told.pop("group")] if "group" in told else found
 
 
-def test_every_row_is_recorded() -> None:
+def test_all_rows_are_recorded() -> None:
     assert list(RECORDED) == list(ROWS)
 
 
 @pytest.mark.parametrize("name", ROWS)
 @in_virtual_time
-async def test_row(name: str) -> None:
+async def test_row_equals_the_recorded_one(name: str) -> None:
     gates, steps = ROWS[name]
     ours = GroupReplay(gates)
 

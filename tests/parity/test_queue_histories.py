@@ -1,4 +1,4 @@
-"""Histories as kube-scheduler's own queue lived them, recorded from the oracle; ours must take every step with it."""
+"""Recorded histories of kube-scheduler's queue: each step of our queue must be equal."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ def test_there_are_recorded_histories() -> None:
 
 
 @pytest.mark.parametrize("golden", RECORDED, ids=lambda path: path.stem)
-def test_our_queue_lives_the_recorded_history(golden: Path) -> None:
+def test_queue_equals_the_recorded_history(golden: Path) -> None:
     recorded = json.loads(golden.read_text())
     difference = first_difference(recorded, recorded["reports"])
     assert difference is None, difference

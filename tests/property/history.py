@@ -1,4 +1,4 @@
-"""Random histories of one cluster in virtual time: users, controllers, nodes and the network do as they please."""
+"""Random histories of one cluster in virtual time: events of users, controllers, nodes and the network."""
 
 import random
 from collections import Counter
@@ -39,7 +39,7 @@ from moorage.kube.api.storage import CSINode, PersistentVolumeClaim
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.framework.registry import Registry
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
 from moorage.testing.storage import claim_volume, make_claim, make_csi_node, make_volume, reachable
@@ -80,7 +80,7 @@ class History:
             self.with_port,
         ]
         self.focus = self.random.choice(self.kinds_of_wishes)
-        """The wish most pods of this history have, so that they get into each other's way."""
+        """The constraint of most pods of this history, so that they conflict."""
         self.happenings: list[tuple[Callable[[], None], int]] = [
             (self.add_pod, 60),
             (self.add_node, 8),
@@ -121,7 +121,7 @@ class History:
             raise self.simulation.scheduler.unexpected
 
     def happen(self) -> None:
-        """Let one thing happen, as users and controllers would make it."""
+        """Perform one random event of a user or a controller."""
         happenings, weights = zip(*self.happenings, strict=True)
         self.random.choices(happenings, weights)[0]()
 
@@ -269,7 +269,7 @@ class History:
             self.store.update(replace(pod, spec=replace(pod.spec, tolerations=added)))
 
     def claim(self) -> None:
-        """Create a claim that pods may be waiting for already, bound to a volume or not yet."""
+        """Create a claim that pods may be waiting for, bound to a volume or unbound."""
         name, space = f"claim-{self.random.randint(1, 4)}", self.random.choice(NAMESPACES)
         if self.store.get(PersistentVolumeClaim, name, space) is not None:
             return
@@ -293,7 +293,7 @@ class History:
         self.store.update(replace(claim, metadata=meta, spec=spec, status=done.status))
 
     def driver(self) -> None:
-        """Install the driver of volumes on a node, or change how many it can attach."""
+        """Install the volume driver on a node, or change its attach limit."""
         if (node := self.one(Node)) is None:
             return
         wanted = make_csi_node(node.name, limits={DRIVER: self.random.choice((1, 2, None))})

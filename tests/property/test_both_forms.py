@@ -28,7 +28,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, Plugin, ScorePlugin
 from moorage.scheduler.framework.status import IntArray, Status, Verdict
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.plugins.node_affinity import NodeAffinity
 from moorage.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
@@ -61,11 +61,11 @@ CONFIGURED: list[PluginFactory] = [
 ]
 
 
-def test_in_tree_plugins_keep_their_promises() -> None:
+def test_in_tree_plugins_keep_their_contracts() -> None:
     check_plugin(*JUDGES_AND_RATERS, *CONFIGURED, examples=100)
 
 
-def test_fit_keeps_its_promises_where_devices_serve_a_resource() -> None:
+def test_fit_keeps_its_contract_with_device_resources() -> None:
     gpus = DeviceClass(metadata=ObjectMeta(name="gpu"), spec=DeviceClassSpec(extended_resource_name=GPU))
     check_plugin(NodeResourcesFit, objects=[gpus], examples=30)
 
@@ -81,7 +81,7 @@ class Forked(FilterPlugin):
 
 
 class Nearsighted(FilterPlugin):
-    """Judges a node by the window it is seen through."""
+    """Evaluates a node by its window."""
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
         return Verdict.reject(where=np.full(len(nodes), len(nodes) > 1), because=Status.unschedulable("crowd"))
@@ -95,7 +95,7 @@ class Wordless(FilterPlugin):
 
 
 class Meddler(FilterPlugin):
-    """Changes the nodes it looks at, as far as they let it."""
+    """Changes the nodes, as far as they allow it."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         node.node.metadata.labels["seen"] = "yes"
@@ -103,7 +103,7 @@ class Meddler(FilterPlugin):
 
 
 class Namedropper(FilterPlugin):
-    """Signs nothing of a pod, and goes by its name."""
+    """Signs pods equally, but uses their names."""
 
     depends_on = DependsOn.NODE
 
@@ -143,7 +143,7 @@ class Forgetful(FilterPlugin):
 
 
 class Enthusiast(ScorePlugin):
-    """Gives more than 100."""
+    """Returns more than 100."""
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         return 101
@@ -157,15 +157,15 @@ class Fractions(ScorePlugin):
 
 
 BROKEN = {
-    "forms that differ": (Forked, "filter says .* filter_nodes says None"),
-    "an answer that depends on the window": (Nearsighted, "crowd"),
+    "different forms": (Forked, "filter returned .* filter_nodes None"),
+    "a result that depends on the window": (Nearsighted, "crowd"),
     "no reason": (Wordless, "without a reason"),
     "a changed node": (Meddler, "may only read"),
-    "a signature that says too little": (Namedropper, "gives two pods the same signature"),
-    "an answer that depends on other nodes": (Busybody, "declare it in depends_on"),
-    "an answer that depends on labels of pods": (Forgetful, "declare it in depends_on"),
+    "an incomplete signature": (Namedropper, "gives two pods the same signature"),
+    "a result that depends on other nodes": (Busybody, "declare it in depends_on"),
+    "a result that depends on labels of pods": (Forgetful, "declare it in depends_on"),
     "a score above 100": (Enthusiast, "not between 0 and 100"),
-    "a score that is no integer": (Fractions, "float64, not int64"),
+    "a score that is not an integer": (Fractions, "float64, not int64"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Memory: however many pods have come and gone, the scheduler holds as much as after the first thousand."""
+"""Memory: after any number of created and deleted pods, the scheduler holds as much as after the first thousand."""
 
 import gc
 import sys
@@ -11,16 +11,16 @@ from moorage.common.clock import VirtualClock
 from moorage.common.virtual_time import run_virtual
 
 WARM_UP = 1536
-"""More pods than entries in any cache, for everything that a pod may bring."""
+"""More pods than entries in any cache."""
 MORE = 1024
 """Caches drop half of their entries at a time and their limits are powers of two: each is now as full as before."""
 MAX_GROWTH = 4.0
-"""Memory blocks for each further pod: caches are not quite as full as before. Past leaks were 6 to 140 per pod."""
+"""Memory blocks for each additional pod: caches are not quite as full as before. Past leaks were 6 to 140 per pod."""
 
 
 @pytest.fixture(autouse=True)
 def collections_are_quick() -> Iterator[None]:
-    """Leave what is there before the test out of the collections."""
+    """Exclude existing objects from garbage collections."""
     gc.collect()
     gc.freeze()
     yield
@@ -28,7 +28,7 @@ def collections_are_quick() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_nothing_is_left_of_pods_that_are_gone(kind: Callable[[int], Guests]) -> None:
+def test_deleted_pods_leave_no_memory(kind: Callable[[int], Guests]) -> None:
     clock = VirtualClock()
 
     async def run() -> None:
@@ -38,7 +38,7 @@ def test_nothing_is_left_of_pods_that_are_gone(kind: Callable[[int], Guests]) ->
         await churn.run(MORE)
         assert churn.cluster.bound or kind is for_nodes_of_its_own, "no pod was bound"
         growth = (blocks_in_use() - before) / MORE
-        assert growth < MAX_GROWTH, f"after {churn.came} pods, {growth:.1f} blocks are left of each"
+        assert growth < MAX_GROWTH, f"{growth:.1f} blocks per pod remain after {churn.came} pods"
 
     run_virtual(run(), clock)
 

@@ -1,4 +1,4 @@
-"""The histories of groups for gangs that Coscheduling finds by label or by annotation, with all gates off."""
+"""Group histories for gangs of Coscheduling, by label or by annotation, with all gates disabled."""
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ HISTORIES = 20
 
 
 class GangHistory(History):
-    """A history whose groups are objects of scheduler-plugins, or nothing but annotations."""
+    """A history whose groups are objects of scheduler-plugins, or annotations only."""
 
     def make_bench(self) -> GroupBench:
         self.by_label: dict[str, bool] = {}
@@ -69,7 +69,7 @@ class GangHistory(History):
 
 
 @pytest.mark.parametrize("number", range(HISTORIES))
-def test_gangs_are_placed_whole_or_not_at_all(number: int) -> None:
+def test_gangs_are_placed_completely_or_not_at_all(number: int) -> None:
     @in_virtual_time
     async def history() -> None:
         await GangHistory(number, with_faults=False).run()

@@ -1,4 +1,4 @@
-"""Random histories of groups in virtual time: members and nodes come and go, writes fail, the scheduler is killed.
+"""Random group histories in virtual time: members and nodes change, writes fail, the scheduler is killed.
 
 Invariants: a group below its minimum holds nothing, competing groups do not block each other, a group with priority
 gets its resources, and a partially bound group is completed or has a reason.
@@ -40,7 +40,7 @@ class History:
         self.number = 0
         self.sizes: dict[str, int] = {}
         self.disturbed: set[str] = set()
-        """Groups that lost members or whose minimum changed: these may be bound by halves for a while."""
+        """Groups that lost members or whose minimum changed: they may be partially bound for a while."""
 
     def make_bench(self) -> GroupBench:
         return GroupBench(gates=self.chance.choice([GATE, GATE, TOPOLOGY, COMPOSITE]))
@@ -50,11 +50,11 @@ class History:
         return self._all(PodGroup)
 
     def group_of(self, pod: Pod) -> str:
-        """Name the group of a pod, if it has one."""
+        """Return the group of a pod, if it has one."""
         group = pod.spec.scheduling_group
         return "" if group is None else group.pod_group_name or ""
 
-    # ── what happens ─────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def run(self) -> None:
         for node in range(self.chance.randint(1, 4)):
@@ -130,11 +130,11 @@ class History:
             self.bench.remove(node, *there)
 
     def fail(self) -> None:
-        """Have some writes fail from now on, or no more."""
+        """Let some writes fail from now on, or stop that."""
         self.is_failing = not self.is_failing
 
     def crash(self) -> None:
-        """Kill the scheduler, perhaps between the bindings of a group."""
+        """Kill the scheduler, possibly between the bindings of a group."""
         if self.chance.random() < 0.5:
             self.crash_after = self.chance.randint(0, 4)
         else:
@@ -163,13 +163,13 @@ class History:
         objects = self._all(kind)
         return self.chance.choice(objects) if objects else None
 
-    # ── what must hold ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── invariants ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def check_now(self) -> None:
-        """Check what holds at any time between two cycles."""
+        """Check the invariants between two cycles."""
         self.bench.queue.check_invariants()
         waiting = {wait.pod.name for wait in self.bench.scheduler.services.waiting.all()}
-        assert set(self.bench.reserved()) <= waiting, "a pod is reserved that nobody binds"
+        assert set(self.bench.reserved()) <= waiting, "a reserved pod is not being bound"
         bound: defaultdict[str, int] = defaultdict(int)
         for pod in self._all(Pod):
             if pod.node_name:
@@ -177,13 +177,13 @@ class History:
         for group in self.groups():
             if group.name not in self.disturbed and group.min_count is not None and bound[group.name]:
                 wanted = group.min_count - self._evicted(group.name)
-                assert bound[group.name] >= wanted, f"{group.name} is bound by halves"
+                assert bound[group.name] >= wanted, f"{group.name} is partially bound"
 
     def _evicted(self, name: str) -> int:
         return sum(evicted.startswith(f"{name}-") for evicted in self.bench.evicted)
 
     def check_end(self) -> None:
-        """Check what holds once all is quiet."""
+        """Check the invariants of an idle cluster."""
         assert self.bench.reserved() == []
         for node in self._all(Node):
             assert self._free(node, -1) >= 0, f"{node.name} is overcommitted"
@@ -199,11 +199,13 @@ class History:
         if len(pods) < (group.min_count or 1) or bound == len(pods):
             return
         size = self.sizes[group.name]
-        # Less important pods could be evicted.
+        # Pods of lower priority could be evicted.
         room = sum(self._free(node, group.priority) // size for node in self._all(Node))
-        assert room < missing, f"{group.name} waits though {room} of its pods would fit, and {missing} have to"
+        assert room < missing, (
+            f"{group.name} is pending although {room} of its pods would fit, and {missing} are needed"
+        )
         told = [pod for pod in pods if not pod.node_name and self.bench.message(pod.name)]
-        assert told or bound >= (group.min_count or 1), f"nobody says why {group.name} waits"
+        assert told or bound >= (group.min_count or 1), f"{group.name} is pending without a reason"
 
     def _free(self, node: Node, priority: int) -> int:
         """Count the CPUs available to a pod that may evict pods of lower priority."""
@@ -212,7 +214,7 @@ class History:
 
 
 @pytest.mark.parametrize("number", range(HISTORIES))
-def test_groups_are_placed_whole_or_not_at_all(number: int) -> None:
+def test_groups_are_placed_completely_or_not_at_all(number: int) -> None:
     @in_virtual_time
     async def history() -> None:
         await History(number, with_faults=False).run()

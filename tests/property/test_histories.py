@@ -1,4 +1,4 @@
-"""Random histories in virtual time: whatever happens to a cluster, the scheduler keeps its promises."""
+"""Random histories in virtual time: the scheduler keeps its invariants."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -24,15 +24,15 @@ BATCHES = 20
 
 
 class Checked(History):
-    """A history whose end is looked at."""
+    """A history with a check at its end."""
 
     def check(self) -> None:
-        """Check every invariant on the current cluster."""
+        """Check all invariants on the current cluster."""
         self.simulation.scheduler.queue.check_invariants()
         self.check_capacity()
         self.check_nothing_lost()
         self.check_columns()
-        assert not (waiting := stranded(self.simulation.scheduler)), f"they wait in vain: {waiting}"
+        assert not (waiting := stranded(self.simulation.scheduler)), f"pending without a reason: {waiting}"
 
     def check_capacity(self) -> None:
         pods = [pod for pod in self.world.store.list(Pod) if not pod.is_finished]
@@ -56,7 +56,7 @@ class Checked(History):
         assert self.simulation.scheduler.cache.assumed_count == 0
 
     def check_columns(self) -> None:
-        """Compare the cache with one that is built from nothing."""
+        """Compare the cache with a rebuilt one."""
         kept, fresh = self.simulation.scheduler.cache, Cache()
         for node in self.world.store.list(Node):
             fresh.add_node(node)
@@ -67,7 +67,7 @@ class Checked(History):
         rows = [kept.columns.row_of[name] for name in fresh.nodes.names]
         window = kept.nodes.take(np.array(rows, dtype=np.int64))
         for (name, found), (_, want) in zip(columns(window), columns(fresh.nodes), strict=True):
-            assert found == want, f"column {name}: kept {found}, from nothing {want}"
+            assert found == want, f"column {name}: cached {found}, rebuilt {want}"
         assert kept.pod_count == fresh.pod_count
 
 
@@ -96,7 +96,7 @@ def play(seed: int) -> Checked:
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
-def test_random_histories_keep_every_promise(batch: int) -> None:
+def test_random_histories_keep_all_invariants(batch: int) -> None:
     for seed in range(batch, HISTORIES, BATCHES):
         try:
             play(seed)
@@ -105,22 +105,22 @@ def test_random_histories_keep_every_promise(batch: int) -> None:
             raise
 
 
-def test_the_same_seed_gives_the_same_history() -> None:
+def test_same_seed_gives_the_same_history() -> None:
     def bound(seed: int) -> list[tuple[str, str]]:
         return [(pod.key, pod.node_name) for pod in play(seed).world.store.list(Pod)]
 
     assert bound(7) == bound(7)
 
 
-def test_a_pod_is_bound_only_once() -> None:
+def test_pod_is_bound_only_once() -> None:
     clock = VirtualClock()
 
     async def run() -> None:
         world = SimulatedCluster(clock)
         world.add(make_node("a"), make_pod("p"))
         pod = next(world.store.list(Pod))
-        await world.bind(pod, "a")
+        await world.cluster.bind(pod, "a")
         with pytest.raises(Conflict):
-            await world.bind(pod, "b")
+            await world.cluster.bind(pod, "b")
 
     run_virtual(run(), clock)

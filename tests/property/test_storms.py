@@ -15,7 +15,7 @@ from moorage.kube.api.pod import Pod, PodStatus
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.framework.registry import Registry
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
 
@@ -26,7 +26,7 @@ RUNNING = PodStatus(phase="Running", start_time="2025-12-31T00:00:00Z")
 
 
 async def weather(seed: int, clock: VirtualClock) -> None:
-    """Let preemptors arrive on full nodes, each in need of the place of one other pod; sizes are by chance.
+    """Let preemptors arrive on full nodes, each in need of one victim; sizes are random.
 
     In some storms the victims are still starting. A start makes a pod more important than those that have not started,
     even if it is being evicted already: then the next preemptor chooses others, as with upstream, and more than are
@@ -58,15 +58,15 @@ async def weather(seed: int, clock: VirtualClock) -> None:
             await simulation.run_until_quiet(max_seconds=chance.choice((0.01, 1.0)))
     await simulation.run_until_quiet(max_seconds=250)  # no pod is flushed yet: every one was woken
     waiting = [pod.key for pod in world.store.list(Pod) if not pod.node_name]
-    assert not waiting, f"never bound: {waiting}"
+    assert not waiting, f"pending: {waiting}"
     assert simulation.scheduler.unexpected is None
     assert not stranded(simulation.scheduler)
     if are_running:
-        assert len(world.evicted) == preemptors, f"{preemptors} pods needed a place, {len(world.evicted)} were evicted"
+        assert len(world.evicted) == preemptors, f"{preemptors} preemptors, but {len(world.evicted)} were evicted"
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
-def test_all_are_bound_and_no_pod_is_evicted_in_vain(batch: int) -> None:
+def test_preemptors_are_bound_without_unnecessary_evictions(batch: int) -> None:
     for seed in range(batch, STORMS, BATCHES):
         clock = VirtualClock()
         try:

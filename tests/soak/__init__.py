@@ -1,1 +1,1 @@
-"""A scheduler under churn and faults for half an hour: what must hold, holds, and nothing grows."""
+"""A scheduler under churn and faults for half an hour: invariants hold, and no resource use grows."""

@@ -36,13 +36,13 @@ LEASE: Final = (
     "--leader-elect-renew-deadline=25s",
     "--leader-elect-retry-period=2s",
 )
-"""Longer than the API server takes to come back, so that who leads does not end with it."""
+"""Longer than a restart of the API server, so that the leader does not lose its lease."""
 PROGRESS_SECONDS: Final = 10.0
 CUT_SECONDS: Final = (5.0, 15.0)
 MIN_KILL_SECONDS: Final = 10.0
 MIN_RESTART_SECONDS: Final = 50.0
 MIN_MINUTES_TO_JUDGE: Final = 10.0
-"""A shorter soak shows how much memory grows and does not judge it: what a start takes is most of it."""
+"""A shorter soak prints the growth of memory without a verdict: the start dominates it."""
 
 
 class Soak:
@@ -63,7 +63,7 @@ class Soak:
         return time.monotonic() - self._began > self._seconds / 2
 
     async def run(self) -> None:
-        """Do it all, and print what came of it."""
+        """Run the soak, and print the results."""
         ports = free_ports(2)
         reviews = [f"--{what}-kubeconfig={self._plane.kubeconfig()}" for what in ("authentication", "authorization")]
         async with AsyncExitStack() as stack:
@@ -101,7 +101,7 @@ class Soak:
         tasks = [asyncio.create_task(each) for each in work]
         try:
             done, _ = await asyncio.wait(tasks, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:  # none of them ends but by an error
+            for task in done:  # none of them ends without an error
                 await task
         finally:
             for task in tasks:
@@ -115,10 +115,10 @@ class Soak:
             self.faults["all connections cut"] += 1
 
     async def _restarting(self) -> None:
-        """Kill the API server and start it again; every second time all versions before are gone."""
+        """Kill and restart the API server; every second time, compact all versions."""
         while True:
             await asyncio.sleep(max(MIN_RESTART_SECONDS, self._seconds / 8))
-            # Not interrupted: a server that is away at the end would be no result.
+            # Not interrupted: a stopped server at the end would not be a result.
             await asyncio.shield(asyncio.to_thread(self._restart))
 
     def _restart(self) -> None:
@@ -129,7 +129,7 @@ class Soak:
         self.faults["API server killed"] += 1
 
     async def _killing(self, replicas: Replicas) -> None:
-        """Kill only after a replica has led for a while; two replicas that always restart would do no work."""
+        """Kill only after a replica has led for a while; two restarting replicas would do no work."""
         pause = max(MIN_KILL_SECONDS, self._seconds / 40)
         led_since = time.monotonic()
         while True:
@@ -159,7 +159,7 @@ class Soak:
             self._console.print(line, soft_wrap=True, highlight=False)
 
     async def _settle(self, cluster: LiveCluster, churn: Churn, replicas: Replicas) -> None:
-        """Wait until all is bound that was created, and require what must hold."""
+        """Wait until all created pods are bound, and check the invariants."""
         async with beside(_keeping_up(replicas)):
             await churn.settle()
             await cluster.wait_for("all pods are bound", lambda pods: all(pod.node_name for pod in pods.values()))
@@ -189,9 +189,9 @@ class Soak:
         rows: dict[str, Any] = {
             "pods created": churn.created,
             "pods bound, each once": cluster.witness.bound,
-            "nodes that left": churn.nodes_gone,
+            "deleted nodes": churn.nodes_gone,
             **dict(sorted(self.faults.items())),
-            "leases run out": replicas.losses,
+            "expired leases": replicas.losses,
             **prober.answers,
         }
         for name, value in rows.items():
@@ -206,15 +206,15 @@ async def _keeping_up(replicas: Replicas) -> None:
 
 
 def main() -> int:
-    """Soak, and return whether all checks passed."""
+    """Run the soak; return whether all checks passed."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=int(os.environ.get("MOORAGE_SEED", "1")))
     options = parser.parse_args()
     console = Console(width=140)
-    # Outages of the server are intended here and need no log.
+    # Outages of the server are intended and need no log.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is stopped in any case
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # always stop the started processes
     with control_plane() as plane, controller_manager(plane):
         soak = Soak(plane, options.minutes, options.seed, console)
         try:

@@ -1,4 +1,4 @@
-"""Pods and nodes that come and go, some pods with volumes and devices, on a server that may be away."""
+"""Creates and deletes pods and nodes, some pods with volumes and devices, on a server that may be down."""
 
 import asyncio
 from collections import deque
@@ -36,7 +36,7 @@ SWEEP_SECONDS: Final = 5.0
 
 
 class Churn:
-    """Keeps as many pods and nodes as there are, each for a while only."""
+    """Keeps the number of pods and nodes constant, each for a limited time."""
 
     def __init__(self, cluster: LiveCluster, chance: Random) -> None:
         self.created = 0
@@ -45,7 +45,7 @@ class Churn:
         self._chance = chance
 
     async def make_room(self) -> None:
-        """Create what stays: most nodes, cards, classes."""
+        """Create permanent objects: most nodes, cards, classes."""
         await add_classes(self._cluster)
         await add_template(self._cluster)
         await self._cluster.add_nodes(*(f"steady-{number}" for number in range(STEADY_NODES)), cpu="2")
@@ -54,7 +54,7 @@ class Churn:
             await add_cards(self._cluster, node, CARDS, to_be_attached=node == RICH_NODES[0])
 
     async def run(self) -> None:
-        """Bring and remove until cancelled."""
+        """Create and delete objects until cancelled."""
         await asyncio.gather(self._plain(), self._rich(), self._nodes(), self._relabelling(), self._sweeping())
 
     async def _plain(self) -> None:
@@ -67,7 +67,7 @@ class Churn:
                 await asyncio.sleep(PLAIN_SECONDS)
 
     async def _rich(self) -> None:
-        """Bring pods with a card each and a volume that is there, one to be made, or both."""
+        """Create pods with a card each, and an existing volume, a volume to provision, or both."""
         alive: deque[str] = deque()
         while True:
             alive.append(name := f"rich-{self.created}")
@@ -100,7 +100,7 @@ class Churn:
             return
 
     async def _nodes(self) -> None:
-        """Have nodes join, and leave after they were drained."""
+        """Add nodes, and delete them after draining."""
         alive: deque[str] = deque()
         number = 0
         while True:
@@ -136,7 +136,7 @@ class Churn:
             try:
                 await self.sweep()
             except ApiError:
-                continue  # the server is away
+                continue  # the server is down
 
     async def sweep(self) -> int:
         """Remove pods on deleted nodes, and volumes without a claim; return their number."""
@@ -152,7 +152,7 @@ class Churn:
         return len(remaining)
 
     async def settle(self) -> None:
-        """Sweep until no pod is on a node that has left."""
+        """Sweep until no pod is on a deleted node."""
         async with asyncio.timeout(PATIENCE):
             while await patiently(self.sweep):
                 await asyncio.sleep(1.0)

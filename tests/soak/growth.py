@@ -9,7 +9,7 @@ from typing import Final
 
 CONFIDENCE: Final = 0.95
 BINS: Final = 30
-"""Samples taken one after the other are alike; the means of this many stretches are taken for independent."""
+"""Number of intervals: consecutive samples are correlated, but the means of intervals count as independent."""
 
 Point = tuple[float, float]
 """A time in seconds, and a value."""
@@ -17,7 +17,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """Growth per second, and how far it may be from that with 95 % confidence."""
+    """Growth per second, with its 95% confidence interval."""
 
     per_second: float
     margin: float

@@ -21,7 +21,7 @@ MIN_SAMPLES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """Something that may not grow, and by how much it may seem to over the second half."""
+    """A quantity that may not grow, and its allowance over the second half."""
 
     name: str
     allowed: float
@@ -59,7 +59,7 @@ class Growth:
 
 
 class Meter:
-    """Samples who leads, once a second; a life is one pair of processes."""
+    """Samples the leader once a second; a life is one pair of processes."""
 
     def __init__(self, replicas: Replicas, ports: Sequence[int], prober: Prober) -> None:
         self.latest: dict[str, float] = {}

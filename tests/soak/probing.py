@@ -64,7 +64,7 @@ class Prober:
             async with asyncio.timeout(PATIENCE):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=self._context)
                 try:
-                    # A kubelet's probes come without a token.
+                    # Probes of a kubelet have no token.
                     token = "" if path in (LIVE, READY) else f"Authorization: Bearer {self._token}\r\n"
                     writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{token}\r\n".encode())
                     answer = await reader.read()

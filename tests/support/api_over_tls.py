@@ -61,7 +61,7 @@ class ApiOverTls:
             yield self
 
     def use_certificate_of(self, authority: Authority) -> None:
-        """Show a certificate of this authority on connections from now on."""
+        """Present a certificate of this CA on new connections."""
         assert self._context is not None
         self._context.load_cert_chain(*authority.issue("server", hosts=LOOPBACK))
 
@@ -93,5 +93,5 @@ def write_kubeconfig(folder: Path, *, cluster: Any, user: Any = None, name: str 
 
 
 def data(content: bytes | Path) -> str:
-    """Write something as a field whose name ends in ``-data`` has it."""
+    """Encode content for a field whose name ends in ``-data``."""
     return base64.b64encode(content.read_bytes() if isinstance(content, Path) else content).decode()

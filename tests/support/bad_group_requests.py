@@ -1,9 +1,9 @@
-"""Requests about groups of pods that an API server refuses; all gates of groups are on."""
+"""Requests about pod groups that an API server rejects; all feature gates of groups are enabled."""
 
 from typing import Any, Final
 
 from tests.support.api import JSON_PATCH, Data
-from tests.support.bad_requests import CONTAINER, Ask, job, merge, pod, thing
+from tests.support.bad_requests import CONTAINER, RequestCase, job, make_object, merge, pod
 
 GATES: Final = ",".join(
     f"{name}=true"
@@ -33,14 +33,16 @@ CONDITION: Final = {
 CLAIM: Final = {"name": "gpu", "resourceClaimName": "eight"}
 
 
-def group(metadata: Data | None = None, **spec: Any) -> Ask:
+def group(metadata: Data | None = None, **spec: Any) -> RequestCase:
     full = {"schedulingPolicy": GANG, **spec}
-    return Ask("POST", GROUPS, thing("PodGroup", BETA, "bad", metadata=metadata or {}, spec=full))
+    return RequestCase("POST", GROUPS, make_object("PodGroup", BETA, "bad", metadata=metadata or {}, spec=full))
 
 
-def composite(metadata: Data | None = None, **spec: Any) -> Ask:
+def composite(metadata: Data | None = None, **spec: Any) -> RequestCase:
     full = {"schedulingPolicy": {"gang": {"minGroupCount": 2}}, "workloadRef": REFERENCE, **spec}
-    return Ask("POST", COMPOSITES, thing("CompositePodGroup", ALPHA, "bad", metadata=metadata or {}, spec=full))
+    return RequestCase(
+        "POST", COMPOSITES, make_object("CompositePodGroup", ALPHA, "bad", metadata=metadata or {}, spec=full)
+    )
 
 
 def template(name: str = "a", **content: Any) -> Data:
@@ -53,20 +55,20 @@ def outer(name: str = "outer", *, groups: Any = None, inner: Any = None, **conte
     return {"name": name, **policy, **{key: item for key, item in children.items() if item is not None}, **content}
 
 
-def workload(*templates: Data, **spec: Any) -> Ask:
+def workload(*templates: Data, **spec: Any) -> RequestCase:
     full = {"podGroupTemplates": list(templates), **spec}
-    return Ask("POST", WORKLOADS, thing("Workload", BETA, "bad", spec=full))
+    return RequestCase("POST", WORKLOADS, make_object("Workload", BETA, "bad", spec=full))
 
 
-def tree(*templates: Data, **spec: Any) -> Ask:
+def tree(*templates: Data, **spec: Any) -> RequestCase:
     full = {"compositePodGroupTemplates": list(templates), **spec}
-    return Ask("POST", TREES, thing("Workload", ALPHA, "bad", spec=full))
+    return RequestCase("POST", TREES, make_object("Workload", ALPHA, "bad", spec=full))
 
 
-def changed(plural: str, *operations: Data, name: str = "good") -> Ask:
+def changed(plural: str, *operations: Data, name: str = "good") -> RequestCase:
     version = {"compositepodgroups": ALPHA, "jobs": "batch/v1"}.get(plural, BETA)
     path = f"/apis/{version}/namespaces/default/{plural}/{name}"
-    return Ask("PATCH", path, list(operations), JSON_PATCH)
+    return RequestCase("PATCH", path, list(operations), JSON_PATCH)
 
 
 def replaced(path: str, value: Any) -> Data:
@@ -81,16 +83,16 @@ def removed(path: str) -> Data:
     return {"op": "remove", "path": path}
 
 
-def named(ask: Ask, name: str) -> Ask:
-    return Ask(ask.method, ask.path, {**ask.body, "metadata": {"name": name}})
+def named(request: RequestCase, name: str) -> RequestCase:
+    return RequestCase(request.method, request.path, {**request.body, "metadata": {"name": name}})
 
 
 GOOD: Final = (
-    Ask("POST", CLASSES, thing("PriorityClass", "scheduling.k8s.io/v1", "five", value=5)),
-    Ask(
+    RequestCase("POST", CLASSES, make_object("PriorityClass", "scheduling.k8s.io/v1", "five", value=5)),
+    RequestCase(
         "POST",
         CLASSES,
-        thing("PriorityClass", "scheduling.k8s.io/v1", "meek", value=7, preemptionPolicy="Never"),
+        make_object("PriorityClass", "scheduling.k8s.io/v1", "meek", value=7, preemptionPolicy="Never"),
     ),
     named(group(schedulingConstraints={"topology": [{"key": "rack"}]}, resourceClaims=[CLAIM]), "good"),
     named(group(schedulingPolicy={"basic": {}}), "plain"),
@@ -107,213 +109,227 @@ GOOD: Final = (
         job(parallelism=2, scheduling={"schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": {"all": {}}}),
         "gang",
     ),
-    Ask(
+    RequestCase(
         "POST",
         "/api/v1/namespaces/default/pods",
-        thing("Pod", "v1", "member", spec={"containers": [CONTAINER], "schedulingGroup": {"podGroupName": "good"}}),
+        make_object(
+            "Pod", "v1", "member", spec={"containers": [CONTAINER], "schedulingGroup": {"podGroupName": "good"}}
+        ),
     ),
 )
 """Existing objects."""
 
-GROUP_REQUESTS: Final[dict[str, Ask]] = {
+GROUP_REQUESTS: Final[dict[str, RequestCase]] = {
     "a group without a policy": group(schedulingPolicy={}),
-    "a group without a spec": Ask("POST", GROUPS, thing("PodGroup", BETA, "bad")),
-    "a group of two policies": group(schedulingPolicy={"basic": {}, **GANG}),
-    "a gang of none": group(schedulingPolicy={"gang": {"minCount": 0}}),
-    "a gang of less than none": group(schedulingPolicy={"gang": {"minCount": -1}}),
-    "a gang that does not say of how many": group(schedulingPolicy={"gang": {}}),
-    "a gang of text": group(schedulingPolicy={"gang": {"minCount": "two"}}),
-    "a group whose name is none": group(metadata={"name": "Bad_Name"}),
-    "a group whose name is taken": group(metadata={"name": "good"}),
-    "a group in two topologies": group(schedulingConstraints={"topology": [{"key": "a"}, {"key": "b"}]}),
-    "a group in a topology without a key": group(schedulingConstraints={"topology": [{}]}),
-    "a group in a topology whose key is none": group(schedulingConstraints={"topology": [{"key": "a b"}]}),
-    "a group of two modes of disruption": group(disruptionMode={"single": {}, "all": {}}),
-    "a group of no mode of disruption": group(disruptionMode={}),
-    "a group of five claims": group(resourceClaims=[{**CLAIM, "name": f"c{number}"} for number in range(5)]),
-    "a group of two claims of a name": group(resourceClaims=[CLAIM, CLAIM]),
+    "a group without a spec": RequestCase("POST", GROUPS, make_object("PodGroup", BETA, "bad")),
+    "a group with two policies": group(schedulingPolicy={"basic": {}, **GANG}),
+    "a gang with a minimum of 0": group(schedulingPolicy={"gang": {"minCount": 0}}),
+    "a gang with a negative minimum": group(schedulingPolicy={"gang": {"minCount": -1}}),
+    "a gang without a minimum": group(schedulingPolicy={"gang": {}}),
+    "a gang with a text as minimum": group(schedulingPolicy={"gang": {"minCount": "two"}}),
+    "a group with an invalid name": group(metadata={"name": "Bad_Name"}),
+    "a group with an existing name": group(metadata={"name": "good"}),
+    "a group with two topology keys": group(schedulingConstraints={"topology": [{"key": "a"}, {"key": "b"}]}),
+    "a group with a topology without a key": group(schedulingConstraints={"topology": [{}]}),
+    "a group with an invalid topology key": group(schedulingConstraints={"topology": [{"key": "a b"}]}),
+    "a group with two disruption modes": group(disruptionMode={"single": {}, "all": {}}),
+    "a group with an empty disruption mode": group(disruptionMode={}),
+    "a group with five claims": group(resourceClaims=[{**CLAIM, "name": f"c{number}"} for number in range(5)]),
+    "a group with two claims of one name": group(resourceClaims=[CLAIM, CLAIM]),
     "a group's claim without a source": group(resourceClaims=[{"name": "gpu"}]),
-    "a group's claim of two sources": group(resourceClaims=[{**CLAIM, "resourceClaimTemplateName": "t"}]),
-    "a group's claim whose name is none": group(resourceClaims=[{**CLAIM, "name": "G P U"}]),
+    "a group's claim with two sources": group(resourceClaims=[{**CLAIM, "resourceClaimTemplateName": "t"}]),
+    "a group's claim with an invalid name": group(resourceClaims=[{**CLAIM, "name": "G P U"}]),
     "a group's claim without a name": group(resourceClaims=[{"resourceClaimName": "eight"}]),
-    "a group's claim on what can be none": group(resourceClaims=[{"name": "gpu", "resourceClaimName": "A B"}]),
-    "a group's claim from what can be none": group(
+    "a group's claim with an invalid claim name": group(resourceClaims=[{"name": "gpu", "resourceClaimName": "A B"}]),
+    "a group's claim with an invalid template name": group(
         resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "A B"}]
     ),
-    "a group of too high a priority": group(priority=1_000_000_001),
-    "a group whose priority is not that of its class": group(priorityClassName="five", priority=6),
-    "a group of a class that is not there": group(priorityClassName="nobody"),
-    "a group of a class whose name is none": group(priorityClassName="No Body"),
-    "a group whose policy is not that of its class": group(priorityClassName="meek"),
-    "a group that preempts when it likes": group(preemptionPolicy="Sometimes"),
-    "a group of a parent without a workload": group(parentCompositePodGroupName="good"),
-    "a group of a parent whose name is none": group(parentCompositePodGroupName="A B", workloadRef=REFERENCE),
-    "a group of a workload without a name": group(workloadRef={"templateName": "t"}),
-    "a group of a template without a name": group(workloadRef={"workloadName": "w"}),
-    "a group of names that are none": group(workloadRef={"workloadName": "A B", "templateName": "A.B"}),
+    "a group with a priority above the limit": group(priority=1_000_000_001),
+    "a group with another priority than its class": group(priorityClassName="five", priority=6),
+    "a group with a missing priority class": group(priorityClassName="nobody"),
+    "a group with an invalid priority class name": group(priorityClassName="No Body"),
+    "a group with another preemption policy than its class": group(priorityClassName="meek"),
+    "a group with an unknown preemption policy": group(preemptionPolicy="Sometimes"),
+    "a group with a parent and no workload": group(parentCompositePodGroupName="good"),
+    "a group with an invalid parent name": group(parentCompositePodGroupName="A B", workloadRef=REFERENCE),
+    "a group with a workload reference without a workload name": group(workloadRef={"templateName": "t"}),
+    "a group with a workload reference without a template name": group(workloadRef={"workloadName": "w"}),
+    "a group with invalid names in its workload reference": group(
+        workloadRef={"workloadName": "A B", "templateName": "A.B"}
+    ),
     "a composite group without a policy": composite(schedulingPolicy={}),
-    "a composite group of two policies": composite(schedulingPolicy={"basic": {}, "gang": {"minGroupCount": 1}}),
-    "a composite gang of none": composite(schedulingPolicy={"gang": {"minGroupCount": 0}}),
+    "a composite group with two policies": composite(schedulingPolicy={"basic": {}, "gang": {"minGroupCount": 1}}),
+    "a composite gang with a minimum of 0": composite(schedulingPolicy={"gang": {"minGroupCount": 0}}),
     "a composite group without a workload": composite(workloadRef=None),
-    "a composite group in two topologies": composite(schedulingConstraints={"topology": [{"key": "a"}, {"key": "b"}]}),
-    "a composite group of no mode of disruption": composite(disruptionMode={}),
-    "a composite group of too high a priority": composite(priority=1_000_000_001),
-    "a composite group whose priority is not that of its class": composite(priorityClassName="five", priority=6),
-    "a composite group whose policy is not that of its class": composite(priorityClassName="meek"),
-    "a composite group of a class that is not there": composite(priorityClassName="nobody"),
-    "a composite group that preempts when it likes": composite(preemptionPolicy="Sometimes"),
-    "a composite group of a parent whose name is none": composite(parentCompositePodGroupName="A B"),
+    "a composite group with two topology keys": composite(
+        schedulingConstraints={"topology": [{"key": "a"}, {"key": "b"}]}
+    ),
+    "a composite group with an empty disruption mode": composite(disruptionMode={}),
+    "a composite group with a priority above the limit": composite(priority=1_000_000_001),
+    "a composite group with another priority than its class": composite(priorityClassName="five", priority=6),
+    "a composite group with another preemption policy than its class": composite(priorityClassName="meek"),
+    "a composite group with a missing priority class": composite(priorityClassName="nobody"),
+    "a composite group with an unknown preemption policy": composite(preemptionPolicy="Sometimes"),
+    "a composite group with an invalid parent name": composite(parentCompositePodGroupName="A B"),
 }
-WORKLOAD_REQUESTS: Final[dict[str, Ask]] = {
-    "a workload of nothing": Ask("POST", WORKLOADS, thing("Workload", BETA, "bad", spec={})),
-    "a workload of no groups": workload(),
-    "a workload of both sorts": tree(outer(groups=[template("a")]), podGroupTemplates=[template("b")]),
-    "a workload of nine groups": workload(*(template(f"t{number}") for number in range(9))),
-    "a workload of two groups of a name": workload(template("a"), template("a")),
-    "a workload of a group without a name": workload(template("")),
-    "a workload of a group whose name is none": workload(template("A B")),
-    "a workload of a group without a policy": workload(template(schedulingPolicy={})),
-    "a workload of a gang of none": workload(template(schedulingPolicy={"gang": {"minCount": 0}})),
-    "a workload in two topologies": workload(
+WORKLOAD_REQUESTS: Final[dict[str, RequestCase]] = {
+    "a workload with an empty spec": RequestCase("POST", WORKLOADS, make_object("Workload", BETA, "bad", spec={})),
+    "a workload without groups": workload(),
+    "a workload with both kinds of templates": tree(outer(groups=[template("a")]), podGroupTemplates=[template("b")]),
+    "a workload with nine groups": workload(*(template(f"t{number}") for number in range(9))),
+    "a workload with two groups of one name": workload(template("a"), template("a")),
+    "a workload with a group without a name": workload(template("")),
+    "a workload with an invalid group name": workload(template("A B")),
+    "a workload with a group without a policy": workload(template(schedulingPolicy={})),
+    "a workload with a gang with a minimum of 0": workload(template(schedulingPolicy={"gang": {"minCount": 0}})),
+    "a workload with two topology keys": workload(
         template(schedulingConstraints={"topology": [{"key": "a"}, {"key": "b"}]})
     ),
-    "a workload of two modes": workload(template(disruptionMode={"single": {}, "all": {}})),
-    "a workload of too high a priority": workload(template(priority=1_000_000_001)),
-    "a workload of two priorities": workload(template("a", priority=1), template("b", priority=2)),
-    "a workload of two classes": workload(
+    "a workload with two disruption modes": workload(template(disruptionMode={"single": {}, "all": {}})),
+    "a workload with a priority above the limit": workload(template(priority=1_000_000_001)),
+    "a workload with two priorities": workload(template("a", priority=1), template("b", priority=2)),
+    "a workload with two priority classes": workload(
         template("a", priorityClassName="five"), template("b", priorityClassName="meek")
     ),
-    "a workload that preempts when it likes": workload(template(preemptionPolicy="Sometimes")),
-    "a workload of five claims": workload(
+    "a workload with an unknown preemption policy": workload(template(preemptionPolicy="Sometimes")),
+    "a workload with five claims": workload(
         template(resourceClaims=[{**CLAIM, "name": f"c{number}"} for number in range(5)])
     ),
     "a workload's claim without a source": workload(template(resourceClaims=[{"name": "gpu"}])),
-    "a workload of a controller without a kind": workload(template(), controllerRef={"name": "j"}),
-    "a workload of a controller without a name": workload(template(), controllerRef={"kind": "Job"}),
-    "a workload of a controller in no group": workload(
+    "a workload with a controller without a kind": workload(template(), controllerRef={"name": "j"}),
+    "a workload with a controller without a name": workload(template(), controllerRef={"kind": "Job"}),
+    "a workload with a controller without an API group": workload(
         template(), controllerRef={"apiGroup": "A B", "kind": "Job", "name": "j"}
     ),
-    "a workload of a controller with a path": workload(template(), controllerRef={"kind": "a/b", "name": "c%d"}),
+    "a workload with a path as controller name": workload(template(), controllerRef={"kind": "a/b", "name": "c%d"}),
     "a tree without leaves": tree(outer()),
-    "a tree that is too deep": tree(
+    "a tree with too many levels": tree(
         outer("a", inner=[outer("b", inner=[outer("c", inner=[outer("d", groups=[template("e")])])])])
     ),
-    "a tree of one name twice": tree(outer("a", groups=[template("a")])),
-    "a tree of two priorities": tree(outer("a", priority=1, groups=[template("b", priority=2)])),
-    "a tree of nine leaves": tree(outer("a", groups=[template(f"t{number}") for number in range(9)])),
-    "a tree of nine branches": tree(*(outer(f"o{number}", groups=[template(f"t{number}")]) for number in range(9))),
-    "a tree of a composite gang of none": tree(
+    "a tree with a duplicate name": tree(outer("a", groups=[template("a")])),
+    "a tree with two priorities": tree(outer("a", priority=1, groups=[template("b", priority=2)])),
+    "a tree with nine leaves": tree(outer("a", groups=[template(f"t{number}") for number in range(9)])),
+    "a tree with nine branches": tree(*(outer(f"o{number}", groups=[template(f"t{number}")]) for number in range(9))),
+    "a tree with a composite gang with a minimum of 0": tree(
         outer("a", groups=[template("b")], schedulingPolicy={"gang": {"minGroupCount": 0}})
     ),
     "a tree with a leaf without a policy": tree(outer("a", groups=[template("b", schedulingPolicy={})])),
 }
-CHANGES: Final[dict[str, Ask]] = {
-    "another policy of a group": changed("podgroups", replaced("/spec/schedulingPolicy", {"basic": {}})),
-    "a gang that becomes one of none": changed("podgroups", replaced("/spec/schedulingPolicy/gang/minCount", 0)),
-    "another topology of a group": changed("podgroups", replaced("/spec/schedulingConstraints/topology/0/key", "zone")),
-    "no topology of a group": changed("podgroups", removed("/spec/schedulingConstraints")),
-    "another mode of a group": changed("podgroups", replaced("/spec/disruptionMode", {"all": {}})),
-    "another priority of a group": changed("podgroups", replaced("/spec/priority", 3)),
-    "another class of a group": changed("podgroups", added("/spec/priorityClassName", "five")),
-    "another preemption policy of a group": changed("podgroups", replaced("/spec/preemptionPolicy", "Never")),
-    "other claims of a group": changed("podgroups", replaced("/spec/resourceClaims/0/resourceClaimName", "four")),
-    "no claims of a group": changed("podgroups", removed("/spec/resourceClaims")),
-    "another workload of a group": changed("podgroups", added("/spec/workloadRef", REFERENCE)),
-    "a parent for a group": changed(
+CHANGES: Final[dict[str, RequestCase]] = {
+    "a changed policy of a group": changed("podgroups", replaced("/spec/schedulingPolicy", {"basic": {}})),
+    "a gang whose minimum becomes 0": changed("podgroups", replaced("/spec/schedulingPolicy/gang/minCount", 0)),
+    "a changed topology of a group": changed(
+        "podgroups", replaced("/spec/schedulingConstraints/topology/0/key", "zone")
+    ),
+    "a removed topology of a group": changed("podgroups", removed("/spec/schedulingConstraints")),
+    "a changed disruption mode of a group": changed("podgroups", replaced("/spec/disruptionMode", {"all": {}})),
+    "a changed priority of a group": changed("podgroups", replaced("/spec/priority", 3)),
+    "a changed priority class of a group": changed("podgroups", added("/spec/priorityClassName", "five")),
+    "a changed preemption policy of a group": changed("podgroups", replaced("/spec/preemptionPolicy", "Never")),
+    "changed claims of a group": changed("podgroups", replaced("/spec/resourceClaims/0/resourceClaimName", "four")),
+    "removed claims of a group": changed("podgroups", removed("/spec/resourceClaims")),
+    "a changed workload of a group": changed("podgroups", added("/spec/workloadRef", REFERENCE)),
+    "an added parent of a group": changed(
         "podgroups", added("/spec/workloadRef", REFERENCE), added("/spec/parentCompositePodGroupName", "good")
     ),
-    "more of a composite gang": changed("compositepodgroups", replaced("/spec/schedulingPolicy/gang/minGroupCount", 3)),
-    "another mode of a composite group": changed("compositepodgroups", replaced("/spec/disruptionMode", {"all": {}})),
-    "another workload of a composite group": changed(
+    "a changed minimum of a composite gang": changed(
+        "compositepodgroups", replaced("/spec/schedulingPolicy/gang/minGroupCount", 3)
+    ),
+    "a changed disruption mode of a composite group": changed(
+        "compositepodgroups", replaced("/spec/disruptionMode", {"all": {}})
+    ),
+    "a changed workload of a composite group": changed(
         "compositepodgroups", replaced("/spec/workloadRef/workloadName", "v")
     ),
-    "a topology for a composite group": changed(
+    "an added topology of a composite group": changed(
         "compositepodgroups", added("/spec/schedulingConstraints", {"topology": [{"key": "rack"}]})
     ),
-    "another priority of a composite group": changed("compositepodgroups", replaced("/spec/priority", 3)),
-    "one more group of a workload": changed("workloads", added("/spec/podGroupTemplates/-", template("c"))),
-    "one group less of a workload": changed("workloads", removed("/spec/podGroupTemplates/1")),
-    "another policy of a workload's group": changed(
+    "a changed priority of a composite group": changed("compositepodgroups", replaced("/spec/priority", 3)),
+    "an added group of a workload": changed("workloads", added("/spec/podGroupTemplates/-", template("c"))),
+    "a removed group of a workload": changed("workloads", removed("/spec/podGroupTemplates/1")),
+    "a changed policy of a workload's group": changed(
         "workloads", replaced("/spec/podGroupTemplates/0/schedulingPolicy", {"basic": {}})
     ),
-    "another priority of a workload's group": changed("workloads", added("/spec/podGroupTemplates/0/priority", 3)),
-    "another mode of a workload's group": changed(
+    "a changed priority of a workload's group": changed("workloads", added("/spec/podGroupTemplates/0/priority", 3)),
+    "a changed disruption mode of a workload's group": changed(
         "workloads", added("/spec/podGroupTemplates/0/disruptionMode", {"all": {}})
     ),
-    "another controller of a workload": changed("workloads", replaced("/spec/controllerRef/name", "k")),
-    "no controller of a workload": changed("workloads", removed("/spec/controllerRef")),
-    "a group without a version in its place": Ask(
-        "PUT", f"{GROUPS}/plain", thing("PodGroup", BETA, "plain", spec={"schedulingPolicy": {"basic": {}}})
+    "a changed controller of a workload": changed("workloads", replaced("/spec/controllerRef/name", "k")),
+    "a removed controller of a workload": changed("workloads", removed("/spec/controllerRef")),
+    "a replaced group without a resource version": RequestCase(
+        "PUT", f"{GROUPS}/plain", make_object("PodGroup", BETA, "plain", spec={"schedulingPolicy": {"basic": {}}})
     ),
-    "a status of claims that the group has not": merge(
+    "a status with claims that the group does not have": merge(
         f"{GROUPS}/good/status", {"status": {"resourceClaimStatuses": [{"name": "net", "resourceClaimName": "x"}]}}
     ),
-    "a status of a condition without a type": merge(
+    "a status with a condition without a type": merge(
         f"{GROUPS}/good/status", {"status": {"conditions": [{"status": "True", "reason": "Scheduled"}]}}
     ),
-    "a status of a condition that is neither": merge(
+    "a status with an unknown condition status": merge(
         f"{GROUPS}/good/status",
         {"status": {"conditions": [{**CONDITION, "status": "Perhaps"}]}},
     ),
 }
-POD_REQUESTS: Final[dict[str, Ask]] = {
-    "a pod of no group": pod(schedulingGroup={}),
-    "a pod of a group whose name is none": pod(schedulingGroup={"podGroupName": "A B"}),
-    "a pod of a group without a name": pod(schedulingGroup={"podGroupName": ""}),
-    "a pod that changes its group": Ask(
+POD_REQUESTS: Final[dict[str, RequestCase]] = {
+    "a pod with an empty group reference": pod(schedulingGroup={}),
+    "a pod with an invalid group name": pod(schedulingGroup={"podGroupName": "A B"}),
+    "a pod with a group reference without a name": pod(schedulingGroup={"podGroupName": ""}),
+    "a changed group of a pod": RequestCase(
         "PATCH",
         "/api/v1/namespaces/default/pods/member",
         [replaced("/spec/schedulingGroup/podGroupName", "other")],
         JSON_PATCH,
     ),
-    "a job of two policies": job(scheduling={"schedulingPolicy": {"basic": {}, "gang": {"minCount": 1}}}),
-    "a job of no policy": job(scheduling={"schedulingPolicy": {}}),
-    "a job that is a gang of none": job(scheduling={"schedulingPolicy": {"gang": {"minCount": 0}}}),
-    "a job that is a larger gang than it has pods": job(
+    "a job with two policies": job(scheduling={"schedulingPolicy": {"basic": {}, "gang": {"minCount": 1}}}),
+    "a job with an empty policy": job(scheduling={"schedulingPolicy": {}}),
+    "a job with a gang minimum of 0": job(scheduling={"schedulingPolicy": {"gang": {"minCount": 0}}}),
+    "a job with a gang minimum above its parallelism": job(
         parallelism=2, scheduling={"schedulingPolicy": {"gang": {"minCount": 3}}}
     ),
-    "a job in two topologies": job(
+    "a job with two topology keys": job(
         scheduling={
             "schedulingPolicy": {"basic": {}},
             "schedulingConstraints": {"topology": [{"key": "a"}, {"key": "b"}]},
         }
     ),
-    "a job of two modes": job(
+    "a job with two disruption modes": job(
         scheduling={"schedulingPolicy": {"basic": {}}, "disruptionMode": {"single": {}, "all": {}}}
     ),
-    "a job of five claims": job(
+    "a job with five claims": job(
         scheduling={"resourceClaims": [{**CLAIM, "name": f"c{number}"} for number in range(5)]}
     ),
 }
-JOB_CHANGES: Final[dict[str, Ask]] = {
-    "a group for a job that had none": changed("jobs", added("/spec/scheduling", {}), name="single"),
-    "no group for a job that had one": changed("jobs", removed("/spec/scheduling"), name="gang"),
-    "another policy of a job": changed(
+JOB_CHANGES: Final[dict[str, RequestCase]] = {
+    "an added group of a job": changed("jobs", added("/spec/scheduling", {}), name="single"),
+    "a removed group of a job": changed("jobs", removed("/spec/scheduling"), name="gang"),
+    "a changed policy of a job": changed(
         "jobs", replaced("/spec/scheduling/schedulingPolicy", {"basic": {}}), name="gang"
     ),
-    "another mode of a job": changed("jobs", replaced("/spec/scheduling/disruptionMode", {"single": {}}), name="gang"),
-    "a topology for a job": changed(
+    "a changed disruption mode of a job": changed(
+        "jobs", replaced("/spec/scheduling/disruptionMode", {"single": {}}), name="gang"
+    ),
+    "an added topology of a job": changed(
         "jobs", added("/spec/scheduling/schedulingConstraints", {"topology": [{"key": "rack"}]}), name="gang"
     ),
-    "fewer pods of a job than its gang needs": changed("jobs", replaced("/spec/parallelism", 1), name="gang"),
-    "a larger gang than a job has pods": changed(
+    "a parallelism below the gang minimum of a job": changed("jobs", replaced("/spec/parallelism", 1), name="gang"),
+    "a gang minimum above the parallelism of a job": changed(
         "jobs", replaced("/spec/scheduling/schedulingPolicy/gang/minCount", 3), name="gang"
     ),
-    "a basic job that is disrupted whole": job(scheduling={"disruptionMode": {"all": {}}}),
+    "a basic job with disruption mode all": job(scheduling={"disruptionMode": {"all": {}}}),
 }
 FAULTS: Final[dict[str, Data]] = {
-    "a status of a condition whose type is none": {"type": "A B"},
-    "a status of a condition without a reason": {"reason": ""},
-    "a status of a condition whose reason is none": {"reason": "a b"},
-    "a status of a condition that says nothing": {"status": ""},
-    "a status of a condition of a generation before the first": {"observedGeneration": -1},
-    "a status of a condition that says too much": {"message": "x" * 32769},
+    "a status with an invalid condition type": {"type": "A B"},
+    "a status with a condition without a reason": {"reason": ""},
+    "a status with an invalid condition reason": {"reason": "a b"},
+    "a status with a condition without a message": {"status": ""},
+    "a status with a negative observed generation": {"observedGeneration": -1},
+    "a status with a condition message above the limit": {"message": "x" * 32769},
 }
-STATUSES: Final[dict[str, Ask]] = {
+STATUSES: Final[dict[str, RequestCase]] = {
     what: merge(f"{GROUPS}/good/status", {"status": {"conditions": [{**CONDITION, **content}]}})
     for what, content in FAULTS.items()
 }
-REQUESTS: Final[dict[str, Ask]] = {
+REQUESTS: Final[dict[str, RequestCase]] = {
     **GROUP_REQUESTS,
     **WORKLOAD_REQUESTS,
     **CHANGES,
@@ -321,5 +337,5 @@ REQUESTS: Final[dict[str, Ask]] = {
     **JOB_CHANGES,
     **STATUSES,
 }
-LOOSE: Final = frozenset(("a tree that is too deep",))
-"""Where the words differ on purpose: kube-apiserver prints its own structs."""
+OTHER_WORDING: Final = frozenset(("a tree with too many levels",))
+"""Intended differences in wording: kube-apiserver prints Go structs."""

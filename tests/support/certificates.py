@@ -1,4 +1,4 @@
-"""Certificate authorities and certificates, made for a test."""
+"""Certificate authorities and certificates for tests."""
 
 import datetime
 import ipaddress
@@ -21,7 +21,7 @@ class Authority:
 
     @classmethod
     def made_in(cls, folder: Path, name: str = "ca") -> "Authority":
-        """Make a CA."""
+        """Create a CA."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate = _builder(subject, subject, key).add_extension(
@@ -31,7 +31,7 @@ class Authority:
         return cls(folder, key, certificate.sign(key, hashes.SHA256()))
 
     def authority(self, folder: Path, name: str) -> "Authority":
-        """Make a CA below this one."""
+        """Create an intermediate CA."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate = _builder(subject, self.certificate.subject, key).add_extension(
@@ -42,12 +42,12 @@ class Authority:
 
     @property
     def pem(self) -> bytes:
-        """The CA's own certificate."""
+        """The certificate of the CA."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
     def file(self) -> Path:
-        """The CA's own certificate, as a file."""
+        """The certificate of the CA, as a file."""
         path = self.folder / "ca.crt"
         path.write_bytes(self.pem)
         return path

@@ -20,10 +20,10 @@ from moorage.kube.api.selectors import LabelSelector, NodeSelector, NodeSelector
 from moorage.kube.client.list_watch import Change
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
-from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.engine.task_pool import TaskBackground
 from moorage.scheduler.framework.registry import Registry
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.wiring.scheduling_loop import SchedulingLoop
 from moorage.testing import make_node, make_pod
 from moorage.testing.storage import claim_volume, make_claim, make_csi_node, make_volume, reachable
@@ -106,7 +106,7 @@ def spread_like_its_own(number: int) -> Guests:
 
 
 def for_nodes_of_its_own(number: int) -> Guests:
-    """Want a node that there is not."""
+    """Select a missing node."""
     wanted = NodeSelectorRequirement(f"key-{number}", "In", (f"value-{number}", f"other-{number}"))
     selector = NodeSelector((NodeSelectorTerm((wanted,)),))
     affinity = wishes.Affinity(node_affinity=wishes.NodeAffinity(required=selector))
@@ -123,7 +123,7 @@ def in_its_own_namespace(number: int) -> Guests:
 
 
 def more_important(number: int) -> Guests:
-    """Take the place of others, if there is one."""
+    """Preempt other pods if necessary."""
     return (make_pod(f"pod-{number}", priority=number, requests={"cpu": "3900m"}),)
 
 
@@ -137,7 +137,7 @@ KINDS: Final[dict[str, Callable[[int], Guests]]] = {
 
 
 class Churn:
-    """A scheduler whose pods come and go. As with informers, each change decodes its object again."""
+    """A scheduler whose pods are created and deleted. As with informers, each change decodes its object again."""
 
     def __init__(self, clock: VirtualClock, kinds: Sequence[Callable[[int], Guests]]) -> None:
         self.kinds = kinds
@@ -153,7 +153,7 @@ class Churn:
             clock=clock,
             features=FeatureGates(),
         )
-        self.cluster.follow(self.scheduler.objects, self._on_changes, {})
+        self.cluster.follow(self.scheduler.objects, self._on_changes, {}, None)
         for obj in self._initial_objects():
             self._apply(None, obj)
 

@@ -1,4 +1,4 @@
-"""The real control plane on loopback: etcd and kube-apiserver, for tests and benchmarks, and always stopped."""
+"""The real control plane on loopback: etcd and kube-apiserver, for tests and benchmarks; it is always stopped."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ ADMIN: Final = "admin"
 
 
 def binaries() -> Path:
-    """Return the folder of the programs, which are built first if they are not there."""
+    """Return the folder of the programs; build missing ones."""
     script = ROOT / "conformance" / "control-plane"
     programs = ["etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"]
     subprocess.run([script, *programs], check=True, capture_output=True)
@@ -36,7 +36,7 @@ def binaries() -> Path:
 
 
 def program(name: str) -> Path:
-    """Return a program, which is built first if it is not there."""
+    """Return a program; build it if it is missing."""
     script = ROOT / "conformance" / "control-plane"
     subprocess.run([script, name], check=True, stdout=subprocess.DEVNULL)
     printed = subprocess.run([script, "--print"], check=True, capture_output=True, text=True)
@@ -72,7 +72,7 @@ class ControlPlane:
         (self.folder / "tokens.csv").write_text(f'{self.tokens[ADMIN]},{ADMIN},1,"system:masters"\n')
 
     def start_etcd(self) -> None:
-        """Start etcd, perhaps again, on the data in its folder."""
+        """Start or restart etcd on the data in its folder."""
         self.etcd = self.spawn(
             "etcd",
             f"--data-dir={self.data}",
@@ -85,7 +85,7 @@ class ControlPlane:
         )
 
     def start_api_server(self) -> None:
-        """Start the API server, perhaps again, and wait until it is ready."""
+        """Start or restart the API server, and wait until it is ready."""
         self.api = self.spawn(
             "kube-apiserver",
             f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
@@ -98,7 +98,7 @@ class ControlPlane:
             f"--service-account-key-file={self.folder / 'sa.key'}",
             f"--service-account-signing-key-file={self.folder / 'sa.key'}",
             "--service-cluster-ip-range=10.96.0.0/16",
-            # Pods of tests have no service account, and fake nodes no controller that takes their first taint off.
+            # Pods of tests have no service account, and no controller removes the initial taint of fake nodes.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--max-requests-inflight=3000",
             "--max-mutating-requests-inflight=1000",
@@ -107,13 +107,13 @@ class ControlPlane:
         self._await_ready()
 
     def kill_api_server(self) -> None:
-        """End the API server without warning."""
+        """Kill the API server."""
         assert self.api is not None
         self.api.send_signal(signal.SIGKILL)
         self.api.wait()
 
     def stop(self) -> None:
-        """End everything."""
+        """Stop all programs."""
         for process in (self.api, self.etcd):
             if process is not None and process.poll() is None:
                 process.kill()
@@ -135,7 +135,7 @@ class ControlPlane:
         return path
 
     def connection(self, user: str = ADMIN) -> Connection:
-        """Return how to talk to the server as a user."""
+        """Return the connection of a user to the server."""
         return load_connection(str(self.kubeconfig(user)))
 
     def compact(self) -> None:
@@ -180,7 +180,7 @@ class ControlPlane:
 
 @contextmanager
 def control_plane(*flags: str) -> Iterator[ControlPlane]:
-    """Run a control plane for as long as the block lasts."""
+    """Run a control plane for the duration of the block."""
     folder = Path(tempfile.mkdtemp(prefix="moorage-live-"))
     plane = ControlPlane(folder, *flags)
     try:

@@ -1,4 +1,4 @@
-"""Every write of a custom resource that a plugin can make, with the expected stored result, on any API server."""
+"""All writes of custom resources by plugins, with the expected stored results, on any API server."""
 
 import asyncio
 from typing import Any, Final
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from moorage.common.clock import SystemClock
 from moorage.common.errors import Conflict, NotFound, TooManyRequests
 from moorage.kube.api.custom import CustomObject, custom_kind
-from moorage.kube.api.kinds import Kind, kind_of
+from moorage.kube.api.kinds import Kind, find_kind
 from moorage.kube.api.meta import KubeObject, ObjectMeta
 from moorage.kube.api.struct import KubeStruct
 from moorage.kube.client.dispatcher import Dispatcher
@@ -29,13 +29,13 @@ class BudgetSpec(KubeStruct, frozen=True):
 
 
 class BudgetStatus(KubeStruct, frozen=True):
-    """How much they have."""
+    """The remaining amount."""
 
     spent: int = 0
 
 
 class Budget(KubeObject, frozen=True):
-    """A custom resource with a struct, which does not know the field ``spec.currency``."""
+    """A custom resource whose struct lacks the field ``spec.currency``."""
 
     spec: BudgetSpec = BudgetSpec(0)
     status: BudgetStatus = BudgetStatus()
@@ -48,7 +48,7 @@ BARE: Final = custom_kind("Bag", "bags", f"{GROUP}/v1")
 
 
 def definition(kind: Kind, *, has_status: bool = True) -> dict[str, Any]:
-    """Return the definition of a kind that takes any field."""
+    """Return the definition of a kind that accepts any field."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     names = {"kind": kind.name, "plural": kind.plural, "singular": kind.name.lower()}
@@ -73,7 +73,7 @@ async def define(client: ApiClient, kind: Kind, *, has_status: bool = True) -> N
 
 
 async def until_served(client: ApiClient, kind: Kind) -> None:
-    """Wait until a new kind is served, which is a moment after its definition reports it."""
+    """Wait until a new kind is served, shortly after the condition of its definition."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -87,18 +87,18 @@ async def until_served(client: ApiClient, kind: Kind) -> None:
 async def stored(client: ApiClient, thing: KubeObject) -> dict[str, Any]:
     """Read an object without decoding it."""
     answer: dict[str, Any] = msgspec.json.decode(
-        await client.request("GET", kind_of(type(thing)).path(thing.name, thing.namespace))
+        await client.request("GET", find_kind(type(thing)).path(thing.name, thing.namespace))
     )
     return answer
 
 
 def writer(client: ApiClient) -> ApiWriter:
-    """Return what plugins have as ``handle.cluster``."""
+    """Return a writer like ``handle.cluster`` of plugins."""
     return ApiWriter(client, Dispatcher(), EventRecorder(client, "host", SystemClock()), SystemClock())
 
 
 async def write_typed(client: ApiClient) -> None:
-    """Make, change and delete objects with a struct; fields that the struct does not know survive."""
+    """Create, change and delete objects with a struct; unknown fields are kept."""
     await define(client, TYPED)
     cluster = writer(client)
     meta = ObjectMeta(name="ads", namespace="default")
@@ -134,7 +134,7 @@ async def write_typed(client: ApiClient) -> None:
 
 
 async def write_plain(client: ApiClient) -> None:
-    """Do the same with plain data."""
+    """Create, change and delete objects as plain data."""
     await define(client, PLAIN)
     cluster = writer(client)
     kind = PLAIN.type
@@ -148,7 +148,7 @@ async def write_plain(client: ApiClient) -> None:
     labelled = replace(updated, metadata=replace(updated.metadata, labels={"team": "ads"}))
     assert (await cluster.update(labelled)).labels == {"team": "ads"}
     data = await stored(client, created)
-    assert set(data) == {"apiVersion", "kind", "metadata", "spec"}, "nothing but what was written"
+    assert set(data) == {"apiVersion", "kind", "metadata", "spec"}, "only the written fields"
     assert data["spec"] == {"coins": [1, 2], "lid": True}
     with pytest.raises(Conflict):
         await cluster.update(created.replace(spec={}))
@@ -163,7 +163,7 @@ async def write_plain(client: ApiClient) -> None:
 
 
 async def write_without_a_status(client: ApiClient) -> None:
-    """Report the missing field even if the server only reports that one is missing."""
+    """Report the name of the missing field, even if the server does not."""
     await define(client, BARE, has_status=False)
     cluster = writer(client)
     created = await cluster.create(BARE.type(metadata=ObjectMeta(name="old", namespace="default")))

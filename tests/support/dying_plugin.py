@@ -1,4 +1,4 @@
-"""A plugin that has its process killed, once, as if its machine were lost."""
+"""A plugin that kills its process once, like the loss of a machine."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from moorage.scheduler.framework.plugin import ScorePlugin
 
 
 class DiesOnceArgs(msgspec.Struct, frozen=True):
-    """The file that records that it has died."""
+    """The file that marks a previous kill."""
 
     mark: str
 

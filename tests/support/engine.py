@@ -1,4 +1,4 @@
-"""A profile at work on a cluster made of plain objects, for tests of the engine."""
+"""A profile on a cluster of plain objects, for tests of the engine."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -11,8 +11,8 @@ from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config, load_config
-from moorage.scheduler.config.catalogue import KNOWN_PLUGINS as KNOWN
-from moorage.scheduler.config.catalogue import PluginFacts
+from moorage.scheduler.config.plugin_facts import KNOWN_PLUGINS as KNOWN
+from moorage.scheduler.config.plugin_facts import PluginFacts
 from moorage.scheduler.config.types import PluginEntry, SchedulerConfiguration
 from moorage.scheduler.engine.cycle.filter import Rotation
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
@@ -20,14 +20,14 @@ from moorage.scheduler.engine.cycle.search_result import NoNode, OneNode, Search
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.registry import Registry, extension_points
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.state.cache import Cache
 from moorage.scheduler.state.objects import Objects
-from moorage.testing.rig import nominations_of
+from moorage.testing.rig import make_nominator
 
 
 def config_with(*plugins: type[Plugin], first: bool = False) -> SchedulerConfiguration:
-    """Return the default configuration with more plugins behind the default ones, or before them."""
+    """Return the default configuration with additional plugins after the default ones, or before them."""
     usual = [{"name": plugin.name, "weight": plugin.weight} for plugin in default_plugins()]
     more: list[dict[str, object]] = [{"name": plugin.name} for plugin in plugins]
     enabled = [*more, *usual] if first else [*usual, *more]
@@ -49,7 +49,7 @@ def default_plugins() -> Iterable[PluginEntry]:
 
 
 def registry_with(*plugins: type[Plugin]) -> Registry:
-    """Return the in-tree plugins and some more."""
+    """Return the in-tree plugins and additional ones."""
     return Registry((*IN_TREE, *plugins))
 
 
@@ -61,7 +61,7 @@ def build_runner(
     cross_check: bool = True,
     activate: Callable[[Mapping[str, Pod]], None] | None = None,
 ) -> ProfileRunner:
-    """Build the default profile, with some more plugins, over a cluster."""
+    """Build the default profile with additional plugins for a cluster."""
     extra = tuple(plugins)
     cache, shelves = Cache(), Objects()
     services = Services(
@@ -70,7 +70,7 @@ def build_runner(
         clock=VirtualClock(),
         features=FeatureGates(),
         cluster=DiscardingApi(),
-        nominator=nominations_of(*(pod for pod in waiting if pod.nominated_node_name)),
+        nominator=make_nominator(*(pod for pod in waiting if pod.nominated_node_name)),
         background=NoBackground(),
         activate=activate or (lambda _pods: None),
     )
@@ -85,7 +85,7 @@ def build_runner(
 
 
 def feasible_nodes(runner: ProfileRunner, found: SearchResult) -> list[str]:
-    """Return the names of the nodes that were found, in row order."""
+    """Return the names of the feasible nodes, in row order."""
     if isinstance(found, NoNode):
         return []
     if isinstance(found, OneNode):

@@ -1,4 +1,4 @@
-"""Random CEL expressions over devices that try to be as expensive as they can."""
+"""Random CEL expressions over devices, with a high evaluation cost."""
 
 from collections.abc import Callable, Sequence
 from random import Random

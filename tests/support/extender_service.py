@@ -1,4 +1,4 @@
-"""A scheduler extender as a web service in this process, with responses written by the test."""
+"""A scheduler extender as a web service in this process, with responses defined by the test."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

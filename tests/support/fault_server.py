@@ -1,11 +1,11 @@
-"""The embedded API behind a layer of faults: it can be down, slow, forgetful, disconnected, or send invalid data.
+"""The embedded API with injected faults: it can be down, slow or disconnected, lose versions, or send invalid data.
 
 It replaces the connections: requests and responses are the bytes that would go over the wire.
 """
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +16,17 @@ import msgspec
 from moorage.cluster.apiserver.api import Api
 from moorage.cluster.apiserver.requests import request as server_side
 from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.transport import InProcess
+from moorage.cluster.in_process import InProcessClient
 from moorage.common.clock import Clock
 from moorage.common.errors import Unreachable
 from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.http.messages import Response, ResponseStream
+
+
+async def _at_once(_request: server_side.ApiRequest) -> None:
+    """Take no time."""
 
 
 @dataclass
@@ -58,7 +62,7 @@ class Fault:
 
 
 class FaultServer:
-    """The embedded API over its store, and the faults to come; ``shop`` is a namespace it has."""
+    """The embedded API over its store, and pending faults; the namespace ``shop`` exists."""
 
     host_header = "server"
 
@@ -68,7 +72,7 @@ class FaultServer:
         self.pause = 0.0
         self.store = Store()
         self.api = Api(clock, self.store)
-        self._inner = InProcess(self.api, latency=0.0)
+        self._inner = InProcessClient(self.api, clock, _at_once)
         self._clock = clock
         self._faults: list[Fault] = []
         self._watches: list[MemoryStream] = []
@@ -80,7 +84,7 @@ class FaultServer:
     def fail(
         self, matches: str, status: int, *, times: int = 1, retry_after: str | None = None, message: str = "no"
     ) -> None:
-        """Have the next requests whose "METHOD path" matches refused."""
+        """Reject the next requests whose "METHOD path" matches."""
         body = msgspec.json.encode({"kind": "Status", "message": message, "code": status})
         self._faults.append(Fault(matches, Response(status, body, retry_after), times))
 
@@ -97,22 +101,22 @@ class FaultServer:
         self._faults.append(Fault(matches, None, 1, seconds))
 
     def cut_watches(self, problem: str = "cut") -> None:
-        """End all watches, by the server's will if ``problem`` is empty."""
+        """End all watches, regularly if ``problem`` is empty."""
         for stream in self._watches:
             stream.end(problem)
 
     def compact(self) -> None:
-        """Forget all old versions."""
+        """Remove all old versions."""
         self.store.forget_history()
 
     def stored(self, collection: str) -> dict[str, dict[str, Any]]:
-        """Return what the API lists, by key."""
+        """Return the objects of the API by key."""
         answer = self.api.answer(server_side.ApiRequest("GET", collection))
         assert isinstance(answer, server_side.ApiResponse)
         return {_key(obj): obj for obj in msgspec.json.decode(answer.body)["items"]}
 
     def put(self, collection: str, thing: dict[str, Any]) -> dict[str, Any]:
-        """Create or change an object behind the client's back, and past all that the API would refuse."""
+        """Create or change an object in the store, without a request and without validation."""
         copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(thing))
         copy["metadata"].setdefault("uid", f"uid-{self.store.version}")
         kind = _kind(collection)
@@ -121,7 +125,7 @@ class FaultServer:
         return copy
 
     def remove(self, collection: str, key: str) -> None:
-        """Take an object away."""
+        """Delete an object."""
         self.store.remove(_storage(collection), key)
 
     def tell_raw(self, line: bytes) -> None:
@@ -136,14 +140,25 @@ class FaultServer:
         if fault is not None and fault.late:
             self._late = asyncio.create_task(self._carry_out_late(request, fault.late))
             raise Unreachable("the connection was closed")
-        answer = await self._inner.send(request, seconds)
+        answer = self._carry_out(request)
         if fault is not None:
             raise Unreachable("the connection was closed")
         return answer
 
+    def _carry_out(self, request: bytes) -> Response:
+        asked = Request.read(request)
+        content_type = asked.headers.get("Content-Type", server_side.JSON)
+        answer = self.api.answer(
+            server_side.ApiRequest(
+                asked.method, asked.path, asked.query, asked.body, content_type, user_agent=asked.headers["User-Agent"]
+            )
+        )
+        assert isinstance(answer, server_side.ApiResponse), "watches are streamed"
+        return Response(answer.status, answer.body, None if answer.retry_after is None else str(answer.retry_after))
+
     async def _carry_out_late(self, request: bytes, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        await self._inner.send(request, seconds)
+        self._carry_out(request)
 
     async def _met(self, request: bytes) -> Fault | None:
         asked = Request.read(request)
@@ -167,8 +182,9 @@ class FaultServer:
             refused.end("")
             yield refused
             return
-        async with self._inner.stream(request, max_silence) as told:
-            stream = MemoryStream(await told.begun(), told.retry_after)
+        target = request.split(b" ", 2)[1].decode()
+        async with self._inner.stream(target) as told:
+            stream = MemoryStream(200, None)
             filling = asyncio.create_task(stream.fill(told))
             self._watches.append(stream)
             try:
@@ -190,7 +206,7 @@ class MemoryStream:
         self.retry_after = retry_after
         self._chunks: asyncio.Queue[bytes | str] = asyncio.Queue()
 
-    async def fill(self, told: ResponseStream) -> None:
+    async def fill(self, told: AsyncIterable[bytes]) -> None:
         async for chunk in told:
             self.add(chunk)
         self.end("")
@@ -224,7 +240,7 @@ def _kind(collection: str) -> Kind:
 
 
 def _storage(collection: str) -> str:
-    """Return where the store keeps a collection; events of both groups are kept once."""
+    """Return the storage of a collection; both event groups share one."""
     kind = _kind(collection)
     return f"{kind.plural}.{kind.group}" if kind.group and kind.plural != "events" else kind.plural
 

@@ -1,4 +1,4 @@
-"""Gangs as Coscheduling knows them: by the PodGroups of scheduler-plugins, or by annotations alone."""
+"""Gangs for Coscheduling: with the PodGroups of scheduler-plugins, or with annotations alone."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ profiles:
 
 
 def coscheduling_bench(args: str = "{}", gates: str = "") -> GroupBench:
-    """Return a scheduler with Coscheduling, whatever the gates."""
+    """Return a scheduler with Coscheduling."""
     return GroupBench(gates=gates, config=COSCHEDULING.replace("{ARGS}", args))
 
 
@@ -44,14 +44,14 @@ def pod_group(name: str = "g", minimum: int = 3, **spec: Any) -> CoschedulingGro
 
 
 def labelled(name: str, group: str = "g", *, cpu: str = "1", priority: int = PRIORITY, **fields: Any) -> Pod:
-    """Return a pod that is in a group by its label."""
+    """Return a pod with the label of a group."""
     return member(name, "", cpu=cpu, priority=priority, labels={GROUP_LABEL: group}, **fields)
 
 
 def annotated(
     name: str, gang: str = "g", size: str | None = "3", *, cpu: str = "1", priority: int = PRIORITY, **fields: Any
 ) -> Pod:
-    """Return a pod that is in a gang by its annotations."""
+    """Return a pod with the annotations of a gang."""
     pod = member(name, "", cpu=cpu, priority=priority, **fields)
     annotations = {GANG: gang} | ({} if size is None else {GANG_SIZE: size})
     return replace(pod, metadata=replace(pod.metadata, annotations=annotations))

@@ -1,4 +1,4 @@
-"""Objects about groups that API servers store, each with what both should have made of it."""
+"""Valid objects with groups; both API servers must store them in the same form."""
 
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from tests.support.bad_group_requests import (
     tree,
     workload,
 )
-from tests.support.bad_requests import CONTAINER, Ask, job, thing
+from tests.support.bad_requests import CONTAINER, RequestCase, job, make_object
 
 EVERYTHING: Final[dict[str, Any]] = {
     "schedulingConstraints": {"topology": [{"key": "rack"}]},
@@ -23,31 +23,31 @@ EVERYTHING: Final[dict[str, Any]] = {
     "preemptionPolicy": "Never",
 }
 CLAIMS: Final = [{"name": "gpu", "resourceClaimTemplateName": "eight"}]
-CLASS: Final = Ask(
-    "POST", CLASSES, thing("PriorityClass", "scheduling.k8s.io/v1", "meek", value=7, preemptionPolicy="Never")
+CLASS: Final = RequestCase(
+    "POST", CLASSES, make_object("PriorityClass", "scheduling.k8s.io/v1", "meek", value=7, preemptionPolicy="Never")
 )
-USUAL: Final = Ask(
-    "POST", CLASSES, thing("PriorityClass", "scheduling.k8s.io/v1", "usual", value=3, globalDefault=True)
+USUAL: Final = RequestCase(
+    "POST", CLASSES, make_object("PriorityClass", "scheduling.k8s.io/v1", "usual", value=3, globalDefault=True)
 )
-OBJECTS: Final[dict[str, Ask]] = {
+OBJECTS: Final[dict[str, RequestCase]] = {
     "a gang": named(group(), "gang"),
     "a basic group": named(group(schedulingPolicy={"basic": {}}), "basic"),
-    "a group of everything": named(
+    "a group with all fields": named(
         group(**EVERYTHING, resourceClaims=CLAIMS, parentCompositePodGroupName="everything", workloadRef=REFERENCE),
         "everything",
     ),
     "a composite group": named(composite(), "plain"),
-    "a composite group of everything": named(composite(**EVERYTHING), "everything"),
+    "a composite group with all fields": named(composite(**EVERYTHING), "everything"),
     "a workload": named(workload(template("a"), template("b", schedulingPolicy={"basic": {}})), "plain"),
-    "a workload of everything": named(workload(template("a", **EVERYTHING, resourceClaims=CLAIMS)), "everything"),
+    "a workload with all fields": named(workload(template("a", **EVERYTHING, resourceClaims=CLAIMS)), "everything"),
     "a tree": named(tree(outer("a", inner=[outer("b", groups=[template("c")])])), "tree"),
-    "a tree of everything": named(
+    "a tree with all fields": named(
         tree(outer("a", **EVERYTHING, groups=[template("b", **EVERYTHING, resourceClaims=CLAIMS)])), "tall"
     ),
     "a job without a group": named(job(parallelism=2), "single"),
-    "a job that leaves its group open": named(job(scheduling={}), "open"),
-    "a job that is a gang": named(job(scheduling={"schedulingPolicy": {"gang": {}}}), "gang"),
-    "a job of everything": named(
+    "a job with an empty group": named(job(scheduling={}), "open"),
+    "a job with a gang": named(job(scheduling={"schedulingPolicy": {"gang": {}}}), "gang"),
+    "a job with all fields": named(
         job(
             scheduling={
                 "schedulingPolicy": {"gang": {"minCount": 1}},
@@ -58,10 +58,12 @@ OBJECTS: Final[dict[str, Ask]] = {
         ),
         "everything",
     ),
-    "a member": Ask(
+    "a member": RequestCase(
         "POST",
         "/api/v1/namespaces/default/pods",
-        thing("Pod", "v1", "member", spec={"containers": [CONTAINER], "schedulingGroup": {"podGroupName": "gang"}}),
+        make_object(
+            "Pod", "v1", "member", spec={"containers": [CONTAINER], "schedulingGroup": {"podGroupName": "gang"}}
+        ),
     ),
 }
 PARTS: Final = {
@@ -71,4 +73,4 @@ PARTS: Final = {
     "jobs": ("spec.scheduling",),
     "pods": ("spec.schedulingGroup",),
 }
-"""The compared part of each."""
+"""The compared fields of each object."""

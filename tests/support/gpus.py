@@ -1,4 +1,4 @@
-"""Pods and nodes with GPUs, in one line."""
+"""Builders for pods and nodes with GPUs."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ def gpu_pod(
     devices: str = "",
     more: Mapping[str, str] | None = None,
 ) -> Pod:
-    """Build a pod that requests a share of some devices, and may have some already; ``cpu`` is in thousandths."""
+    """Build a pod that requests a share of GPUs; ``devices`` are already assigned, ``cpu`` is in thousandths."""
     pod = make_pod(name, uid=name, node=node, requests={"cpu": f"{cpu}m"} if cpu else {})
     said = {GPU_COUNT: str(gpus), GPU_MILLI: str(milli)} if gpus else {}
     said |= {GPU_MODEL: models} if models else {}
@@ -30,6 +30,6 @@ def gpu_pod(
 
 
 def gpu_node(name: str = "node", *, gpus: int = 1, model: str = "", cpu: int = 96) -> Node:
-    """Build a node with devices and CPUs."""
+    """Build a node with GPUs and CPUs."""
     has = {"cpu": cpu, GPU_COUNT: gpus, GPU_MILLI: 1000 * gpus}
     return make_node(name, labels={GPU_MODEL: model} if model else {}, allocatable=has)

@@ -25,10 +25,10 @@ from moorage.kube.api.pod_groups import (
     PodGroupSpec,
     TopologyConstraint,
 )
-from moorage.kube.client.event_note import EventNote
+from moorage.kube.api.records import EventNote
 from moorage.kube.features import FeatureGates
-from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.engine.task_pool import TaskBackground
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from moorage.testing import make_node, make_pod
@@ -129,7 +129,7 @@ def composite(
 
 
 class GroupBench:
-    """A scheduler over an API of plain objects; what is written comes back after the cycle.
+    """A scheduler over an API of plain objects; writes are delivered after the cycle.
 
     ``slow`` names the pods whose deletion takes until :meth:`gone`; ``refuse`` may raise for any write.
     """
@@ -169,14 +169,14 @@ class GroupBench:
         return self.scheduler.queue
 
     def restart(self) -> None:
-        """Start a new scheduler over the same API; what the old one had in memory is lost."""
+        """Start a new scheduler over the same API; the memory of the old one is lost."""
         self._background = TaskBackground()
         self._news.clear()
         self.scheduler = self._new_scheduler()
         for obj in self.objects.values():
             self.scheduler.handlers.apply(None, obj)
 
-    # ── objects come and go ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── objects ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def add(self, *things: KubeObject) -> None:
         """Create objects."""
@@ -197,7 +197,7 @@ class GroupBench:
         self.deliver()
 
     def gone(self, *names: str) -> None:
-        """Let pods go whose deletion took a while."""
+        """Complete slow deletions."""
         self.remove(*(self.pod(name) for name in names))
 
     def _put(self, thing: KubeObject) -> None:
@@ -209,7 +209,7 @@ class GroupBench:
         self.objects[place] = thing
 
     def deliver(self) -> None:
-        """Have the scheduler see what was written."""
+        """Deliver all writes to the scheduler."""
         while self._news:
             news, self._news = self._news, []
             for before, after in news:
@@ -229,7 +229,7 @@ class GroupBench:
         assert isinstance(found, PodGroup)
         return found
 
-    # ── time passes ──────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def step(self) -> bool:
         """Run one cycle with its bindings; return whether an entity was tried."""
@@ -241,14 +241,14 @@ class GroupBench:
         return outcome is not None
 
     async def settle(self, cycles: int = 40) -> int:
-        """Run cycles until there is nothing to try; return how many there were."""
+        """Run cycles until the queue is empty; return their number."""
         for count in range(cycles):
             if not await self.step():
                 return count
         return cycles
 
     async def wait(self, seconds: float, cycles: int = 200) -> None:
-        """Let time pass, running cycles whenever there is something to try."""
+        """Let time pass, and run cycles for all retried entities."""
         end = self._clock.now() + seconds
         while True:
             await self.settle(cycles)
@@ -259,15 +259,15 @@ class GroupBench:
         await asyncio.sleep(max(end - self._clock.now(), 0))
         await self.settle(cycles)
 
-    # ── what one sees ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── results ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def placed(self, *names: str) -> dict[str, str]:
-        """Return the nodes of some pods, or of all that have one."""
+        """Return the nodes of some pods, or of all bound pods."""
         pods = [obj for obj in self.objects.values() if isinstance(obj, Pod) and obj.node_name]
         return {pod.name: pod.node_name for pod in pods if not names or pod.name in names}
 
     def where(self, name: str) -> str | None:
-        """Name the place in the queue that a pod is in."""
+        """Return the queue of a pod."""
         found: str | None = self.queue.where(self.pod(name))
         return found
 
@@ -288,7 +288,7 @@ class GroupBench:
         return [event.note for event in self.events if event.regarding.name == name and event.reason == reason]
 
     def reserved(self) -> list[str]:
-        """Return the pods that hold a place without being bound."""
+        """Return the assumed pods that are not bound."""
         return sorted(pod.name for pod in self.scheduler.cache._pods.values() if self.scheduler.cache.is_assumed(pod))
 
     # ── the API, as the scheduler writes to it ───────────────────────────────────────────────────────────────────────
@@ -317,11 +317,11 @@ class GroupBench:
         return thing
 
     async def patch(self, thing: Any, patch: Mapping[str, Any], *, subresource: str = "") -> Any:
-        """Take a patch of something that no part of groups writes."""
+        """Reject a patch: groups write no other object."""
         raise AssertionError(f"{thing.key} was patched with {patch} {subresource}")
 
     async def patch_status(self, thing: Any, patch: Mapping[str, Any]) -> Any:
-        """Merge something into a status, conditions by type."""
+        """Merge a patch into a status, conditions by type."""
         self.refuse("patch", thing)
         stored: Any = self.objects.get((type(thing), thing.key))
         if stored is None:
@@ -340,7 +340,7 @@ class GroupBench:
         return patched
 
     async def delete(self, thing: KubeObject) -> None:
-        """Delete an object; one that is slow is only marked."""
+        """Delete an object; slow ones are only marked."""
         self.refuse("delete", thing)
         stored = self.objects.get((type(thing), thing.key))
         if stored is None:
@@ -352,5 +352,5 @@ class GroupBench:
             self._news.append((self.objects.pop((type(thing), thing.key)), None))
 
     def record(self, event: EventNote) -> None:
-        """Keep an event."""
+        """Store an event."""
         self.events.append(event)

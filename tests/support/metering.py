@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from moorage.scheduler.framework.metering import SilentMeter
+from moorage.scheduler.framework.metering import PluginMeter
 
 
-class Tally(SilentMeter):
+class Tally(PluginMeter):
     """Counts by metric and labels; observations are listed."""
 
     def __init__(self) -> None:

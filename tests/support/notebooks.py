@@ -7,7 +7,7 @@ from typing import Any
 
 
 def run_cells(notebook: Path) -> list[Any]:
-    """Run the cells of code in order, and return what they show."""
+    """Run the code cells in order, and return their output."""
     names: dict[str, Any] = {}
     recorded = []
     for cell in json.loads(notebook.read_text())["cells"]:

@@ -1,4 +1,4 @@
-"""Policies for the tests: one that is fine, and the ways in which others are not."""
+"""Policies for tests: valid and invalid ones."""
 
 import os
 import time
@@ -51,5 +51,5 @@ def dies(nodes: Float32Array, pod: Float32Array) -> Any:
 
 
 def snug(nodes: Float32Array, pod: Float32Array) -> Any:
-    """Prefer nodes with little left, small ones first: nodes of different sizes are never equal to it."""
+    """Prefer nodes with little free capacity, small nodes first; nodes of different sizes never have equal scores."""
     return -(nodes[:, 2] + nodes[:, 5]) - 0.001 * nodes[:, 0]

@@ -84,7 +84,7 @@ class SocksProxy:
 async def joined(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: str, already_read: bytes = b""
 ) -> None:
-    """Carry bytes both ways between a client and a port of this machine, whatever host was named."""
+    """Forward bytes in both directions between a client and a local port, for any requested host."""
     far_reader, far_writer = await asyncio.open_connection("127.0.0.1", int(target.rpartition(":")[2]))
     far_writer.write(already_read)
     try:

@@ -1,4 +1,4 @@
-"""Objects for controllers in one line, and their actions as short sentences."""
+"""Builders for objects of controllers, and descriptions of their actions."""
 
 from collections.abc import Iterable, Mapping
 from itertools import count
@@ -44,7 +44,7 @@ def pod(
     ready_for: float = 50.0,
     **spec: Any,
 ) -> Pod:
-    """Make a pod that has come so far."""
+    """Make a pod with this state."""
     metadata: dict[str, Any] = {"labels": dict(labels or {}), "annotations": dict(annotations or {})}
     if stopping:
         metadata |= {"deletionTimestamp": format_time(NOW), "deletionGracePeriodSeconds": 30}
@@ -97,7 +97,7 @@ def _word(action: ControllerAction) -> str:
 
 
 def status_in(actions: Iterable[ControllerAction]) -> dict[str, Any]:
-    """Return what the actions write into a status, together."""
+    """Return the combined status that the actions write."""
     results: dict[str, Any] = {}
     for action in actions:
         if isinstance(action, Patch) and action.subresource == "status":
@@ -106,5 +106,5 @@ def status_in(actions: Iterable[ControllerAction]) -> dict[str, Any]:
 
 
 def waits_in(actions: Iterable[ControllerAction]) -> list[float]:
-    """Return how long the actions want to wait."""
+    """Return the delays of the actions."""
     return [action.seconds for action in actions if isinstance(action, RequeueAfter)]

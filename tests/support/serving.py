@@ -25,7 +25,7 @@ EVERYTHING = AuthorizationOptions(always_allow=("/*",))
 
 
 class Nothing(Collector):
-    """Exposes nothing."""
+    """Exposes no metrics."""
 
     def collect(self) -> list[Any]:
         return []
@@ -71,7 +71,7 @@ class Visitor:
 
 
 def page_sources(**changes: Any) -> PageSources:
-    """Return where pages take what they show from."""
+    """Return the data sources of all pages."""
     sources = PageSources(
         metrics=CellRegistry(),
         pod_resources=Nothing(),
@@ -91,7 +91,7 @@ async def served(
     authorization: AuthorizationOptions = EVERYTHING,
     clock: VirtualClock | None = None,
 ) -> AsyncIterator[Visitor]:
-    """Serve all pages while the block lasts, with one set of checks on all endpoints."""
+    """Serve all pages for the duration of the block, with one set of checks on all endpoints."""
     given, shown, router = dict(checks or {"ping": ping}), sources or page_sources(), Router()
     HealthPages(HealthChecks({"healthz": given, "livez": given, "readyz": given})).add_to(router)
     Pages(shown).add_to(router)

@@ -5,9 +5,9 @@ from moorage.scheduler.engine.scheduler import Scheduler
 
 
 def stranded(scheduler: Scheduler) -> list[str]:
-    """Return the pods that wait for nothing, with the plugins that turned them down when they were last tried.
+    """Return pending pods that would be placed by a retry, with the plugins that rejected them last.
 
-    Pods whose last attempt ended in an error are tried again by themselves. Nothing is changed.
+    Pods whose last attempt ended in an error are skipped: the queue retries them. The scheduler is not changed.
     """
     results = []
     for queued in scheduler.queue:

@@ -31,7 +31,7 @@ PLUGIN: Final = "tests.support.ticketing:Ticketing"
 
 
 class TicketSpec(KubeStruct, frozen=True):
-    """Whether it is good."""
+    """The approval of a ticket."""
 
     approved: bool = False
 
@@ -54,7 +54,7 @@ DEFINITION: Final = definition(TICKETS)
 
 
 class Ticketing(PreFilterPlugin, PermitPlugin, PostBindPlugin):
-    """Let pods in by their tickets."""
+    """Admits pods with approved tickets."""
 
     def __init__(self, *, handle: Handle) -> None:
         self._handle = handle
@@ -63,7 +63,7 @@ class Ticketing(PreFilterPlugin, PermitPlugin, PostBindPlugin):
         self._rounds = handle.metrics.counter("rounds_total", "Rounds of the inspector.")
 
     async def start(self) -> None:
-        """Send the inspector round."""
+        """Start the background check of tickets."""
         self._handle.in_background(self._inspect(), name="inspecting tickets")
 
     async def _inspect(self) -> None:
@@ -77,24 +77,24 @@ class Ticketing(PreFilterPlugin, PermitPlugin, PostBindPlugin):
                     waiting.allow(self.name)
 
     async def close(self) -> None:
-        """Log it."""
+        """Log the shutdown."""
         self._handle.log.info("the inspector goes home", rounds=self._rounds.value())
 
     def _ticket(self, pod: Pod) -> Ticket | None:
         return self._tickets.get(pod.labels["ticket"], pod.namespace)
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        """Turn pods down that name a ticket which is not there."""
+        """Reject pods whose ticket is missing."""
         if "ticket" in pod.labels and self._ticket(pod) is None:
             return Status.unresolvable(f"there is no ticket {pod.labels['ticket']}")
         return None
 
     def permit(self, cycle: CycleState, pod: Pod, node_name: str) -> Wait | None:
-        """Have pods wait for the inspector."""
+        """Delay pods until their ticket is approved."""
         return Wait(PERMIT_SECONDS) if "ticket" in pod.labels else None
 
     async def post_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
-        """Count who got in."""
+        """Count the admitted pods in the status of the ticket."""
         ticket = self._ticket(pod) if "ticket" in pod.labels else None
         if ticket is not None:
             self._admitted[ticket.key] += 1
@@ -102,10 +102,10 @@ class Ticketing(PreFilterPlugin, PermitPlugin, PostBindPlugin):
 
 
 class ClosedBooth(Ticketing):
-    """Cannot even start."""
+    """Fails at start."""
 
     async def start(self) -> None:
-        """Return that there are no pods."""
+        """Raise an error."""
         raise ConnectionError("the booth is closed")
 
 
@@ -133,7 +133,7 @@ THINGS: Final = (
 
 
 async def admit(client: ApiClient) -> None:
-    """Have pods come with good tickets, without, and with such as become good; the scheduler runs already."""
+    """Create pods with approved, missing and later approved tickets; the scheduler is already running."""
     await _served(client)
     for obj in THINGS:
         path = TICKETS.path(namespace="default") if obj["kind"] == "Ticket" else "/api/v1/namespaces/default/pods"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-FRONTS = ("moorage", "moorage.cluster")
+FRONTS = ("moorage", "moorage.cluster", "moorage.contrib", "moorage.insight", "moorage.lab")
 
 
 @pytest.mark.parametrize("name", FRONTS)

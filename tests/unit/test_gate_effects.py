@@ -22,11 +22,11 @@ from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import GATES, RELEASE, RELEASES, FeatureGates
 from moorage.scheduler.config import completed_view, default_config
-from moorage.scheduler.daemon.feature_gates.gates import MOOT, PERMANENT
+from moorage.scheduler.daemon.feature_gates import MOOT, PERMANENT
 from moorage.scheduler.decisions.decision import to_builtins
 from moorage.scheduler.framework.registry import Registry
-from moorage.scheduler.plugins.catalogue import IN_TREE
 from moorage.scheduler.plugins.default_preemption.plugin import DefaultPreemption
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.scheduler.wiring.policy import Policy, load_policy
 from moorage.testing import make_node, make_pod
@@ -69,7 +69,7 @@ def writes_within_post_filter(features: FeatureGates) -> list[str]:
     rig.filters = [NodeResourcesFit(handle=rig)]
     world = SimulatedCluster(rig.clock, fault=note)
     world.add(victim, preemptor)
-    rig.cluster = world
+    rig.cluster = world.cluster
     cycle, statuses = attempt(rig, preemptor)
 
     async def preempt() -> list[str]:
@@ -168,5 +168,5 @@ def test_every_gate_of_earlier_releases_has_an_effect_or_a_reason(gate: str, rel
         assert CLUSTERS[gate].release in (release, RELEASE)
 
 
-def test_reasons_are_about_gates_that_are_there() -> None:
+def test_reasons_name_existing_gates() -> None:
     assert {*MOOT, *PERMANENT, *CLUSTERS, *EFFECTS} <= {*GATES}

@@ -1,4 +1,4 @@
-"""A name means one thing: class names in the whole tree, module names within an area."""
+"""Names are unambiguous: class names in the whole tree, module names within an area."""
 
 import ast
 from collections import defaultdict
@@ -9,7 +9,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src" / "moorage"
 
 NAMED_TWICE_BY_KUBERNETES = {"NodeAffinity"}
-"""Names that Kubernetes itself uses for two things: the field of a pod, and the plugin."""
+"""Names that Kubernetes itself uses twice: for the field of a pod, and for the plugin."""
 
 PER_PACKAGE = {
     *("__init__", "__main__"),
@@ -20,11 +20,7 @@ PER_PACKAGE = {
 """Module names that are clear only together with their package."""
 
 TO_RENAME = {
-    *("cluster:workloads", "contrib:reporting", "insight:in_scheduler", "insight:running", "insight:worker"),
-    *("kube:patches", "kube:selectors", "kube:storage", "kube:workloads"),
-    *("scheduler:attempts", "scheduler:catalogue", "scheduler:extended_resources", "scheduler:functions"),
-    *("scheduler:gates", "scheduler:groups", "scheduler:health", "scheduler:logs", "scheduler:policy"),
-    "scheduler:profiles",
+    *("scheduler:functions", "scheduler:groups"),
 }
 """Duplicates that exist; do not add others."""
 

@@ -30,7 +30,7 @@ from moorage import (
 )
 from moorage.scheduler.framework.cycle import ASSUMED
 from moorage.scheduler.framework.events import Action, Resource
-from moorage.scheduler.framework.queued import QueuedPod
+from moorage.scheduler.framework.plugin import QueuedPod
 from moorage.scheduler.framework.status import IntArray
 from yoda.cards import CardReader, Cards, best_cards
 from yoda.columns import CardColumns

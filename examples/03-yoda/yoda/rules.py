@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from moorage import Pod, Status
-from moorage.scheduler.framework.queued import QueuedPod
+from moorage.scheduler.framework.plugin import QueuedPod
 from moorage.scheduler.framework.status import BoolArray, IntArray
 from yoda.cards import Cards, usable
 from yoda.demand import PRIORITY, Demand, check_labels, demand_of, number, original_demand_of

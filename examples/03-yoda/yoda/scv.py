@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from moorage.kube.api.custom import custom_kind
 from moorage.kube.api.meta import KubeObject, parse_time
-from moorage.kube.api.once import once
+from moorage.kube.api.struct import once
 
 Amount = Annotated[int, Meta(ge=0, le=1 << 40)]
 """MB, MHz or W: NVML's units. A hundred times as much still fits into 64 bits."""

@@ -1,57 +1,33 @@
 """`moorage capacity`: how many more copies of a pod fit."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from moorage.cli.options import (
-    AnswerFormat,
-    AnswerOption,
-    ConfigOption,
-    ContextOption,
-    GatesOption,
-    KubeconfigOption,
-    ObjectFiles,
-    PluginPaths,
-    QuietOption,
-    SnapshotOption,
-    VerbosityOption,
-    configure_trial_logs,
-    load_cluster,
-    load_policy,
-    print_json,
-)
+from moorage.cli import options
 from moorage.cli.startup import start_lightly
-
-if TYPE_CHECKING:
-    from moorage.insight import ReplicaCapacity
 
 MAX_LISTED = 20
 
 PodFile = Annotated[
-    str,
-    typer.Argument(
-        metavar="POD_FILE", help="Manifest of a Pod, or of a workload with a pod template.", show_default=False
-    ),
+    str, typer.Argument(metavar="POD_FILE", help="Manifest of a Pod, or of a workload with a pod template.")
 ]
-OldClusterFiles = Annotated[list[str] | None, typer.Option("--cluster", metavar="FILE", hidden=True)]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="Stop counting at this number.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="Stop counting at this number.")]
 
 
 def capacity(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
-    pod_file: PodFile = "",
-    file: ObjectFiles = None,
-    cluster: OldClusterFiles = None,
-    snapshot: SnapshotOption = "",
-    config: ConfigOption = None,
-    limit: LimitOption = 10_000,
-    output: AnswerOption = AnswerFormat.TEXT,
-    kubeconfig: KubeconfigOption = "",
-    context: ContextOption = "",
-    plugin: PluginPaths = None,
-    feature_gates: GatesOption = None,
-    verbosity: VerbosityOption = None,
-    quiet: QuietOption = False,
+    pod_file: PodFile,
+    file: options.ClusterFiles = None,
+    snapshot: options.Snapshot = "",
+    config: options.Config = None,
+    limit: Limit = 10_000,
+    output: options.Answer = options.AnswerFormat.TEXT,
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
+    plugin: options.Plugins = None,
+    feature_gates: options.FeatureGates = None,
+    verbosity: options.Verbosity = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Count how many more copies of a pod fit.
 
@@ -61,32 +37,17 @@ def capacity(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     The cluster is read from files (-f), from a snapshot, or from the live cluster that kubectl uses.
     """
     start_lightly()
-    configure_trial_logs(verbosity)
+    options.configure_trial_logs(verbosity)
     from moorage.insight import count_replicas, template_pod
     from moorage.kube.manifests import read_files
 
-    pod_file, files = _resolve_files(pod_file, file, cluster)
     pod = template_pod(list(read_files([pod_file])))
-    policy = load_policy(config, plugin, feature_gates)
-    with load_cluster(files, snapshot, kubeconfig, context, quiet=quiet).session(policy) as session:
+    policy = options.load_policy(config, plugin, feature_gates)
+    with options.load_cluster(file, snapshot, kubeconfig, context, quiet=quiet).session(policy) as session:
         result = count_replicas(session, pod, most=limit)
-    if output is AnswerFormat.JSON:
-        print_json(result)
-    else:
-        _print(result)
-
-
-def _resolve_files(pod_file: str, files: list[str] | None, cluster: list[str] | None) -> tuple[str, list[str] | None]:
-    """Accept the former spelling, too: ``-f POD_FILE --cluster FILE``."""
-    if pod_file:
-        return pod_file, [*(files or ()), *(cluster or ())] or None
-    if files is None or len(files) != 1:
-        raise typer.BadParameter("POD_FILE is missing; for example: moorage capacity pod.yaml -f cluster.yaml")
-    typer.echo("note: -f names the cluster in future; write `moorage capacity POD_FILE [-f CLUSTER]`", err=True)
-    return files[0], cluster
-
-
-def _print(result: "ReplicaCapacity") -> None:
+    if output is options.AnswerFormat.JSON:
+        options.print_json(result)
+        return
     copies = "copy of {} fits" if result.fits == 1 else "copies of {} fit"
     typer.echo(f"{result.fits} more {copies.format(result.pod)}")
     ranked = sorted(result.nodes.items(), key=lambda item: -item[1])

@@ -15,6 +15,7 @@ from moorage.cli import (
     extender,
     lab,
     new,
+    options,
     promote,
     record,
     scheduler,
@@ -24,7 +25,6 @@ from moorage.cli import (
     ui,
     whatif,
 )
-from moorage.cli.command_classes import CommandGroup, old_names
 from moorage.cli.up import command as up
 
 SECTIONS: Final = {
@@ -36,36 +36,22 @@ SECTIONS: Final = {
 """The commands as `moorage --help` groups them."""
 
 
-class _Sections(CommandGroup):
+class _Sections(options.CommandGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for title, names in SECTIONS.items():
-            self.write_commands(formatter, title, list(names))
+            self.write_commands(formatter, title, names)
         formatter.write_paragraph()
         formatter.write_text("Run 'moorage COMMAND --help' for the options of a command.")
 
 
-app = typer.Typer(
-    name="moorage",
-    help="The Kubernetes scheduler in Python.",
-    cls=_Sections,
-    no_args_is_help=True,
-    rich_markup_mode=None,  # plain help and usage errors: importing rich for them would double the start-up time
-    pretty_exceptions_enable=False,
-)
-app.command()(up.up)
-app.command(cls=old_names({"--seconds": "--timeout"}))(explain.explain)
-app.command()(new.new)
-app.add_typer(config.app, name="config")
-app.add_typer(shadow.app, name="shadow")
-app.command()(promote.promote)
-app.command()(extender.extender)
-app.command(cls=old_names({"--until": "--for", "--play": "--simulate", "--still": "--no-simulate"}))(ui.ui)
-app.command(cls=old_names({"--until": "--for"}))(simulate.simulate)
-app.command(cls=old_names({"--most": "--limit"}))(capacity.capacity)
-app.add_typer(whatif.app, name="whatif")
-app.command(cls=old_names({"--whole": "--all-fields"}))(snapshot.snapshot)
-app.add_typer(lab.app, name="lab")
-app.command()(record.record)
+app = options.make_group("The Kubernetes scheduler in Python.", _Sections)
+for _group in (config, shadow, whatif, lab):
+    app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2])
+for _command in (
+    *(up.up, explain.explain, new.new, promote.promote, extender.extender, ui.ui, simulate.simulate),
+    *(capacity.capacity, snapshot.snapshot, record.record),
+):
+    app.command()(_command)
 
 
 @app.command(scheduler.NAME, add_help_option=False)

@@ -6,22 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from moorage.cli.command_classes import CommandGroup
-from moorage.cli.options import GatesOption, PluginPaths
+from moorage.cli import options
 from moorage.cli.startup import start_lightly
 
 if TYPE_CHECKING:
-    from moorage.scheduler.config import Catalogue, ProfileConfig
     from moorage.scheduler.wiring.policy import Policy
 
 MAX_NOTE: Final = 1000
 
-app = typer.Typer(
-    cls=CommandGroup,
-    help="View, check and convert scheduler configurations.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = options.make_group("View, check and convert scheduler configurations.")
 
 
 class ViewFormat(StrEnum):
@@ -35,10 +28,10 @@ class ViewFormat(StrEnum):
 def view(
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="Configuration file (default: the default configuration)."),
+        typer.Option("--config", metavar="FILE", help="Configuration file (default: kube-scheduler's defaults)."),
     ] = None,
-    feature_gates: GatesOption = None,
-    plugin: PluginPaths = None,
+    feature_gates: options.FeatureGates = None,
+    plugin: options.Plugins = None,
     output: Annotated[ViewFormat, typer.Option("--output", "-o", help="Output format.")] = ViewFormat.YAML,
 ) -> None:
     """Print a configuration with all defaults.
@@ -54,17 +47,21 @@ def view(
 @app.command()
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration file.")],
-    feature_gates: GatesOption = None,
-    plugin: PluginPaths = None,
+    feature_gates: options.FeatureGates = None,
+    plugin: options.Plugins = None,
 ) -> None:
     """Validate a configuration and list all its errors."""
+    from moorage.scheduler.config import ExtensionPoint, expand_plugins
     from moorage.scheduler.wiring.policy import build_catalogue
 
     policy = _load(file, feature_gates, plugin)
     catalogue = build_catalogue(policy.registry)
     typer.echo(f"{file}: OK")
     for profile in policy.config.profiles:
-        typer.echo(f"  {_summary(profile, catalogue)}")
+        enabled = expand_plugins(profile, lambda name: catalogue[name].points)
+        filters, scores = len(enabled[ExtensionPoint.FILTER]), len(enabled[ExtensionPoint.SCORE])
+        counts = f"{len(enabled.names)} plugins, {filters} filter, {scores} score"
+        typer.echo(f"  {profile.scheduler_name}: {counts}")
 
 
 @app.command()
@@ -80,9 +77,9 @@ def convert(
 ) -> None:
     """Convert an old configuration to v1.
 
-    FILE is a configuration of any older version, a Policy, or a ConfigMap that contains one. Moved, renamed and lost
-    settings are listed on stderr. If a setting is lost, nothing is written and the exit code is 2, unless --lossy is
-    given.
+    FILE is a configuration of any older version, a Policy, or a ConfigMap that contains one of them. Moved, renamed
+    and lost settings are listed on standard error. If settings are lost, the command writes nothing and exits with
+    code 2; --lossy writes the others.
     """
     start_lightly()
     from moorage.common.errors import ConfigError
@@ -113,16 +110,8 @@ def _load(
     path: Path | None, feature_gates: list[str] | None, plugins: list[str] | None, *, to_schedule: bool = True
 ) -> "Policy":
     start_lightly()
-    from moorage.scheduler.daemon.feature_gates.gates import all_gates
+    from moorage.scheduler.daemon.feature_gates import all_gates
     from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
     registry, gates = collect_plugins(paths=plugins or ()), all_gates(feature_gates or ())
     return load_policy(registry, path, features=gates, to_schedule=to_schedule)
-
-
-def _summary(profile: "ProfileConfig", catalogue: "Catalogue") -> str:
-    from moorage.scheduler.config import ExtensionPoint, expand_plugins
-
-    enabled = expand_plugins(profile, lambda name: catalogue[name].points)
-    filters, scores = len(enabled[ExtensionPoint.FILTER]), len(enabled[ExtensionPoint.SCORE])
-    return f"{profile.scheduler_name}: {len(enabled.names)} plugins, {filters} filter, {scores} score"

@@ -7,41 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moorage.cli.options import (
-    ConfigOption,
-    ContextOption,
-    DecisionLogOption,
-    GatesOption,
-    KubeconfigOption,
-    ObjectFiles,
-    PluginPaths,
-    QuietOption,
-    SnapshotOption,
-    VerbosityOption,
-    configure_trial_logs,
-    load_cluster,
-    load_policy,
-    print_json,
-)
+from moorage.cli import options
 from moorage.cli.startup import start_lightly
-from moorage.common.durations import parse_duration
 
 if TYPE_CHECKING:
     from moorage.insight import LoadedCluster, PodExplanation, Session, WorkloadExplanation
 
-PodArgument = Annotated[
+PodName = Annotated[
     str, typer.Argument(metavar="POD", help="NAME, NAMESPACE/NAME, or a workload: deployment/NAME, job/NAME, ...")
 ]
-NamespaceOption = Annotated[
-    str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod or workload.")
-]
-NodeOption = Annotated[
+Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod or workload.")]
+NodeName = Annotated[
     str,
     typer.Option("--node", metavar="NAME", help="Explain why the pod is not on this node, and suggest changes."),
 ]
-TimeoutOption = Annotated[
-    str, typer.Option("--timeout", metavar="DURATION", help="Time limit for the search for changes.")
-]
+Timeout = Annotated[str, typer.Option("--timeout", metavar="DURATION", help="Time limit of the search for changes.")]
 
 
 class ExplanationFormat(StrEnum):
@@ -52,24 +32,25 @@ class ExplanationFormat(StrEnum):
     HTML = "html"
 
 
+Output = Annotated[ExplanationFormat, typer.Option("--output", "-o", help="Output format.")]
+
+
 def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
-    pod: PodArgument,
-    namespace: NamespaceOption = "",
-    file: ObjectFiles = None,
-    snapshot: SnapshotOption = "",
-    decision_log: DecisionLogOption = None,
-    config: ConfigOption = None,
-    node: NodeOption = "",
-    output: Annotated[
-        ExplanationFormat, typer.Option("--output", "-o", help="Output format.")
-    ] = ExplanationFormat.TEXT,
-    timeout: TimeoutOption = "10s",
-    kubeconfig: KubeconfigOption = "",
-    context: ContextOption = "",
-    plugin: PluginPaths = None,
-    feature_gates: GatesOption = None,
-    verbosity: VerbosityOption = None,
-    quiet: QuietOption = False,
+    pod: PodName,
+    namespace: Namespace = "",
+    file: options.ClusterFiles = None,
+    snapshot: options.Snapshot = "",
+    decision_log: options.DecisionLog = None,
+    config: options.Config = None,
+    node: NodeName = "",
+    output: Output = ExplanationFormat.TEXT,
+    timeout: Timeout = "10s",
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
+    plugin: options.Plugins = None,
+    feature_gates: options.FeatureGates = None,
+    verbosity: options.Verbosity = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Explain why a pod is pending, and suggest changes that make it fit.
 
@@ -77,26 +58,26 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     kubectl uses, a snapshot, or files. The command never writes to it. Every suggested change was tried: the plugins
     of the scheduler accept the pod on the changed cluster.
 
-    With --decision-log, the command prints the logged attempts of the pod instead, even if the pod is gone.
+    To print the logged attempts of the pod instead, even if the pod is gone, add --decision-log.
 
     The exit code is 0 whether or not the pod fits, and 2 for invalid input.
     """
     start_lightly()
-    configure_trial_logs(verbosity)
+    options.configure_trial_logs(verbosity)
     if decision_log is not None:
         if file or snapshot or kubeconfig or context or output is ExplanationFormat.HTML:
             hint = "omit -f, --snapshot, --kubeconfig, --context and -o html"
             raise typer.BadParameter(f"--decision-log does not read a cluster: {hint}")
         _print_attempts(decision_log, pod, namespace or "default", as_json=output is ExplanationFormat.JSON)
         return
-    policy = load_policy(config, plugin, feature_gates)
-    cluster = load_cluster(file, snapshot, kubeconfig, context, quiet=quiet)
+    policy = options.load_policy(config, plugin, feature_gates)
+    cluster = options.load_cluster(file, snapshot, kubeconfig, context, quiet=quiet)
     if implied_gates := _find_implied_gates(cluster, feature_gates or []):
-        policy = load_policy(config, plugin, [*(feature_gates or []), *implied_gates])
-        if not quiet:
-            typer.echo(
-                f"note: the cluster has pod groups; assuming --feature-gates {','.join(implied_gates)}", err=True
-            )
+        policy = options.load_policy(config, plugin, [*(feature_gates or []), *implied_gates])
+        gates = ",".join(implied_gates)
+        options.print_note(f"the cluster has pod groups; assuming --feature-gates {gates}", quiet=quiet)
+    from moorage.common.durations import parse_duration
+
     seconds = parse_duration(timeout, where="--timeout")
     with cluster.session(policy) as session:
         explanation = _explain(session, pod, namespace or cluster.namespace, node, seconds)
@@ -110,8 +91,7 @@ def _print_attempts(log: Path, name: str, namespace: str, *, as_json: bool) -> N
     from moorage.scheduler.decisions.decision_log import read_log
     from moorage.scheduler.decisions.printing import history_lines
 
-    key = name.removeprefix("pod/")
-    key = key if "/" in key else f"{namespace}/{key}"
+    key = _pod_key(name, namespace)
     lines = list(read_log(log))
     attempts = [line for line in lines if line.pod == key]
     if not attempts:
@@ -122,6 +102,11 @@ def _print_attempts(log: Path, name: str, namespace: str, *, as_json: bool) -> N
         return
     for line in history_lines(key, attempts):
         typer.echo(line)
+
+
+def _pod_key(name: str, namespace: str) -> str:
+    key = name.removeprefix("pod/")
+    return key if "/" in key else f"{namespace}/{key}"
 
 
 def _find_implied_gates(cluster: "LoadedCluster", requested: list[str]) -> list[str]:
@@ -141,17 +126,16 @@ def _explain(
     from moorage.insight import explain_pod, explain_workload, find_workload
 
     workload = find_workload(session, name, namespace)
-    if workload is not None:
-        if node:
-            raise InputError(f"--node {node}", "only supported for a single pod", hint=f"name a pod instead of {name}")
-        return explain_workload(session, workload, seconds=seconds)
-    key = name.removeprefix("pod/")
-    return explain_pod(session, key if "/" in key else f"{namespace}/{key}", node=node, seconds=seconds)
+    if workload is None:
+        return explain_pod(session, _pod_key(name, namespace), node=node, seconds=seconds)
+    if node:
+        raise InputError(f"--node {node}", "only supported for a single pod", hint=f"name a pod instead of {name}")
+    return explain_workload(session, workload, seconds=seconds)
 
 
 def _print(explanation: "PodExplanation | WorkloadExplanation", output: ExplanationFormat, node: str) -> None:
     if output is ExplanationFormat.JSON:
-        print_json(explanation.as_data())
+        options.print_json(explanation.as_data())
         return
     if output is ExplanationFormat.HTML:
         from moorage.insight import html_page

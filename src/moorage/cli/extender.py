@@ -4,21 +4,10 @@ from typing import Annotated
 
 import typer
 
-from moorage.cli.options import (
-    AddressOption,
-    ConfigOption,
-    ContextOption,
-    GatesOption,
-    KubeconfigOption,
-    PluginPaths,
-    PortOption,
-    VerbosityOption,
-    configure_log_level,
-    load_policy,
-)
+from moorage.cli import options
 from moorage.cli.startup import start_lightly
 
-ProfileOption = Annotated[str, typer.Option("--profile", metavar="NAME", help="Profile of the configuration to serve.")]
+Profile = Annotated[str, typer.Option("--profile", metavar="NAME", help="Profile of the configuration to serve.")]
 CertificateFile = Annotated[
     str, typer.Option("--tls-cert-file", metavar="FILE", help="Serve HTTPS with this certificate.")
 ]
@@ -29,40 +18,33 @@ ClientAuthority = Annotated[
 AllowAnyone = Annotated[
     bool, typer.Option("--allow-anyone", help="Accept clients from the network without a certificate.")
 ]
-UrlOption = Annotated[
-    str,
-    typer.Option(
-        "--url",
-        metavar="URL",
-        help="URL at which kube-scheduler reaches this extender (for the printed configuration).",
-    ),
-]
+Url = Annotated[str, typer.Option("--url", metavar="URL", help="URL of this extender for kube-scheduler, as printed.")]
 
 
 def extender(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
-    plugin: PluginPaths = None,
-    config: ConfigOption = None,
-    profile: ProfileOption = "",
-    address: AddressOption = "127.0.0.1",
-    port: PortOption = 8890,
+    plugin: options.Plugins = None,
+    config: options.Config = None,
+    profile: Profile = "",
+    address: options.Address = "127.0.0.1",
+    port: options.Port = 8890,
     tls_cert_file: CertificateFile = "",
     tls_private_key_file: KeyFile = "",
     client_ca_file: ClientAuthority = "",
     allow_anyone: AllowAnyone = False,
-    url: UrlOption = "",
-    kubeconfig: KubeconfigOption = "",
-    context: ContextOption = "",
-    feature_gates: GatesOption = None,
-    verbosity: VerbosityOption = None,
+    url: Url = "",
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
+    feature_gates: options.FeatureGates = None,
+    verbosity: options.Verbosity = None,
 ) -> None:
     """Serve plugins to a stock kube-scheduler.
 
     kube-scheduler calls them as an extender (filter, prioritize, preempt, bind). The command prints the section for
     kube-scheduler's configuration. Requests contain only node names: the extender watches the cluster itself. Plugins
-    may filter, score and bind; other plugins are rejected with the reason.
+    may filter, score and bind; plugins with other extension points are rejected.
     """
     start_lightly()
-    configure_log_level(verbosity)
+    options.configure_log_level(verbosity)
     from moorage.common.errors import InputError
     from moorage.kube.client.kubeconfig import load_connection
     from moorage.scheduler.extender_server.served import served_by
@@ -74,8 +56,8 @@ def extender(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     requested = Registry()
     for path in plugin:
         requested.register_path(path)
-    served = served_by(load_policy(config, plugin, feature_gates), [*requested], profile)
-    options = ExtenderOptions(
+    served = served_by(options.load_policy(config, plugin, feature_gates), [*requested], profile)
+    settings = ExtenderOptions(
         address=address,
         port=port,
         cert_file=tls_cert_file,
@@ -84,5 +66,5 @@ def extender(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
         allow_anyone=allow_anyone,
         url=url,
     )
-    options.check()
-    raise typer.Exit(run_extender(served, options, load_connection(kubeconfig, context=context)))
+    settings.check()
+    raise typer.Exit(run_extender(served, settings, load_connection(kubeconfig, context=context)))

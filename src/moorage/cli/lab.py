@@ -9,22 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moorage.cli.command_classes import CommandGroup, old_names
-from moorage.cli.options import QuietOption, VerbosityOption, configure_trial_logs
+from moorage.cli import options
 from moorage.cli.startup import start_lightly
 
 if TYPE_CHECKING:
-    from moorage.lab.running import RunTrials, ShowTrials
+    from moorage.lab import RunTrials, ShowTrials
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 
-app = typer.Typer(
-    cls=CommandGroup,
-    help="Compare scheduling policies on traces, in virtual time.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = options.make_group("Compare scheduling policies on traces, in virtual time.")
 
 
 class Backend(StrEnum):
@@ -34,12 +28,8 @@ class Backend(StrEnum):
     RAY = "ray"
 
 
-OutFile = Annotated[
-    Path,
-    typer.Option(
-        "--out", metavar="FILE", help="Output file; the extension selects the format (.jsonl, .csv, .parquet)."
-    ),
-]
+OutFile = Annotated[Path, typer.Option("--out", metavar="FILE", help=options.TRACE_HELP, callback=options.TRACE_FILE)]
+NODES_FILE = options.with_extension(".csv")
 WorkersOption = Annotated[
     int, typer.Option("--workers", min=0, help="Number of processes on this machine; 0 means one per core.")
 ]
@@ -49,11 +39,9 @@ OnOption = Annotated[
 RayAddressOption = Annotated[
     str, typer.Option("--ray-address", metavar="HOST:PORT", help="Ray cluster to use (default: start one here).")
 ]
-#: -o selects the output format in other commands; here it named the output file.
-_OUT_ALIAS = old_names({"-o": "--out"})
 
 
-@app.command(cls=_OUT_ALIAS)
+@app.command()
 def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     experiment: Annotated[
         Path, typer.Argument(metavar="EXPERIMENT", help="YAML file; docs/reference/lab.md describes the format.")
@@ -66,8 +54,8 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     on: OnOption = Backend.CORES,
     ray_address: RayAddressOption = "",
     open_report: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
-    quiet: QuietOption = False,
-    verbosity: VerbosityOption = None,
+    quiet: options.Quiet = False,
+    verbosity: options.Verbosity = None,
 ) -> None:
     """Run an experiment and write a report.
 
@@ -75,23 +63,19 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     resumes an interrupted experiment. The same seeds produce the same rows.
     """
     start_lightly()
-    configure_trial_logs(verbosity)
-    from moorage.lab.experiment import load_experiment
-    from moorage.lab.report.arrivals import arrivals_as_text
-    from moorage.lab.report.page import report_page
-    from moorage.lab.results import Results
-    from moorage.lab.running import run_experiment
+    options.configure_trial_logs(verbosity)
+    from moorage.lab import Results, arrivals_as_text, load_experiment, report_page, run_experiment
 
     loaded = load_experiment(experiment)
     loaded.check_policies()
     results = Results(out or experiment.with_name(f"{experiment.stem}-results"))
     with (
         _open_backend(on, ray_address, workers, total=len(loaded)) as run_trials,
-        _trials_progress("trials", shown=not quiet and sys.stderr.isatty()) as show,
+        _trials_progress("trials", quiet=quiet) as show,
     ):
         trials = run_experiment(loaded, results, run_trials, show=show)
     results.combine(trials)
-    report = results.write_report(report_page(loaded.experiment, trials))
+    report = results.write("report.html", report_page(loaded.experiment, trials).encode())
     failed = [result.trial for result in trials if result.trial.error]
     for row in failed:
         typer.echo(f"failed: {row.configuration}, {row.trace}, {row.cluster}, seed {row.seed}: {row.error}", err=True)
@@ -105,7 +89,7 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         raise typer.Exit(EXIT_FAILED)
 
 
-@app.command(cls=_OUT_ALIAS)
+@app.command()
 def tune(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     experiment: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="YAML file with a `tune` section.")],
     out: Annotated[
@@ -116,8 +100,8 @@ def tune(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
     workers: WorkersOption = 0,
     on: OnOption = Backend.CORES,
     ray_address: RayAddressOption = "",
-    quiet: QuietOption = False,
-    verbosity: VerbosityOption = None,
+    quiet: options.Quiet = False,
+    verbosity: options.Verbosity = None,
 ) -> None:
     """Search for the weights and arguments that optimize an objective.
 
@@ -125,20 +109,18 @@ def tune(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
     evaluated on seeds that the search did not use. The same command resumes an interrupted search.
     """
     start_lightly()
-    configure_trial_logs(verbosity)
-    from moorage.lab.experiment import load_experiment
-    from moorage.lab.results import Results
-    from moorage.lab.tuning.tune import TuneOutcome, plan_of, report_lines
-    from moorage.lab.tuning.tune import tune as search
+    options.configure_trial_logs(verbosity)
+    from moorage.lab import Results, TuneOutcome, load_experiment, load_plan, report_lines
+    from moorage.lab import tune as search
 
     loaded = load_experiment(experiment)
     loaded.check_policies()
-    plan = plan_of(loaded)
+    plan = load_plan(loaded)
     results = Results(out or experiment.with_name(f"{experiment.stem}-tuned"))
     try:
         with (
             _open_backend(on, ray_address, workers, total=len(loaded)) as run_trials,
-            _trials_progress("candidates", shown=not quiet and sys.stderr.isatty()) as show,
+            _trials_progress("candidates", quiet=quiet) as show,
         ):
             outcome = search(loaded, plan, results, run_trials, seed=seed, show=show)
     except KeyboardInterrupt as interrupt:
@@ -151,16 +133,19 @@ def tune(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
         typer.echo(line)
 
 
-@app.command("import", cls=_OUT_ALIAS)
+@app.command("import")
 def import_(
-    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="Format of the files: openb.")],
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="Format of the trace; only openb is supported.")],
     pods: Annotated[Path, typer.Option("--pods", metavar="FILE", help="List of pods.")],
     out: OutFile,
     nodes: Annotated[Path | None, typer.Option("--nodes", metavar="FILE", help="List of nodes.")] = None,
     cluster_out: Annotated[
         Path | None,
         typer.Option(
-            "--cluster-out", metavar="FILE", help="Output file for the nodes, as CSV (default: OUT-nodes.csv)."
+            "--cluster-out",
+            metavar="FILE",
+            help="Output file for the nodes, as CSV (default: OUT-nodes.csv).",
+            callback=NODES_FILE,
         ),
     ] = None,
     all_nodes: Annotated[bool, typer.Option("--all-nodes", help="Include nodes without GPUs.")] = False,
@@ -171,16 +156,15 @@ def import_(
     """
     start_lightly(with_numpy=True)
     from moorage.common.errors import InputError
-    from moorage.lab.cluster_files import write_nodes_csv
-    from moorage.lab.importing import import_nodes, import_pods
-    from moorage.lab.trace_files import write_trace
+    from moorage.lab import import_nodes, import_pods, write_nodes_csv, write_trace
 
     if format_ != "openb":
         hint = "the only format is openb; convert other traces to CSV or JSON lines, see docs/reference/lab.md"
         raise InputError("FORMAT", f"{format_!r} is not supported", hint=hint)
     trace = import_pods(pods)
     write_trace(out, trace)
-    typer.echo(f"{out}: {len(trace.pods)} pods, which request {sum(pod.gpu_asked for pod in trace.pods) / 1000:g} GPUs")
+    gpus = sum(pod.gpu_request for pod in trace.pods) / 1000
+    typer.echo(f"{out}: {len(trace.pods)} pods, which request {gpus:g} GPUs")
     if nodes is not None:
         nodes_file = cluster_out or out.with_name(f"{out.stem}-nodes.csv")
         cluster = import_nodes(nodes, gpu_only=not all_nodes)
@@ -188,7 +172,7 @@ def import_(
         typer.echo(f"{nodes_file}: {len(cluster.nodes)} nodes")
 
 
-@app.command(cls=_OUT_ALIAS)
+@app.command()
 def generate(
     out: OutFile,
     preset: Annotated[
@@ -198,7 +182,8 @@ def generate(
     pods: Annotated[int | None, typer.Option("--pods", min=1, max=10_000_000, help="Number of pods.")] = None,
     per_hour: Annotated[float | None, typer.Option("--per-hour", help="Number of pods that arrive per hour.")] = None,
     cluster_out: Annotated[
-        Path | None, typer.Option("--cluster-out", metavar="FILE", help="Output file for the preset's nodes, as CSV.")
+        Path | None,
+        typer.Option("--cluster-out", metavar="FILE", help="Output file for the nodes, as CSV.", callback=NODES_FILE),
     ] = None,
 ) -> None:
     """Generate a synthetic trace.
@@ -207,10 +192,8 @@ def generate(
     """
     start_lightly()
     from moorage.common.errors import InputError
-    from moorage.lab.cluster_files import write_nodes_csv
-    from moorage.lab.generating import generate as generate_trace
-    from moorage.lab.presets import preset_cluster
-    from moorage.lab.trace_files import write_trace
+    from moorage.lab import generate as generate_trace
+    from moorage.lab import preset_cluster, write_nodes_csv, write_trace
 
     if per_hour is not None and not 0 < per_hour < float("inf"):
         raise InputError("--per-hour", f"{per_hour:g} is not a rate", hint="use a number above 0")
@@ -228,12 +211,12 @@ def generate(
 def _open_backend(on: Backend, ray_address: str, workers: int, *, total: int) -> "Iterator[RunTrials]":
     """Yield the function that runs trials."""
     from moorage.common.errors import InputError
-    from moorage.lab.running import default_run
+    from moorage.lab import default_run
 
     if on is Backend.RAY:
-        from moorage.lab.on_ray import connected_to_ray
+        from moorage.lab import connect_to_ray
 
-        with connected_to_ray(ray_address, workers) as run_trials:
+        with connect_to_ray(ray_address, workers) as run_trials:
             yield run_trials
         return
     if ray_address:
@@ -242,9 +225,9 @@ def _open_backend(on: Backend, ray_address: str, workers: int, *, total: int) ->
 
 
 @contextmanager
-def _trials_progress(title: str, *, shown: bool) -> "Iterator[ShowTrials | None]":
-    """Show a transient progress bar of trials or candidates."""
-    if not shown:
+def _trials_progress(title: str, *, quiet: bool) -> "Iterator[ShowTrials | None]":
+    """Show a transient progress bar of trials or candidates, on a terminal."""
+    if quiet or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console

@@ -23,7 +23,7 @@ def new(
         typer.Option("--kind", help="Plugin type: reject nodes, score nodes, or use a custom resource."),
     ] = PluginKind.FILTER,
     folder: Annotated[
-        Path | None, typer.Option("--folder", metavar="FOLDER", help="Folder to create (default: ./NAME).")
+        Path | None, typer.Option("--folder", metavar="FOLDER", help="Directory to create (default: ./NAME).")
     ] = None,
 ) -> None:
     """Create a plugin project.

@@ -1,18 +1,49 @@
 """Options that several commands share, and how commands turn them into policies, clusters and progress bars."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from moorage.insight import LoadedCluster, ShowReading
     from moorage.scheduler.decisions.attempts import ShowProgress
     from moorage.scheduler.wiring.policy import Policy
+
+
+class CommandGroup(TyperGroup):
+    """A group that lists its commands with complete summaries, which typer would cut to one line."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands."""
+        self.write_commands(formatter, "Commands", self.commands)
+
+    def write_commands(self, formatter: Any, title: str, names: Iterable[str]) -> None:
+        """Write one section of commands."""
+        with formatter.section(title):
+            formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=1000)) for name in names])
+
+
+def make_group(help_text: str, cls: type[CommandGroup] = CommandGroup) -> typer.Typer:
+    """Return an empty group of commands.
+
+    Help and usage errors are plain: importing rich for them would double the start-up time.
+    """
+    return typer.Typer(
+        cls=cls,
+        help=help_text,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"max_content_width": 100},
+    )
 
 
 class AnswerFormat(StrEnum):
@@ -22,48 +53,71 @@ class AnswerFormat(StrEnum):
     JSON = "json"
 
 
-AnswerOption = Annotated[AnswerFormat, typer.Option("--output", "-o", help="Output format.")]
-GatesOption = Annotated[
+def with_extension(*known: str) -> Callable[[Path | None], Path | None]:
+    """Return a callback that rejects an output file with an unknown extension, before the command does any work."""
+
+    def check(path: Path | None) -> Path | None:
+        if path is not None and path.suffix not in known:
+            raise typer.BadParameter(f"{path}: unknown file extension; use {' or '.join(known)}")
+        return path
+
+    return check
+
+
+TRACE_FILE = with_extension(".jsonl", ".csv", ".parquet")
+TRACE_HELP = "Output file; the extension selects the format (.jsonl, .csv, .parquet)."
+
+Answer = Annotated[AnswerFormat, typer.Option("--output", "-o", help="Output format.")]
+FeatureGates = Annotated[
     list[str] | None,
     typer.Option("--feature-gates", metavar="GATE=BOOL,...", help="Feature gates to set; may be repeated."),
 ]
-PluginPaths = Annotated[
+Plugins = Annotated[
     list[str] | None,
     typer.Option("--plugin", metavar="MODULE:CLASS", help="Third-party plugin to load; may be repeated."),
 ]
-ConfigOption = Annotated[
+Config = Annotated[
     Path | None,
     typer.Option(
-        "--config",
-        metavar="FILE",
-        help="KubeSchedulerConfiguration (default: upstream's defaults, with every --plugin enabled).",
+        "--config", metavar="FILE", help="Scheduler configuration (default: kube-scheduler's, plus every --plugin)."
     ),
 ]
-ObjectFiles = Annotated[
+ClusterFiles = Annotated[
     list[str] | None,
     typer.Option(
-        "--file", "-f", metavar="FILE", help="Cluster as Kubernetes objects, YAML or JSON; - reads standard input."
+        "--file",
+        "-f",
+        metavar="FILE",
+        help="Kubernetes objects of the cluster, YAML or JSON; - reads standard input; may be repeated.",
     ),
 ]
-SnapshotOption = Annotated[str, typer.Option("--snapshot", metavar="FILE", help="Cluster saved by `moorage snapshot`.")]
-DecisionLogOption = Annotated[
+Snapshot = Annotated[str, typer.Option("--snapshot", metavar="FILE", help="Cluster saved by `moorage snapshot`.")]
+DecisionLog = Annotated[
     Path | None,
     typer.Option("--decision-log", metavar="FILE", help="Decision log written by `moorage scheduler --decision-log`."),
 ]
-KubeconfigOption = Annotated[
-    str, typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig of the live cluster (default: same as kubectl).")
+Kubeconfig = Annotated[
+    str, typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig of the live cluster (default: that of kubectl).")
 ]
-ContextOption = Annotated[str, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig to use.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the progress bar or notes.")]
-AddressOption = Annotated[str, typer.Option("--address", metavar="IP", help="Address to listen on.")]
-PortOption = Annotated[
+Context = Annotated[str, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig to use.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the progress bar or notes.")]
+Address = Annotated[str, typer.Option("--address", metavar="IP", help="Address to listen on.")]
+Port = Annotated[
     int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port to listen on; 0 picks a free one.")
 ]
-TokenFileOption = Annotated[
+TokenFile = Annotated[
     Path | None,
     typer.Option(
         "--token-file", metavar="FILE", help="Accept only clients with one of these bearer tokens (one per line)."
     ),
+]
+RunFor = Annotated[
+    str,
+    typer.Option("--for", metavar="DURATION", help="Stop after this time, such as 30m (default: run until Ctrl-C)."),
+]
+SimulateFor = Annotated[
+    str,
+    typer.Option("--for", metavar="DURATION", help="Limit of the virtual time, such as 90s or 1h (default: 24h)."),
 ]
 
 
@@ -75,16 +129,18 @@ def _parse_level(text: str) -> int:
     return int(number)
 
 
-VerbosityOption = Annotated[
+Verbosity = Annotated[
     int | None,
-    typer.Option("-v", "--v", parser=_parse_level, metavar="LEVEL", help="Log level, as in kube-scheduler's -v."),
+    typer.Option(
+        "-v", "--v", parser=_parse_level, metavar="LEVEL", help="Log verbosity as in kube-scheduler, 0 to 10."
+    ),
 ]
 
 
 def configure_log_level(level: int | None) -> None:
     """Log at a verbosity, plugins included; without one, only warnings and errors are logged."""
     if level is not None:
-        from moorage.scheduler.daemon.logs import configure_logs
+        from moorage.scheduler.daemon.log_lines import configure_logs
         from moorage.scheduler.daemon.options import LoggingOptions
 
         configure_logs(LoggingOptions(verbosity=level))
@@ -104,7 +160,7 @@ def configure_trial_logs(level: int | None) -> None:
 
 def load_policy(config: Path | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
     """Return the scheduling policy of the options; without a configuration, every --plugin is enabled."""
-    from moorage.scheduler.daemon.feature_gates.gates import choose_gates
+    from moorage.scheduler.daemon.feature_gates import choose_gates
     from moorage.scheduler.framework.registry import Registry
     from moorage.scheduler.wiring import policy
 
@@ -123,11 +179,31 @@ def load_cluster(
     from moorage import insight
 
     source = insight.ClusterSource(files or (), snapshot, kubeconfig, context)
-    with reading_progress(shown=not quiet and sys.stderr.isatty()) as progress:
+    with reading_progress(quiet=quiet) as progress:
         cluster = insight.load_cluster(source, progress=progress)
-    if cluster.note and not quiet:
-        typer.echo(f"note: {cluster.note}", err=True)
+    if cluster.note:
+        print_note(cluster.note, quiet=quiet)
     return cluster
+
+
+def parse_seconds(text: str, option: str) -> float | None:
+    """Parse the duration of an option; ``None`` if it is not set. Raise InputError unless it is positive."""
+    from moorage.common.durations import parse_duration
+    from moorage.common.errors import InputError
+
+    if not text:
+        return None
+    seconds = parse_duration(text, where=option)
+    if seconds <= 0:
+        hint = "use a duration such as 90s, 10m or 1h30m"
+        raise InputError(option, f"{text!r} is not a positive duration", hint=hint)
+    return seconds
+
+
+def print_note(note: str, *, quiet: bool) -> None:
+    """Print a note to standard error."""
+    if not quiet:
+        typer.echo(f"note: {note}", err=True)
 
 
 def print_json(value: Any) -> None:
@@ -138,40 +214,43 @@ def print_json(value: Any) -> None:
 
 
 @contextmanager
-def reading_progress(*, shown: bool) -> "Iterator[ShowReading]":
-    """Show a transient progress bar for each kind that is read."""
-    if not shown:
-        yield lambda _kind, _done, _total: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, TaskID
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def show(kind: str, done: int, total: int) -> None:
-            if kind not in tasks:
-                tasks[kind] = bar.add_task(kind, total=total)
-            bar.update(tasks[kind], completed=done, total=total)
-
-        yield show
-
-
-@contextmanager
-def simulation_progress(*, shown: bool) -> "Iterator[ShowProgress | None]":
-    """Show a transient progress bar with the number of decided pods and the virtual time."""
-    if not shown:
+def _progress_bar(*, quiet: bool) -> "Iterator[Progress | None]":
+    """Show a transient progress bar on standard error; ``None`` with --quiet, or if that is not a terminal."""
+    if quiet or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
     from rich.progress import Progress
 
-    from moorage.cluster import format_seconds
-
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("scheduling", total=None)
+        yield bar
 
-        def show(done: int, total: int, seconds: float) -> None:
-            bar.update(task, completed=done, total=total, description=f"scheduling, after {format_seconds(seconds)}")
+
+@contextmanager
+def reading_progress(*, quiet: bool) -> "Iterator[ShowReading]":
+    """Show a progress bar for each kind that is read."""
+    with _progress_bar(quiet=quiet) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(kind: str, done: int, total: int) -> None:
+            if bar is not None:
+                if kind not in tasks:
+                    tasks[kind] = bar.add_task(kind, total=total)
+                bar.update(tasks[kind], completed=done, total=total)
 
         yield show
+
+
+@contextmanager
+def simulation_progress(*, quiet: bool) -> "Iterator[ShowProgress | None]":
+    """Show a progress bar with the number of decided pods and the virtual time."""
+    from moorage.cluster import format_seconds
+
+    with _progress_bar(quiet=quiet) as bar:
+        if bar is None:
+            yield None
+            return
+        task = bar.add_task("scheduling", total=None)
+        yield lambda done, total, seconds: bar.update(
+            task, completed=done, total=total, description=f"scheduling, after {format_seconds(seconds)}"
+        )

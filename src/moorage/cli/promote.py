@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moorage.cli.options import ContextOption, GatesOption, KubeconfigOption, PluginPaths
+from moorage.cli import options
 from moorage.cli.startup import start_lightly
 
 if TYPE_CHECKING:
-    from moorage.insight import ConfigMapPlace, FilePlace, LoadConfig
+    from moorage.insight import LoadConfig
 
 ShadowFile = Annotated[
     Path | None, typer.Argument(metavar="SHADOW", help="Configuration to activate.", show_default=False)
 ]
-ConfigFile = Annotated[
+ConfigPath = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="Configuration file of the running scheduler.")
 ]
 ConfigMapOption = Annotated[
@@ -38,16 +38,16 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the differences, 
 
 def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     shadow: ShadowFile = None,
-    config: ConfigFile = None,
+    config: ConfigPath = None,
     config_map: ConfigMapOption = "",
     key: KeyOption = "config.yaml",
     shadow_key: ShadowKey = "shadow.yaml",
     undo: UndoOption = False,
     dry_run: DryRun = False,
-    plugin: PluginPaths = None,
-    feature_gates: GatesOption = None,
-    kubeconfig: KubeconfigOption = "",
-    context: ContextOption = "",
+    plugin: options.Plugins = None,
+    feature_gates: options.FeatureGates = None,
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
 ) -> None:
     """Activate a shadow configuration, or restore the previous one.
 
@@ -57,63 +57,50 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     """
     start_lightly()
     from moorage.common.errors import InputError
-    from moorage.insight import FilePlace, promotion, undoing
+    from moorage.insight import ConfigFile, ConfigMapKey, promote_config, undo_promotion
+    from moorage.kube.client.kubeconfig import load_connection
     from moorage.scheduler.config.loading import read_config_text
 
     if (config is None) == (not config_map):
-        raise InputError(
-            "promote", "the active configuration is not specified", hint="add either --config or --config-map"
-        )
-    store = FilePlace(config) if config is not None else _config_map(config_map, key, kubeconfig, context)
-    active, load = store.read(), _loader(plugin, feature_gates)
+        problem = "the active configuration is not specified"
+        raise InputError("promote", problem, hint="add either --config or --config-map")
+    store: ConfigFile | ConfigMapKey
+    if config is not None:
+        store = ConfigFile(config)
+    else:
+        namespace, _, name = config_map.partition("/")
+        if not namespace or not name:
+            raise InputError("--config-map", f"{config_map!r} is not a ConfigMap name", hint="write NAMESPACE/NAME")
+        store = ConfigMapKey(load_connection(kubeconfig, context=context), namespace, name, key)
+    active, load = store.read(), _make_loader(plugin, feature_gates)
     if undo:
         if shadow is not None:
-            raise InputError(
-                "--undo",
-                f"cannot be combined with {shadow}",
-                hint="--undo restores the previous configuration; omit SHADOW",
-            )
-        name, change = f"{active.name}.previous", undoing(active, load)
+            hint = "--undo restores the previous configuration; omit SHADOW"
+            raise InputError("--undo", f"cannot be combined with {shadow}", hint=hint)
+        source, change = f"{active.name}.previous", undo_promotion(active, load)
     else:
-        name, text = (str(shadow), read_config_text(shadow)) if shadow is not None else _read_shadow(store, shadow_key)
-        change = promotion(active, text, name, load)
+        if shadow is not None:
+            source, text = str(shadow), read_config_text(shadow)
+        elif isinstance(store, ConfigMapKey):
+            source, text = shadow_key, store.value(shadow_key)
+        else:
+            hint = "write moorage promote SHADOW --config FILE"
+            raise InputError("promote", "the configuration to activate is missing", hint=hint)
+        change = promote_config(active, text, source, load)
     for note in change.notes:
         typer.echo(f"note: {note}", err=True)
-    typer.echo(change.difference or f"{name} is equivalent to {active.name}")
+    typer.echo(change.difference or f"{source} is equivalent to {active.name}")
     if dry_run:
         return
     store.write(change.current, change.previous)
-    typer.echo(
-        f"{active.name} has been restored" if undo else f"{name} is now active in {active.name}; undo it with --undo"
-    )
+    is_active = f"{source} is now active in {active.name}; undo it with --undo"
+    typer.echo(f"{active.name} has been restored" if undo else is_active)
 
 
-def _config_map(config_map: str, key: str, kubeconfig: str, context: str) -> "ConfigMapPlace":
-    from moorage.common.errors import InputError
-    from moorage.insight import ConfigMapPlace
-    from moorage.kube.client.kubeconfig import load_connection
-
-    namespace, _, name = config_map.partition("/")
-    if not namespace or not name:
-        raise InputError("--config-map", f"{config_map!r} is not a ConfigMap name", hint="write NAMESPACE/NAME")
-    return ConfigMapPlace(load_connection(kubeconfig, context=context), namespace, name, key)
-
-
-def _read_shadow(store: "ConfigMapPlace | FilePlace", key: str) -> tuple[str, str]:
-    from moorage.common.errors import InputError
-    from moorage.insight import ConfigMapPlace
-
-    if not isinstance(store, ConfigMapPlace):
-        raise InputError(
-            "promote", "the configuration to activate is missing", hint="write moorage promote SHADOW --config FILE"
-        )
-    return key, store.value(key)
-
-
-def _loader(plugins: list[str] | None, gates: list[str] | None) -> "LoadConfig":
+def _make_loader(plugins: list[str] | None, gates: list[str] | None) -> "LoadConfig":
     """Return a function that parses a configuration and checks that all its plugins exist."""
     from moorage.scheduler.config import SchedulerConfiguration, load_config
-    from moorage.scheduler.daemon.feature_gates.gates import all_gates
+    from moorage.scheduler.daemon.feature_gates import all_gates
     from moorage.scheduler.wiring.policy import build_catalogue, collect_plugins, require_plugins
 
     registry, features = collect_plugins(paths=plugins or ()), all_gates(gates or ())

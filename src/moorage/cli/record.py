@@ -6,32 +6,31 @@ from typing import Annotated
 
 import typer
 
-from moorage.cli.options import ContextOption, KubeconfigOption
+from moorage.cli import options
 from moorage.cli.startup import start_lightly
-from moorage.common.durations import parse_duration
 
 
 def record(
     file: Annotated[
         Path,
-        typer.Argument(metavar="TRACE", help="Output file; the extension selects the format (.jsonl, .csv, .parquet)."),
+        typer.Argument(metavar="TRACE", help=options.TRACE_HELP, callback=options.TRACE_FILE),
     ],
-    for_: Annotated[
-        str,
-        typer.Option(
-            "--for", metavar="DURATION", help="Stop after this time, such as 30m (default: run until Ctrl-C)."
-        ),
-    ] = "",
+    for_: options.RunFor = "",
     cluster_out: Annotated[
         Path | None,
-        typer.Option("--cluster-out", metavar="FILE", help="Output file for the nodes (default: TRACE-nodes.json)."),
+        typer.Option(
+            "--cluster-out",
+            metavar="FILE",
+            help="Output file for the nodes, as JSON (default: TRACE-nodes.json).",
+            callback=options.with_extension(".json"),
+        ),
     ] = None,
     class_label: Annotated[
         str,
         typer.Option("--class-label", metavar="LABEL", help="Label used to classify pods (default: the namespace)."),
     ] = "",
-    kubeconfig: KubeconfigOption = "",
-    context: ContextOption = "",
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
 ) -> None:
     """Record a live cluster as a trace for the lab.
 
@@ -39,24 +38,20 @@ def record(
     pods are listed and watched. Pods that exist at the start arrive at time 0.
     """
     start_lightly()
-    import signal
-
     from moorage.common.clock import SteadyClock
     from moorage.common.errors import ApiError, InputError
+    from moorage.common.signals import stop_on_signals
     from moorage.kube.client.kubeconfig import load_connection
     from moorage.kube.client.rest import ApiClient
-    from moorage.lab.recording import TraceRecorder, write_nodes
-    from moorage.lab.recording import record as record_cluster
-    from moorage.lab.trace_files import write_trace
+    from moorage.lab import TraceRecorder, write_nodes, write_trace
+    from moorage.lab import record as record_cluster
 
-    seconds = parse_duration(for_, where="--for") if for_ else None
+    seconds = options.parse_seconds(for_, "--for")
     connection = load_connection(kubeconfig, context=context)
     recorder = TraceRecorder(SteadyClock(), class_label)
 
     async def follow() -> None:
-        stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        stop = stop_on_signals()
         async with ApiClient(connection) as client:
             await record_cluster(client, recorder, stop, seconds)
 

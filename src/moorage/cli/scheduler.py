@@ -12,7 +12,6 @@ from moorage.cli.startup import import_numpy, start_lightly
 
 if TYPE_CHECKING:
     from moorage.scheduler.daemon.flags.parsing import FlagValues
-    from moorage.scheduler.daemon.options import Options
     from moorage.scheduler.daemon.services import ServiceFactory
 
 NAME = "scheduler"
@@ -26,29 +25,31 @@ def run(arguments: Sequence[str]) -> int:
 
     flags = parse(arguments)
     if flags["help"]:
-        from moorage.scheduler.daemon.flags.printing import help_page
+        from moorage.scheduler.daemon.flags.parsing import help_page
 
         sys.stdout.write(help_page())
     elif flags["version"] != "false":
-        sys.stdout.write(f"{_version(flags['version'])}\n")
+        from moorage.common.version import version_info, version_line
+
+        sys.stdout.write(f"{json.dumps(version_info()) if flags['version'] == 'raw' else version_line()}\n")
     else:
         return _start(flags)
     return 0
 
 
-def _version(format_: str) -> str:
-    from moorage.common.version import version_info, version_line
-
-    return json.dumps(version_info()) if format_ == "raw" else version_line()
-
-
 def _start(flags: "FlagValues") -> int:
-    from moorage.scheduler.daemon.logs import configure_logs
+    from moorage.scheduler.daemon.log_lines import configure_logs
     from moorage.scheduler.daemon.options import complete_options, logging_options
 
     configure_logs(logging_options(flags))
     if path := flags["write-config-to"]:
-        _write_config(complete_options(flags), path)
+        from moorage.common.errors import InputError
+        from moorage.scheduler.config import completed_view, to_yaml
+
+        try:
+            Path(path).write_text(to_yaml(completed_view(complete_options(flags).config)), encoding="utf-8")
+        except OSError as error:
+            raise InputError("--write-config-to", f"cannot write {path}: {error.strerror}") from error
         return 0
     # Both processes need these modules; the supervisor imports nothing more after the fork.
     from moorage.common.memory import relax_gc
@@ -98,13 +99,3 @@ def _insight_services(flags: "FlagValues") -> "Iterator[ServiceFactory]":
         from moorage.insight import ExplainEventsService
 
         yield ExplainEventsService
-
-
-def _write_config(options: "Options", path: str) -> None:
-    from moorage.common.errors import InputError
-    from moorage.scheduler.config import completed_view, to_yaml
-
-    try:
-        Path(path).write_text(to_yaml(completed_view(options.config)), encoding="utf-8")
-    except OSError as error:
-        raise InputError("--write-config-to", f"cannot write {path}: {error.strerror}") from error

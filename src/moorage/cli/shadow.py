@@ -5,28 +5,24 @@ from typing import Annotated
 
 import typer
 
-from moorage.cli.command_classes import CommandGroup
-from moorage.cli.options import AnswerFormat, AnswerOption, print_json
+from moorage.cli import options
 from moorage.cli.startup import start_lightly
 
-app = typer.Typer(
-    cls=CommandGroup,
-    help="Report what a shadow configuration would have done.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = options.make_group("""Report what a shadow configuration would have done.
+
+`moorage scheduler --shadow FILE` evaluates a second configuration next to the active one, without effects.
+""")
 
 
 @app.callback()
 def shadow() -> None:
-    """Report what a shadow configuration would have done."""
+    """Make `report` a subcommand, though it is the only one."""
 
 
 @app.command()
 def report(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Log written by `moorage scheduler --shadow-log FILE`.")],
-    output: AnswerOption = AnswerFormat.TEXT,
-    as_json: Annotated[bool, typer.Option("--json", hidden=True)] = False,
+    output: options.Answer = options.AnswerFormat.TEXT,
 ) -> None:
     """Compare the decisions of a shadow with the actual ones.
 
@@ -36,8 +32,8 @@ def report(
     from moorage.insight import read_report, report_lines
 
     summary = read_report(file)
-    if as_json or output is AnswerFormat.JSON:
-        print_json(summary)
+    if output is options.AnswerFormat.JSON:
+        options.print_json(summary)
         return
     for line in report_lines(summary):
         typer.echo(line)

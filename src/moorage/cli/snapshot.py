@@ -1,26 +1,33 @@
 """`moorage snapshot`: save the scheduling-relevant objects of a live cluster to a file."""
 
-import sys
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from moorage.cli.options import ContextOption, KubeconfigOption, QuietOption, reading_progress
+from moorage.cli import options
 from moorage.cli.startup import start_lightly
 
 
 def snapshot(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Output file; the extension .gz compresses it.")],
-    anonymize: Annotated[bool, typer.Option("--anonymize", help="Replace all names, consistently.")] = False,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="Output file (.json, or .gz to compress it).",
+            callback=options.with_extension(".json", ".gz"),
+        ),
+    ],
+    anonymize: Annotated[bool, typer.Option("--anonymize", help="Replace all names; equal names stay equal.")] = False,
     annotations: Annotated[bool, typer.Option("--annotations", help="Include annotations.")] = False,
     all_fields: Annotated[
         bool,
         typer.Option("--all-fields", help="Include every field: env, commands and annotations may contain secrets."),
     ] = False,
-    kubeconfig: KubeconfigOption = "",
-    context: ContextOption = "",
-    quiet: QuietOption = False,
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
+    quiet: options.Quiet = False,
 ) -> None:
     """Save a live cluster to a file.
 
@@ -31,16 +38,16 @@ def snapshot(
     """
     start_lightly()
     from moorage.common.errors import InputError
-    from moorage.insight import Anonymizer, ClusterSource, count_kinds, read_server, write_snapshot
+    from moorage.insight import Anonymizer, ClusterSource, read_server, write_snapshot
 
     if anonymize and (all_fields or annotations):
         problem = "annotations, env and commands cannot be anonymized"
         raise InputError("--anonymize", problem, hint="omit --all-fields and --annotations")
     source = ClusterSource(kubeconfig=kubeconfig, context=context)
-    with reading_progress(shown=not quiet and sys.stderr.isatty()) as progress:
+    with options.reading_progress(quiet=quiet) as progress:
         read, _, server = read_server(source, with_annotations=annotations, whole=all_fields, progress=progress)
     contents = Anonymizer().anonymized(read.contents) if anonymize else read.contents
     write_snapshot(file, contents, source="" if anonymize else server, versions=read.versions)
     if not quiet:
-        counts = count_kinds(contents)
-        typer.echo(f"{file}: {counts.get('Node', 0)} nodes, {counts.get('Pod', 0)} pods, {len(contents)} objects")
+        counts = Counter(content["kind"] for content in contents)
+        typer.echo(f"{file}: {counts['Node']} nodes, {counts['Pod']} pods, {len(contents)} objects")

@@ -1,44 +1,22 @@
 """`moorage ui`: show a cluster in the browser."""
 
-import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moorage.cli.options import (
-    AddressOption,
-    ConfigOption,
-    ContextOption,
-    DecisionLogOption,
-    GatesOption,
-    KubeconfigOption,
-    ObjectFiles,
-    PluginPaths,
-    PortOption,
-    QuietOption,
-    SnapshotOption,
-    TokenFileOption,
-    VerbosityOption,
-    configure_trial_logs,
-    load_cluster,
-    load_policy,
-    simulation_progress,
-)
+from moorage.cli import options
 from moorage.cli.startup import start_lightly
-from moorage.common.durations import parse_duration
 
 if TYPE_CHECKING:
-    from moorage.insight import LoadedCluster, ReplayedRun, StartedSource
+    from moorage.insight import LoadedCluster, ReplayedRun
     from moorage.scheduler.wiring.policy import Policy
 
-
-CompareOption = Annotated[
+Compare = Annotated[
     Path | None,
     typer.Option("--compare", metavar="FILE", help="Second configuration to simulate and show next to the first."),
 ]
-SimulateOption = Annotated[
+Simulate = Annotated[
     bool | None,
     typer.Option(
         "--simulate/--no-simulate",
@@ -49,107 +27,83 @@ SimulateOption = Annotated[
 
 
 def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
-    file: ObjectFiles = None,
-    snapshot: SnapshotOption = "",
-    decision_log: DecisionLogOption = None,
-    config: ConfigOption = None,
-    compare: CompareOption = None,
-    simulate: SimulateOption = None,
-    for_: Annotated[
-        str, typer.Option("--for", metavar="DURATION", help="Limit of the simulated time, such as 1h.")
-    ] = "",
-    address: AddressOption = "127.0.0.1",
-    port: PortOption = 8090,
-    token_file: TokenFileOption = None,
+    file: options.ClusterFiles = None,
+    snapshot: options.Snapshot = "",
+    decision_log: options.DecisionLog = None,
+    config: options.Config = None,
+    compare: Compare = None,
+    simulate: Simulate = None,
+    for_: options.SimulateFor = "",
+    address: options.Address = "127.0.0.1",
+    port: options.Port = 8090,
+    token_file: options.TokenFile = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    kubeconfig: KubeconfigOption = "",
-    context: ContextOption = "",
-    plugin: PluginPaths = None,
-    feature_gates: GatesOption = None,
-    verbosity: VerbosityOption = None,
-    quiet: QuietOption = False,
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
+    plugin: options.Plugins = None,
+    feature_gates: options.FeatureGates = None,
+    verbosity: options.Verbosity = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Show a cluster in the browser.
 
     The page shows nodes, pending pods with reasons and suggested changes, and answers what-if questions. The cluster
     is read from files, from a snapshot, or from the live cluster that kubectl uses. It is never changed.
 
-    Files are simulated, and the page replays the simulation. With --decision-log the page replays the decisions of a
-    scheduler; add the files or the snapshot for the sizes of the nodes. Stop with Ctrl-C.
+    Files are simulated, and the page replays the simulation. To replay the decisions of a scheduler instead, add
+    --decision-log, and the files or the snapshot for the sizes of the nodes. Stop with Ctrl-C.
     """
     start_lightly()
-    configure_trial_logs(verbosity)
-    from moorage.insight import run_page
-    from moorage.kube.http.bearer_tokens import BearerTokens
-
-    tokens = BearerTokens.for_address(token_file, address)
-    policies = {"as configured" if config is None else config.name: load_policy(config, plugin, feature_gates)}
-    if compare is not None:
-        policies[f"{compare.name} (compared)"] = load_policy(compare, plugin, feature_gates)
-    has_cluster = decision_log is None or file or snapshot or kubeconfig or context
-    cluster = load_cluster(file, snapshot, kubeconfig, context, quiet=quiet) if has_cluster else _empty_cluster()
-    title = ", ".join(file) if file else snapshot or "live cluster"
-    if decision_log is not None:
-        source = _replay_log(cluster, policies, decision_log)
-    elif (bool(file) if simulate is None else simulate) or compare is not None:
-        source = _simulate(cluster, policies, title, for_, shown=not quiet and sys.stderr.isatty())
-    else:
-        source = _show_as_is(cluster, next(iter(policies.values())), title)
-    raise typer.Exit(run_page(lambda: source, address, port, tokens, partial(_print_url, opens=open_browser)))
-
-
-def _print_url(url: str, *, opens: bool) -> None:
-    typer.echo(f"Open {url} in a browser. Stop with Ctrl-C.")
-    if opens:
-        import webbrowser
-
-        webbrowser.open(url)
-
-
-def _empty_cluster() -> "LoadedCluster":
-    from moorage.insight import LoadedCluster
-
-    note = "a decision log does not contain the sizes of nodes; add -f, --snapshot or --kubeconfig"
-    return LoadedCluster([], note)
-
-
-def _replay_log(cluster: "LoadedCluster", policies: "dict[str, Policy]", log: Path) -> "StartedSource":
-    if len(policies) > 1:
-        raise typer.BadParameter("--compare cannot be combined with --decision-log")
-    from moorage.cluster import LoggedRun, Replay, cluster_of
-    from moorage.insight import ReplayedCluster, ReplayedRun
+    options.configure_trial_logs(verbosity)
+    from moorage.cluster import LoggedRun, Replay, cluster_from_documents
+    from moorage.insight import LoadedCluster, PageSource, ReplayedCluster, ReplayedRun, StaticCluster, run_page
+    from moorage.kube.http.server import BearerTokens
     from moorage.scheduler.decisions.decision_log import read_log
 
-    (policy,) = policies.values()
-    described = cluster_of(cluster.documents, features=policy.features)
-    recorder = LoggedRun(read_log(log)).recorder(described.nodes, described.running)
-    return ReplayedCluster(cluster, [ReplayedRun(log.name, policy, Replay(recorder))], str(log))
+    if decision_log is not None and compare is not None:
+        raise typer.BadParameter("--compare cannot be combined with --decision-log")
+    seconds = options.parse_seconds(for_, "--for")
+    tokens = BearerTokens.for_address(token_file, address)
+    policy = options.load_policy(config, plugin, feature_gates)
+    policies = {"as configured" if config is None else config.name: policy}
+    if compare is not None:
+        policies[f"{compare.name} (compared)"] = options.load_policy(compare, plugin, feature_gates)
+    if decision_log is not None and not (file or snapshot or kubeconfig or context):
+        note = "a decision log does not contain the sizes of nodes; add -f, --snapshot or --kubeconfig"
+        cluster = LoadedCluster([], note)
+    else:
+        cluster = options.load_cluster(file, snapshot, kubeconfig, context, quiet=quiet)
+    title = ", ".join(file) if file else snapshot or "live cluster"
+    source: PageSource
+    if decision_log is not None:
+        described = cluster_from_documents(cluster.documents, features=policy.features)
+        recorder = LoggedRun(read_log(decision_log)).recorder(described.nodes, described.running)
+        run = ReplayedRun(decision_log.name, policy, Replay(recorder))
+        source = ReplayedCluster(cluster, [run], str(decision_log))
+    elif (bool(file) if simulate is None else simulate) or compare is not None:
+        runs = [_simulate(cluster, name, simulated, seconds, quiet=quiet) for name, simulated in policies.items()]
+        source = ReplayedCluster(cluster, runs, title)
+    else:
+        source = StaticCluster(cluster, policy, title)
 
+    def print_url(url: str) -> None:
+        typer.echo(f"Open {url} in a browser. Stop with Ctrl-C.")
+        if open_browser:
+            import webbrowser
 
-def _show_as_is(cluster: "LoadedCluster", policy: "Policy", title: str) -> "StartedSource":
-    from moorage.insight import StaticCluster
+            webbrowser.open(url)
 
-    return StaticCluster(cluster, policy, title)
+    raise typer.Exit(run_page(source, address, port, tokens, print_url))
 
 
 def _simulate(
-    cluster: "LoadedCluster", policies: "dict[str, Policy]", title: str, for_: str, *, shown: bool
-) -> "StartedSource":
-    from moorage.insight import ReplayedCluster
-
-    seconds = parse_duration(for_, where="--for") if for_ else None
-    runs = [_simulate_policy(cluster, name, policy, seconds, shown=shown) for name, policy in policies.items()]
-    return ReplayedCluster(cluster, runs, title)
-
-
-def _simulate_policy(
-    cluster: "LoadedCluster", name: str, policy: "Policy", until: float | None, *, shown: bool
+    cluster: "LoadedCluster", name: str, policy: "Policy", until: float | None, *, quiet: bool
 ) -> "ReplayedRun":
-    from moorage.cluster import Replay, RunRecorder, cluster_of, simulate
+    from moorage.cluster import Replay, RunRecorder, cluster_from_documents, simulate
     from moorage.insight import ReplayedRun
 
     recorder = RunRecorder()
-    with simulation_progress(shown=shown) as progress:
-        described = cluster_of(cluster.documents, features=policy.features)
+    with options.simulation_progress(quiet=quiet) as progress:
+        described = cluster_from_documents(cluster.documents, features=policy.features)
         simulate(described, policy, until=until, progress=progress, recorder=recorder)
     return ReplayedRun(name, policy, Replay(recorder))

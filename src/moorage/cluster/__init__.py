@@ -10,7 +10,7 @@ from moorage.common.lazy import lazy_exports
 if TYPE_CHECKING:
     from moorage.cluster.apiserver.api import Api
     from moorage.cluster.apiserver.server import ApiServer
-    from moorage.cluster.applying import Manifest, manifests_in, manifests_of
+    from moorage.cluster.applying import check_manifests, read_manifests
     from moorage.cluster.controllers.actions import ControllerAction
     from moorage.cluster.controllers.fake_nodes import NodeShape, fake_node
     from moorage.cluster.controllers.informer_cache import InformerCache
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from moorage.cluster.dry_run import DryRun, add_workload_pods
     from moorage.cluster.embedded import ClusterOptions, EmbeddedCluster
     from moorage.cluster.files.custom import notes_on
-    from moorage.cluster.files.loading import ClusterInput, Creation, cluster_of
+    from moorage.cluster.files.loading import ClusterInput, Creation, cluster_from_documents
+    from moorage.cluster.in_process import InProcessClient
     from moorage.cluster.offline import DiscardingApi, InstantApi, OfflineScheduler, search_all_nodes
     from moorage.cluster.runs.history import Run
     from moorage.cluster.runs.logged_run import LoggedRun
@@ -28,66 +29,31 @@ if TYPE_CHECKING:
     from moorage.cluster.runs.run_report import format_seconds, print_run
     from moorage.cluster.simulation.simulated_cluster import Pace
     from moorage.cluster.simulation.simulation import simulate
-    from moorage.cluster.transport import InProcess
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "apiserver.api": ("Api",),
             "apiserver.server": ("ApiServer",),
-            "applying": (
-                "Manifest",
-                "manifests_in",
-                "manifests_of",
-            ),
+            "applying": ("check_manifests", "read_manifests"),
             "controllers.actions": ("ControllerAction",),
-            "controllers.fake_nodes": (
-                "NodeShape",
-                "fake_node",
-            ),
+            "controllers.fake_nodes": ("NodeShape", "fake_node"),
             "controllers.informer_cache": ("InformerCache",),
             "controllers.kubelet": ("KubeletPace",),
             "controllers.persistent_volumes": ("TOPOLOGY",),
-            "dry_run": (
-                "DryRun",
-                "add_workload_pods",
-            ),
-            "embedded": (
-                "ClusterOptions",
-                "EmbeddedCluster",
-            ),
+            "dry_run": ("DryRun", "add_workload_pods"),
+            "embedded": ("ClusterOptions", "EmbeddedCluster"),
             "files.custom": ("notes_on",),
-            "files.loading": (
-                "ClusterInput",
-                "Creation",
-                "cluster_of",
-            ),
-            "offline": (
-                "DiscardingApi",
-                "InstantApi",
-                "OfflineScheduler",
-                "search_all_nodes",
-            ),
+            "files.loading": ("ClusterInput", "Creation", "cluster_from_documents"),
+            "in_process": ("InProcessClient",),
+            "offline": ("DiscardingApi", "InstantApi", "OfflineScheduler", "search_all_nodes"),
             "runs.history": ("Run",),
             "runs.logged_run": ("LoggedRun",),
-            "runs.recording": (
-                "FailedAttempt",
-                "RecordedDecision",
-                "RunRecorder",
-                "why_not",
-            ),
-            "runs.replay": (
-                "ClusterMoment",
-                "Replay",
-                "WaitingRecord",
-            ),
-            "runs.run_report": (
-                "format_seconds",
-                "print_run",
-            ),
+            "runs.recording": ("FailedAttempt", "RecordedDecision", "RunRecorder", "why_not"),
+            "runs.replay": ("ClusterMoment", "Replay", "WaitingRecord"),
+            "runs.run_report": ("format_seconds", "print_run"),
             "simulation.simulated_cluster": ("Pace",),
             "simulation.simulation": ("simulate",),
-            "transport": ("InProcess",),
         },
     )
 
@@ -104,12 +70,11 @@ __all__ = [
     "DryRun",
     "EmbeddedCluster",
     "FailedAttempt",
-    "InProcess",
+    "InProcessClient",
     "InformerCache",
     "InstantApi",
     "KubeletPace",
     "LoggedRun",
-    "Manifest",
     "NodeShape",
     "OfflineScheduler",
     "Pace",
@@ -119,13 +84,13 @@ __all__ = [
     "RunRecorder",
     "WaitingRecord",
     "add_workload_pods",
-    "cluster_of",
+    "check_manifests",
+    "cluster_from_documents",
     "fake_node",
     "format_seconds",
-    "manifests_in",
-    "manifests_of",
     "notes_on",
     "print_run",
+    "read_manifests",
     "search_all_nodes",
     "simulate",
     "why_not",

@@ -33,7 +33,7 @@ from moorage.scheduler.engine.services import Services
 from moorage.scheduler.engine.waiting import PermitWait
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
-from moorage.scheduler.wiring.assembly import Observers, Tuning
+from moorage.scheduler.wiring.assembly import Tuning
 from moorage.scheduler.wiring.policy import Policy
 
 SETTLED_SECONDS: Final = 3
@@ -64,8 +64,9 @@ class DryRun:
 
     async def _run(self, progress: ShowProgress | None) -> list[Decision]:
         cluster, decisions = self._cluster, self._log.decisions
-        observers = Observers(attempts=self._log)
-        offline = OfflineScheduler(self._policy, DiscardingApi(), self._clock, observers=observers, tuning=self._tuning)
+        offline = OfflineScheduler(
+            self._policy, DiscardingApi(), self._clock, observers=(self._log,), tuning=self._tuning
+        )
         offline.load((*cluster.objects, *cluster.custom_objects()), arrival_interval=1.0)
         scheduler = offline.scheduler
         binder = scheduler.binder
@@ -92,7 +93,7 @@ class DryRun:
 class FirstAttempts(AttemptLog):
     """Keeps the first attempt of every pod: a plugin may activate a pod again.
 
-    The rest of a partly placed group is tried again at once. Of its members, the last attempt is kept.
+    The rest of a partly placed group is retried immediately. Of its members, the last attempt is kept.
     """
 
     def __init__(self, *, with_nodes: bool) -> None:

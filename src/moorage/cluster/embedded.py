@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from moorage.cluster.applying import Applier, Manifest
+from moorage.cluster.applying import Applier
 from moorage.cluster.controllers.actions import Create, build_request
 from moorage.cluster.controllers.builtin_controllers import cluster_controllers, kubelet_controllers
 from moorage.cluster.controllers.fake_nodes import NodeShape, fake_node
@@ -16,9 +16,10 @@ from moorage.cluster.controllers.manager import Controller, ControllerManager
 from moorage.cluster.scheduling import Connect, RunningScheduler
 from moorage.common.clock import Clock
 from moorage.common.errors import AlreadyExists
+from moorage.common.observers import Observer
 from moorage.kube.api.node import Node
 from moorage.kube.features import FeatureGates
-from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.kube.manifests import Document
 from moorage.scheduler.wiring.policy import Policy
 
 AT_ONCE: Final = 32
@@ -37,7 +38,7 @@ class ClusterOptions:
     shape: NodeShape = field(default_factory=NodeShape)
     pace: KubeletPace = field(default_factory=KubeletPace)
     policy: Policy | None = None
-    definitions: Sequence[Manifest] = ()
+    definitions: Sequence[Document] = ()
     cross_check: bool = False
     features: FeatureGates = field(default_factory=FeatureGates)
 
@@ -45,7 +46,7 @@ class ClusterOptions:
 class EmbeddedCluster:
     """A cluster on an API server, as an async context manager.
 
-    ``observers`` are additional controllers; ``attempts`` observes scheduling attempts.
+    ``additional`` controllers run with those of the cluster; ``observers`` follow the scheduler.
     """
 
     def __init__(
@@ -53,8 +54,8 @@ class EmbeddedCluster:
         connect: Connect,
         clock: Clock,
         options: ClusterOptions,
-        observers: Sequence[Controller] = (),
-        attempts: AttemptObserver | None = None,
+        additional: Sequence[Controller] = (),
+        observers: Sequence[Observer] = (),
     ) -> None:
         self._clock = clock
         self._options = options
@@ -62,13 +63,13 @@ class EmbeddedCluster:
         self.client = connect()
         self.applier = Applier(self.client)
         cluster = cluster_controllers(clock, options.features)
-        controllers = (*cluster, *kubelet_controllers(clock, options.pace), *observers)
+        controllers = (*cluster, *kubelet_controllers(clock, options.pace), *additional)
         self._manager_client = connect()
         self.manager = ControllerManager(self._manager_client, controllers)
         self.scheduling: RunningScheduler | None = None
         if options.policy is not None:
             self.scheduling = RunningScheduler(
-                connect, clock, options.policy, cross_check=options.cross_check, attempts=attempts
+                connect, clock, options.policy, cross_check=options.cross_check, observers=observers
             )
         self.tasks: list[asyncio.Task[None]] = []
 

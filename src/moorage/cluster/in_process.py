@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from heapq import heappop, heappush
 from itertools import groupby
 from operator import itemgetter
@@ -11,9 +12,8 @@ from urllib.parse import parse_qsl
 
 from moorage.cluster.apiserver.api import Api
 from moorage.cluster.apiserver.reading.watching import Watch
-from moorage.cluster.apiserver.requests.request import ApiRequest
-from moorage.cluster.apiserver.storage.store import Entry, Store, StoredChange, storage_of
-from moorage.cluster.transport import InProcess
+from moorage.cluster.apiserver.requests.request import ApiRequest, ApiResponse
+from moorage.cluster.apiserver.storage.store import Entry, Store, StoredChange, storage_name
 from moorage.common.clock import Clock
 from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.meta import KubeObject
@@ -23,42 +23,82 @@ from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.list_watch import Change
 from moorage.kube.client.rest import JSON, ApiClient
 
+LATENCY: Final = 0.001
+MAX_WATCH_SECONDS: Final = 1800.0
 SAME_MOMENT: Final = 1e-6
 """Timers may fire a rounding error early."""
 Before = Callable[[ApiRequest], Awaitable[None]]
 """Called before a request reaches the API; it may simulate latency or raise an error to the caller."""
 
 
-class InProcessClient(ApiClient):
-    """A client of an API in the same process."""
+async def wait_briefly(_request: ApiRequest) -> None:
+    """Simulate the latency of a request."""
+    await asyncio.sleep(LATENCY)
 
-    def __init__(self, api: Api, clock: Clock, before: Before, user_agent: str = "moorage") -> None:
-        connection = Connection("http://in.process", "a cluster in this process")
-        super().__init__(connection, clock=clock, transport=InProcess(api), user_agent=user_agent)
+
+class InProcessClient(ApiClient):
+    """A client of an API in the same process. It opens no sockets, so it works in virtual time."""
+
+    def __init__(self, api: Api, clock: Clock, before: Before = wait_briefly, user_agent: str = "moorage") -> None:
+        super().__init__(Connection("http://in.process", "a cluster in this process"), clock=clock)
         self._api = api
         self._before = before
         self._user_agent = user_agent
+        self._watches: dict[str, set[asyncio.Event]] = {}
+        api.store.subscribe(self._wake)
+
+    def _wake(self, resource: str, _change: StoredChange) -> None:
+        for event in self._watches.get(resource, ()):
+            event.set()
+
+    async def _execute(self, method: str, path: str, body: bytes, content_type: str) -> ApiResponse | Watch:
+        path, _, text = path.partition("?")
+        query = dict(parse_qsl(text, keep_blank_values=True)) if text else {}
+        request = ApiRequest(method, path, query, body, content_type, user_agent=self._user_agent)
+        await self._before(request)
+        answer = self._api.answer(request)
+        if isinstance(answer, ApiResponse) and answer.status >= 300:
+            retry = None if answer.retry_after is None else str(answer.retry_after)
+            raise api_error(answer.status, answer.body, retry, self.connection.source)
+        return answer
 
     async def request(
         self, method: str, path: str, body: bytes = b"", content_type: str = JSON, *, seconds: float = 0.0
     ) -> bytes:
         """Execute a request and return the body of the response; raise an error for other than 2xx responses."""
-        path, _, query = path.partition("?")
-        api_request = ApiRequest(
-            method,
-            path,
-            query=dict(parse_qsl(query, keep_blank_values=True)) if query else {},
-            body=body,
-            content_type=content_type,
-            user_agent=self._user_agent,
-        )
-        await self._before(api_request)
-        answer = self._api.answer(api_request)
-        assert not isinstance(answer, Watch), "watches are streamed"
-        if answer.status >= 300:
-            retry = None if answer.retry_after is None else str(answer.retry_after)
-            raise api_error(answer.status, answer.body, retry, self.connection.source)
+        answer = await self._execute(method, path, body, content_type)
+        assert isinstance(answer, ApiResponse), "watches are streamed"
         return answer.body
+
+    @asynccontextmanager
+    async def stream(self, path: str) -> AsyncIterator[AsyncIterable[bytes]]:
+        """Open a watch; the block gets its events as they happen."""
+        watch = await self._execute("GET", path, b"", JSON)
+        assert isinstance(watch, Watch), f"{path} is not a watch"
+        event, watches = asyncio.Event(), self._watches.setdefault(watch.resource.storage, set())
+        watches.add(event)
+        try:
+            yield _events(watch, event)
+        finally:
+            watches.discard(event)
+
+
+async def _events(watch: Watch, event: asyncio.Event) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    end = loop.time() + (watch.terms.seconds or MAX_WATCH_SECONDS)
+    for chunk in watch.begin():
+        yield chunk
+    while not watch.is_over and loop.time() < end:
+        event.clear()
+        if data := watch.take():
+            yield data
+            continue
+        try:
+            async with asyncio.timeout_at(end):
+                await event.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(LATENCY)
 
 
 class Follower(NamedTuple):
@@ -96,7 +136,7 @@ class StoreWatch:
     def follow(self, kind: type[KubeObject], on_changes: OnChanges) -> None:
         """Subscribe to the changes of a kind; they are delivered after the start."""
         follower = Follower(BY_TYPE[kind], on_changes)
-        self._followers.setdefault(storage_of(kind), []).append(follower)
+        self._followers.setdefault(storage_name(kind), []).append(follower)
 
     def start(self) -> None:
         """Start the delivery of changes; subscribers read existing objects themselves."""
@@ -151,7 +191,11 @@ class StoreWatch:
             arrived.append(self._on_the_way.popleft())
         for resource, neighbours in groupby(arrived, key=itemgetter(0)):
             followers = self._followers[resource]
-            changes = [typed(followers[0].kind.type, change) for _, change in neighbours]
+            struct = followers[0].kind.type
+            changes: list[Change[Any]] = [
+                Change(change.before and change.before.typed(struct), change.after and change.after.typed(struct))
+                for _, change in neighbours
+            ]
             for kind, on_changes in followers:
                 on_changes(kind, changes)
         self._set_timer(loop)
@@ -174,17 +218,6 @@ def _differences(
             yield Change(previous.typed(kind), entry.typed(kind))
 
 
-def _uid(change: Change[Any]) -> str:
-    obj = change.before if change.after is None else change.after
-    return "" if obj is None else str(obj.uid)
-
-
-def typed(kind: type[KubeObject], change: StoredChange) -> Change[Any]:
-    """Return a change of a store with its objects as structs."""
-    before = None if change.before is None else change.before.typed(kind)
-    return Change(before, None if change.after is None else change.after.typed(kind))
-
-
 class StoreInformer:
     """Adapts a :class:`StoreWatch` to the interface of an informer of one kind.
 
@@ -201,14 +234,13 @@ class StoreInformer:
         watch.follow(kind.type, self._on_changes if hidden else on_changes)
 
     def _on_changes(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
-        self._pass_on(kind, [change for change in changes if _uid(change) not in self._hidden])
+        objects = ((change, change.before if change.after is None else change.after) for change in changes)
+        self._pass_on(kind, [change for change, obj in objects if obj is None or obj.uid not in self._hidden])
 
     async def synced(self) -> None:
         """Return immediately: existing objects are read synchronously."""
 
     async def run(self) -> None:
         """Deliver the existing objects; the watch delivers later changes."""
-        there: Sequence[Change[Any]] = [
-            Change(None, entry.typed(self.kind.type)) for entry in self._store.list(storage_of(self.kind.type))
-        ]
-        self._on_changes(self.kind, there)
+        existing = (entry.typed(self.kind.type) for entry in self._store.list(storage_name(self.kind.type)))
+        self._on_changes(self.kind, [Change(None, obj) for obj in existing])

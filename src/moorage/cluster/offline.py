@@ -4,7 +4,7 @@
 API                 effect of a write                               used by
 ==================  ==============================================  =================================
 DiscardingApi       none                                            dry run, what-if sessions, shadow
-InstantApi          applied at once; the scheduler is the store     lab trials, learning, benchmarks
+InstantApi          immediate; the scheduler is the store           lab trials, learning, benchmarks
 SimulatedCluster    the API server's, after a latency; kubelets     simulations
 ==================  ==============================================  =================================
 
@@ -21,19 +21,20 @@ from msgspec.structs import replace
 
 from moorage.common.clock import Clock, VirtualClock
 from moorage.common.errors import NotFound
+from moorage.common.observers import Observer
 from moorage.common.virtual_time import VirtualLoop
 from moorage.kube.api.codec import convert, to_data
 from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
-from moorage.kube.client.informer import OnChanges
+from moorage.kube.client.informer import InformerObserver, OnChanges
 from moorage.kube.client.list_watch import Change
 from moorage.kube.patches import merge_patch
-from moorage.scheduler.engine.binding.task_pool import TaskBackground
+from moorage.scheduler.engine.task_pool import TaskBackground
 from moorage.scheduler.framework.handle import ClusterApi
 from moorage.scheduler.state.objects import Objects
-from moorage.scheduler.wiring.assembly import ApiAccess, Keeps, Observers, Tuning, assemble, find_watched_kinds
+from moorage.scheduler.wiring.assembly import ApiAccess, Keeps, Tuning, assemble, find_watched_kinds
 from moorage.scheduler.wiring.http_extender import HttpExtender
 from moorage.scheduler.wiring.policy import Policy
 
@@ -64,7 +65,7 @@ class OfflineScheduler(Generic[C]):
         api: C,
         clock: Clock,
         *,
-        observers: Observers | None = None,
+        observers: Sequence[Observer] = (),
         tuning: Tuning | None = None,
     ) -> None:
         self.api = api
@@ -80,7 +81,7 @@ class OfflineScheduler(Generic[C]):
         self.scheduler = self._parts.scheduler
         self.loop = self._parts.loop
         self.apply = self.scheduler.handlers.apply
-        """Apply a change of an object at once; ``before`` or ``after`` is ``None`` for a new or deleted object."""
+        """Apply a change of an object immediately; ``before`` or ``after`` is ``None`` for a new or deleted object."""
         self.kinds = frozenset(find_watched_kinds(self.scheduler.objects))
         """The kinds that the scheduler and its plugins watch."""
 
@@ -104,7 +105,7 @@ class OfflineScheduler(Generic[C]):
                 self.clock.advance(arrival_interval)
 
     def deliver_between_cycles(self) -> None:
-        """Apply changes from the watch between scheduling cycles from now on, instead of at once."""
+        """Apply changes from the watch between scheduling cycles from now on, instead of immediately."""
         self._parts.deliveries.start_through_loop()
 
     async def start(self) -> None:
@@ -145,7 +146,7 @@ def _load_phase(obj: KubeObject) -> int:
 
 
 def search_all_nodes(policy: Policy) -> Policy:
-    """Return a policy whose filters evaluate all nodes, whatever ``percentageOfNodesToScore`` is."""
+    """Return a policy whose filters evaluate all nodes, regardless of ``percentageOfNodesToScore``."""
     config = policy.config
     profiles = tuple(replace(profile, percentage_of_nodes_to_score=None) for profile in config.profiles)
     return Policy(
@@ -193,7 +194,7 @@ class DiscardingApi:
         """The target of the scheduler's writes."""
         return self
 
-    def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
+    def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps, observer: InformerObserver | None) -> None:
         """Report no changes: nothing changes."""
 
     def relist(self, kind: Kind, key: str) -> None:
@@ -236,9 +237,9 @@ class DiscardingApi:
 
 
 class InstantApi(DiscardingApi):
-    """An API that applies every write at once. It stores nothing: the scheduler's own objects are the store.
+    """An API that applies every write immediately. It stores nothing: the scheduler's own objects are the store.
 
-    ``on_bound`` and ``on_deleted`` are called after the scheduler has applied the change. Deleted pods vanish at once.
+    ``on_bound`` and ``on_deleted`` are called after the scheduler has applied the change. Pods have no grace period.
     """
 
     def __init__(
@@ -252,7 +253,7 @@ class InstantApi(DiscardingApi):
         self._on_changes: OnChanges = _ignore
         self._version = 1
 
-    def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
+    def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps, observer: InformerObserver | None) -> None:
         """Read objects from the scheduler, and report changes to it."""
         self._objects, self._on_changes = objects, on_changes
 

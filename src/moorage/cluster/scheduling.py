@@ -1,7 +1,7 @@
 """A scheduler on an API server, with the production client."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -9,10 +9,10 @@ import structlog
 
 from moorage.common.clock import Clock
 from moorage.common.errors import MoorageError
+from moorage.common.observers import Observer
 from moorage.kube.client.rest import ApiClient
-from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.wiring.api_connection import ApiConnection
-from moorage.scheduler.wiring.assembly import Observers, Tuning, assemble
+from moorage.scheduler.wiring.assembly import Tuning, assemble
 from moorage.scheduler.wiring.policy import Policy, keep_fixed_fields
 from moorage.scheduler.wiring.reload import reload
 
@@ -34,12 +34,11 @@ class RunningScheduler:
         policy: Policy,
         *,
         cross_check: bool = False,
-        attempts: AttemptObserver | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self._api = ApiConnection(connect(), connect(), clock, policy.config.client_connection)
-        self._parts = assemble(
-            policy, self._api, clock, observers=Observers(attempts), tuning=Tuning(cross_check=cross_check)
-        )
+        tuning = Tuning(cross_check=cross_check)
+        self._parts = assemble(policy, self._api, clock, observers=observers, tuning=tuning)
         self.scheduler = self._parts.scheduler
 
     async def reload(self, policy: Policy) -> list[str]:

@@ -1,4 +1,4 @@
-"""Arrays as types: what numpy.typing has, without all that its import brings along."""
+"""Types of arrays, without the imports of numpy.typing."""
 
 from typing import Any, TypeAlias, TypeVar
 

@@ -1,7 +1,8 @@
 """Child processes that run a Python module and exchange framed messages with their parent.
 
 A frame is a length of four bytes and a message in msgpack. The child receives frames on standard input and sends them
-on standard output. It ends with its parent: its input ends, and on Linux the kernel kills it.
+on standard output. It ends with its parent: its input ends, and on Linux the kernel kills it. :class:`RestartPolicy`
+decides when a child that ended is started again.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, TypeVar
@@ -29,6 +31,52 @@ _encode = msgspec.msgpack.Encoder().encode
 
 class ChildEnded(Exception):
     """The child process has ended, or has closed its pipes."""
+
+
+class RestartPolicy:
+    """Decides when a child process that failed is started again, without starting anything itself.
+
+    The pause is ``first`` seconds and doubles with each failure, up to ``longest``; success resets it. After
+    ``max_failures`` within ``window`` seconds, :attr:`is_exhausted` is True until the next success.
+    """
+
+    def __init__(
+        self,
+        first: float = 1.0,
+        longest: float = 60.0,
+        *,
+        max_failures: float = float("inf"),
+        window: float = 600.0,
+        now: Callable[[], float] = monotonic,
+    ) -> None:
+        self._first, self._longest = first, longest
+        self._max_failures, self._window = max_failures, window
+        self._now = now
+        self._pause = 0.0
+        self._not_before = 0.0
+        self._failures: list[float] = []
+
+    def failed(self) -> None:
+        """Record that the process ended, or had to be killed."""
+        now = self._now()
+        self._failures = [*(moment for moment in self._failures if now - moment < self._window), now]
+        self._pause = min(self._longest, 2.0 * self._pause or self._first)
+        self._not_before = now + self._pause
+
+    def succeeded(self) -> None:
+        """Record that the process works; the next failure counts as the first."""
+        self._pause = self._not_before = 0.0
+        self._failures.clear()
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the next start is allowed; 0 if it is allowed now."""
+        return max(0.0, self._not_before - self._now())
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the process failed too often to be started again."""
+        return len(self._failures) >= self._max_failures
 
 
 def encode_frame(message: object) -> bytes:
@@ -138,8 +186,8 @@ class BlockingChild:
         self._socket, child_socket = socket.socketpair()
         with child_socket:
             # No parent id: the kernel would end the child with the thread that started it, which may be short-lived.
-            command, both = _command(module, "0", *arguments), child_socket.fileno()
-            self._process = subprocess.Popen(command, stdin=both, stdout=both, env=_environment())
+            command, child_fd = _command(module, "0", *arguments), child_socket.fileno()
+            self._process = subprocess.Popen(command, stdin=child_fd, stdout=child_fd, env=_environment())
 
     def send(self, message: object, deadline: float) -> None:
         """Send a message. Raise TimeoutError or another OSError."""

@@ -4,7 +4,7 @@ import time
 from functools import partial
 from typing import Protocol
 
-#: Seconds since the machine was started, those that it slept included; setting the wall clock does not change it.
+#: Seconds since the machine booted, including suspended time; independent of the wall clock.
 boot_time = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -12,23 +12,23 @@ class Clock(Protocol):
     """The source of time; only entry points use the system clock directly."""
 
     def now(self) -> float:
-        """Return seconds since some moment in the past: for durations and deadlines."""
+        """Return seconds since an arbitrary moment, for durations and deadlines."""
         ...
 
     def wall(self) -> float:
-        """Return seconds since the Unix epoch, for timestamps that other systems read or wrote."""
+        """Return seconds since the Unix epoch, for timestamps of other systems."""
         ...
 
 
 class SystemClock:
-    """The machine's wall clock, for who compares all moments with those in objects, as the embedded cluster does."""
+    """The wall clock, for code that compares times with timestamps of objects, such as the embedded cluster."""
 
     now = staticmethod(time.time)
     wall = staticmethod(time.time)
 
 
 class SteadyClock:
-    """A clock that no setting of the wall clock moves: leases, backoffs and limits of a daemon go by it."""
+    """A clock that changes of the wall clock do not affect, for leases, backoffs and timeouts of a daemon."""
 
     now = staticmethod(boot_time)
     wall = staticmethod(time.time)
@@ -47,11 +47,11 @@ class VirtualClock:
     wall = now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         if seconds < 0:
             raise ValueError(f"time cannot go back by {-seconds} s")
         self._now += seconds
 
     def advance_to(self, moment: float) -> None:
-        """Jump to a moment; one in the past leaves the clock where it is."""
+        """Advance to a moment; a moment in the past has no effect."""
         self._now = max(self._now, moment)

@@ -38,7 +38,7 @@ MAX_NAME: Final = 256
 
 
 class MoorageError(Exception):
-    """Everything Moorage raises on purpose. Its message is never longer than a few pages, whatever it quotes."""
+    """The base of all exceptions that Moorage raises on purpose. Long messages are shortened."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(shortened(message))
@@ -58,7 +58,7 @@ class ConfigError(InputError):
 
 
 class ConfigErrors(ConfigError):
-    """Every problem of a configuration at once, so that one edit fixes them all."""
+    """All problems of a configuration, so that one edit fixes them."""
 
     def __init__(self, errors: Sequence[ConfigError]) -> None:
         lines = [str(error) for error in errors[:MAX_PROBLEMS]]
@@ -70,7 +70,7 @@ class ConfigErrors(ConfigError):
 
 
 class UnknownPluginError(ConfigError):
-    """A name in the configuration belongs to no plugin we can find."""
+    """The configuration names a plugin that does not exist."""
 
     def __init__(self, name: str, *, where: str, known: Collection[str]) -> None:
         hint = did_you_mean(name, known) or (
@@ -88,7 +88,7 @@ class SelectorError(MoorageError, ValueError):
 
 
 class MigrationError(MoorageError, ValueError):
-    """An in-tree volume cannot be named as the CSI driver that serves it now would."""
+    """An in-tree volume cannot be mapped to its CSI driver."""
 
 
 class PluginError(MoorageError):
@@ -141,11 +141,11 @@ class Conflict(ApiError):
 
 
 class AlreadyExists(ApiError):
-    """An object of that name is there."""
+    """An object of that name exists."""
 
 
 class NotFound(ApiError):
-    """The object is gone."""
+    """The object does not exist."""
 
 
 class Gone(ApiError):
@@ -153,11 +153,11 @@ class Gone(ApiError):
 
 
 class Unauthorized(ApiError):
-    """The server does not take our credentials: they are missing, wrong or expired."""
+    """The credentials are missing, invalid or expired."""
 
 
 class Forbidden(ApiError):
-    """We may not do this; the message names the verb and the resource that RBAC has to allow."""
+    """A permission is missing; the message names the verb and the resource that RBAC must allow."""
 
 
 class TooManyRequests(ApiError):

@@ -1,4 +1,4 @@
-"""Forked processes: how they end. Programs fork before they import much, so this module imports little.
+"""Forked processes and their end. Programs fork before they import much, so this module imports little.
 
 A plugin that never returns, in Python or in C, prevents the interpreter from handling signals. Commands that run
 plugins therefore run in a child, and the parent forwards signals and kills the child if it does not end.
@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, NoReturn
+from typing import Final
 
 EXIT_FAILURE: Final = 1
 GRACE_SECONDS: Final = 15.0
@@ -22,28 +22,43 @@ _SHUTDOWN: Final = (signal.SIGINT, signal.SIGTERM)
 _PR_SET_PDEATHSIG: Final = 1
 
 
-def run_in_child(work: Callable[[], int]) -> int:
-    """Run a function in a child process and return its exit code; call it before there are threads or a loop.
+def fork(work: Callable[[], int]) -> int:
+    """Run a function in a forked child, which exits with its result; return the process id of the child.
 
-    A second signal kills the child, as does a first signal without effect for :data:`GRACE_SECONDS`.
+    Call it before there are threads or a loop. The child ends with its parent and never returns.
     """
     parent = os.getpid()
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    # Block the signals until sigtimedwait, so that none is lost in between.
-    signal.pthread_sigmask(signal.SIG_BLOCK, (*_SHUTDOWN, signal.SIGCHLD))
-    child = os.fork()
-    if child:
-        return _forward_signals(child)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if child := os.fork():
+        return child
     code = EXIT_FAILURE
     try:
         end_with_parent(parent)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (*_SHUTDOWN, signal.SIGCHLD))
         code = work()
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
-        exit_child(code)
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        # Not sys.exit: the exit handlers belong to the parent.
+        os._exit(code)
+
+
+def run_in_child(work: Callable[[], int]) -> int:
+    """Run a function in a forked child, forward signals to it, and return its exit code.
+
+    A second signal kills the child, as does a first signal without effect for :data:`GRACE_SECONDS`.
+    """
+
+    def run() -> int:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (*_SHUTDOWN, signal.SIGCHLD))
+        return work()
+
+    # Block the signals until sigtimedwait, so that no signal is lost in between.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (*_SHUTDOWN, signal.SIGCHLD))
+    return _forward_signals(fork(run))
 
 
 def _forward_signals(child: int) -> int:
@@ -68,14 +83,6 @@ def _forward_signals(child: int) -> int:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         return 128 + number
-
-
-def exit_child(code: int) -> NoReturn:
-    """Exit a forked process immediately: flush its output, but skip the exit handlers of its parent."""
-    with suppress(OSError, ValueError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)
 
 
 def end_with_parent(parent: int) -> None:

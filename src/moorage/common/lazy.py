@@ -7,9 +7,8 @@
     else:
         __getattr__, __dir__ = lazy_exports(__name__, {"module": ("Name",)})
 
-    __all__ = ["Name"]
-
 The type checker sees ordinary imports, so it reports unknown names. At run time, a name costs nothing until it is used.
+``__all__`` is set as well; a front that does not define ``__all__`` needs ``implicit_reexport`` of mypy.
 """
 
 import sys
@@ -24,6 +23,7 @@ def lazy_exports(
     """Return ``__getattr__`` and ``__dir__`` for a package; ``exports`` maps its modules to the exported names."""
     modules = {name: f"{package}.{module}" for module, names in exports.items() for name in names}
     namespace = vars(sys.modules[package])
+    namespace["__all__"] = sorted(modules)
 
     def get(name: str) -> Any:
         if name not in modules:

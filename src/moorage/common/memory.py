@@ -7,7 +7,7 @@ from typing import Final
 
 STARTING: Final = (100_000, 20, 100)
 RUNNING: Final = (10_000, 20, 100)
-"""Garbage that refers to itself waits until so many objects are young: few, or a process at rest seems to grow."""
+"""Thresholds of garbage collection. The lower one keeps an idle process from growing by cyclic garbage."""
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -21,18 +21,18 @@ def retain_freed_memory() -> None:
     Columns of scores are allocated for every pod. By default a block of 128 KiB is mapped and unmapped each time, and
     the end of the heap is returned: with 100,000 nodes the kernel took most of a score's time.
     """
-    with suppress(AttributeError, OSError):  # other C libraries have no such thing
+    with suppress(AttributeError, OSError):  # other C libraries lack mallopt
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_TRIM_THRESHOLD, MAX_FREE_TOP)
         mallopt(_M_MMAP_THRESHOLD, MIN_MAPPED)
 
 
 def relax_gc() -> None:
-    """Look through young objects every hundred thousand of them; call it first: most of them are made by starting."""
+    """Collect garbage rarely during the start, which creates most objects."""
     gc.set_threshold(*STARTING)
 
 
 def freeze_gc() -> None:
-    """Take everything there is now for permanent, so that it is never looked through again; from now on, tidy up."""
+    """Exclude all current objects from garbage collection, and collect more often from now on."""
     gc.freeze()
     gc.set_threshold(*RUNNING)

@@ -21,14 +21,14 @@ def shortened(text: str, limit: int = MAX_MESSAGE) -> str:
     """
     if len(text) <= limit:
         return text
-    kept = max(limit - 30, 2)
-    tail = kept // 3
-    left_out = len(text) - kept
-    return f"{text[: kept - tail]} … ({left_out:,} characters left out) … {text[-tail:]}"
+    kept_length = max(limit - 30, 2)
+    tail = kept_length // 3
+    left_out = len(text) - kept_length
+    return f"{text[: kept_length - tail]} … ({left_out:,} characters left out) … {text[-tail:]}"
 
 
 def cut_note(note: str) -> str:
-    """Cut the note of an event to the bytes the API takes, between characters, as upstream does."""
+    """Truncate the note of an event to the limit of the API, between characters, as upstream does."""
     if len(note) <= MAX_NOTE_BYTES // 4:
         return note
     encoded = note.encode(errors="replace")
@@ -46,10 +46,10 @@ def shorten_values(_logger: Any, _method: str, event: MutableMapping[str, Any]) 
             event[key] = shortened(value)
         elif not isinstance(value, int) or value.bit_length() > 64:
             try:
-                shown = str(value)
+                text = str(value)
             except ValueError:
                 event[key] = "a number of too many digits"
             else:
-                if len(shown) > MAX_MESSAGE:
-                    event[key] = shortened(shown)
+                if len(text) > MAX_MESSAGE:
+                    event[key] = shortened(text)
     return event

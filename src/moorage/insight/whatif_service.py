@@ -1,7 +1,6 @@
 """`moorage whatif serve`: what-if questions over HTTP, about a copy of a cluster; the real one cannot be written to."""
 
 import asyncio
-import signal
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,14 +12,14 @@ import structlog
 from msgspec import Struct
 
 from moorage.common.errors import InputError, MoorageError
+from moorage.common.signals import stop_on_signals
 from moorage.insight.explain.pods import explain_pod
 from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, edit_from
 from moorage.insight.whatif.questions import count_replicas
 from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.sources import ClusterSource, load_cluster
-from moorage.kube.http.bearer_tokens import BearerTokens
-from moorage.kube.http.messages import HttpRequest, HttpService, Reply
-from moorage.kube.http.server import HttpServer
+from moorage.kube.http.messages import Headers, HttpRequest, HttpService, Reply
+from moorage.kube.http.server import BearerTokens, HttpServer
 from moorage.scheduler.wiring.policy import Policy
 
 MAX_BODY: Final = 4 << 20
@@ -63,10 +62,8 @@ class WhatIfService:
         self._waiting = 0
 
     async def run(self) -> int:
-        """Serve until a signal comes."""
-        stopping = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+        """Serve until SIGINT or SIGTERM."""
+        stopping = stop_on_signals()
         port, server = await self.start()
         print(f"Serving on http://{self._options.address}:{port}", flush=True)  # noqa: T201 - the command prints its URL
         await stopping.wait()
@@ -74,9 +71,9 @@ class WhatIfService:
         return 0
 
     async def start(self) -> tuple[int, HttpServer]:
-        """Read the cluster and begin to listen; return the port."""
+        """Read the cluster and listen; return the port and the server."""
         await asyncio.get_running_loop().run_in_executor(self._worker, self._current)
-        server = HttpServer(HttpService(self.answer, _refused, MAX_BODY), MAX_CONNECTIONS)
+        server = HttpServer(HttpService(self.answer, _problem, MAX_BODY), MAX_CONNECTIONS)
         try:
             return await server.listen(self._options.address, self._options.port), server
         except OSError as error:
@@ -84,7 +81,7 @@ class WhatIfService:
             raise InputError(where, f"cannot listen: {error.strerror or error}") from error
 
     async def stop(self, server: HttpServer) -> None:
-        """Stop listening, and let the session go."""
+        """Stop listening, and close the session."""
         await server.stop(STOP_SECONDS)
         await asyncio.get_running_loop().run_in_executor(self._worker, self._close)
         self._worker.shutdown()
@@ -105,7 +102,7 @@ class WhatIfService:
         if request.method != "POST":
             return _problem(405, "use POST")
         if self._waiting >= MAX_WAITING:
-            return Reply(429, _body({"error": "too many pending questions"}), headers=(("Retry-After", "1"),))
+            return _problem(429, "too many pending questions", (("Retry-After", "1"),))
         try:
             arguments = msgspec.json.decode(request.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -123,7 +120,7 @@ class WhatIfService:
             session = self._current()
             with session.branch():
                 session.apply(*_edits(arguments))
-                return Reply(200, _body(question(session, arguments, self._options.seconds)))
+                return Reply(200, msgspec.json.encode(question(session, arguments, self._options.seconds)))
         except MoorageError as error:
             return _problem(422, str(error))
         except Exception:  # one question must not end the service
@@ -186,13 +183,5 @@ QUESTIONS: Final[Mapping[str, Question]] = {
 }
 
 
-def _body(answer: Any) -> bytes:
-    return msgspec.json.encode(answer)
-
-
-def _problem(status: int, text: str) -> Reply:
-    return Reply(status, _body({"error": text}))
-
-
-def _refused(status: int, text: str) -> Reply:
-    return _problem(status, text)
+def _problem(status: int, text: str, headers: Headers = ()) -> Reply:
+    return Reply(status, msgspec.json.encode({"error": text}), headers=headers)

@@ -1,4 +1,7 @@
-"""Upstream's feature gates that a scheduler notices: names, stages, defaults, and what one may set.
+"""The feature gates of kube-scheduler: names, stages, defaults and overrides.
+
+The values were read from a running kube-scheduler: `kubernetes_feature_enabled` on its /metrics, and its messages
+when gates are set, for every version that 1.37 can emulate.
 
 >>> gates = FeatureGates.parse("GenericWorkload=true")
 >>> gates.enabled("GenericWorkload"), gates.enabled("OpportunisticBatching")
@@ -6,38 +9,142 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from types import MappingProxyType
 from typing import Final, Self
 
-from moorage.common.errors import ConfigError, ConfigErrors, did_you_mean
-from moorage.kube.gate_table import GATES, OLDEST, RELEASE, RELEASES, Gate, Stage
+from msgspec import Struct
 
-__all__ = [
-    "COMPONENT",
-    "FLAG",
-    "GATES",
-    "GROUPS",
-    "OLDEST",
-    "RELEASE",
-    "RELEASES",
-    "FeatureGates",
-    "Gate",
-    "Stage",
-    "assignments",
-    "go_bool",
-    "one_before",
-]
+from moorage.common.errors import ConfigError, ConfigErrors, did_you_mean
 
 FLAG: Final = "--feature-gates"
 COMPONENT: Final = "kube"
 
 
-#: Gates that stand for every gate of a stage which is not set by name.
+class Stage(Enum):
+    """How mature a gate is."""
+
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+    GA = "GA"
+
+
+class Gate(Struct, frozen=True):
+    """One gate in one release; a locked gate cannot be changed."""
+
+    name: str
+    stage: Stage
+    default: bool
+    locked: bool = False
+    needs: tuple[str, ...] = ()
+
+
+_SUPPORTED: Final = ("1.34", "1.35", "1.36", "1.37")
+OLDEST: Final = _SUPPORTED[0]
+"""The oldest release that 1.37 can emulate or work with."""
+RELEASE: Final = _SUPPORTED[-1]
+_STAGES: Final[Mapping[str, tuple[Stage, bool, bool]]] = {
+    "a": (Stage.ALPHA, False, False),
+    "b": (Stage.BETA, True, False),
+    "o": (Stage.BETA, False, False),
+    "g": (Stage.GA, True, False),
+    "G": (Stage.GA, True, True),
+}
+"""Stage, default, and whether the default is locked. A dash means that a release did not have the gate."""
+_DRA: Final = "DynamicResourceAllocation"
+_TABLE: Final[tuple[tuple[str, ...], ...]] = (
+    # A letter for each supported release, the name, and the gates that it needs.
+    # Dynamic resources
+    ("gGGG", "DynamicResourceAllocation"),
+    ("aabG", "DRAExtendedResource", _DRA),
+    ("bbGG", "DRAAdminAccess", _DRA),
+    ("bbgG", "DRAPrioritizedList", _DRA),
+    ("aabg", "DRADeviceTaints", _DRA),
+    ("-aog", "DRADeviceTaintRules", "DRADeviceTaints"),
+    ("aabb", "DRAPartitionableDevices", _DRA),
+    ("aabb", "DRAConsumableCapacity", _DRA),
+    # On only with --min-compatibility-version=1.37; kube-scheduler's default is one release lower.
+    ("---o", "DRAFractionalCapacityRange", "DRAConsumableCapacity"),
+    ("aabb", "DRADeviceBindingConditions", _DRA, "DRAResourceClaimDeviceStatus"),
+    ("bbbG", "DRAResourceClaimDeviceStatus"),
+    ("bbbb", "DRASchedulerFilterTimeout", _DRA),
+    ("--ao", "DRAWorkloadResourceClaims", _DRA, "GenericWorkload"),
+    ("--aa", "DRANodeAllocatableResources", _DRA),
+    ("---a", "DRAOptionalNodeOperations", _DRA, "NodeDeclaredFeatures"),
+    ("--aa", "DRAListTypeAttributes", _DRA),
+    ("---a", "DRADeviceCompatibilityGroups", _DRA, "DRAPartitionableDevices"),
+    ("---a", "DRADerivedAttributes", _DRA),
+    # Volumes
+    ("aaab", "StorageCapacityScoring"),
+    ("-aab", "VolumeLimitScaling"),
+    ("ggGG", "VolumeAttributesClass"),
+    # Nodes and pods
+    ("-abG", "NodeDeclaredFeatures"),
+    ("bbbb", "PodLevelResources"),
+    ("---b", "PodLevelResourcesFixDefaulting", "PodLevelResources"),
+    ("---b", "PodLevelResourcesFixKubeletQOSClass", "PodLevelResources"),
+    ("bGGG", "InPlacePodVerticalScaling"),
+    (
+        "-abb",
+        "InPlacePodLevelResourcesVerticalScaling",
+        "InPlacePodVerticalScaling",
+        "PodLevelResources",
+        "NodeDeclaredFeatures",
+    ),
+    ("---a", "InPlacePodVerticalScalingSchedulerPreemption", "InPlacePodVerticalScaling"),
+    ("bbbb", "MatchLabelKeysInPodTopologySpread"),
+    ("bbbb", "MatchLabelKeysInPodTopologySpreadSelectorMerge", "MatchLabelKeysInPodTopologySpread"),
+    ("GGGG", "NodeInclusionPolicyInPodTopologySpread"),
+    ("GGGG", "MatchLabelKeysInPodAffinity"),
+    ("GGGG", "PodSchedulingReadiness"),
+    ("abbb", "ContainerRestartRules"),
+    ("-abb", "RestartAllContainersOnContainerExits", "ContainerRestartRules", "NodeDeclaredFeatures"),
+    ("bbGG", "UserNamespacesSupport"),
+    ("-aaa", "UserNamespacesHostNetworkSupport", "UserNamespacesSupport", "NodeDeclaredFeatures"),
+    ("-aaa", "TaintTolerationComparisonOperators"),
+    ("---a", "VolumeBindMountOptions"),
+    # The scheduler itself
+    ("-bbb", "OpportunisticBatching"),
+    ("bbbb", "SchedulerAsyncPreemption"),
+    ("bbbb", "SchedulerPopFromBackoffQ"),
+    ("oooo", "SchedulerAsyncAPICalls"),
+    ("---a", "SchedulerPreQueueingHints"),
+    ("---a", "InterPodAffinityHostnameFastPath"),
+    ("abbb", "NominatedNodeNameForExpectation"),
+    ("abbb", "ClearingNominatedNodeNameAfterBinding"),
+    # Pod groups
+    ("-aao", "GenericWorkload"),
+    ("--aa", "TopologyAwareWorkloadScheduling", "GenericWorkload"),
+    ("---a", "CompositePodGroup", "GenericWorkload", "TopologyAwareWorkloadScheduling"),
+    ("---a", "PodGroupPreemptionPolicy", "GenericWorkload"),
+    ("--aa", "WorkloadWithJob", "GenericWorkload"),
+    # The process
+    ("aabb", "ComponentFlagz"),
+    ("aabb", "ComponentStatusz"),
+    ("oooo", "CoordinatedLeaderElection"),
+)
+
+#: The gates of every release that can be emulated, the newest first.
+RELEASES: Final[Mapping[str, Mapping[str, Gate]]] = MappingProxyType(
+    {
+        release: MappingProxyType(
+            {
+                name: Gate(name, *_STAGES[letters[column]], needs=tuple(needs))
+                for letters, name, *needs in _TABLE
+                if letters[column] in _STAGES
+            }
+        )
+        for column, release in reversed([*enumerate(_SUPPORTED)])
+    }
+)
+GATES: Final = RELEASES[RELEASE]
+
+#: Names that set all gates of a stage, except gates that are set by name.
 GROUPS: Final[Mapping[str, Stage]] = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
 
 
 class FeatureGates:
-    """Which gates are on: a release's defaults and what the user changed. Immutable, hashable, equal by content."""
+    """The enabled gates: defaults of a release and overrides of the user. Immutable, hashable, equal by content."""
 
     __slots__ = ("_on", "oldest", "release")
 
@@ -66,7 +173,7 @@ class FeatureGates:
         return cls(dict(assignments(*flags)))
 
     def enabled(self, name: str) -> bool:
-        """Return whether a gate is on; a name that is no gate at all is a mistake in the program."""
+        """Return whether a gate is enabled; raise LookupError for an unknown gate."""
         if name not in GATES:
             raise LookupError(f"no feature gate is named {name!r}")
         return name in self._on

@@ -5,15 +5,15 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from json import JSONDecoder
-from pathlib import Path
 from typing import Any, Final, TextIO
 
 from moorage.common.errors import InputError
+from moorage.common.user_files import MAX_OBJECTS, read_text
 from moorage.kube.api.documents import read_documents
 
 STDIN: Final = "-"
 _ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
-"""An escape of JSON; the group is half of a character that needs two."""
+"""An escape of JSON; the group is a surrogate without its pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,12 @@ class Document:
 def read_files(paths: Sequence[str], *, stdin: TextIO | None = None) -> Iterator[Document]:
     """Read every object of some files, in order of appearance; ``-`` is standard input."""
     for path in paths:
-        text, source = _read(path, stdin)
+        text, source = read_manifest(path, stdin)
         for number, content in enumerate(_parse(text, source), start=1):
             yield from flatten(content, f"{source}, document {number}")
 
 
-def documents_of(contents: Iterable[Any], *, source: str) -> Iterator[Document]:
+def to_documents(contents: Iterable[Any], *, source: str) -> Iterator[Document]:
     """Return the documents of parsed objects."""
     for number, content in enumerate(contents, start=1):
         yield from flatten(content, f"{source}, object {number}")
@@ -72,30 +72,22 @@ def flatten(content: Any, source: str) -> Iterator[Document]:
     items = content["items"] or []
     if not isinstance(items, list):
         raise InputError(f"{source}, items", f"expected a list of objects, found a {_describe(items)}")
+    item_kind = kind.removesuffix("List")
     for index, item in enumerate(items):
-        yield from flatten(_with_kind(item, content), f"{source}, items[{index}]")
+        if isinstance(item, dict) and item_kind and "kind" not in item:
+            item = {"apiVersion": content.get("apiVersion"), "kind": item_kind, **item}  # noqa: PLW2901
+        yield from flatten(item, f"{source}, items[{index}]")
 
 
-def _with_kind(item: Any, parent: Mapping[str, Any]) -> Any:
-    item_kind = parent["kind"].removesuffix("List")
-    if not isinstance(item, dict) or not item_kind or "kind" in item:
-        return item
-    return {"apiVersion": parent.get("apiVersion"), "kind": item_kind, **item}
-
-
-def _read(path: str, stdin: TextIO | None) -> tuple[str, str]:
-    if path == STDIN:
-        return (stdin or sys.stdin).read(), "standard input"
+def read_manifest(path: str, stdin: TextIO | None = None) -> tuple[str, str]:
+    """Return the text of a file and its name for messages; ``-`` is standard input."""
+    if path != STDIN:
+        hint = "pass a file of Kubernetes objects, or - for standard input"
+        return read_text(path, limit=MAX_OBJECTS, hint=hint), path
     try:
-        return Path(path).read_text(encoding="utf-8"), path
-    except FileNotFoundError as error:
-        raise InputError(
-            path, "file not found", hint="pass a file of Kubernetes objects, or - for standard input"
-        ) from error
-    except OSError as error:
-        raise InputError(path, f"the file cannot be read: {error.strerror}") from error
+        return (stdin or sys.stdin).read(), "standard input"
     except UnicodeDecodeError as error:
-        raise InputError(path, "the file is not UTF-8 text") from error
+        raise InputError("standard input", "this is not UTF-8 text") from error
 
 
 def _parse(text: str, source: str) -> Iterator[Any]:
@@ -112,20 +104,18 @@ def _parse(text: str, source: str) -> Iterator[Any]:
 
 def _json_documents(text: str) -> list[Any]:
     if "\\ud" in text or "\\uD" in text:
-        # Half a character can be neither written nor sent; Go reads it as this one, and so do we.
+        # A lone surrogate cannot be encoded; Go replaces it by this character.
         text = _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], text)
     decoder = JSONDecoder()
-    documents, at = [], 0
-    while (at := _skip_blank(text, at)) < len(text):
+    documents: list[Any] = []
+    at = 0
+    while True:
+        while at < len(text) and text[at].isspace():
+            at += 1
+        if at == len(text):
+            return documents
         content, at = decoder.raw_decode(text, at)
         documents.append(content)
-    return documents
-
-
-def _skip_blank(text: str, at: int) -> int:
-    while at < len(text) and text[at].isspace():
-        at += 1
-    return at
 
 
 def _text(content: Any) -> str:
@@ -133,13 +123,5 @@ def _text(content: Any) -> str:
 
 
 def _describe(content: Any) -> str:
-    names = {
-        list: "list",
-        str: "text",
-        bool: "boolean",
-        int: "number",
-        float: "number",
-        dict: "mapping",
-        type(None): "null",
-    }
-    return names.get(type(content), type(content).__name__)
+    names = {list: "list", str: "text", bool: "boolean", int: "number", float: "number", dict: "mapping"}
+    return "null" if content is None else names.get(type(content), type(content).__name__)

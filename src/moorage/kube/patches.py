@@ -32,7 +32,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: Any, operations: Any) -> Any:
-    """Carry out a list of operations on a copy; the first that cannot be carried out refuses them all."""
+    """Apply a list of operations to a copy; the first that fails rejects them all."""
     if not isinstance(operations, list) or len(operations) > MAX_OPERATIONS:
         raise bad_request(f"a JSON patch is a list of at most {MAX_OPERATIONS} operations")
     document = {"": copy.deepcopy(target)}
@@ -43,10 +43,8 @@ def json_patch(target: Any, operations: Any) -> Any:
         if operation.get("op") == "copy":
             copied += len(msgspec.json.encode(_find(document, _source(operation))))
             if copied > MAX_COPIED:
-                raise _cannot(
-                    f"Unable to complete the copy, the accumulated size increase of copy is {copied}, exceeding the "
-                    f"limit {MAX_COPIED}"
-                )
+                why = f"the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
+                raise _cannot(f"Unable to complete the copy, {why}")
         _carry_out(document, operation)
     if "" not in document:
         raise bad_request("the JSON patch removes the whole object; delete it instead")
@@ -65,8 +63,7 @@ def _carry_out(document: dict[str, Any], operation: dict[str, Any]) -> None:
             _remove(document, path)
             _add(document, path, _value(operation))
         case "move":
-            source = _source(operation)
-            _add(document, path, _remove(document, source))
+            _add(document, path, _remove(document, _source(operation)))
         case "copy":
             _add(document, path, copy.deepcopy(_find(document, _source(operation))))
         case "test":
@@ -90,9 +87,8 @@ def _source(operation: dict[str, Any]) -> str:
 
 
 def _cannot(why: str) -> ApiError:
-    return ApiError(
-        f"the server rejected our request due to an error in our request: {why}", status=422, reason="Invalid"
-    )
+    message = f"the server rejected our request due to an error in our request: {why}"
+    return ApiError(message, status=422, reason="Invalid")
 
 
 def _steps(path: str) -> list[str]:
@@ -154,12 +150,15 @@ def strategic_merge(target: Any, patch: Any, schema: Schema | None) -> Any:
     if patch.get(DIRECTIVE) == "delete":
         return {}
     merged = dict(target) if isinstance(target, dict) else {}
-    _retain(merged, patch)
+    if isinstance(retained := patch.get(RETAIN), list):
+        merged = {key: content for key, content in merged.items() if key in retained}
     for key, content in patch.items():
         if key in (DIRECTIVE, RETAIN) or key.startswith(ORDER):
             continue
         if key.startswith(DELETE_PRIMITIVES):
-            _delete_primitives(merged, key.removeprefix(DELETE_PRIMITIVES), content)
+            name = key.removeprefix(DELETE_PRIMITIVES)
+            if isinstance(merged.get(name), list) and isinstance(content, list):
+                merged[name] = [item for item in merged[name] if item not in content]
         elif content is None:
             merged.pop(key, None)
         else:
@@ -190,40 +189,22 @@ def _merged_list(old: Any, new: list[Any], field: Field) -> list[Any]:
             raise bad_request(f"the items of {field.name} are objects, found {item!r}")
         if key not in item:
             raise bad_request(f"map: {item} does not contain declared merge key: {key}")
-        at = next(
-            (n for n, existing in enumerate(items) if isinstance(existing, dict) and existing.get(key) == item[key]),
-            None,
-        )
+        matching = [n for n, live in enumerate(items) if isinstance(live, dict) and live.get(key) == item[key]]
         if item.get(DIRECTIVE) == "delete":
-            items = [
-                existing for existing in items if not (isinstance(existing, dict) and existing.get(key) == item[key])
-            ]
-        elif at is None:
-            items.append(strategic_merge({}, item, field.schema))
+            items = [live for n, live in enumerate(items) if n not in matching]
+        elif matching:
+            items[matching[0]] = strategic_merge(items[matching[0]], item, field.schema)
         else:
-            items[at] = strategic_merge(items[at], item, field.schema)
+            items.append(strategic_merge({}, item, field.schema))
     return items
-
-
-def _retain(merged: dict[str, Any], patch: dict[str, Any]) -> None:
-    retained = patch.get(RETAIN)
-    if isinstance(retained, list):
-        for key in [key for key in merged if key not in retained]:
-            del merged[key]
-
-
-def _delete_primitives(merged: dict[str, Any], key: str, deleted: Any) -> None:
-    if isinstance(merged.get(key), list) and isinstance(deleted, list):
-        merged[key] = [item for item in merged[key] if item not in deleted]
 
 
 def _reorder(merged: dict[str, Any], live: dict[str, Any], patch: dict[str, Any], schema: Schema | None) -> None:
     """Order merged lists: items of the patch in its order, all other items in the live order."""
     for key in {name.removeprefix(ORDER) for name in patch}:
         field = schema.field(key) if schema else None
-        patched = patch.get(
-            f"{ORDER}{key}", patch.get(key) if field is not None and "merge" in field.strategy else None
-        )
+        is_merged = field is not None and "merge" in field.strategy
+        patched = patch.get(f"{ORDER}{key}", patch.get(key) if is_merged else None)
         if not isinstance(patched, list) or not isinstance(merged.get(key), list):
             continue
         merge_key = field.merge_key if field is not None else ""
@@ -242,19 +223,13 @@ def _in_order(items: list[Any], patched: list[Any], live: list[Any], merge_key: 
     A new item precedes all items that the patch does not contain.
     """
     names = [_identity(item, merge_key) for item in items]
-    patched_positions = sorted(
-        (at for at, name in enumerate(names) if name in patched), key=lambda at: patched.index(names[at])
-    )
-    live_positions = [at for at, name in enumerate(names) if name not in patched]
+    patch_items = [at for at, name in enumerate(names) if name in patched]
+    other_items = [at for at, name in enumerate(names) if name not in patched]
+    # An item that is not live comes after all live ones.
+    live_index = [live.index(name) if name in live else len(live) for name in names]
     order: list[int] = []
-    for at in patched_positions:
-        if names[at] in live:
-            live_index = live.index(names[at])
-            while (
-                live_positions
-                and names[live_positions[0]] in live
-                and live.index(names[live_positions[0]]) < live_index
-            ):
-                order.append(live_positions.pop(0))
+    for at in sorted(patch_items, key=lambda at: patched.index(names[at])):
+        while names[at] in live and other_items and live_index[other_items[0]] < live_index[at]:
+            order.append(other_items.pop(0))
         order.append(at)
-    return [items[at] for at in (*order, *live_positions)]
+    return [items[at] for at in (*order, *other_items)]

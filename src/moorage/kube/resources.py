@@ -60,13 +60,13 @@ class Resources:
     def __iter__(self) -> Iterator[ServedResource]:
         return iter(self._known.values())
 
-    def of_kind(self, api_version: str, kind: str) -> ServedResource | None:
+    def find_kind(self, api_version: str, kind: str) -> ServedResource | None:
         """Return the resource whose objects are of a kind."""
         matches = (item for item in self if item.name == kind and item.api_version == api_version)
         return next(matches, None)
 
     def define(self, definition: str, resources: Iterable[ServedResource]) -> None:
-        """Serve the versions of a custom resource definition instead of those it had before."""
+        """Serve the versions of a custom resource definition, which replace its former versions."""
         self.withdraw(definition)
         added = tuple(resources)
         self._custom[definition] = added
@@ -74,7 +74,7 @@ class Resources:
         self.changes += 1
 
     def withdraw(self, definition: str) -> None:
-        """Serve a custom resource no more."""
+        """Stop serving a custom resource."""
         for item in self._custom.pop(definition, ()):
             del self._known[item.group, item.version, item.plural]
         self.changes += 1

@@ -3,6 +3,7 @@
 It is used to decode protobuf, merge lists, validate input and describe the API.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property
 from importlib.resources import files
@@ -11,30 +12,56 @@ from typing import Any, Final
 import msgspec
 
 from moorage.common.caches import cached
-from moorage.common.errors import QuantityError
 from moorage.kube.api.meta import parse_time
 from moorage.kube.api.quantity import nano_value
 
-_CHECKS: Final[Mapping[str, tuple[type, ...]]] = {
-    "string": (str,),
-    "int32": (int,),
-    "int64": (int,),
-    "bool": (bool,),
-    "double": (int, float),
-    "bytes": (str,),
-    "time": (str,),
-    "microtime": (str,),
-    "duration": (str,),
-    "quantity": (str, int, float),
-    "intorstring": (str, int),
-    "fields": (dict,),
-    "strings": (list,),
-}
-_ZEROS: Final[Mapping[str, Any]] = {"string": "", "int32": 0, "int64": 0, "bool": False}
-_PLAIN: Final[Mapping[str, type]] = {"string": str, "bool": bool}
-"""Types that take every value of one class."""
-_BITS: Final = {"int32": 31, "int64": 63, "intorstring": 31}
 _WORDS: Final = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
+_PREFIXES: Final = {"list": "[]", "map": "map[string]"}
+
+
+class PlainType(msgspec.Struct, frozen=True):
+    """A type that is not a struct.
+
+    ``classes`` are Python's, ``bits`` the width of whole numbers, ``zero`` the value of required fields without one.
+    ``parse`` raises ValueError for texts that are invalid, for which ``problem`` is the message.
+    """
+
+    classes: tuple[type, ...]
+    go_name: str
+    bits: int = 0
+    zero: Any = None
+    parse: Callable[[Any], object] | None = None
+    problem: str = ""
+
+
+def _decode_base64(text: str) -> None:
+    """Raise ValueError for text that is not base64, with the message of Go's decoder."""
+    match = _BASE64.match(text)
+    assert match is not None
+    if match.end() < len(text) or len(re.sub(r"[\r\n]", "", text)) % 4:
+        raise ValueError(f"illegal base64 data at input byte {match.end()}")
+
+
+_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/\r\n]*)={0,2}[\r\n]*")
+_QUANTITY: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_TIME: Final = 'parsing time {} as "2006-01-02T15:04:05Z07:00": invalid timestamp'
+_PLAIN: Final[Mapping[str, PlainType]] = {
+    "string": PlainType((str,), "string", zero=""),
+    "int32": PlainType((int,), "int32", 31, zero=0),
+    "int64": PlainType((int,), "int64", 63, zero=0),
+    "bool": PlainType((bool,), "bool", zero=False),
+    "double": PlainType((int, float), "float64"),
+    "bytes": PlainType((str,), "[]uint8", parse=_decode_base64),
+    "time": PlainType((str,), "v1.Time", parse=parse_time, problem=_TIME),
+    "microtime": PlainType((str,), "v1.MicroTime", parse=parse_time, problem=_TIME),
+    "duration": PlainType((str,), "v1.Duration"),
+    "quantity": PlainType((str, int, float), "resource.Quantity", parse=nano_value, problem=_QUANTITY),
+    "intorstring": PlainType((str, int), "intstr.IntOrString", 31),
+    "fields": PlainType((dict,), "v1.FieldsV1"),
+    "strings": PlainType((list,), "[]string"),
+}
+_ANY_VALUE: Final = {"string": str, "bool": bool}
+"""Types that take every value of one class."""
 
 
 class Field(msgspec.Struct, frozen=True, rename="camel"):
@@ -54,7 +81,7 @@ class Field(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def schema(self) -> "Schema | None":
         """The type of the field's content, if it is a struct."""
-        return schema_of(self.type)
+        return find_schema(self.type)
 
 
 class Tables(msgspec.Struct, frozen=True):
@@ -88,11 +115,18 @@ class Schema:
     def zeros(self) -> Mapping[str, Any]:
         """Defaults of the fields that every object has."""
         plain = (field for field in self.by_name.values() if field.required and not field.omit and not field.shape)
-        return {field.name: _ZEROS[field.type] for field in plain if field.type in _ZEROS}
+        zeros = ((field.name, _PLAIN[field.type].zero) for field in plain if field.type in _PLAIN)
+        return {name: zero for name, zero in zeros if zero is not None}
+
+    @cached_property
+    def always_encoded(self) -> tuple[str, ...]:
+        """The fields that Go encodes even if they are empty: structs that are not pointers."""
+        fields = self.by_name.values()
+        return tuple(field.name for field in fields if field.omit and not field.shape and field.schema is not None)
 
     @cached_property
     def to_complete(self) -> Mapping[str, "tuple[Field, Schema]"]:
-        """The fields that have structs with such fields, in themselves or further down."""
+        """The fields whose structs contain required fields at any depth."""
         with_structs = ((field, field.schema) for field in self.by_name.values())
         return {
             field.name: (field, below)
@@ -108,21 +142,21 @@ def tables() -> Tables:
 
 
 @cached(4096)
-def schema_of(type_name: str) -> Schema | None:
+def find_schema(type_name: str) -> Schema | None:
     """Return a type by its name."""
     fields = tables().types.get(type_name)
     return Schema(type_name, fields) if fields is not None else None
 
 
 @cached(1024)
-def schema_of_kind(api_version: str, kind: str) -> Schema | None:
+def find_kind_schema(api_version: str, kind: str) -> Schema | None:
     """Return the type of a kind; ``None`` for custom kinds."""
     name = tables().kinds.get(f"{api_version}/{kind}")
-    return schema_of(name) if name is not None else None
+    return find_schema(name) if name is not None else None
 
 
 def _has_zeros(schema: Schema, above: frozenset[str]) -> bool:
-    """Return whether a type has required plain fields, or is made of others that do; some contain themselves."""
+    """Return whether a type has required plain fields at any depth; types can be recursive."""
     if schema.name in above:
         return False
     below = (field.schema for field in schema.by_name.values())
@@ -130,13 +164,13 @@ def _has_zeros(schema: Schema, above: frozenset[str]) -> bool:
 
 
 def complete(data: dict[str, Any], schema: Schema) -> None:
-    """Write the required fields that are missing, as the API server does: clients may count on their being there."""
+    """Add missing required fields, as the API server does, because clients rely on them."""
     for name, zero in schema.zeros.items():
         if data.get(name) is None:
             data[name] = zero
     for name, (field, below) in schema.to_complete.items():
         content = data.get(name)
-        if not content:
+        if content is None:
             continue
         items = (content,) if not field.shape else content.values() if field.shape == "map" else content
         for item in items:
@@ -145,15 +179,15 @@ def complete(data: dict[str, Any], schema: Schema) -> None:
 
 
 def type_problem(data: Mapping[str, Any], schema: Schema, path: tuple[str, ...] = ()) -> str | None:
-    """Name the first field whose content is of another type than its own, in the words of Go's decoder."""
+    """Return the message of Go's decoder for the first field with a wrong type."""
     fields = schema.by_name
     for key, content in data.items():
         field = fields.get(key)
         if field is None or content is None:
             continue
         if not field.shape:
-            if _PLAIN.get(field.type) is content.__class__:
-                continue  # nearly all there is: what a call for each would cost is most of a status patch
+            if _ANY_VALUE.get(field.type) is content.__class__:
+                continue  # nearly all fields: a call for each would be most of the cost of a status patch
             problem = _single_problem(content, field, schema, (*path, key))
         elif not isinstance(content, list if field.shape == "list" else dict):
             problem = _mismatch(content, (*path, key), schema, _PREFIXES[field.shape] + _go_type(field.type))
@@ -166,23 +200,22 @@ def type_problem(data: Mapping[str, Any], schema: Schema, path: tuple[str, ...] 
 
 
 def _single_problem(content: Any, field: Field, owner: Schema, path: tuple[str, ...]) -> str | None:
-    name = field.type
-    types = _CHECKS.get(name)
-    if types is None:
+    plain = _PLAIN.get(field.type)
+    if plain is None:
         below = field.schema
-        if below is None:
-            return None
-        is_struct = isinstance(content, dict)
-        return type_problem(content, below, path) if is_struct else _mismatch(content, path, owner, _go_type(name))
-    is_right = isinstance(content, types) and (bool in types or not isinstance(content, bool))
-    if not is_right or (name in _BITS and not _fits(content, name)):
-        return _mismatch(content, path, owner, _go_type(name))
-    return _GRAMMARS[name](content) if name in _GRAMMARS else None
-
-
-def _fits(content: Any, name: str) -> bool:
-    """Return whether a whole number is in the range of its type."""
-    return not isinstance(content, int) or -(1 << _BITS[name]) <= content < 1 << _BITS[name]
+        if below is None or isinstance(content, dict):
+            return None if below is None else type_problem(content, below, path)
+        return _mismatch(content, path, owner, _go_type(field.type))
+    is_right = isinstance(content, plain.classes) and (bool in plain.classes or not isinstance(content, bool))
+    fits = not plain.bits or not isinstance(content, int) or -(1 << plain.bits) <= content < 1 << plain.bits
+    if not is_right or not fits:
+        return _mismatch(content, path, owner, plain.go_name)
+    try:
+        if plain.parse is not None:
+            plain.parse(content)
+    except ValueError as error:
+        return str(error) if not plain.problem else plain.problem.replace("{}", msgspec.json.encode(content).decode())
+    return None
 
 
 def _mismatch(content: Any, path: tuple[str, ...], owner: Schema, go_type: str) -> str:
@@ -196,42 +229,9 @@ def _mismatch(content: Any, path: tuple[str, ...], owner: Schema, go_type: str) 
 def _go_type(name: str) -> str:
     """Name a type as Go does: the last part of its package and its own name."""
     package, _, own = name.rpartition(".")
-    return f"{package.rpartition('.')[2]}.{own}" if package else _GO_NAMES.get(name, name)
-
-
-def _quantity_problem(content: Any) -> str | None:
-    try:
-        nano_value(content)
-    except QuantityError:
-        return "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-    return None
-
-
-def _time_problem(content: Any) -> str | None:
-    try:
-        parse_time(content)
-    except ValueError:
-        return f'parsing time {msgspec.json.encode(content).decode()} as "2006-01-02T15:04:05Z07:00": invalid timestamp'
-    return None
-
-
-_GRAMMARS: Final[Mapping[str, Callable[[Any], str | None]]] = {
-    "quantity": _quantity_problem,
-    "time": _time_problem,
-    "microtime": _time_problem,
-}
-_PREFIXES: Final = {"list": "[]", "map": "map[string]"}
-_GO_NAMES: Final = {
-    "double": "float64",
-    "bytes": "[]uint8",
-    "time": "v1.Time",
-    "microtime": "v1.MicroTime",
-    "duration": "v1.Duration",
-    "quantity": "resource.Quantity",
-    "intorstring": "intstr.IntOrString",
-    "fields": "v1.FieldsV1",
-    "strings": "[]string",
-}
+    if package:
+        return f"{package.rpartition('.')[2]}.{own}"
+    return _PLAIN[name].go_name if name in _PLAIN else name
 
 
 def unknown_fields(data: Mapping[str, Any], schema: Schema, path: str = "") -> Iterator[str]:
@@ -248,12 +248,11 @@ def unknown_fields(data: Mapping[str, Any], schema: Schema, path: str = "") -> I
         if below is None:
             continue
         if field.shape == "list" and isinstance(content, list):
-            for number, item in enumerate(content):
-                if isinstance(item, dict):
-                    yield from unknown_fields(item, below, f"{here}[{number}]")
+            items = [(f"{here}[{number}]", item) for number, item in enumerate(content)]
         elif field.shape == "map" and isinstance(content, dict):
-            for name, item in content.items():
-                if isinstance(item, dict):
-                    yield from unknown_fields(item, below, f"{here}.{name}")
-        elif isinstance(content, dict):
-            yield from unknown_fields(content, below, here)
+            items = [(f"{here}.{name}", item) for name, item in content.items()]
+        else:
+            items = [(here, content)]
+        for where, item in items:
+            if isinstance(item, dict):
+                yield from unknown_fields(item, below, where)

@@ -1,24 +1,53 @@
-"""A cluster for trials: nodes, other objects, and pools that scale.
+"""Clusters for trials, from pools in YAML, nodes in CSV, Kubernetes objects or a snapshot, detected by content.
 
 Annotations of a node contain its price and its power consumption, regardless of its origin.
 """
 
-from typing import Final
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec import Struct
 
-from moorage.kube.api.meta import KubeObject
-from moorage.kube.api.node import Node
-from moorage.lab.amounts import Amount, NodeCount
+from moorage.common.errors import InputError, QuantityError
+from moorage.common.user_files import MAX_OBJECTS, read_text
+from moorage.kube.api.affinity import Taint
+from moorage.kube.api.documents import read_documents
+from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_MILLI, GPU_MODEL, WHOLE_GPU
+from moorage.kube.api.meta import KubeObject, ObjectMeta
+from moorage.kube.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node, NodeSpec, NodeStatus
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.quantity import Quantity, nano_value
+from moorage.lab.formats import (
+    MOST_GPUS,
+    Amount,
+    Count,
+    CsvLine,
+    GpuCount,
+    Name,
+    NodeCount,
+    check_unique_names,
+    read_csv,
+    write_csv,
+)
 
 PRICE: Final = "moorage.io/price-per-hour"
 WATTS_IDLE: Final = "moorage.io/watts-idle"
 WATTS_BUSY: Final = "moorage.io/watts-busy"
 POOL_LABEL: Final = "moorage.io/pool"
+NODE_COLUMNS: Final = (
+    *("name", "cpuMilli", "memoryMib", "gpus", "gpuModel", "pods", "pool", "zone", "price", "wattsIdle", "wattsBusy"),
+)
+"""The columns of nodes in CSV; name, cpuMilli and memoryMib are required."""
+_NUMBER_COLUMNS: Final = {PRICE: "price", WATTS_IDLE: "wattsIdle", WATTS_BUSY: "wattsBusy"}
+_LABEL_COLUMNS: Final = {POOL_LABEL: "pool", ZONE_LABEL: "zone"}
+PODS: Final = 110
+T = TypeVar("T")
 
 
 class Scaling(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """How an autoscaled pool grows and shrinks; the nodes that it begins with stay."""
+    """Limits and delays of an autoscaled pool; its initial nodes are never removed."""
 
     at_most: NodeCount
     startup_seconds: Amount = 120.0
@@ -43,3 +72,188 @@ class LabCluster(Struct, frozen=True):
     objects: tuple[KubeObject, ...] = ()
     """Other objects: running pods, volumes, namespaces."""
     scaled: tuple[ScaledPool, ...] = ()
+
+
+class Watts(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The power consumption of a node, idle and with all CPU requested."""
+
+    idle: Amount = 0.0
+    busy: Amount = 0.0
+
+
+class NodePool(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A number of equal nodes."""
+
+    name: Name
+    count: NodeCount
+    cpu: Quantity
+    memory: Quantity
+    pods: Count = PODS
+    gpus: GpuCount = 0
+    gpu_model: str = ""
+    zones: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    resources: dict[str, Quantity] = {}
+    price: Amount = 0.0
+    """Price per hour, in any currency."""
+    watts: Watts = Watts()
+    scaling: Scaling | None = None
+
+
+class PoolsFile(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A cluster file with pools."""
+
+    pools: tuple[NodePool, ...]
+
+
+def build_cluster(name: str, pools: Iterable[NodePool], where: str) -> LabCluster:
+    """Build a cluster from its pools."""
+    nodes: list[Node] = []
+    scaled: list[ScaledPool] = []
+    pool_names: set[str] = set()
+    for number, pool in enumerate(pools):
+        field_path = f"{where}, pools[{number}]"
+        if pool.name in pool_names:
+            raise InputError(field_path, f"there are two pools named {pool.name!r}", hint="rename one of them")
+        pool_names.add(pool.name)
+        for quantity in (pool.cpu, pool.memory, *pool.resources.values()):
+            try:
+                is_negative = nano_value(quantity) < 0
+            except QuantityError as error:
+                raise InputError(field_path, str(error)) from error
+            if is_negative:
+                raise InputError(field_path, f"{quantity!r} is negative", hint="write a quantity of at least 0")
+        nodes += [_make_pool_node(pool, f"{pool.name}-{index}", index) for index in range(pool.count)]
+        if pool.scaling is not None:
+            template = _make_pool_node(pool, pool.name, 0)
+            scaled.append(ScaledPool(pool.name, template, pool.scaling, max(0, pool.scaling.at_most - pool.count)))
+    return check_cluster(LabCluster(name, tuple(nodes), scaled=tuple(scaled)), where)
+
+
+def _make_pool_node(pool: NodePool, name: str, index: int) -> Node:
+    """Build one node of a pool; the zones are used in turn."""
+    zone = {ZONE_LABEL: pool.zones[index % len(pool.zones)]} if pool.zones else {}
+    return make_lab_node(
+        name,
+        {"cpu": pool.cpu, "memory": pool.memory, "pods": pool.pods, **pool.resources},
+        gpus=pool.gpus,
+        model=pool.gpu_model,
+        labels={POOL_LABEL: pool.name, **zone, **pool.labels},
+        taints=pool.taints,
+        numbers={PRICE: pool.price, WATTS_IDLE: pool.watts.idle, WATTS_BUSY: pool.watts.busy},
+    )
+
+
+def make_lab_node(
+    name: str,
+    allocatable: dict[str, Quantity],
+    *,
+    gpus: int = 0,
+    model: str = "",
+    labels: dict[str, str] | None = None,
+    taints: tuple[Taint, ...] = (),
+    numbers: dict[str, float] | None = None,
+) -> Node:
+    """Build a node whose labels, annotations and capacity contain everything that the lab needs."""
+    devices = {GPU_COUNT: gpus, GPU_MILLI: gpus * WHOLE_GPU} if gpus else {}
+    all_labels = {HOSTNAME_LABEL: name, **(labels or {}), **({GPU_MODEL: model} if model else {})}
+    annotations = {key: f"{number:g}" for key, number in (numbers or {}).items() if number}
+    metadata = ObjectMeta(
+        name=name, uid=f"node/{name}", resource_version="1", labels=all_labels, annotations=annotations
+    )
+    return Node(metadata, NodeSpec(taints=taints), NodeStatus(allocatable={**allocatable, **devices}))
+
+
+def read_lab_cluster(path: Path, name: str = "") -> LabCluster:
+    """Read a cluster; raise InputError with the location of a problem."""
+    cluster_name = name or path.name.split(".")[0]
+    if path.suffix == ".csv":
+        lines = check_unique_names(read_csv(path, ("name", "cpuMilli", "memoryMib"), NODE_COLUMNS), "name", "node")
+        return check_cluster(LabCluster(cluster_name, tuple(map(_parse_node, lines))), str(path))
+    if path.suffix in (".yaml", ".yml"):
+        documents = list(read_documents(read_text(path, limit=MAX_OBJECTS), source=str(path)))
+        if len(documents) == 1 and isinstance(documents[0], dict) and "pools" in documents[0]:
+            return build_cluster(cluster_name, convert_or_explain(documents[0], PoolsFile, str(path)).pools, str(path))
+    from moorage.cluster import cluster_from_documents
+    from moorage.insight import ClusterSource, load_cluster
+
+    is_snapshot = path.suffix == ".gz" or ".snapshot" in path.name
+    source = ClusterSource(snapshot=str(path)) if is_snapshot else ClusterSource(files=(str(path),))
+    cluster = cluster_from_documents(load_cluster(source).documents)
+    other_objects = tuple(obj for obj in cluster.objects if not isinstance(obj, Node | Pod))
+    return check_cluster(LabCluster(cluster_name, cluster.nodes, (*other_objects, *cluster.running)), str(path))
+
+
+def convert_or_explain(content: Any, kind: type[T], where: str) -> T:
+    """Convert plain data to a struct; raise InputError with the path of an invalid field."""
+    try:
+        return msgspec.convert(content, kind, strict=True)
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `$")
+        field_path = path.rstrip("`").lstrip(".")
+        location = f"{where}, {field_path}" if field_path else where
+        raise InputError(location, text, hint="see docs/reference/lab.md") from error
+
+
+def _parse_node(line: CsvLine) -> Node:
+    allocatable: dict[str, Quantity] = {
+        "cpu": f"{line.integer('cpuMilli')}m",
+        "memory": f"{line.integer('memoryMib')}Mi",
+        "pods": line.integer("pods", PODS),
+    }
+    return make_lab_node(
+        line.text("name"),
+        allocatable,
+        gpus=line.integer("gpus", 0, most=MOST_GPUS),
+        model=line.text("gpuModel"),
+        labels={label: line.text(column) for label, column in _LABEL_COLUMNS.items() if line.text(column)},
+        numbers={annotation: line.number(column, 0.0) for annotation, column in _NUMBER_COLUMNS.items()},
+    )
+
+
+def check_cluster(cluster: LabCluster, where: str) -> LabCluster:
+    """Return the cluster; raise InputError for no nodes, duplicate names, or invalid numbers."""
+    if not cluster.nodes and not cluster.scaled:
+        raise InputError(where, "the cluster has no nodes", hint="write pools or nodes, see docs/reference/lab.md")
+    node_names: set[str] = set()
+    for node in cluster.nodes:
+        if node.name in node_names or not node.name:
+            problem = f"there are two nodes named {node.name!r}" if node.name else "a node has no name"
+            raise InputError(where, problem)
+        node_names.add(node.name)
+        for annotation in _NUMBER_COLUMNS:
+            read_number(node, annotation)
+    return cluster
+
+
+def read_number(node: Node, annotation: str) -> float:
+    """Return a number from an annotation of a node; 0 if it is missing."""
+    text = node.annotations.get(annotation, "0")
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0.0 <= number < float("inf"):
+        problem = f"{text!r} is not a number of at least 0"
+        raise InputError(f"node {node.name}, annotation {annotation}", problem, hint="write a number, such as 1.25")
+    return number
+
+
+def write_nodes_csv(path: Path, nodes: Iterable[Node]) -> None:
+    """Write nodes as CSV."""
+    write_csv(path, NODE_COLUMNS, map(_make_record, nodes))
+
+
+def _make_record(node: Node) -> dict[str, Any]:
+    allocatable = node.allocatable
+    return {
+        "name": node.name,
+        "cpuMilli": allocatable.get("cpu", 0),
+        "memoryMib": allocatable.get("memory", 0) >> 20,
+        "gpus": allocatable.get(GPU_COUNT, 0),
+        "gpuModel": node.labels.get(GPU_MODEL, ""),
+        "pods": allocatable.get("pods", PODS),
+        **{column: node.labels.get(label, "") for label, column in _LABEL_COLUMNS.items()},
+        **{column: node.annotations.get(annotation, "") for annotation, column in _NUMBER_COLUMNS.items()},
+    }

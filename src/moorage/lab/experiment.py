@@ -8,17 +8,15 @@ import msgspec
 from msgspec import Struct
 
 from moorage.common.errors import ConfigError, InputError
+from moorage.common.user_files import read_text
 from moorage.kube.api.documents import read_documents
-from moorage.lab.amounts import Name, PodCount, Positive
-from moorage.lab.cluster import LabCluster
-from moorage.lab.cluster_files import NodePool, cluster_of_pools, convert_or_explain, read_lab_cluster
-from moorage.lab.conditions import Conditions
-from moorage.lab.generating import generate
-from moorage.lab.lines import open_text
-from moorage.lab.presets import preset_cluster
+from moorage.lab.cluster import LabCluster, NodePool, build_cluster, convert_or_explain, read_lab_cluster
+from moorage.lab.formats import Name, PodCount, Positive
+from moorage.lab.fragmentation import load_trial_policy
+from moorage.lab.generating import generate, preset_cluster
 from moorage.lab.trace import Trace
 from moorage.lab.trace_files import read_trace
-from moorage.lab.trial import PolicyText, Trial, load_trial_policy
+from moorage.lab.trial import Conditions, PolicyText, Trial
 from moorage.lab.tuning.plan import TunePlan
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
@@ -26,13 +24,18 @@ MAX_SEEDS: Final = 10_000
 
 
 class TraceEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A trace: a file, or a preset of which each seed makes up another one."""
+    """A trace: a file, or a preset that generates another trace for each seed."""
 
     name: str = ""
     file: str = ""
     preset: str = ""
     pods: PodCount | None = None
     pods_per_hour: Positive | None = None
+
+    @property
+    def label(self) -> str:
+        """The name in results."""
+        return self.name or self.preset or Path(self.file).name.split(".")[0]
 
 
 class LabClusterEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -45,15 +48,15 @@ class LabClusterEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields
 
 
 class ConfigurationEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A policy: a configuration, or changes of the default profile."""
+    """A policy: a configuration, or changes to the default profile."""
 
     name: Name
     file: str = ""
     """A KubeSchedulerConfiguration."""
     config: dict[str, Any] = {}
-    """The same, written here."""
+    """An inline KubeSchedulerConfiguration."""
     weights: dict[str, int] = {}
-    """Other weights of score plugins."""
+    """Weights of score plugins."""
     args: dict[str, dict[str, Any]] = {}
     """Arguments of plugins."""
     enabled: tuple[str, ...] = ()
@@ -61,7 +64,7 @@ class ConfigurationEntry(Struct, frozen=True, rename="camel", forbid_unknown_fie
     scores: dict[str, int] | None = None
     """The only score plugins, with their weights."""
     plugins: tuple[str, ...] = ()
-    """Where third-party plugins are: ``module:Class``."""
+    """Third-party plugins, as ``module:Class``."""
     gates: dict[str, bool] = {}
 
 
@@ -73,10 +76,10 @@ class Experiment(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     clusters: tuple[LabClusterEntry, ...]
     configurations: tuple[ConfigurationEntry, ...]
     seeds: int | tuple[int, ...] = 3
-    """Which seeds, or how many, counted from 1."""
+    """A list of seeds, or their number, counted from 1."""
     options: Conditions = Conditions()
     baseline: str = ""
-    """The configuration that others are compared with; the default is the first."""
+    """The name of the baseline; the first configuration by default."""
     tune: TunePlan | None = None
     """The search space of `moorage lab tune`."""
 
@@ -86,13 +89,13 @@ class Experiment(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
         return range(1, self.seeds + 1) if isinstance(self.seeds, int) else self.seeds
 
     @property
-    def compared_with(self) -> str:
-        """The name of the configuration that the others are compared with."""
+    def baseline_name(self) -> str:
+        """The configuration that the others are compared with."""
         return self.baseline or self.configurations[0].name
 
 
 class LoadedExperiment:
-    """An experiment and where its files are; traces and clusters are read once."""
+    """An experiment and the folder of its files; traces and clusters are read once."""
 
     def __init__(self, experiment: Experiment, folder: Path, where: str) -> None:
         self.experiment, self.folder, self.where = experiment, folder, where
@@ -106,7 +109,7 @@ class LoadedExperiment:
         )
         for number, entry in enumerate(experiment.traces):
             self._check_trace(number, entry, f"{where}, traces[{number}]")
-        self._refuse_same_names()
+        self._check_names()
 
     def __len__(self) -> int:
         experiment = self.experiment
@@ -115,7 +118,7 @@ class LoadedExperiment:
     def trials(
         self, policies: Sequence[PolicyText] | None = None, seeds: Sequence[int] | None = None
     ) -> Iterator[Trial]:
-        """Go through all trials, or those of some policies and seeds; those of one trace follow each other."""
+        """Yield all trials, or those of some policies and seeds, grouped by trace."""
         experiment = self.experiment
         for number, entry in enumerate(experiment.traces):
             for seed in experiment.seed_list if seeds is None else seeds:
@@ -125,7 +128,7 @@ class LoadedExperiment:
                         yield Trial(trace, cluster, policy, seed, experiment.options)
 
     def check_policies(self) -> None:
-        """Reject an invalid configuration before the first trial; ConfigError names it."""
+        """Load all configurations; raise ConfigError with the name of an invalid one."""
         for number, policy in enumerate(self.policies):
             trial = Trial(Trace("none", ()), self.clusters[0], policy, 0)
             try:
@@ -135,23 +138,24 @@ class LoadedExperiment:
                 raise
 
     def _check_trace(self, number: int, entry: TraceEntry, where: str) -> None:
-        """Refuse a trace that cannot be used before any trial has begun."""
+        """Raise InputError for an invalid trace before the first trial."""
         if bool(entry.file) == bool(entry.preset):
             raise InputError(where, "a trace is a file or a preset", hint="write one of file and preset")
         if entry.preset:
             generate(entry.preset, 0, pods=0, where=f"{where}.preset")
         elif entry.pods is not None or entry.pods_per_hour is not None:
-            raise InputError(where, "pods and podsPerHour go with a preset", hint="a file has the pods that it has")
+            raise InputError(
+                where, "pods and podsPerHour go with a preset", hint="remove them: a file contains its pods"
+            )
         else:
             self._trace(number, entry, 0)
 
     def _trace(self, number: int, entry: TraceEntry, seed: int) -> Trace:
-        name = entry.name or entry.preset or Path(entry.file).name.split(".")[0]
         if entry.preset:
             generated = generate(entry.preset, seed, pods=entry.pods, pods_per_hour=entry.pods_per_hour)
-            return Trace(name, generated.pods, generated.outages)
+            return msgspec.structs.replace(generated, name=entry.label)
         if number not in self._file_traces:
-            self._file_traces[number] = read_trace(self.folder / entry.file, name)
+            self._file_traces[number] = read_trace(self.folder / entry.file, entry.label)
         return self._file_traces[number]
 
     def _cluster(self, entry: LabClusterEntry, where: str) -> LabCluster:
@@ -159,7 +163,7 @@ class LoadedExperiment:
             problem = "a cluster is a file, a preset, or pools"
             raise InputError(where, problem, hint="write one of file, preset and pools")
         if entry.pools:
-            return cluster_of_pools(entry.name or "cluster", entry.pools, where)
+            return build_cluster(entry.name or "cluster", entry.pools, where)
         if entry.preset:
             cluster = preset_cluster(entry.preset, f"{where}.preset")
             return msgspec.structs.replace(cluster, name=entry.name or cluster.name)
@@ -168,40 +172,33 @@ class LoadedExperiment:
     def _policy(self, entry: ConfigurationEntry, where: str) -> PolicyText:
         is_changed = bool(entry.weights or entry.args or entry.enabled or entry.disabled or entry.scores is not None)
         if sum(map(bool, (entry.file, entry.config, is_changed))) > 1:
-            problem = "a configuration is a file, a config, or changes of the defaults"
-            raise InputError(
-                where, problem, hint="write one of them; weights and args can be part of the configuration"
-            )
+            problem = "a configuration is a file, a config, or changes to the defaults"
+            raise InputError(where, problem, hint="write one of them; a configuration can contain weights and args")
         text = ""
         if entry.file:
-            with open_text(self.folder / entry.file) as file:
-                text = file.read()
+            text = read_text(self.folder / entry.file)
         elif entry.config:
             text = msgspec.json.encode(entry.config).decode()
         elif is_changed:
             text = msgspec.json.encode(changed_config(entry)).decode()
         return PolicyText(entry.name, text, entry.plugins, entry.gates)
 
-    def _refuse_same_names(self) -> None:
+    def _check_names(self) -> None:
         experiment = self.experiment
-        traces = [entry.name or entry.preset or Path(entry.file).name.split(".")[0] for entry in experiment.traces]
         for field_name, names in (
-            ("traces", traces),
+            ("traces", [entry.label for entry in experiment.traces]),
             ("clusters", [cluster.name for cluster in self.clusters]),
             ("configurations", [policy.name for policy in self.policies]),
             ("seeds", list(map(str, experiment.seed_list))),
         ):
+            location = f"{self.where}, {field_name}"
             if not names:
-                raise InputError(
-                    f"{self.where}, {field_name}", "there are none", hint="an experiment needs at least one"
-                )
-            for name in names:
-                if names.count(name) > 1:
-                    raise InputError(
-                        f"{self.where}, {field_name}", f"two are named {name!r}", hint="give each a unique name"
-                    )
-        if experiment.compared_with not in (policy.name for policy in self.policies):
-            raise InputError(f"{self.where}, baseline", f"no configuration is named {experiment.compared_with!r}")
+                raise InputError(location, "the list is empty", hint="an experiment needs at least one")
+            if len(set(names)) < len(names):
+                duplicate = next(name for name in names if names.count(name) > 1)
+                raise InputError(location, f"two are named {duplicate!r}", hint="use unique names")
+        if experiment.baseline_name not in (policy.name for policy in self.policies):
+            raise InputError(f"{self.where}, baseline", f"no configuration is named {experiment.baseline_name!r}")
 
 
 def changed_config(entry: ConfigurationEntry) -> dict[str, Any]:
@@ -223,12 +220,13 @@ def changed_config(entry: ConfigurationEntry) -> dict[str, Any]:
 
 
 def load_experiment(path: Path) -> LoadedExperiment:
-    """Read an experiment; raise InputError with the place of a problem."""
-    with open_text(path) as file:
-        documents = list(read_documents(file.read(), source=str(path)))
+    """Read an experiment; raise InputError with the location of a problem."""
+    documents = list(read_documents(read_text(path), source=str(path)))
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise InputError(str(path), "an experiment is one YAML document", hint="see docs/reference/lab.md")
     experiment = convert_or_explain(documents[0], Experiment, str(path))
     if isinstance(experiment.seeds, int) and not 0 < experiment.seeds <= MAX_SEEDS:
-        raise InputError(f"{path}, seeds", f"{experiment.seeds} seeds", hint=f"write 1 to {MAX_SEEDS}, or a list")
+        raise InputError(
+            f"{path}, seeds", f"invalid number of seeds: {experiment.seeds}", hint=f"write 1 to {MAX_SEEDS}, or a list"
+        )
     return LoadedExperiment(experiment, path.parent, str(path))

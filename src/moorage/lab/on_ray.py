@@ -1,4 +1,4 @@
-"""Trials on Ray: on a cluster, or on a local Ray; lost trials are retried."""
+"""Trials on a Ray cluster or on a local Ray; lost trials are retried."""
 
 import importlib
 import os
@@ -16,12 +16,12 @@ from time import monotonic, sleep
 from typing import Any, Final
 
 from moorage.common.errors import InputError
-from moorage.lab.rows import TrialResult
-from moorage.lab.running import AHEAD, Ran, RunTrials, cores
-from moorage.lab.trial import Trial, run_trial
+from moorage.lab.measuring import run_trial
+from moorage.lab.running import AHEAD, Ran, RunTrials, count_cores
+from moorage.lab.trial import Trial, TrialResult
 
-TRIES: Final = 3
-"""So often a trial is begun again whose worker, or machine, was lost."""
+RETRIES: Final = 3
+"""Number of retries of a trial whose worker or machine was lost."""
 STARTS: Final = 2
 START_SECONDS: Final = 90.0
 END_SECONDS: Final = 60.0
@@ -31,40 +31,35 @@ _STARTED: Final = "Ray runtime started"
 
 
 @contextmanager
-def connected_to_ray(address: str = "", workers: int = 0) -> Iterator[RunTrials]:
-    """Give the way to run trials on a Ray cluster; without an address on one that is started here, and ended again."""
-    is_there = sys.modules["ray"] if "ray" in sys.modules else find_spec("ray")
-    if is_there is None:
+def connect_to_ray(address: str = "", workers: int = 0) -> Iterator[RunTrials]:
+    """Yield a function that runs trials on a Ray cluster; without an address, start and stop a local Ray."""
+    if (sys.modules["ray"] if "ray" in sys.modules else find_spec("ray")) is None:
         raise InputError("--on ray", "Ray is not installed", hint="pip install 'moorage[ray]'")
     with ExitStack() as stack:
-        where = address or stack.enter_context(_ray_of_our_own(workers or cores()))
-        # Only now: it looks at its environment when it is imported.
+        where = address or stack.enter_context(_start_local_ray(workers or count_cores()))
+        # Not earlier: Ray reads its environment at import.
         ray = importlib.import_module("ray")
-        _connect(ray, where)
+        try:
+            ray.init(address=where, logging_level="ERROR", log_to_driver=False)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            problem, hint = f"the Ray cluster cannot be reached: {error}", "write HOST:PORT of its head node, or auto"
+            raise InputError(f"--ray-address {where}", problem, hint=hint) from error
         stack.callback(ray.shutdown)
         yield partial(_run, ray)
 
 
-def _connect(ray: Any, address: str) -> None:
-    try:
-        ray.init(address=address, logging_level="ERROR", log_to_driver=False)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        problem = f"there is no Ray cluster: {error}"
-        raise InputError(f"--ray-address {address}", problem, hint="write HOST:PORT of its head, or auto") from error
-
-
 @contextmanager
-def _ray_of_our_own(workers: int) -> Iterator[str]:
-    """Start a local Ray with its own token and as few processes as possible; return its address."""
-    # A plugin that is found here is found by a worker here.
+def _start_local_ray(workers: int) -> Iterator[str]:
+    """Start a local Ray with a random token and few processes; yield its address."""
+    # Workers must find the same plugins.
     paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
     environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32), "PYTHONPATH": paths}
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
     try:
-        # Its sockets are in there, and their paths must be short.
+        # Contains sockets, whose paths must be short.
         with TemporaryDirectory(prefix="moorage-ray-", ignore_cleanup_errors=True) as folder:
-            process, address = _started(Path(folder), workers)
+            process, address = _start_process(Path(folder), workers)
             try:
                 yield address
             finally:
@@ -77,13 +72,15 @@ def _ray_of_our_own(workers: int) -> Iterator[str]:
                 os.environ[name] = value
 
 
-def _started(folder: Path, workers: int) -> tuple[subprocess.Popen[bytes], str]:
-    """Start Ray, with one retry: on a busy machine it gives up on its processes after 15 s."""
+def _start_process(folder: Path, workers: int) -> tuple[subprocess.Popen[bytes], str]:
+    """Start Ray, with one retry: on a busy machine, its processes time out after 15 s."""
     flags = ["--include-dashboard=false", "--include-log-monitor=false", "--no-monitor", "--disable-usage-stats"]
     flags += [f"--num-cpus={workers}", f"--object-store-memory={STORE_BYTES}", f"--temp-dir={folder}"]
     program, log = str(Path(sys.executable).with_name("ray")), folder / "start.log"
     for _ in range(STARTS):
-        port = _free_port()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
         command = [str(program), "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={port}", *flags]
         with log.open("wb") as output:
             # A separate session: Ctrl-C goes to this process, which stops Ray.
@@ -94,16 +91,9 @@ def _started(folder: Path, workers: int) -> tuple[subprocess.Popen[bytes], str]:
                 return process, f"127.0.0.1:{port}"
             sleep(0.1)
         _end(process)
-    last = (log.read_text(errors="replace").strip() or "it printed nothing").splitlines()[-1]
-    hint = "give --ray-address one that runs, or leave --on out"
-    raise InputError("--on ray", f"no Ray can be started here: {last}", hint=hint)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    last = (log.read_text(errors="replace").strip() or "no output").splitlines()[-1]
+    hint = "set --ray-address to a running cluster, or remove --on"
+    raise InputError("--on ray", f"Ray cannot be started: {last}", hint=hint)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -116,31 +106,31 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _run(ray: Any, trials: Iterable[Trial]) -> Ran:
-    # Ray itself tries again when a worker is lost; what a trial raises is no such loss.
-    task = ray.remote(num_cpus=1, max_retries=TRIES)(run_trial)
+    # Ray retries a task if its worker is lost, but not if a trial raises an exception.
+    task = ray.remote(num_cpus=1, max_retries=RETRIES)(run_trial)
     ahead = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-    waiting: dict[Any, Trial] = {}
+    pending: dict[Any, Trial] = {}
     try:
         for trial in trials:
-            waiting[task.remote(trial)] = trial
-            if len(waiting) >= ahead:
-                yield _ended(ray, waiting)
-        while waiting:
-            yield _ended(ray, waiting)
+            pending[task.remote(trial)] = trial
+            if len(pending) >= ahead:
+                yield _collect(ray, pending)
+        while pending:
+            yield _collect(ray, pending)
     finally:
-        for ref in waiting:
+        for ref in pending:
             ray.cancel(ref, force=True)
 
 
-def _ended(ray: Any, waiting: dict[Any, Trial]) -> tuple[Trial, TrialResult]:
-    (finished,), _ = ray.wait(list(waiting), num_returns=1)
-    trial = waiting.pop(finished)
+def _collect(ray: Any, pending: dict[Any, Trial]) -> tuple[Trial, TrialResult]:
+    (finished,), _ = ray.wait(list(pending), num_returns=1)
+    trial = pending.pop(finished)
     try:
         result: TrialResult = ray.get(finished)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
     except ray.exceptions.RayError as error:
-        problem = f"its worker was lost {TRIES + 1} times: {type(error).__name__}"
-        hint = "trials that are done are kept: run the same command again"
+        problem = f"the worker was lost {RETRIES + 1} times: {type(error).__name__}"
+        hint = "finished trials are stored: run the same command again"
         raise InputError(str(trial.id), problem, hint=hint) from error
     return trial, result

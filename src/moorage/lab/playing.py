@@ -1,11 +1,10 @@
 """One trial in virtual time: pods and nodes are added and removed, and the real scheduler places pending pods."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from heapq import heappop, heappush
-from typing import Final
-
-import structlog
+from typing import Any, Final, Generic, TypeVar
 
 from moorage.cluster import InstantApi, OfflineScheduler
 from moorage.common.clock import VirtualClock
@@ -14,36 +13,33 @@ from moorage.common.virtual_time import VirtualLoop
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.lab.ledger import UsageLedger
-from moorage.lab.pods import PodMaker
 from moorage.lab.scaling import Autoscaler
-from moorage.lab.script import chance_of, outages_of, pods_of
-from moorage.lab.trace import TracePod
+from moorage.lab.script import arrange_outages, arrange_pods, make_random
+from moorage.lab.trace import PodMaker, TracePod
 from moorage.lab.trial import Trial
+from moorage.scheduler.engine.effects import ChooseNode, Effects
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import Failed, Outcome, Unschedulable
+from moorage.scheduler.engine.outcomes import Failed, Outcome, Placed, Unschedulable
 from moorage.scheduler.engine.ties import DrawnTies, Ties, TiesByName
 from moorage.scheduler.queue.entities import QueuedPodInfo
-from moorage.scheduler.wiring.assembly import Observers, Tuning
+from moorage.scheduler.wiring.assembly import Tuning
 from moorage.scheduler.wiring.policy import Policy
 
 NEVER: Final = 10.0 * 365 * 86_400
 """Disable the queue's periodic flush: virtual time loses no events, so queueing hints wake all rejected pods."""
 ROUNDING: Final = 1e-5
-"""So far off the loop's clock may be, which counts from 1970."""
-ARRIVAL, DEPARTURE, NODE_DOWN, NODE_UP, NODE_EMPTY = range(5)
-
-log = structlog.get_logger(__name__)
+"""Tolerance for the loop's clock, which counts from 1970."""
 
 
 class PodLife:
     """The lifecycle of one pod of the trace, under all names of its runs."""
 
-    __slots__ = ("evictions", "fails", "line", "pod", "times", "waited")
+    __slots__ = ("evictions", "fails", "line", "lost_runs", "pod", "waited")
 
     def __init__(self, line: TracePod) -> None:
         self.line = line
         self.pod: Pod | None = None
-        self.times = 0
+        self.lost_runs = 0
         """Number of runs lost by failures and evictions."""
         self.fails = line.fails
         self.evictions = 0
@@ -58,20 +54,30 @@ class PodLife:
 class TrialWatch:
     """Observes a trial; the base class of measures."""
 
-    def time_passes(self, seconds: float) -> None:
-        """Called before time passes: nothing changes until that moment of the trial."""
+    def __init__(self, play: "Play[Any]") -> None:
+        self.play = play
+
+    def time_passes(self, until: float) -> None:
+        """Called before time passes: the cluster does not change until this moment of the trial."""
 
     def arrived(self, life: PodLife) -> None:
         """Called when a pod of the trace arrives for the first time, before its first attempt."""
+
+    def placed(self, pod: Pod) -> None:
+        """Called when a node has been chosen for a pod, before the binding."""
 
     def decided(self) -> None:
         """Called when all pods that can be tried at this moment have been tried."""
 
 
+W = TypeVar("W", bound=TrialWatch)
+
+
 class Attempts(AttemptObserver):
     """Records rejected pods and the first error."""
 
-    def __init__(self) -> None:
+    def __init__(self, watch: TrialWatch) -> None:
+        self._watch = watch
         self.count = 0
         self.rejected: dict[str, Pod] = {}
         self.problem = ""
@@ -79,7 +85,9 @@ class Attempts(AttemptObserver):
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Record the outcome of an attempt."""
         self.count += 1
-        if isinstance(outcome, Unschedulable):
+        if isinstance(outcome, Placed):
+            self._watch.placed(queued.pod)
+        elif isinstance(outcome, Unschedulable):
             if not outcome.nominated_node:
                 self.rejected[queued.uid] = queued.pod
         elif isinstance(outcome, Failed):
@@ -97,47 +105,60 @@ class Attempts(AttemptObserver):
             self.problem = self.problem or f"pod {queued.key}: {outcome.message}"
 
 
-class Play:
-    """One running trial. Events of the same moment happen in the order in which they were planned."""
+class Play(Generic[W]):
+    """One running trial. Events of the same moment happen in the order in which they were planned.
 
-    def __init__(self, trial: Trial, policy: Policy, clock: VirtualClock, watch: TrialWatch) -> None:
+    ``choose_node`` replaces the score plugins.
+    """
+
+    def __init__(
+        self,
+        trial: Trial,
+        policy: Policy,
+        clock: VirtualClock,
+        make_watch: "Callable[[Play[Any]], W]",
+        choose_node: ChooseNode | None = None,
+    ) -> None:
         self.trial, self.conditions = trial, trial.conditions
-        self.clock, self.watch = clock, watch
+        self.clock = clock
         self.now = 0.0
-        """Seconds since the trial began; kept apart from the clock, whose large numbers round them."""
+        """Seconds since the trial began; separate from the clock, whose large numbers round them."""
         self._start = clock.now()
-        self.ledger, self.attempts = UsageLedger(), Attempts()
+        self.ledger = UsageLedger()
         self.lives: dict[str, PodLife] = {}
-        """All pods of the trace, by the name they arrived with."""
-        self._of_uid: dict[str, PodLife] = {}
+        """All pods of the trace, by the name of their first run."""
+        self._by_uid: dict[str, PodLife] = {}
         self._maker = PodMaker()
-        self._agenda: list[tuple[float, int, int, object]] = []
+        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._planned = 0
         self._running = self._returning = 0
-        self._to_come = 0
+        self._expected = 0
         """Number of pods in the trace that have not arrived yet."""
-        self._is_down: dict[str, Node] = {}
-        self.offline = self._make_scheduler(policy)
+        self._failed_nodes: dict[str, Node] = {}
+        self.watch = make_watch(self)
+        self.attempts = Attempts(self.watch)
+        ties: dict[str, Ties] = {"random": DrawnTies(make_random(trial.seed, "ties")), "name": TiesByName()}
+        self.offline = OfflineScheduler(
+            policy,
+            InstantApi(self._on_bound, self._on_evicted),
+            clock,
+            observers=(self.attempts,),
+            tuning=Tuning(
+                max_unschedulable=NEVER,
+                ties=ties.get(trial.conditions.ties),
+                effects=Effects(choose_node=choose_node),
+            ),
+        )
         self.scheduler = self.offline.scheduler
         self.scaler = Autoscaler(trial.cluster.scaled)
-
-    def _make_scheduler(self, policy: Policy) -> OfflineScheduler[InstantApi]:
-        seed = self.trial.seed
-        ways: dict[str, Ties] = {"random": DrawnTies(chance_of(seed, "ties")), "name": TiesByName()}
-        ties = ways.get(self.conditions.ties)
-        tuning = Tuning(max_unschedulable=NEVER, ties=ties)
-        observers = Observers(attempts=self.attempts)
-        return OfflineScheduler(
-            policy, InstantApi(self._bound, self._evicted), self.clock, observers=observers, tuning=tuning
-        )
 
     @property
     def waiting(self) -> int:
         """Number of pending pods, including evicted pods that are about to return."""
-        return len(self._of_uid) - self._running + self._returning
+        return len(self._by_uid) - self._running + self._returning
 
     async def run(self) -> None:
-        """Play the trial to its end; PluginError if a plugin fails."""
+        """Run the trial to its end; raise PluginError if a plugin fails."""
         self._set_up()
         await self.offline.start()
         while True:
@@ -145,14 +166,16 @@ class Play:
             if self.attempts.problem:
                 raise PluginError("", self.attempts.problem)
             if is_settled:
-                self._give_up()
+                self._handle_rejected()
             self.watch.decided()
             moment = self._next_moment()
             if moment is None:
                 break
             await self._advance(moment)
             self.watch.time_passes(self.now)
-            self._perform()
+            while self._agenda and self._agenda[0][0] <= self.now:
+                _, _, action = heappop(self._agenda)
+                action()
         await self.offline.close()
 
     def _set_up(self) -> None:
@@ -163,50 +186,50 @@ class Play:
         for pod in running:
             self.ledger.take(pod)
         self.offline.load((*(obj for obj in cluster.objects if not isinstance(obj, Pod)), *cluster.nodes, *running))
-        pods = pods_of(self.trial.trace, cluster, self.conditions, self.trial.seed)
+        pods = arrange_pods(self.trial)
         for line in pods:
-            self.plan(line.arrives, ARRIVAL, PodLife(line))
-        self._to_come = len(pods)
+            self._plan(line.arrives, partial(self._arrive, PodLife(line)))
+        self._expected = len(pods)
         last = max((line.arrives for line in pods), default=0.0)
-        for outage in outages_of(self.trial.trace, cluster, self.conditions, self.trial.seed, last):
-            self.plan(outage.down, NODE_DOWN, outage.node)
+        for outage in arrange_outages(self.trial, last):
+            self._plan(outage.down, partial(self._fail_node, outage.node))
             if outage.up is not None:
-                self.plan(outage.up, NODE_UP, outage.node)
+                self._plan(outage.up, partial(self._repair_node, outage.node))
 
-    def plan(self, moment: float, kind: int, subject: object) -> None:
-        """Plan an event at a moment of the trial."""
+    def _plan(self, moment: float, action: Callable[[], None]) -> None:
         self._planned += 1
-        heappush(self._agenda, (moment, self._planned, kind, subject))
+        heappush(self._agenda, (moment, self._planned, action))
 
-    def _give_up(self) -> None:
+    def _handle_rejected(self) -> None:
         rejected, self.attempts.rejected = self.attempts.rejected, {}
         if self.conditions.skip_unplaced:
             for pod in rejected.values():
                 self.drop(pod)
         elif rejected:
-            self._ask_for_nodes(rejected.values())
+            self._request_nodes(rejected.values())
 
     def drop(self, pod: Pod) -> None:
         """Remove a pending pod from the trial: it never gets a node."""
+        self.attempts.rejected.pop(pod.uid, None)
         stored = self.scheduler.objects[Pod].find(pod.key)
         if stored is not None and not stored.node_name:
             self.offline.apply(stored, None)
-            self._of_uid.pop(stored.uid, None)
+            self._by_uid.pop(stored.uid, None)
 
-    def _ask_for_nodes(self, rejected: Iterable[Pod] = ()) -> None:
-        for coming in self.scaler.rejected(rejected):
-            self.plan(self.now + coming.seconds, NODE_UP, coming.node)
+    def _request_nodes(self, rejected: Iterable[Pod] = ()) -> None:
+        for requested in self.scaler.request_nodes(rejected):
+            self._plan(self.now + requested.seconds, partial(self._join, requested.node))
 
     def _next_moment(self) -> float | None:
         """Return the time of the next event; ``None`` when all pods have arrived and no pod is pending."""
-        if not self._to_come and not self.waiting:
+        if not self._expected and not self.waiting:
             return None
         moments = [self._agenda[0][0]] if self._agenda else []
         queue = self.scheduler.queue
         if queue.sizes().backoff and (wakeup := queue.next_wakeup()) is not None:
             moments.append(wakeup - self._start + ROUNDING)
         if not moments and len(self.offline.api.background):
-            moments.append(self.now + 1.0)  # a pod waits on Permit, or a plugin waits for a timer
+            moments.append(self.now + 1.0)  # a pod waits in Permit, or a plugin waits for a timer
         moment = min(moments, default=None)
         horizon = self.conditions.horizon
         return None if moment is None or (horizon is not None and moment > horizon) else max(moment, self.now)
@@ -222,116 +245,95 @@ class Play:
             self.clock.advance_to(self._start + moment)
             self.now = moment
 
-    def _perform(self) -> None:
-        """Carry out the events that are due."""
-        agenda = self._agenda
-        while agenda and agenda[0][0] <= self.now:
-            _, _, kind, subject = heappop(agenda)
-            if kind == ARRIVAL:
-                assert isinstance(subject, PodLife)
-                self._arrive(subject)
-            elif kind == DEPARTURE:
-                assert isinstance(subject, tuple)
-                self._depart(*subject)
-            elif kind == NODE_DOWN:
-                self._node_down(str(subject))
-            elif kind == NODE_UP:
-                assert isinstance(subject, str | Node)
-                self._node_up(subject)
-            else:
-                self._node_idle(str(subject))
+    def _arrive(self, life: PodLife) -> None:
+        self.lives[life.line.name] = life
+        self._expected -= 1
+        self.watch.arrived(life)
+        self._create_pod(life)
 
-    def _arrive(self, life: PodLife, *, is_rerun: bool = False) -> None:
-        if life.line.name not in self.lives:
-            self.lives[life.line.name] = life
-            self._to_come -= 1
-            self.watch.arrived(life)
-        elif not is_rerun:
-            self._returning -= 1
-        life.pod = pod = self._maker.make(life.line, life.times)
-        self._of_uid[pod.uid] = life
+    def _return(self, life: PodLife) -> None:
+        self._returning -= 1
+        self._create_pod(life)
+
+    def _create_pod(self, life: PodLife) -> None:
+        life.pod = pod = self._maker.make(life.line, life.lost_runs)
+        self._by_uid[pod.uid] = life
         self.offline.apply(None, pod)
 
-    def _bound(self, pod: Pod) -> None:
-        life = self._of_uid[pod.uid]
+    def _on_bound(self, pod: Pod) -> None:
+        life = self._by_uid[pod.uid]
         life.pod = pod
         if life.waited is None:
             life.waited = self.now - life.line.arrives
         self.ledger.take(pod)
         self._running += 1
         self.attempts.rejected.pop(pod.uid, None)
-        self.scaler.no_longer_waiting(pod.uid)
+        self.scaler.forget_pod(pod.uid)
         if life.line.runs is not None:
-            self.plan(self.now + life.line.runs, DEPARTURE, (life, life.times))
+            self._plan(self.now + life.line.runs, partial(self._finish, life, life.lost_runs))
 
-    def _depart(self, life: PodLife, times: int) -> None:
-        if life.times != times or life.pod is None:
-            return  # it was evicted before
-        self._remove(life)
-        if life.fails:
-            life.fails -= 1
-            life.times += 1
-            self._arrive(life, is_rerun=True)
-
-    def _remove(self, life: PodLife) -> None:
-        assert life.pod is not None
+    def _finish(self, life: PodLife, lost_runs: int) -> None:
+        if life.lost_runs != lost_runs or life.pod is None:
+            return  # the pod was evicted before
         stored = self.scheduler.objects[Pod].find(life.pod.key)
         self.offline.apply(stored or life.pod, None)
-        self._gone(life)
+        self._release(life, life.pod)
+        if life.fails:
+            life.fails -= 1
+            life.lost_runs += 1
+            self._create_pod(life)
 
-    def _gone(self, life: PodLife) -> None:
-        assert life.pod is not None
-        self.ledger.release(life.pod.uid)
+    def _release(self, life: PodLife, pod: Pod) -> None:
+        self.ledger.release(pod.uid)
         self._running -= 1
-        self._look_for_idle(life.pod.node_name)
-        del self._of_uid[life.pod.uid]
+        self._check_idle(pod.node_name)
+        del self._by_uid[pod.uid]
 
-    def _evicted(self, pod: Pod) -> None:
-        life = self._of_uid.get(pod.uid)
+    def _on_evicted(self, pod: Pod) -> None:
+        life = self._by_uid.get(pod.uid)
         if life is None:
-            self.ledger.release(pod.uid)  # it ran already when the trial began
+            self.ledger.release(pod.uid)  # the pod was running when the trial began
             return
-        self._gone(life)
+        self._release(life, pod)
         life.evictions += 1
-        life.times += 1
+        life.lost_runs += 1
         if self.conditions.evicted_return:
             self._returning += 1
-            self.plan(self.now, ARRIVAL, life)
+            self._plan(self.now, partial(self._return, life))
 
-    def _node_down(self, name: str) -> None:
+    def _fail_node(self, name: str) -> None:
         node = self.scheduler.objects[Node].find(name)
         if node is None:
             return
         for pod in [pod for pod in self.scheduler.objects[Pod].list() if pod.node_name == name]:
             self.offline.apply(pod, None)
-            self._evicted(pod)
-        self._is_down[name] = node
-        self.remove_node(node)
+            self._on_evicted(pod)
+        self._failed_nodes[name] = node
+        self._remove_node(node)
 
-    def _node_up(self, node: str | Node) -> None:
-        back = self._is_down.pop(node, None) if isinstance(node, str) else node
-        if back is not None:
-            self.add_node(back)
-            self.scaler.joined(back)
-            self._look_for_idle(back.name)
+    def _repair_node(self, name: str) -> None:
+        node = self._failed_nodes.pop(name, None)
+        if node is not None:
+            self._join(node)
 
-    def _look_for_idle(self, name: str) -> None:
-        if not self.ledger.nodes[name].pods and (moment := self.scaler.emptied(name, self.now)) is not None:
-            self.plan(moment, NODE_EMPTY, name)
-
-    def _node_idle(self, name: str) -> None:
-        if name in self.ledger.nodes and not self.ledger.nodes[name].pods:
-            removed = self.scaler.take_idle(name, self.now)
-            if removed is not None:
-                self.remove_node(removed)
-                self._ask_for_nodes()
-
-    def add_node(self, node: Node) -> None:
-        """Add a node."""
+    def _join(self, node: Node) -> None:
         self.ledger.add_node(node)
         self.offline.apply(None, node)
+        self.scaler.add_node(node)
+        self._check_idle(node.name)
 
-    def remove_node(self, node: Node) -> None:
-        """Remove an empty node."""
+    def _check_idle(self, name: str) -> None:
+        """Plan the removal of an empty node of an autoscaled pool."""
+        if not self.ledger.nodes[name].pods and (moment := self.scaler.start_idle(name, self.now)) is not None:
+            self._plan(moment, partial(self._remove_idle, name))
+
+    def _remove_idle(self, name: str) -> None:
+        if name in self.ledger.nodes and not self.ledger.nodes[name].pods:
+            node = self.scaler.remove_idle(name, self.now)
+            if node is not None:
+                self._remove_node(node)
+                self._request_nodes()
+
+    def _remove_node(self, node: Node) -> None:
         self.offline.apply(node, None)
         self.ledger.remove_node(node.name)

@@ -1,4 +1,4 @@
-"""Recording of a live cluster as a trace, from watches of pods and nodes. It is read-only."""
+"""Records a live cluster as a trace, from watches of pods and nodes; the cluster is only read."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,8 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.common.clock import Clock
-from moorage.common.errors import InputError
-from moorage.contrib.gpu.demand import readable_demand
+from moorage.contrib import readable_demand
 from moorage.kube.api.codec import encode
 from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_MILLI
 from moorage.kube.api.kinds import Kind
@@ -19,14 +18,21 @@ from moorage.kube.api.pod import Pod, PodSpec
 from moorage.kube.client.informer import Informers
 from moorage.kube.client.list_watch import Change
 from moorage.kube.client.rest import ApiClient
+from moorage.lab.formats import report_unwritable
 from moorage.lab.trace import NodeOutage, Trace, TracePod
 
-KEPT: Final = ("node_selector", "affinity", "tolerations", "topology_spread_constraints", "preemption_policy")
+PLACEMENT_FIELDS: Final = (
+    "node_selector",
+    "affinity",
+    "tolerations",
+    "topology_spread_constraints",
+    "preemption_policy",
+)
 """The fields of a spec that affect placement, in addition to requests."""
 MIB: Final = 1 << 20
 
 
-class SeenPod:
+class RecordedPod:
     """The recorded times of a pod: creation, binding, end."""
 
     __slots__ = ("arrived", "bound", "ended", "pod")
@@ -38,20 +44,20 @@ class SeenPod:
 
 
 class TraceRecorder:
-    """Puts changes together to a trace; pods that are there when it begins arrive at its beginning."""
+    """Builds a trace from changes; pods that exist at the start arrive at time 0."""
 
     def __init__(self, clock: Clock, class_label: str = "") -> None:
         self._clock = clock
         self._start = clock.now()
         self._class_label = class_label
-        self._pods: dict[str, SeenPod] = {}
+        self._pods: dict[str, RecordedPod] = {}
         self._down: dict[str, float] = {}
         self._outages: list[NodeOutage] = []
         self.nodes: dict[str, Node] = {}
-        """Every observed node in its last state."""
+        """All observed nodes in their last state."""
 
     def on_changes(self, _kind: Kind, changes: Sequence[Change[Any]]) -> None:
-        """Take changes from an informer."""
+        """Record changes from an informer."""
         now = self._clock.now() - self._start
         for change in changes:
             if isinstance(change.after or change.before, Node):
@@ -60,7 +66,7 @@ class TraceRecorder:
                 self._pod(change.before, change.after, now)
 
     def begin(self) -> None:
-        """Have time begin now, when everything that is there already has been listed."""
+        """Set time 0, after the existing objects have been listed."""
         self._start = self._clock.now()
         for record in self._pods.values():
             record.arrived = 0.0
@@ -73,7 +79,7 @@ class TraceRecorder:
         if record is None:
             if pod.is_finished or after is None:
                 return
-            record = self._pods[pod.uid] = SeenPod(pod, now)
+            record = self._pods[pod.uid] = RecordedPod(pod, now)
         record.pod = pod
         if pod.node_name and record.bound is None:
             record.bound = now
@@ -91,13 +97,13 @@ class TraceRecorder:
             self._outages.append(NodeOutage(node.name, round(self._down.pop(node.name), 3), round(now, 3)))
 
     def trace(self, name: str) -> Trace:
-        """Return the recorded trace; a pod without a node, or one that still runs, has no end."""
+        """Return the recorded trace; pods that still run have no end."""
         names: set[str] = set()
         lines: list[TracePod] = []
         for record in sorted(self._pods.values(), key=lambda record: (record.arrived, record.pod.key)):
             if record.bound is None and record.ended is not None:
-                continue  # it was deleted before it got a node, so its duration is unknown
-            line = line_of(record.pod, self._class_label)
+                continue  # deleted before it got a node, so its duration is unknown
+            line = make_line(record.pod, self._class_label)
             unique = line.name if line.name not in names else f"{line.name}-{len(lines)}"
             names.add(unique)
             runs = None if record.ended is None or record.bound is None else round(record.ended - record.bound, 3)
@@ -111,10 +117,10 @@ def _is_ready(node: Node) -> bool:
     return ready is None or ready.status == "True"
 
 
-def line_of(pod: Pod, class_label: str = "") -> TracePod:
+def make_line(pod: Pod, class_label: str = "") -> TracePod:
     """Return the trace line of a pod, without times."""
     demand, requests = readable_demand(pod), dict(pod.requests)
-    fields = {field: getattr(pod.spec, field) for field in KEPT}
+    fields = {field: getattr(pod.spec, field) for field in PLACEMENT_FIELDS}
     for name in (GPU_COUNT, GPU_MILLI) if demand is not None else ():
         requests.pop(name, None)
     return TracePod(
@@ -136,28 +142,25 @@ def line_of(pod: Pod, class_label: str = "") -> TracePod:
 async def record(client: ApiClient, recorder: TraceRecorder, stop: asyncio.Event, seconds: float | None) -> None:
     """Record nodes and pods until the stop event, or for this number of seconds after the first list."""
     informers = Informers(client, (Node, Pod), recorder.on_changes)
-    following = asyncio.create_task(informers.run(), name="recording")
+    watch_task = asyncio.create_task(informers.run(), name="recording")
     sync_task = asyncio.create_task(informers.synced())
-    stopping = asyncio.create_task(stop.wait())
+    stop_task = asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait((following, sync_task, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if following.done():
-            following.result()
+        await asyncio.wait((watch_task, sync_task, stop_task), return_when=asyncio.FIRST_COMPLETED)
         recorder.begin()
-        await asyncio.wait((following, stopping), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if following.done():
-            following.result()
+        if not watch_task.done():
+            await asyncio.wait((watch_task, stop_task), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if watch_task.done():
+            watch_task.result()
     finally:
-        for task in (following, sync_task, stopping):
+        for task in (watch_task, sync_task, stop_task):
             task.cancel()
-        await asyncio.gather(following, sync_task, stopping, return_exceptions=True)
+        await asyncio.gather(watch_task, sync_task, stop_task, return_exceptions=True)
 
 
 def write_nodes(path: Path, nodes: Sequence[Node]) -> None:
-    """Write nodes as a list of Kubernetes objects, which is a cluster file; what changes all the time is left out."""
+    """Write nodes as a list of Kubernetes objects, without conditions and images: a cluster file of the lab."""
     items = [encode(replace(node, status=replace(node.status, conditions=(), images=()))) for node in nodes]
     content = {"apiVersion": "v1", "kind": "List", "items": items}
-    try:
+    with report_unwritable(path):
         path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
-    except OSError as error:
-        raise InputError(str(path), f"the file cannot be written: {error.strerror}") from error

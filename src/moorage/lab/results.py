@@ -1,4 +1,4 @@
-"""Where the rows of an experiment are kept: a file for each trial that is done, and all rows together in the end."""
+"""The files of an experiment: one for each finished trial, and all rows together at the end."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
@@ -14,10 +14,9 @@ from moorage import __version__
 from moorage.common.errors import InputError
 from moorage.kube.api.codec import to_data
 from moorage.lab.cluster import LabCluster
-from moorage.lab.parquet import convert_to_parquet, pyarrow_or_none, write_parquet
-from moorage.lab.rows import TrialResult
+from moorage.lab.formats import convert_to_parquet, pyarrow_or_none, write_parquet
 from moorage.lab.trace import Trace
-from moorage.lab.trial import Trial
+from moorage.lab.trial import Trial, TrialResult, TrialRow
 
 TRIALS: Final = "trials"
 KINDS: Final = ("trials", "points", "pods")
@@ -26,27 +25,27 @@ _decode: Final = msgspec.json.Decoder(TrialResult).decode
 
 
 class Results:
-    """The folder of an experiment's rows. Existing trials are not run again."""
+    """The folder of an experiment. Finished trials are not run again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._digests: dict[int, tuple[object, bytes]] = {}
         self._done: dict[str, Path] = {}
-        """Where the rows of each trial are that was found or kept."""
+        """The file of each finished trial."""
         try:
             (folder / TRIALS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _cannot_write(folder, error) from error
 
-    def path_of(self, trial: Trial) -> Path:
-        """Return where the rows of a trial are kept; whatever changes them changes the name."""
-        of = trial.id
-        plain = "--".join(sub(r"[^\w.-]+", "_", text)[:60] for text in (of.configuration, of.cluster, of.trace))
-        return self.folder / TRIALS / f"{plain}--{of.seed}-{self._digest(trial)}.json"
+    def find_path(self, trial: Trial) -> Path:
+        """Return the file of a trial; its name depends on everything that affects the rows."""
+        names = (trial.policy.name, trial.cluster.name, trial.trace.name)
+        prefix = "--".join(sub(r"[^\w.-]+", "_", name)[:60] for name in names)
+        return self.folder / TRIALS / f"{prefix}--{trial.seed}-{self._digest(trial)}.json"
 
     def find(self, trial: Trial) -> TrialResult | None:
-        """Return the rows of a trial that is done; ``None`` if it is not, or its file was cut off."""
-        path = self.path_of(trial)
+        """Return the rows of a finished trial; ``None`` if its file is missing or incomplete."""
+        path = self.find_path(trial)
         try:
             result = _decode(path.read_bytes())
         except (FileNotFoundError, msgspec.DecodeError):
@@ -54,25 +53,31 @@ class Results:
         self._done[str(trial.id)] = path
         return result
 
-    def keep(self, trial: Trial, result: TrialResult) -> None:
-        """Write the rows of a trial: all of them, or none."""
-        path = self._done[str(trial.id)] = self.path_of(trial)
+    def store(self, trial: Trial, result: TrialResult) -> None:
+        """Write the rows of a trial atomically."""
+        path = self._done[str(trial.id)] = self.find_path(trial)
         self._write(path, [_encode(result) + b"\n"])
 
     def combine(self, trials: Sequence[TrialResult]) -> list[Path]:
-        """Write all rows together, a file for each kind; also as Parquet, where pyarrow is installed.
+        """Write all rows, a file for each kind; also as Parquet, if pyarrow is installed.
 
-        Rows of pods that a result came without are read from its file, so that those of one trial are held at a time.
+        Missing rows of pods are read from the file of their trial, so that only one trial is in memory at a time.
         """
-        results = []
+        paths = []
         for kind in KINDS:
             path = self.folder / f"{kind}.jsonl"
             self._write(path, (_encode(row) + b"\n" for row in self._rows(trials, kind)))
-            results.append(path)
-            if pyarrow_or_none() is not None:
-                flat = [_flat(row) for row in self._rows(trials, kind)] if kind == TRIALS else None
-                results.append(self._write_parquet(path, flat))
-        return results
+            paths.append(path)
+            if pyarrow_or_none() is None:
+                continue
+            paths.append(parquet := path.with_suffix(".parquet"))
+            if kind == TRIALS:
+                rows = [_flatten(result.trial) for result in trials]
+                columns = {name: None for row in rows for name in row}
+                write_parquet(parquet, [{**columns, **row} for row in rows])
+            elif path.stat().st_size:
+                convert_to_parquet(path, parquet)
+        return paths
 
     def _rows(self, trials: Sequence[TrialResult], kind: str) -> Iterator[Struct]:
         for result in trials:
@@ -81,21 +86,8 @@ class Results:
             elif kind == "points":
                 yield from result.points
             else:
-                path = self._done.get(str(result.trial.id))
+                path = self._done.get(str(result.trial))
                 yield from result.pods or (() if path is None else _decode(path.read_bytes()).pods)
-
-    def _write_parquet(self, lines: Path, flat: list[dict[str, Any]] | None) -> Path:
-        path = lines.with_suffix(".parquet")
-        if flat is not None:
-            columns = {name: None for row in flat for name in row}
-            write_parquet(path, [{**columns, **row} for row in flat])
-        elif lines.stat().st_size:
-            convert_to_parquet(lines, path)
-        return path
-
-    def write_report(self, html: str) -> Path:
-        """Write the report to the folder of the rows."""
-        return self.write("report.html", html.encode())
 
     def write(self, name: str, content: bytes) -> Path:
         """Write a file to the folder atomically."""
@@ -104,13 +96,13 @@ class Results:
         return path
 
     def _write(self, path: Path, content: Iterable[bytes]) -> None:
-        beside = path.with_name(f".{path.name}.part")
+        partial = path.with_name(f".{path.name}.part")
         try:
-            with beside.open("wb") as file:
+            with partial.open("wb") as file:
                 file.writelines(content)
-            beside.replace(path)
+            partial.replace(path)
         except OSError as error:
-            beside.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
             raise _cannot_write(path, error) from error
 
     def _digest(self, trial: Trial) -> str:
@@ -123,7 +115,7 @@ class Results:
         return hashed.hexdigest()
 
     def _content(self, part: Trace | LabCluster) -> bytes:
-        """Return the key of a trace or a cluster; many trials share one."""
+        """Return the digest of a trace or a cluster; many trials share one."""
         digest = self._digests.get(id(part))
         if digest is None or digest[0] is not part:
             if len(self._digests) > 64:
@@ -134,14 +126,14 @@ class Results:
         return digest[1]
 
 
-def _flat(row: Struct) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(row)
-    measures: dict[str, Any] = plain.pop("measures", {})
-    return {**plain, **measures}
+def _flatten(row: TrialRow) -> dict[str, Any]:
+    columns: dict[str, Any] = msgspec.to_builtins(row)
+    measures: dict[str, Any] = columns.pop("measures")
+    return columns | measures
 
 
 def _source(plugin: str) -> bytes:
-    """Return the source of a plugin's module: with other code, the trial is another one."""
+    """Return the source of a plugin's module: a change of the code changes the trial."""
     try:
         spec = find_spec(plugin.partition(":")[0])
         return Path(spec.origin).read_bytes() if spec is not None and spec.origin else b""

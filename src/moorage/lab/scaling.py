@@ -10,8 +10,8 @@ from moorage.kube.api.pod import Pod
 from moorage.lab.cluster import ScaledPool
 
 
-class ComingNode(NamedTuple):
-    """A requested node and its delay."""
+class RequestedNode(NamedTuple):
+    """A node and its startup time."""
 
     node: Node
     seconds: float
@@ -25,17 +25,17 @@ class PoolState:
         self.nodes: dict[str, Node] = {}
         self.starting: dict[str, dict[str, int]] = {}
         """Requested nodes and their remaining capacity for pending pods."""
-        self._made = 0
+        self._added = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether it may have no more nodes."""
+        """Whether the pool has reached its limit."""
         return len(self.nodes) + len(self.starting) >= self.pool.most_added
 
     def next_node(self) -> Node:
-        """Make one more node of the pool."""
-        name = f"{self.pool.name}-added-{self._made}"
-        self._made += 1
+        """Build another node of the pool."""
+        name = f"{self.pool.name}-added-{self._added}"
+        self._added += 1
         template = self.pool.template
         labels = {**template.labels, HOSTNAME_LABEL: name}
         return replace(template, metadata=replace(template.metadata, name=name, uid=f"node/{name}", labels=labels))
@@ -49,22 +49,22 @@ class Autoscaler:
         self._pool_of: dict[str, PoolState] = {}
         self._waiting: dict[str, Pod] = {}
         self._served: dict[str, str] = {}
-        """For which pods which node is on its way."""
+        """The requested node of each pod."""
         self._empty_since: dict[str, float] = {}
 
-    def rejected(self, pods: Iterable[Pod]) -> list[ComingNode]:
+    def request_nodes(self, pods: Iterable[Pod]) -> list[RequestedNode]:
         """Return the nodes to request for unschedulable pods that no requested node covers."""
         if not self._pools:
             return []
         self._waiting.update((pod.uid, pod) for pod in pods)
         return [node for pod in self._waiting.values() if (node := self._serve(pod)) is not None]
 
-    def no_longer_waiting(self, uid: str) -> None:
-        """Learn that a pod got a node, or is gone."""
+    def forget_pod(self, uid: str) -> None:
+        """Remove a pod that got a node."""
         self._waiting.pop(uid, None)
         self._served.pop(uid, None)
 
-    def _serve(self, pod: Pod) -> ComingNode | None:
+    def _serve(self, pod: Pod) -> RequestedNode | None:
         if pod.uid in self._served:
             return None
         requests = {**pod.requests, "pods": 1}
@@ -81,27 +81,27 @@ class Autoscaler:
                 state.starting[node.name] = free
                 self._pool_of[node.name] = state
                 self._served[pod.uid] = node.name
-                return ComingNode(node, state.pool.scaling.startup_seconds)
+                return RequestedNode(node, state.pool.scaling.startup_seconds)
         return None
 
-    def joined(self, node: Node) -> None:
-        """Handle the arrival of a node; pods that it does not help are considered again at their next rejection."""
+    def add_node(self, node: Node) -> None:
+        """Add a started node; pods that still do not fit request another node at their next rejection."""
         state = self._pool_of.get(node.name)
         if state is not None:
             del state.starting[node.name]
             state.nodes[node.name] = node
             self._served = {uid: name for uid, name in self._served.items() if name != node.name}
 
-    def emptied(self, name: str, now: float) -> float | None:
-        """Learn that a node is empty; return when to look whether it can go, ``None`` for one that stays."""
+    def start_idle(self, name: str, now: float) -> float | None:
+        """Record that a node is empty; return the time of its removal, or ``None`` for a permanent node."""
         state = self._pool_of.get(name)
         if state is None:
             return None
         self._empty_since[name] = now
         return now + state.pool.scaling.idle_seconds
 
-    def take_idle(self, name: str, now: float) -> Node | None:
-        """Return a node that has been empty for long enough, and forget it."""
+    def remove_idle(self, name: str, now: float) -> Node | None:
+        """Remove and return a node that has been empty for long enough."""
         state = self._pool_of.get(name)
         if state is None or name not in state.nodes:
             return None

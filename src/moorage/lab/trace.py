@@ -1,11 +1,17 @@
-"""A trace: arrivals, requests and durations of pods, and failures of pods and nodes."""
+"""A trace: arrivals, requests and durations of pods, and failures of pods and nodes; also builds the pods."""
 
 from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
+from moorage.kube.api.codec import convert
+from moorage.kube.api.container import Container, ResourceRequirements
+from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_MILLI, GPU_MODEL
+from moorage.kube.api.meta import ObjectMeta
+from moorage.kube.api.pod import Pod, PodSpec
 from moorage.kube.api.quantity import Quantity
-from moorage.lab.amounts import Amount, Count, GpuCount, Name, Priority
+from moorage.lab.formats import Amount, Count, GpuCount, Name, Priority
 
 
 class TracePod(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
@@ -19,7 +25,7 @@ class TracePod(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_u
     memory_mib: Count = 0
     gpus: GpuCount = 0
     gpu_milli: Count = 0
-    """How much of each of its GPUs it wants: 1000 is a whole one."""
+    """Requested part of each GPU, in thousandths."""
     gpu_models: tuple[str, ...] = ()
     """Accepted GPU models; any by default."""
     kind: str = field(default="", name="class")
@@ -35,7 +41,7 @@ class TracePod(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_u
     """Other fields of a pod's spec: affinity, tolerations, spread constraints."""
 
     @property
-    def gpu_asked(self) -> int:
+    def gpu_request(self) -> int:
         """GPU request in thousandths."""
         return self.gpus * self.gpu_milli
 
@@ -49,8 +55,57 @@ class NodeOutage(Struct, frozen=True, rename="camel", omit_defaults=True, forbid
 
 
 class Trace(Struct, frozen=True):
-    """Everything that happens, in the order in which it was written down."""
+    """The pods and outages of a trace, in the order of its lines."""
 
     name: str
     pods: tuple[TracePod, ...]
     outages: tuple[NodeOutage, ...] = ()
+
+
+class PodMaker:
+    """Builds the pods that an API server would store.
+
+    Pods with equal requests share one spec, which saves memory and time.
+    """
+
+    def __init__(self) -> None:
+        self._specs: dict[object, tuple[PodSpec, dict[str, str]]] = {}
+
+    def make(self, line: TracePod, lost_runs: int = 0) -> Pod:
+        """Build the pod of a line, or its replacement after lost runs."""
+        more = msgspec.json.encode((line.requests, line.spec)) if line.requests or line.spec else b""
+        key = (line.cpu_milli, line.memory_mib, line.gpus, line.gpu_milli, line.gpu_models, line.priority, more)
+        shared = self._specs.get(key)
+        if shared is None:
+            shared = self._specs[key] = (make_spec(line), _gpu_annotations(line))
+        name = f"{line.name}-{lost_runs}" if lost_runs else line.name
+        metadata = ObjectMeta(
+            name=name,
+            namespace=line.namespace,
+            uid=f"{line.namespace}/{name}",
+            resource_version="1",
+            labels=line.labels,
+            annotations=shared[1],
+        )
+        return Pod(metadata=metadata, spec=shared[0])
+
+
+def make_spec(line: TracePod) -> PodSpec:
+    """Return the spec of a pod: one container with its requests, and other fields of its line."""
+    requests = {**line.requests}
+    if line.cpu_milli:
+        requests["cpu"] = f"{line.cpu_milli}m"
+    if line.memory_mib:
+        requests["memory"] = f"{line.memory_mib}Mi"
+    if line.gpu_request:
+        requests[GPU_MILLI] = line.gpu_request
+    container = Container(name="main", resources=ResourceRequirements(requests=requests))
+    base = convert(PodSpec, line.spec) if line.spec else PodSpec()
+    return msgspec.structs.replace(base, containers=(container, *base.containers), priority=line.priority or None)
+
+
+def _gpu_annotations(line: TracePod) -> dict[str, str]:
+    if not line.gpus:
+        return {}
+    annotations = {GPU_COUNT: str(line.gpus), GPU_MILLI: str(line.gpu_milli)}
+    return annotations | ({GPU_MODEL: "|".join(line.gpu_models)} if line.gpu_models else {})

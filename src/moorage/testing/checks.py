@@ -92,17 +92,14 @@ def check_plugin(
 def _build(plugin: type[Plugin] | PluginFactory, rig: Rig) -> Plugin:
     if not isinstance(plugin, type):
         return plugin(rig)
-    offered: dict[str, Any] = {"args": _default_args(plugin), "handle": rig}
-    build: Callable[..., Plugin] = plugin
-    return build(**{name: offered[name] for name in inspect.signature(plugin).parameters if name in offered})
-
-
-def _default_args(plugin: type[Plugin]) -> Any:
-    """Return the default arguments of a plugin; ``None`` if it has none or they are required."""
+    build: Any = plugin
     try:
-        return None if plugin.Args is None else plugin.Args()
+        args = None if build.Args is None else build.Args()
     except TypeError:
-        return None
+        args = None  # some arguments are required
+    offered = {"args": args, "handle": rig}
+    built: Plugin = build(**{name: offered[name] for name in inspect.signature(plugin).parameters if name in offered})
+    return built
 
 
 class _Trial:
@@ -125,7 +122,7 @@ class _Trial:
         after = _picture(self.rig.nodes), _encoded(self.rig, self.pod)
         assert after == before, f"{self.plugin.name} changed nodes, pods or columns it may only read"
         if self.plugin.depends_on < DependsOn.CLUSTER and self.plugin.sign(self.pod) is not None:
-            _StandingTrial(self.plugin, self.rig, self.pod).run()
+            self._check_cached_results()
 
     def _check_signature(self) -> None:
         signature = self.plugin.sign(self.pod)
@@ -138,9 +135,13 @@ class _Trial:
         cycle, nodes = CycleState(), self.rig.nodes
         if isinstance(plugin, PreFilterPlugin):
             answer = plugin.pre_filter(cycle, self.pod, nodes)
-            assert answer is None or isinstance(answer, NodeNames | Status), f"{plugin.name}.pre_filter gave {answer!r}"
+            assert answer is None or isinstance(answer, NodeNames | Status), (
+                f"{plugin.name}.pre_filter returned {answer!r}"
+            )
             if isinstance(answer, Status):
-                assert answer.code in (*_REJECTING, Code.SKIP, Code.PENDING), f"{plugin.name}.pre_filter gave {answer}"
+                assert answer.code in (*_REJECTING, Code.SKIP, Code.PENDING), (
+                    f"{plugin.name}.pre_filter returned {answer}"
+                )
                 return
         statuses = self._verdict(plugin, cycle, nodes)
         one_by_one = [plugin.filter(cycle, self.pod, node) for node in nodes]
@@ -150,17 +151,14 @@ class _Trial:
         )
         in_window = self._verdict(plugin, cycle, nodes.take(self.window))
         self._agree("filter_nodes of a window", "the whole", in_window, [statuses[row] for row in self.window])
-        self._check_candidates(plugin, cycle, statuses)
+        running = np.zeros(len(statuses), dtype=np.bool_)
+        running[self.window] = True
+        narrowed = self._verdict(plugin, cycle, nodes.among(running))
+        for row in self.window:
+            self._agree("filter_nodes among candidates", "the whole", [narrowed[row]], [statuses[row]])
         self._check_how_many(plugin, cycle)
         if isinstance(plugin, PreFilterExtensions):
             self._check_what_if(plugin, plugin, cycle, statuses)
-
-    def _check_candidates(self, plugin: FilterPlugin, cycle: CycleState, statuses: list[Status | None]) -> None:
-        running = np.zeros(len(statuses), dtype=np.bool_)
-        running[self.window] = True
-        narrowed = self._verdict(plugin, cycle, self.rig.nodes.among(running))
-        for row in self.window:
-            self._agree("filter_nodes among candidates", "the whole", [narrowed[row]], [statuses[row]])
 
     def _check_how_many(self, plugin: FilterPlugin, cycle: CycleState) -> None:
         counts = plugin.how_many(cycle, self.pod, self.rig.nodes)
@@ -200,7 +198,7 @@ class _Trial:
         if isinstance(plugin, PreScorePlugin):
             status = plugin.pre_score(cycle, self.pod, nodes)
             if status is not None:
-                assert status.code in (Code.SKIP, Code.ERROR), f"{plugin.name}.pre_score gave {status}"
+                assert status.code in (Code.SKIP, Code.ERROR), f"{plugin.name}.pre_score returned {status}"
                 return
         scores = self._scores(plugin, cycle, nodes)
         self._agree("score", "score_nodes", [plugin.score(cycle, self.pod, node) for node in nodes], scores)
@@ -216,9 +214,13 @@ class _Trial:
 
     def _scores(self, plugin: ScorePlugin, cycle: CycleState, nodes: NodeTable) -> list[int]:
         scores = plugin.score_nodes(cycle, self.pod, nodes)
-        assert isinstance(scores, np.ndarray), f"{plugin.name}.score_nodes gave {type(scores).__name__}, not an array"
-        assert scores.dtype == np.int64, f"{plugin.name}.score_nodes gave {scores.dtype}, not int64"
-        assert scores.shape == (len(nodes),), f"{plugin.name}.score_nodes gave {scores.shape} for {len(nodes)} nodes"
+        assert isinstance(scores, np.ndarray), (
+            f"{plugin.name}.score_nodes returned {type(scores).__name__}, not an array"
+        )
+        assert scores.dtype == np.int64, f"{plugin.name}.score_nodes returned {scores.dtype}, not int64"
+        assert scores.shape == (len(nodes),), (
+            f"{plugin.name}.score_nodes returned {scores.shape} for {len(nodes)} nodes"
+        )
         plain: list[int] = scores.tolist()
         return plain
 
@@ -226,19 +228,10 @@ class _Trial:
         self, left_name: str, right_name: str, left_results: Sequence[object], right_results: Sequence[object]
     ) -> None:
         for row, (left, right) in enumerate(zip(left_results, right_results, strict=True)):
-            assert left == right, f"{self.plugin.name}, row {row}: {left_name} says {left}, {right_name} says {right}"
+            assert left == right, f"{self.plugin.name}, row {row}: {left_name} returned {left}, {right_name} {right}"
 
-
-class _StandingTrial:
-    """Check that results stay valid as long as the plugin declares. It changes the cluster."""
-
-    def __init__(self, plugin: Plugin, rig: Rig, pod: Pod) -> None:
-        self.plugin = plugin
-        self.rig = rig
-        self.pod = pod
-
-    def run(self) -> None:
-        """Give the pod another name, then change one node after the other, and its pods."""
+    def _check_cached_results(self) -> None:
+        """Check that results stay valid as long as the plugin declares: rename the pod, then change nodes and pods."""
         self._check_namesake()
         for row in range(min(len(self.rig.nodes), 2)):
             node = self.rig.nodes[row]
@@ -254,27 +247,27 @@ class _StandingTrial:
 
     def _check_namesake(self) -> None:
         labels = {**self.pod.labels, "moorage.io/checked": "yes"}
-        metadata = replace(self.pod.metadata, name="namesake", uid="uid-of-a-namesake", labels=labels)
+        metadata = replace(self.pod.metadata, name="namesake", uid="uid-namesake", labels=labels)
         namesake = replace(self.pod, metadata=metadata)
         if self.plugin.sign(namesake) == self.plugin.sign(self.pod):
-            is_equal = self._answers(namesake) == self._answers(self.pod)
+            is_equal = self._results(namesake) == self._results(self.pod)
             assert is_equal, (
                 f"{self.plugin.name} gives two pods the same signature but different results: extend the signature"
             )
 
     def _check_change(self, subject: str, changed: int, least: DependsOn | None, change: Callable[[], object]) -> None:
-        """Change something at a row; others may not notice, nor this one if the plugin does not look at such things."""
-        epoch, before = self.plugin.epoch(), self._answers(self.pod)
+        """Change a row; only its own results may change, and only if the plugin depends on the change."""
+        epoch, before = self.plugin.epoch(), self._results(self.pod)
         change()
         if self.plugin.epoch() != epoch:
             return
-        for row, (old, new) in enumerate(zip(before, self._answers(self.pod), strict=True)):
+        for row, (old, new) in enumerate(zip(before, self._results(self.pod), strict=True)):
             if row == changed and (least is None or self.plugin.depends_on > least):
                 continue
             text = f"{self.plugin.name}, row {row}: {subject} changed, and the result changed from {old} to {new}"
             assert old == new, f"{text}; declare it in depends_on or epoch"
 
-    def _answers(self, pod: Pod) -> list[tuple[Status | None, int]]:
+    def _results(self, pod: Pod) -> list[tuple[Status | None, int]]:
         plugin, nodes, cycle = self.plugin, self.rig.nodes, CycleState()
         statuses: list[Status | None] = [None] * len(nodes)
         scores = [0] * len(nodes)
@@ -290,31 +283,31 @@ class _StandingTrial:
 
 
 def _check_verdict(name: str, verdict: Verdict, size: int) -> None:
-    assert isinstance(verdict, Verdict), f"{name}.filter_nodes gave {type(verdict).__name__}, not a Verdict"
+    assert isinstance(verdict, Verdict), f"{name}.filter_nodes returned {type(verdict).__name__}, not a Verdict"
     assert verdict.size == size, f"{name}.filter_nodes filtered {verdict.size} of {size} nodes"
     for mask, status in verdict.rejections:
-        assert mask.dtype == np.bool_, f"{name}.filter_nodes gave a mask of {mask.dtype}"
-        assert mask.shape == (size,), f"{name}.filter_nodes gave a mask of {mask.shape} for {size} nodes"
+        assert mask.dtype == np.bool_, f"{name}.filter_nodes returned a mask of {mask.dtype}"
+        assert mask.shape == (size,), f"{name}.filter_nodes returned a mask of {mask.shape} for {size} nodes"
         assert status.code in _REJECTING, f"{name}.filter_nodes rejected nodes with {status.code.label}"
-        assert all(status.reasons), f"{name}.filter_nodes gave an empty reason"
+        assert all(status.reasons), f"{name}.filter_nodes returned an empty reason"
         assert status.reasons, f"{name}.filter_nodes rejected nodes without a reason"
 
 
 def _check_normalized(name: str, scores: IntArray, size: int) -> None:
-    assert scores.shape == (size,), f"{name}.normalize_scores gave {scores.shape} for {size} nodes"
-    assert np.issubdtype(scores.dtype, np.integer), f"{name}.normalize_scores gave {scores.dtype}, not integers"
+    assert scores.shape == (size,), f"{name}.normalize_scores returned {scores.shape} for {size} nodes"
+    assert np.issubdtype(scores.dtype, np.integer), f"{name}.normalize_scores returned {scores.dtype}, not integers"
     inside = (scores >= 0) & (scores <= MAX_NODE_SCORE)
     assert inside.all(), f"{name} scored {scores.tolist()}, which is not between 0 and {MAX_NODE_SCORE}"
 
 
 def _encoded(rig: Rig, pod: Pod) -> list[bytes]:
-    """Write down nodes and pods: their labels are plain dicts, which nothing keeps a plugin from writing to."""
+    """Encode nodes and pods: a plugin could write to their labels, which are plain dicts."""
     pods = (placed_pod for node in rig.nodes for placed_pod in node.pods.values())
     return [msgspec.msgpack.encode(obj) for obj in (pod, *(node.node for node in rig.nodes), *pods)]
 
 
 def _picture(nodes: NodeTable) -> list[object]:
-    """Take down everything a plugin could have changed by mistake."""
+    """Return everything that a plugin could change by mistake."""
     columns = [nodes.pod_count, nodes.unschedulable, *(c.codes for c in (nodes.taints, nodes.host_ports))]
     for group in (nodes.allocatable, nodes.requested, nodes.nonzero_requested):
         columns += [group[resource] for resource in group]

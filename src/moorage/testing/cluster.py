@@ -24,17 +24,16 @@ from moorage.cluster import (
     ApiServer,
     ClusterOptions,
     EmbeddedCluster,
-    InProcess,
+    InProcessClient,
     KubeletPace,
-    Manifest,
     NodeShape,
-    manifests_in,
-    manifests_of,
+    check_manifests,
+    read_manifests,
 )
-from moorage.common.clock import Clock, SystemClock, VirtualClock
+from moorage.common.clock import SystemClock, VirtualClock
 from moorage.common.virtual_time import VirtualLoop, run_virtual
 from moorage.kube.api.documents import read_documents
-from moorage.kube.api.kinds import kind_of
+from moorage.kube.api.kinds import find_kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import DEFAULT_SCHEDULER_NAME, Pod
@@ -43,6 +42,7 @@ from moorage.kube.client.credentials import FixedCredentials
 from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.features import FeatureGates
+from moorage.kube.manifests import Document, to_documents
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
 
@@ -75,6 +75,9 @@ class Cluster:
 
     In every cycle, cached results that pods share (see ``Plugin.sign``) are compared with fresh ones: a plugin whose
     signature or ``depends_on`` is incomplete fails the test. ``cross_check=False`` saves that time.
+
+    An exception that a plugin raises fails the test with its original traceback. A test of such a plugin passes
+    ``raise_plugin_exceptions=False`` and reads the pod's condition and events instead.
     """
 
     def __init__(  # noqa: PLR0913 - all are named, and each has a default that most tests keep
@@ -89,6 +92,7 @@ class Cluster:
         pace: KubeletPace | None = None,
         feature_gates: str = "",
         cross_check: bool = True,
+        raise_plugin_exceptions: bool = True,
     ) -> None:
         features = FeatureGates.parse(feature_gates)
         policy = _policy(config, plugins, features) if scheduler else None
@@ -96,6 +100,7 @@ class Cluster:
         self._options = ClusterOptions(
             nodes, NodeShape.parse(shape), pace or KubeletPace(), policy, defined, cross_check, features
         )
+        self._raises = raise_plugin_exceptions
         self._ending = AsyncExitStack()
         self._embedded: EmbeddedCluster | None = None
         self.kubeconfig: dict[str, Any] = {}
@@ -104,23 +109,17 @@ class Cluster:
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualLoop):
-            embedded = self._in_process(loop.clock)
+            clock = loop.clock
+            api = Api(clock, features=self._options.features)
+            embedded = EmbeddedCluster(lambda: InProcessClient(api, clock), clock, self._options)
         else:
-            embedded = await self._over_http()
+            server = await self._ending.enter_async_context(ApiServer(plain=True, features=self._options.features))
+            self.kubeconfig = server.kubeconfig()
+            credentials = FixedCredentials(f"Bearer {server.token}")
+            connection = Connection(server.plain_url, "a cluster on this machine", credentials=credentials)
+            embedded = EmbeddedCluster(lambda: ApiClient(connection), SystemClock(), self._options)
         self._embedded = await self._ending.enter_async_context(embedded)
         return self
-
-    def _in_process(self, clock: Clock) -> EmbeddedCluster:
-        transport = InProcess(Api(clock, features=self._options.features))
-        connection = Connection("http://in.process", "a cluster in this process")
-        return EmbeddedCluster(lambda: ApiClient(connection, clock=clock, transport=transport), clock, self._options)
-
-    async def _over_http(self) -> EmbeddedCluster:
-        server = await self._ending.enter_async_context(ApiServer(plain=True, features=self._options.features))
-        self.kubeconfig = server.kubeconfig()
-        credentials = FixedCredentials(f"Bearer {server.token}")
-        connection = Connection(server.plain_url, "a cluster on this machine", credentials=credentials)
-        return EmbeddedCluster(lambda: ApiClient(connection), SystemClock(), self._options)
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         failure = self._failure() if self._embedded is not None else None
@@ -131,7 +130,10 @@ class Cluster:
     def _failure(self) -> BaseException | None:
         """Return the exception that ended a part of the cluster or a scheduling attempt."""
         scheduling = self.embedded.scheduling
-        return self.embedded.failure() or (None if scheduling is None else scheduling.failure())
+        if scheduling is None:
+            return self.embedded.failure()
+        raised = scheduling.scheduler.profiles.first_exception() if self._raises else None
+        return raised or self.embedded.failure() or scheduling.failure()
 
     @property
     def embedded(self) -> EmbeddedCluster:
@@ -215,7 +217,7 @@ class Cluster:
         return next((obj for obj in self._watched(kind) if obj.key in keys), None)
 
     def _watched(self, kind: type[K]) -> Iterable[K]:
-        plural = kind_of(kind).plural
+        plural = find_kind(kind).plural
         if kind in self.embedded.manager.kinds:
             return self.embedded.cache[kind]
         if self.embedded.scheduling is not None and kind in self.embedded.scheduling.scheduler.objects.kinds():
@@ -253,9 +255,8 @@ def _policy(config: str | Path, plugins: Iterable[type[Plugin]], features: Featu
     return load_policy(collect_plugins(enabled), config, features=features, enabled=enabled)
 
 
-def _manifests(source: ManifestSource) -> list[Manifest]:
-    if isinstance(source, Mapping):
-        return manifests_of([source], source="the manifests")
-    if isinstance(source, Path) or "\n" not in source:
-        return manifests_in(source)
-    return manifests_of(read_documents(source, source="the manifests"), source="the manifests")
+def _manifests(source: ManifestSource) -> list[Document]:
+    if isinstance(source, Path) or (isinstance(source, str) and "\n" not in source):
+        return read_manifests(source)
+    contents = read_documents(source, source="the manifests") if isinstance(source, str) else [dict(source)]
+    return check_manifests(to_documents(contents, source="the manifests"))

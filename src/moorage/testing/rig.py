@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from moorage.common.clock import VirtualClock
-from moorage.kube.api.kinds import kind_of
+from moorage.kube.api.kinds import find_kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import DEFAULT_SCHEDULER_NAME, Pod
@@ -32,16 +32,15 @@ from moorage.scheduler.framework.plugin import (
 from moorage.scheduler.framework.status import Code, Status
 from moorage.scheduler.queue.nominator import PodNominator
 from moorage.scheduler.state.cache import Cache
-from moorage.scheduler.state.claim_index import ClaimIndex
 from moorage.scheduler.state.objects import ObjectCache, Objects
 from moorage.scheduler.state.pod_groups import PodGroups
-from moorage.scheduler.state.pod_index import PodIndex
 
 K = TypeVar("K", bound=KubeObject)
 S = TypeVar("S")
+AnyPlugin = TypeVar("AnyPlugin", bound=Plugin)
 
 
-def nominations_of(*pods: Pod) -> PodNominator:
+def make_nominator(*pods: Pod) -> PodNominator:
     """Return a nominator with the nominations in the status of some pods."""
     queued = {pod.key: pod for pod in pods}
     nominations = PodNominator(queued.get)
@@ -66,11 +65,13 @@ class Rig:
         self.objects = Objects()
         self.features = features or FeatureGates()
         self.clock = VirtualClock()
-        self._groups = PodGroups(with_composites=self.features.enabled("CompositePodGroup"))
-        if self.features.enabled("GenericWorkload"):
-            self.cache.groups = self._groups
+        self.nodes, self.pods, self.claims = self.cache.nodes, self.cache.pods, self.cache.claims
+        self.has_groups = self.features.enabled("GenericWorkload")
+        self.groups = PodGroups(with_composites=self.features.enabled("CompositePodGroup"))
+        if self.has_groups:
+            self.cache.groups = self.groups
         self._shared: dict[StateKey[Any], Any] = {}
-        self.nominator: Nominator = nominations_of()
+        self.nominator: Nominator = make_nominator()
         self._cluster: ClusterApi | None = None
         self.filters: list[FilterPlugin] = []
         self.extenders: list[PreemptionExtender] = []
@@ -92,35 +93,10 @@ class Rig:
             elif isinstance(obj, Pod) and obj.node_name:
                 self.cache.add_pod(obj)
             elif isinstance(obj, Pod):
-                self._groups.add_waiting(obj)
+                self.groups.add_waiting(obj)
             elif isinstance(obj, PodGroup | CompositePodGroup):
-                self._groups.put(obj)
+                self.groups.put(obj)
             self.objects[type(obj)].put(obj)
-
-    @property
-    def nodes(self) -> NodeTable:
-        """Every node."""
-        return self.cache.nodes
-
-    @property
-    def pods(self) -> PodIndex:
-        """Counts of placed pods."""
-        return self.cache.pods
-
-    @property
-    def claims(self) -> ClaimIndex:
-        """The claims that placed pods use."""
-        return self.cache.claims
-
-    @property
-    def has_groups(self) -> bool:
-        """Whether pod groups are enabled."""
-        return self.cache.groups is not None
-
-    @property
-    def groups(self) -> PodGroups:
-        """Pod groups and the progress of their members."""
-        return self._groups
 
     @property
     def order(self) -> RowArray:
@@ -145,7 +121,7 @@ class Rig:
 
     def lister(self, kind: type[K]) -> ObjectCache[K]:
         """Return all objects of a kind."""
-        kind_of(kind)  # TypeError, as in the scheduler, if it is not registered
+        find_kind(kind)  # TypeError, as in the scheduler, if it is not registered
         return self.objects[kind]
 
     def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
@@ -172,28 +148,15 @@ class Rig:
         return self._filter(cycle, pod, node)
 
     def _filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        for plugin in self.filters:
-            if plugin.name not in cycle.skipped_filters:
-                status = plugin.filter(cycle, pod, node)
-                if status is not None:
-                    return status.by(plugin.name)
-        return None
+        return _first_status(self.filters, cycle, lambda plugin: plugin.filter(cycle, pod, node))
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
         """Notify the filters that a pod was added to a copy of a node."""
-        return self._notify(cycle, lambda plugin: plugin.add_pod(cycle, pod, added, node))
+        return _first_status(self.extensions, cycle, lambda plugin: plugin.add_pod(cycle, pod, added, node))
 
     def remove_pod(self, cycle: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status | None:
         """Notify the filters that a pod was removed from a copy of a node."""
-        return self._notify(cycle, lambda plugin: plugin.remove_pod(cycle, pod, removed, node))
-
-    def _notify(self, cycle: CycleState, call: Callable[[PreFilterExtensions], Status | None]) -> Status | None:
-        for plugin in self.extensions:
-            if plugin.name not in cycle.skipped_filters:
-                status = call(plugin)
-                if status is not None:
-                    return status.by(plugin.name)
-        return None
+        return _first_status(self.extensions, cycle, lambda plugin: plugin.remove_pod(cycle, pod, removed, node))
 
     @contextmanager
     def without(self, pods: Iterable[Pod]) -> Iterator[None]:
@@ -239,6 +202,16 @@ class Rig:
 
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
         """Do nothing: time does not pass in a rig."""
+
+
+def _first_status(
+    plugins: Iterable[AnyPlugin], cycle: CycleState, call: Callable[[AnyPlugin], Status | None]
+) -> Status | None:
+    """Call the plugins that do not skip the pod; return the first status."""
+    for plugin in plugins:
+        if plugin.name not in cycle.skipped_filters and (status := call(plugin)) is not None:
+            return status.by(plugin.name)
+    return None
 
 
 FilterForm = Callable[[FilterPlugin, CycleState, Pod, NodeTable], list[Status | None]]

@@ -1,11 +1,11 @@
-"""Random clusters, small and nasty, for property tests with hypothesis.
+"""Random small clusters with many edge cases, for property tests with hypothesis.
 
-The values are few, so that things collide: labels match, ports clash, taints are tolerated half of the time, nodes are
-full to the last unit.
+There are few values, so that conflicts are frequent: labels match, ports conflict, half of the taints are tolerated,
+nodes are exactly full.
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from hypothesis import strategies as st
@@ -45,13 +45,13 @@ _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def nodes(name: str = "node") -> st.SearchStrategy[Node]:
-    """Draw a node: some have no zone, no rack, no memory, no place for pods, or a taint twice."""
-    return st.builds(_node, st.just(name), _node_facts())
+    """Draw a node: some have no zone, no rack, no memory, no pod capacity, or a taint twice."""
+    return _node_facts().map(partial(_node, name))
 
 
 def pods(name: str = "pod") -> st.SearchStrategy[Pod]:
     """Draw a pod that requests resources which nodes may lack."""
-    return st.builds(_pod, st.just(name), _pod_facts())
+    return _pod_facts().map(lambda facts: make_pod(name, uid=f"uid-{name}", **facts))
 
 
 @st.composite
@@ -60,16 +60,11 @@ def clusters(draw: st.DrawFn, max_nodes: int = 5, max_pods: int = 5) -> tuple[Ku
     facts = draw(st.lists(_node_facts(), min_size=1, max_size=max_nodes))
     nodes = [_node(f"n{index}", item) for index, item in enumerate(facts)]
     running = [
-        make_placed(draw(pods(f"p{index}")), draw(st.sampled_from(nodes)).name)
+        draw(pods(f"p{index}")).on_node(draw(st.sampled_from(nodes)).name)
         for index in range(draw(st.integers(0, max_pods)))
     ]
     namespaces = [Namespace(metadata=ObjectMeta(name=name, labels={"team": name})) for name in NAMESPACES]
     return (*namespaces, *nodes, *running)
-
-
-def make_placed(pod: Pod, node_name: str) -> Pod:
-    """Return the pod bound to a node."""
-    return replace(pod, spec=replace(pod.spec, node_name=node_name))
 
 
 def _node(name: str, facts: dict[str, Any]) -> Node:
@@ -116,7 +111,7 @@ def taints() -> st.SearchStrategy[Taint]:
 
 
 def tolerations() -> st.SearchStrategy[Toleration]:
-    """Draw a toleration, perhaps one that covers nothing."""
+    """Draw a toleration; some match no taint."""
     return st.builds(
         Toleration,
         st.sampled_from(["", "a", "b"]),
@@ -137,10 +132,6 @@ def requests() -> st.SearchStrategy[dict[str, str | int]]:
             GPU: st.integers(0, 2),
         },
     )
-
-
-def _pod(name: str, facts: dict[str, Any]) -> Pod:
-    return make_pod(name, uid=f"uid-{name}", **facts)
 
 
 @cache
@@ -185,7 +176,7 @@ def _containers(restart_policies: Sequence[str | None]) -> st.SearchStrategy[Con
 
 
 def affinities() -> st.SearchStrategy[Affinity]:
-    """Draw affinity to nodes and pods, required and preferred, some of it impossible."""
+    """Draw node and pod affinity, required and preferred; some terms are impossible."""
     weights = st.integers(1, 100)
     preferred = st.builds(PreferredSchedulingTerm, st.integers(0, 100), _node_terms(["In", "NotIn", "Exists", "Gt"]))
     required = st.builds(

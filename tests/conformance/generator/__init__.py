@@ -1,4 +1,4 @@
-"""A seeded generator of clusters that are small and nasty, and acceptable to an API server."""
+"""A seeded generator of small, difficult clusters that an API server accepts."""
 
 from tests.conformance.generator.cluster import Case, generate
 

@@ -1,4 +1,4 @@
-"""Where pods want to be: node selectors, node affinity, and affinity and anti-affinity to other pods."""
+"""Placement constraints: node selectors, node affinity, and affinity and anti-affinity to other pods."""
 
 from tests.conformance.generator import words
 from tests.conformance.generator.dice import Dice
@@ -9,7 +9,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def make_affinity(dice: Dice, nodes: list[str]) -> Object:
-    """Make an affinity of the kinds this cluster is keen on; empty if of none."""
+    """Make an affinity with the topics of this cluster; empty without any."""
     affinity: Object = {}
     if dice.wants("nodeAffinity"):
         affinity["nodeAffinity"] = node_affinity(dice, nodes)
@@ -106,7 +106,7 @@ def _pod_term(dice: Dice) -> Object:
 
 
 def _add_label_keys(dice: Dice, term: Object) -> None:
-    """Name labels of the pod itself; an API server rejects those that are in the selector."""
+    """Return labels of the pod; an API server rejects those that are in the selector."""
     selector = term["labelSelector"]
     selected_keys = {*selector.get("matchLabels", {}), *(item["key"] for item in selector.get("matchExpressions", ()))}
     free = [key for key in (*words.LABELS, "unset") if key not in selected_keys]

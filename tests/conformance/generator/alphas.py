@@ -43,7 +43,7 @@ NUMA: Final = "gpu.example/numa"
 
 
 def equip(dice: Dice, objects: list[Object]) -> dict[str, bool]:
-    """Change objects so that features matter; return the gates to set."""
+    """Change objects so that features have an effect; return the gates to set."""
     share = dice.pick((0.0, 0.3, 0.7, 1.0))
     gates = {name: True for name in GATES if dice.chance(share)}
     for item in objects:

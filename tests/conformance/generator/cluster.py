@@ -1,4 +1,4 @@
-"""A whole cluster: the objects, the configuration, and how many nodes are looked at."""
+"""A complete cluster: the objects, the configuration, and the number of evaluated nodes."""
 
 from collections.abc import Iterable
 from copy import deepcopy
@@ -19,7 +19,7 @@ EXTRA_FEATURES: Final = ("volumes", "devices")
 #: Features that need feature gates which are off by default.
 GATED_FEATURES: Final = ("groups", "alphas")
 
-#: Topics that make trouble together; half of the clusters are about one such set and nothing else.
+#: Topics that interact; half of the clusters have one such set only.
 FOCI: Final = (
     ("tight", "priorities", "budgets"),
     ("tight", "priorities", "budgets", "terminating", "nominations", "namespaces"),
@@ -59,7 +59,7 @@ FEATURE_FOCI: Final = {
         ("deviceClaims", "rareDevices", "sharedDevices", "alternatives"),
         ("deviceClaims", "deviceTaints", "sharedDevices"),
         ("deviceClaims", "heldDevices", "priorities", "tight"),
-        # Notes of a filter count for PostFilter only if kube-scheduler's filter got that far.
+        # Notes of a filter count for PostFilter only if kube-scheduler's filter reached them.
         ("deviceClaims", "heldDevices", "nominations", "gates", "tight"),
         ("deviceClaims", "heldDevices", "nominations", "gates", "priorities", "tight", "config"),
         ("deviceExtended", "extended", "initContainers"),
@@ -77,7 +77,7 @@ FEATURE_FOCI: Final = {
         ("tight", "extended", "topology", "config"),
     ),
 }
-#: Gates that are worth a look when set the other way.
+#: Gates with an effect when they are changed.
 GATES: Final = (
     {"StorageCapacityScoring": False},
     {"VolumeLimitScaling": False},
@@ -89,7 +89,7 @@ GATES: Final = (
 
 @dataclass(frozen=True)
 class Case:
-    """One question to both sides."""
+    """One case for both sides."""
 
     seed: str
     objects: list[Object]
@@ -111,7 +111,7 @@ class Case:
         return replace(self, config=config)
 
     def request(self, number: int) -> dict[str, Any]:
-        """Put the question as a line of the oracle's stream."""
+        """Return the case as a line of the oracle's stream."""
         spec: dict[str, Any] = {"id": number, "objects": self.objects, "search": self.search}
         if self.config is not None:
             spec["config"] = self.config
@@ -121,7 +121,7 @@ class Case:
 
 
 def generate(seed: str, *, features: frozenset[str] = frozenset(), search: str = "all") -> Case:
-    """Make the cluster of a seed; the same for ever, as long as the generator is."""
+    """Make the cluster of a seed; it only changes with the generator."""
     dice = Dice(f"{seed}/{search}/{','.join(sorted(features))}")
     special = [focus for feature in sorted(features) for focus in FEATURE_FOCI[feature]]
     if special and dice.chance(0.5):

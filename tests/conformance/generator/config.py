@@ -32,7 +32,7 @@ def make_config(dice: Dice, nodes: list[str], *, search: str) -> Object | None:
 
 
 def schedulers_of(config: Object | None) -> tuple[str, ...]:
-    """Name the profiles of a configuration."""
+    """Return the profile names of a configuration."""
     return tuple(profile["schedulerName"] for profile in config["profiles"]) if config else words.SCHEDULERS[:1]
 
 
@@ -92,7 +92,7 @@ def _spread(dice: Dice, nodes: list[str]) -> Object:
 
 def _added_affinity(dice: Dice, nodes: list[str]) -> Object:
     affinity = node_affinity(dice, nodes)
-    # An empty preference is refused in a configuration, and accepted in a pod.
+    # An empty preference is rejected in a configuration, and accepted in a pod.
     if PREFERRED in affinity:
         affinity[PREFERRED] = [wish for wish in affinity[PREFERRED] if wish["preference"]]
     return {"addedAffinity": affinity}

@@ -40,7 +40,7 @@ def _init_container(dice: Dice, name: str) -> Object:
 
 
 def _feature(dice: Dice) -> Object:
-    """Use something that a node must declare it can do."""
+    """Use a feature that a node must declare."""
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
     mount = {"name": "scratch", "mountPath": "/scratch", "bindMountOptions": ["noexec"]}
     return dice.pick(({"restartPolicy": "Never", "restartPolicyRules": [rule]}, {"volumeMounts": [mount]}))

@@ -19,7 +19,7 @@ SELECTORS = (
 
 
 def equip(dice: Dice, nodes: list[Object], running: list[Object], pending: list[Object]) -> list[Object]:
-    """Give nodes devices and pods claims to them."""
+    """Add devices to nodes and claims to pods."""
     names = [node["metadata"]["name"] for node in nodes]
     slices = [made for name in names for made in _node_slices(dice, name)]
     if dice.chance(0.3):
@@ -54,7 +54,7 @@ def _node_slices(dice: Dice, node: str) -> list[Object]:
     created = []
     for driver in dice.some(DRIVERS):
         pieces = dice.pick((1, 1, 2))
-        # A pool with a slice missing cannot be used; slices that disagree on their number are consulted by chance.
+        # A pool with a missing slice cannot be used; upstream's choice among slices with different counts is random.
         announced = pieces if dice.chance(0.97) else pieces + 1
         for number in range(pieces):
             spec: Object = {
@@ -181,7 +181,7 @@ def _shared_claim(dice: Dice, name: str, slices: list[Object]) -> Object:
 
 
 def hold_device(dice: Dice, claim: Object, slices: list[Object]) -> None:
-    """Let a claim hold a device of some node already, perhaps one that is not ready."""
+    """Let a claim have a device of some node, possibly one that is not ready."""
     local = [piece for piece in slices if "nodeName" in piece["spec"]]
     if not local:
         return
@@ -193,7 +193,7 @@ def hold_device(dice: Dice, claim: Object, slices: list[Object]) -> None:
 
 
 def _await_conditions(dice: Dice, status: Object) -> None:
-    """Let a device have to be prepared: in time, too late, done, or failed."""
+    """Let a device need preparation: in time, too late, done, or failed."""
     allocation = status["allocation"]
     result = allocation["devices"]["results"][0]
     result |= {"bindingConditions": ["ready", "linked"][: dice.number(1, 2)], "bindingFailureConditions": ["failed"]}

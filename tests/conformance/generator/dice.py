@@ -1,4 +1,4 @@
-"""Chance, seeded: the same seed gives the same cluster on every machine."""
+"""Seeded randomness: the same seed gives the same cluster on all machines."""
 
 from collections.abc import Sequence
 from random import Random
@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-#: How keen a cluster may be on a topic; many zeros, so that most clusters are about a few things.
+#: Frequencies of a topic; many zeros, so that most clusters have few topics.
 DIALS: Final = (0.0, 0.0, 0.0, 0.0, 0.1, 0.3, 0.8)
 KEEN: Final = (0.3, 0.6, 0.95)
 
@@ -24,7 +24,7 @@ class Dice:
         self._only: frozenset[str] | None = None
 
     def focus(self, topics: frozenset[str]) -> None:
-        """Let the cluster be about these topics only, and keen on them."""
+        """Restrict the cluster to these topics, with high frequencies."""
         self._only = topics
 
     def chance(self, probability: float) -> bool:
@@ -45,18 +45,18 @@ class Dice:
         return self._dials[topic]
 
     def number(self, least: int, most: int) -> int:
-        """Pick a whole number, both ends included."""
+        """Return a random integer, both ends included."""
         return self._random.randint(least, most)
 
     def pick(self, items: Sequence[T]) -> T:
-        """Pick one."""
+        """Return a random item."""
         return items[self._random.randrange(len(items))]
 
     def some(self, items: Sequence[T], least: int = 0, most: int | None = None) -> list[T]:
-        """Pick several different ones, in random order."""
+        """Return several different items in random order."""
         top = len(items) if most is None else min(most, len(items))
         return self._random.sample(list(items), self.number(min(least, top), top))
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """Return all of them in random order."""
+        """Return all items in random order."""
         return self.some(items, len(items))

@@ -1,4 +1,4 @@
-"""Devices that the pods of a group share: claims that a group names, and that all or some of its pods name as well."""
+"""Devices that the pods of a group share: claims of a group, which all or some of its pods use."""
 
 from tests.conformance.generator.devices import hold_device, make_claim
 from tests.conformance.generator.dice import Dice
@@ -6,7 +6,7 @@ from tests.conformance.generator.words import Object
 
 
 def equip(dice: Dice, groups: list[Object], pods: list[Object], objects: list[Object]) -> list[Object]:
-    """Give groups claims, and their pods the use of them; return the claims."""
+    """Add claims to groups and their pods; return the claims."""
     slices = [obj for obj in objects if obj["kind"] == "ResourceSlice" and obj["spec"].get("devices")]
     created = []
     for group in groups:
@@ -45,7 +45,7 @@ def _share(dice: Dice, group: Object, members: list[Object], name: str, slices: 
         if "nodeName" in pod["spec"]:
             continue
         _ask_for_nothing_by_name(pod)
-        # Under another name it is a claim of the pod alone.
+        # Under another name, the claim belongs to the pod alone.
         spec = {**entry, "name": "mine"} if dice.chance(0.06) else dict(entry)
         pod["spec"].setdefault("resourceClaims", []).append(spec)
         if by_template and not dice.chance(0.03):
@@ -55,7 +55,7 @@ def _share(dice: Dice, group: Object, members: list[Object], name: str, slices: 
 
 
 def _ask_for_nothing_by_name(pod: Object) -> None:
-    """Leave no devices to be found for a pod behind those it shares: kube-scheduler mixes them up (docs/parity.md)."""
+    """Leave no devices after those that a pod shares: kube-scheduler confuses them (docs/parity.md)."""
     for container in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
         limits = container.get("resources", {}).get("limits", {})
         for name in [name for name in limits if name.startswith(("example.com/", "deviceclass."))]:

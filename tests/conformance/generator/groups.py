@@ -1,4 +1,4 @@
-"""Groups of pods: gangs and basic ones, within racks or anywhere, alone or below trees; and pods without theirs."""
+"""Pod groups: gangs and basic ones, with and without racks, alone or in trees; and pods with missing groups."""
 
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from tests.conformance.generator.dice import Dice
 from tests.conformance.generator.words import Object
 
 TOPOLOGY_KEYS: Final = ("rack", "rack", words.ZONE, words.HOSTNAME, "absent")
-#: The capacity of a cluster that is about slots.
+#: The capacity of a cluster with the topic slots.
 SLOTS: Final = ("1", "2", "3", "4")
-#: Parts of a pod that members made from one template share.
+#: Fields that members of one template share.
 TEMPLATE: Final = (
     "containers",
     "initContainers",
@@ -39,7 +39,7 @@ class Group:
 
 
 def make_gates(dice: Dice) -> dict[str, bool]:
-    """Choose the gates: each needs the ones before it."""
+    """Choose the gates: each needs the previous ones."""
     gates = {"GenericWorkload": not dice.chance(0.03)}
     if gates["GenericWorkload"] and dice.chance(0.6):
         gates["TopologyAwareWorkloadScheduling"] = True
@@ -70,16 +70,16 @@ def equip(
             joined = dice.pick(leaving)
         elif dice.wants("boundMembers", 0.6):
             joined = dice.pick(groups)
-        # Of groups that are part of each other kube-scheduler would evict every pod twice: docs/parity.md.
+        # If groups contain each other, kube-scheduler would evict each pod twice: docs/parity.md.
         if joined is not None and not (is_round and joined.parent):
             _join(dice, pod, joined)
     for node in nodes:
-        # In the cluster without victims kube-scheduler no longer knows of any images: docs/parity.md.
+        # In the cluster without victims, kube-scheduler no longer has any images: docs/parity.md.
         node["status"].pop("images", None)
     if dice.wants("slots"):
         _divide_into_slots(dice, nodes, [*running, *pending])
     made = [_pod_group(dice, group) for group in (*groups, *leaving)] + [_composite(dice, tree) for tree in trees]
-    # Missing ones have no creation time.
+    # Missing groups have no creation time.
     return dice.shuffled([group for group in made if not dice.chance(0.04)])
 
 

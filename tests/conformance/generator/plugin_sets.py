@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from moorage.scheduler.config.catalogue import IN_TREE_PLUGINS
+from moorage.scheduler.config.plugin_facts import IN_TREE_PLUGINS
 from tests.conformance.generator.dice import Dice
 from tests.conformance.generator.words import Object
 
@@ -26,9 +26,9 @@ OPTIONAL: Final = (
     "VolumeZone",
     "DynamicResources",
 )
-#: Without these nothing is placed.
+#: Without these, no pod is placed.
 NEEDED: Final = ("PrioritySort", "DefaultBinder")
-#: Plugins that are only there with a gate that is off.
+#: Plugins that need a gate that is off.
 GATED: Final = ("DeferredPodScheduling", "GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
 POINTS: Final = (
     "preEnqueue",
@@ -55,12 +55,12 @@ SELF_RELIANT: Final = (
 
 
 def at(point: str, without: list[str]) -> list[str]:
-    """Name the plugins that can run at a point, but for some."""
+    """Return the plugins of a point, except some."""
     return [name for name, facts in IN_TREE_PLUGINS.items() if point in facts.points and name not in (*without, *GATED)]
 
 
 def make_plugins(dice: Dice) -> Object:
-    """Switch plugins off altogether, then change single points; the later change of a point wins."""
+    """Disable plugins completely, then change single points; the later change of a point wins."""
     off = dice.some(OPTIONAL, 1, 3) if dice.chance(0.4) else []
     plugins: Object = {"multiPoint": {"disabled": _names(off)}} if off else {}
     if dice.chance(0.4):
@@ -79,7 +79,7 @@ def make_plugins(dice: Dice) -> Object:
 
 
 def _move(dice: Dice, plugins: Object, off: list[str]) -> None:
-    """Name plugins again at a point, which brings them to the front."""
+    """List plugins again at a point, which moves them to the front."""
     point = dice.pick(("preFilter", "filter", "filter", "preScore", "postFilter", "reserve"))
     chosen = dice.some(at(point, off), 1, 3)
     if chosen:
@@ -87,7 +87,7 @@ def _move(dice: Dice, plugins: Object, off: list[str]) -> None:
 
 
 def _drop(dice: Dice, plugins: Object) -> None:
-    """Switch plugins off at a single point."""
+    """Disable plugins at a single point."""
     for _ in range(dice.number(1, 3)):
         point, name = dice.pick(SELF_RELIANT)
         if dice.chance(0.4):
@@ -100,7 +100,7 @@ def _drop(dice: Dice, plugins: Object) -> None:
 
 
 def _choose(dice: Dice, plugins: Object, off: list[str]) -> None:
-    """List all plugins of a point by name; those switched off elsewhere may come back here."""
+    """List all plugins of a point by name; plugins that are disabled elsewhere may be enabled here."""
     point = dice.pick(("preFilter", "filter", "preScore", "score", "postFilter"))
     chosen = dice.some(at(point, off if dice.chance(0.5) else []), 1)
     enabled = _weighed(dice, chosen) if point == "score" else _names(chosen)

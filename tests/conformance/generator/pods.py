@@ -51,13 +51,13 @@ def make_expected_pods(dice: Dice, nodes: list[Object]) -> list[Object]:
 
 
 def make_running_pod(dice: Dice, name: str, around: Surroundings) -> Object:
-    """Make a pod that has a node: perhaps leaving it, done with it, or being resized on it."""
+    """Make a pod with a node: possibly terminating, finished, or being resized."""
     pod = make_pod(dice, name, around)
     pod["metadata"].pop("deletionTimestamp", None)
     pod["spec"]["nodeName"] = dice.pick(around.nodes) if around.nodes and not dice.chance(0.02) else "ghost"
     pod["spec"].pop("schedulingGates", None)
     if "low" in around.classes and dice.chance(0.6):
-        # Running pods are usually less important than pending ones: otherwise there would be no preemption.
+        # Running pods usually have a lower priority than pending ones: otherwise there would be no preemption.
         pod["spec"] |= {"priorityClassName": "low"}
         pod["spec"].pop("priority", None)
         pod["spec"].pop("preemptionPolicy", None)
@@ -99,7 +99,7 @@ def _placement(dice: Dice, around: Surroundings, labels: dict[str, str]) -> Obje
 def _toleration(dice: Dice) -> Object:
     if dice.chance(0.15):
         return {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", **_effect(dice)}
-    # Comparing needs a gate that is off: such a toleration tolerates nothing.
+    # Comparisons need a gate that is off: such a toleration tolerates nothing.
     operator = dice.pick(("Lt", "Gt")) if dice.chance(0.05) else dice.pick(("Exists", "Equal", "", "Exists"))
     toleration: Object = {"operator": operator} if operator else {}
     if operator != "Exists" or dice.chance(0.8):
@@ -130,7 +130,7 @@ def _standing(dice: Dice, around: Surroundings) -> Object:
 
 
 def _pending_status(dice: Dice, around: Surroundings, *, is_gated: bool) -> Object:
-    # Others lose their nomination when they are placed, which those of high priority are first; a gated pod keeps it.
+    # Other pods lose their nomination when they are placed, those of high priority first; a gated pod keeps it.
     if around.nodes and dice.wants("nominations", 1.0 if is_gated else 0.5):
         return {"nominatedNodeName": dice.pick((*around.nodes, *around.nodes, "nowhere"))}
     return {}

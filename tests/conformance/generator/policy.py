@@ -25,7 +25,7 @@ def _priority_class(name: str, value: int, default: str | None) -> Object:
 
 
 def make_budgets(dice: Dice, pods: list[Object]) -> list[Object]:
-    """Make budgets no two of which protect the same pod: upstream consults overlapping ones in random order."""
+    """Make budgets that protect different pods: upstream evaluates overlapping ones in random order."""
     if not dice.dial("budgets"):
         return []
     namespaces = dice.some(words.NAMESPACES, 1)
@@ -51,7 +51,7 @@ def _budget(dice: Dice, namespace: str, number: int, selector: Object, pods: lis
 
 
 def make_namespaces(dice: Dice) -> list[Object]:
-    """Describe some of the namespaces; the others come to be when they are mentioned."""
+    """Describe some of the namespaces; the others are created implicitly."""
     return [
         words.thing("Namespace", name, metadata={"labels": words.some_labels(dice, words.NAMESPACE_LABELS)})
         for name in dice.some(words.NAMESPACES)

@@ -63,7 +63,7 @@ def _pool(dice: Dice, name: str, nodes: list[str]) -> list[Object]:
         spec: Object = {"driver": driver, "pool": pool, "devices": devices}
         specs.append(spec | ({"perDeviceNodeSelection": True} if chosen else reach))
     if dice.chance(0.1):
-        # A remainder of the previous generation, which is ignored.
+        # A slice of the previous generation, which is ignored.
         old = [_device(dice, "old", has_counters=False)]
         specs.append({"driver": driver, "pool": pool | {"generation": 1}, "devices": old, **reach})
     names = [f"{dice.number(0, 99)}-{name}-{number}" for number in range(len(specs))]

@@ -1,4 +1,4 @@
-"""Spread constraints of every kind, and the services and owners that default spreading goes by."""
+"""Spread constraints of all kinds, and the services and owners of default spreading."""
 
 from tests.conformance.generator import words
 from tests.conformance.generator.dice import Dice
@@ -6,7 +6,7 @@ from tests.conformance.generator.words import Object
 
 
 def make_constraints(dice: Dice, labels: dict[str, str]) -> list[Object]:
-    """Make one to three constraints for a pod of these labels, no two with the same key and action."""
+    """Make one to three constraints for a pod with these labels; keys and actions are unique."""
     unique: dict[tuple[str, str], Object] = {}
     for _ in range(dice.pick((1, 1, 2, 3))):
         constraint = _constraint(dice, labels)
@@ -54,7 +54,7 @@ def make_owners(dice: Dice) -> list[Object]:
 
 
 def owner_reference(owner: Object) -> Object:
-    """Refer to a controller as the pods it makes do."""
+    """Return the owner reference of a controller's pods."""
     name = owner["metadata"]["name"]
     return {
         "apiVersion": owner["apiVersion"],

@@ -13,7 +13,7 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
 def equip(dice: Dice, nodes: list[Object], running: list[Object], pending: list[Object]) -> list[Object]:
-    """Give pods volumes, and make everything the volumes refer to."""
+    """Add volumes to pods, and create all objects that the volumes refer to."""
     classes = [_storage_class(dice, name) for name in ("fast", "slow", "manual", "now") if dice.chance(0.9)]
     names = [node["metadata"]["name"] for node in nodes]
     namespaces = sorted({pod["metadata"].get("namespace", "default") for pod in (*running, *pending)})
@@ -195,7 +195,7 @@ def _attachments(dice: Dice, volumes: list[Object], nodes: list[str]) -> list[Ob
 
 
 def _mount(dice: Dice, pod: Object, claims: list[Object]) -> list[Object]:
-    """Give a pod volumes; return the claims that its ephemeral ones need."""
+    """Add volumes to a pod; return the claims of its ephemeral volumes."""
     volumes: list[Object] = []
     created: list[Object] = []
     if claims and dice.wants("claims", 0.8):

@@ -1,4 +1,4 @@
-"""The few words that generated clusters are made of: few, so that things collide."""
+"""The words of generated clusters: few, so that names and labels collide."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -34,12 +34,12 @@ Object = dict[str, Any]
 
 
 def some_labels(dice: Dice, words: Mapping[str, tuple[str, ...]], share: float = 0.7) -> dict[str, str]:
-    """Label something with some of the words."""
+    """Return some labels."""
     return {key: dice.pick(values) for key, values in words.items() if dice.chance(share)}
 
 
 def label_selector(dice: Dice, words: Mapping[str, tuple[str, ...]] = LABELS) -> Object:
-    """Select by some of the words: plain labels, expressions, both, or everything."""
+    """Return a selector: labels, expressions, both, or everything."""
     if dice.chance(0.08):
         return {}
     selector: Object = {}
@@ -60,7 +60,7 @@ def label_requirement(dice: Dice, words: Mapping[str, tuple[str, ...]]) -> Objec
 
 
 def thing(kind: str, name: str, *, api: str = "v1", namespace: str = "", **parts: Any) -> Object:
-    """Put an object together; parts that are empty are left out."""
+    """Assemble an object; empty parts are omitted."""
     metadata: Object = {"name": name, **parts.pop("metadata", {})}
     if namespace:
         metadata["namespace"] = namespace

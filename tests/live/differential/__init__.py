@@ -1,1 +1,1 @@
-"""The live differential: kube-scheduler itself and `moorage scheduler` on one real API server, one after the other."""
+"""The live differential: kube-scheduler and `moorage scheduler` on one real API server, in turn."""

@@ -1,4 +1,4 @@
-"""`python -m tests.live.differential --seed 1 --n 20`: the same pods before kube-scheduler and before Moorage."""
+"""`python -m tests.live.differential --seed 1 --n 20`: compare kube-scheduler and Moorage on the same pods."""
 
 import argparse
 import logging
@@ -14,7 +14,7 @@ from tests.support.control_plane import control_plane
 
 
 def main() -> int:
-    """Run the command line; return 1 if the sides differ."""
+    """Run the command line; return 1 if there are differences."""
     parser = argparse.ArgumentParser(prog="python -m tests.live.differential", description=__doc__)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--n", type=int, default=20, help="how many clusters")

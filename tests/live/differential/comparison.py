@@ -1,4 +1,4 @@
-"""Both sides' fates of the same pods, field by field, and what upstream left to chance."""
+"""Comparison of the results of both schedulers for the same pods, except for random choices of upstream."""
 
 from dataclasses import fields
 from typing import Final
@@ -13,7 +13,7 @@ COMPARED: Final = tuple(field.name for field in fields(Fate) if field.compare)
 
 
 def differences(ours: list[Fate], theirs: list[Fate], scene: Scene) -> tuple[list[Difference], int]:
-    """List what differs and count the pods that were compared: all, or those up to the first that chance decided.
+    """List the differences and count the compared pods: all, or those up to the first random choice.
 
     After a pod of another fate the clusters are not the same any more: what follows is not compared.
     """
@@ -34,7 +34,7 @@ def differences(ours: list[Fate], theirs: list[Fate], scene: Scene) -> tuple[lis
 
 
 def is_by_chance(ours: Fate, theirs: Fate, scene: Scene) -> bool:
-    """Return whether both nodes are equal candidates between which a narrowed search selects by map order."""
+    """Return whether both nodes are equal candidates of a narrowed search, which selects by map order."""
     if not (ours.node and theirs.node) or ours.node == theirs.node:
         return False
     case = Case(scene.seed, theirs.before, scene.config, feature_gates=scene.feature_gates)

@@ -1,4 +1,4 @@
-"""Groups before both schedulers: all members of one arrive, then the group itself, and all are judged together.
+"""Groups with both schedulers: all members arrive, then the group itself, and all are scheduled together.
 
 Only what chance has no part in is played: no racks, and no trees, which need them.
 """
@@ -52,7 +52,7 @@ class GroupFate:
 
 @dataclass(frozen=True)
 class GroupScene:
-    """A cluster, and groups that arrive one after the other, each with the pods that wait for it."""
+    """A cluster, and groups that arrive in sequence, each with its pending pods."""
 
     scene: Scene
     standing: list[Object]
@@ -60,7 +60,7 @@ class GroupScene:
 
 
 def make_group_scene(seed: str) -> GroupScene:
-    """Make a scene in which some group has members to place."""
+    """Make a scene with a group that has members to place."""
     number = 0
     while True:
         case = generate(f"{seed}.{number}", features=frozenset({"groups"}))
@@ -107,21 +107,21 @@ def _key(pod: Object) -> str:
 
 
 class GroupPlay(Play):
-    """One scene of groups before one scheduler."""
+    """One scene of groups with one scheduler."""
 
     def __init__(self, stage: Stage, made: GroupScene, scheduler: Side) -> None:
         super().__init__(stage, made.scene, scheduler)
         self._made = made
 
     async def play(self) -> list[GroupFate]:
-        """Let the groups arrive."""
+        """Create the groups."""
         await self._send_canary()
         await self._add_nodes()
         return [await self._arrive(group, members) for group, members in self._made.arriving]
 
     async def _arrive(self, group: Object, members: list[Object]) -> GroupFate:
         made = [pod for content in members if (pod := await self._stage.add(content)) is not None]
-        # Their order is that of creation, which the API server reports in whole seconds: their names are in order.
+        # Ordered by creation, which the API server reports in whole seconds; the names have the same order.
         await self._send_canary()
         added = await self._stage.add(group)
         assert added is not None, self._stage.refused
@@ -138,7 +138,7 @@ class GroupPlay(Play):
         return fate
 
     async def _all_judged(self, pods: list[Object]) -> list[Object]:
-        """Wait until every member is bound, rejected, or found to be held back."""
+        """Wait until each member is bound, rejected, or known to be gated."""
         for patience in (DOUBT_SECONDS, BINDING_SECONDS / 5):
             deadline = time.monotonic() + patience
             while time.monotonic() < deadline:
@@ -176,7 +176,7 @@ class GroupPlay(Play):
 
 
 async def play(plane: ControlPlane, made: GroupScene, name: str) -> list[GroupFate]:
-    """Play a scene before one scheduler, from nothing to nothing."""
+    """Run a scene with one scheduler on an empty cluster, and clean up."""
     async with ApiClient(plane.connection()) as client:
         stage = Stage(client)
         await _clear_groups(stage)
@@ -194,7 +194,7 @@ async def _clear_groups(stage: Stage) -> None:
 
 
 def compare(plane: ControlPlane, made: GroupScene) -> tuple[list[Difference], list[GroupFate]]:
-    """Play a scene before both; after a group of another fate the clusters are not the same any more."""
+    """Run a scene with both schedulers; stop at the first difference, because the clusters differ afterwards."""
     theirs = asyncio.run(play(plane, made, THEIRS))
     ours = asyncio.run(play(plane, made, OURS))
     for own, their in zip(ours, theirs, strict=True):

@@ -12,13 +12,13 @@ from tests.live.differential.sides import Side
 from tests.live.differential.stage import Stage
 
 READY_SECONDS: Final = 60.0
-#: Seconds without a result until a canary is sent: if it is scheduled, the pod before it is being held back.
+#: Seconds without a result until a canary is created: if it is scheduled, the pod before it is gated.
 DOUBT_SECONDS: Final = 1.5
-#: Volumes and devices are bound by others first, and victims take their leave.
+#: Controllers bind volumes and devices first, and victims terminate.
 BINDING_SECONDS: Final = 10.0
-#: For so long nothing may happen to victims until all of them are known.
+#: Victims are complete when none was added for this number of seconds.
 QUIET_SECONDS: Final = 0.8
-#: Claims arrive on another watch than pods: a pod that is let go too early would not find its own.
+#: Claims arrive on another watch than pods: a pod that is released too early would miss its claim.
 WATCH_SECONDS: Final = 0.4
 POLL_SECONDS: Final = 0.02
 HOLD: Final = {"name": "example.com/being-prepared"}
@@ -27,7 +27,7 @@ _UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @dataclass
 class Fate:
-    """The result of a pod, in words that do not depend on uids and times."""
+    """The result of a pod, in a text without uids and times."""
 
     pod: str
     node: str = ""
@@ -43,7 +43,7 @@ class Fate:
 
 
 class Play:
-    """One scene, one scheduler; on request with a record of the cluster as each pod found it."""
+    """One scene with one scheduler; optionally records the cluster before each pod."""
 
     def __init__(self, stage: Stage, scene: Scene, scheduler: Side, *, records: bool = False) -> None:
         self._stage = stage
@@ -55,7 +55,7 @@ class Play:
         self._started = 0
 
     async def run(self) -> list[Fate]:
-        """Let the pods enter in order."""
+        """Create the pods in order."""
         await self._send_canary()
         await self._add_nodes()
         fates = []
@@ -66,7 +66,7 @@ class Play:
         return fates
 
     async def _add_nodes(self) -> None:
-        """Let the nodes join one after the other, and wait until the scheduler counts them all.
+        """Create the nodes one by one, and wait until the scheduler has all of them.
 
         Of nodes that are there when it starts, kube-scheduler learns in the order of a map, and order decides ties.
         """
@@ -95,7 +95,7 @@ class Play:
         return fate
 
     async def _admit(self, entrant: Entrant) -> Object | None:
-        """Create the pod; one to which something belongs is held back until that is there and known."""
+        """Create the pod; gate it until the objects that belong to it exist and are known."""
         content = dict(entrant.pod)
         gates = content["spec"].get("schedulingGates", [])
         if entrant.is_prepared:
@@ -118,7 +118,7 @@ class Play:
         return found
 
     async def _verdict(self, pod: Object) -> Object:
-        """Wait until the pod is bound or reported, or known to be held back."""
+        """Wait until the pod is bound, reported, or known to be gated."""
         found = await self._await_verdict(pod, DOUBT_SECONDS)
         if not is_judged(found):
             await self._send_canary()
@@ -136,7 +136,7 @@ class Play:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _send_canary(self) -> str:
-        """Wait until the scheduler has judged a pod that comes after all others and fits nowhere; return how."""
+        """Wait for the result of an infeasible pod that is created after all others; return it."""
         resources = {"requests": {"cpu": "1000000"}}
         spec = {
             "containers": [{"name": "main", "image": "canary", "resources": resources}],
@@ -147,7 +147,7 @@ class Play:
         pod = await self._stage.add({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": CANARY}, "spec": spec})
         assert pod is not None, self._stage.refused
         found = await self._await_verdict(pod, READY_SECONDS)
-        assert is_judged(found), f"{self._scheduler.name} never judged the canary:\n{self._scheduler.log()}"
+        assert is_judged(found), f"{self._scheduler.name} did not schedule the canary:\n{self._scheduler.log()}"
         await self._stage.remove("Pod", CANARY, "default")
         message: str = _condition(found).get("message", "")
         return message
@@ -187,7 +187,7 @@ class Play:
             fate.devices[key] = [f"{item['driver']}/{item['pool']}/{item['device']}" for item in results]
 
     async def _follow_victims(self, fate: Fate, pod: Object) -> Object:
-        """Wait for all victims; unless they linger, delete them and record the pods that are bound then."""
+        """Wait for all victims; delete them unless they linger, and record the pods that are bound then."""
         quiet_since = time.monotonic()
         while time.monotonic() < quiet_since + QUIET_SECONDS:
             for victim in await self._stage.all_of("Pod"):
@@ -222,7 +222,7 @@ class Play:
                 await self._stage.remove("Pod", name, pod["metadata"]["namespace"])
 
     async def _start(self, pod: Object) -> None:
-        """Run a bound pod, as its kubelet does, at a moment that is the same before both schedulers."""
+        """Set a bound pod to running, as its kubelet does, at the same point with both schedulers."""
         self._started += 1
         status = {"phase": "Running", "startTime": f"2026-01-01T00:01:{self._started:02}Z"}
         await self._stage.patch(
@@ -256,7 +256,7 @@ def _needs_others(pod: Object) -> bool:
 
 
 def _device_claims(pod: Object) -> dict[str, str]:
-    """Name the claims of a pod by their names in its spec."""
+    """Return the claims of a pod by their names in its spec."""
     claims = {item["name"]: item.get("resourceClaimName", "") for item in pod["spec"].get("resourceClaims", ())}
     for item in pod["status"].get("resourceClaimStatuses", ()):
         claims[item["name"]] = item.get("resourceClaimName", "")

@@ -1,4 +1,4 @@
-"""Generated pods as a real API server takes them: admission and validation are stricter than a scheduler."""
+"""Adapts generated pods to a real API server, whose admission and validation are stricter than a scheduler."""
 
 from typing import Final
 
@@ -10,17 +10,17 @@ _SCRATCH: Final = {"name": "scratch", "emptyDir": {}}
 
 
 class PodFitter:
-    """Fits pods, and remembers the classes that they then need."""
+    """Adapts pods, and records the classes that they need."""
 
     def __init__(self) -> None:
         self._classes: dict[str, Object] = {}
 
     def classes(self) -> list[Object]:
-        """Return the priority and runtime classes that fitted pods refer to."""
+        """Return the priority and runtime classes of adapted pods."""
         return [*self._classes.values()]
 
     def fit(self, pod: Object) -> Object:
-        """Change what would be refused, and keep what it means to a scheduler."""
+        """Change fields that would be rejected, and keep their meaning for a scheduler."""
         spec = pod["spec"]
         self.fit_priority(spec)
         self._fit_overhead(spec)
@@ -35,7 +35,7 @@ class PodFitter:
         return pod
 
     def fit_priority(self, spec: Object) -> None:
-        """Turn a bare number into a class: the number alone is what admission computes."""
+        """Replace a priority by a class: admission computes the number."""
         if (value := spec.pop("priority", None)) is None:
             return
         policy = spec.pop("preemptionPolicy", "PreemptLowerPriority")
@@ -45,7 +45,7 @@ class PodFitter:
         spec["priorityClassName"] = name
 
     def _fit_overhead(self, spec: Object) -> None:
-        """Take the overhead from a runtime class, where admission wants it to come from."""
+        """Move the overhead to a runtime class, as admission requires."""
         if not (overhead := spec.pop("overhead", None)):
             return
         name = "-".join(("overhead", *sorted(overhead)))
@@ -67,7 +67,7 @@ def _fit_limits(resources: Object) -> None:
 
 
 def _fit_ports(container: Object, spec: Object) -> None:
-    """Let a container name a port once, and let pods of the host's network have its ports."""
+    """Remove duplicate ports of a container, and adapt the ports of pods with host network."""
     if spec.get("hostNetwork"):
         for port in container.get("ports", ()):
             port["hostPort"] = port["containerPort"]

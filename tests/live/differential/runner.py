@@ -1,4 +1,4 @@
-"""Many scenes before both schedulers, and an account of where they differ."""
+"""Runs many scenes with both schedulers, and reports the differences."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ class Account:
         return f"{self.clusters} clusters, {self.pods} pods, {len(differing)} differences"
 
     def add(self, fates: list[Fate]) -> None:
-        """Count what happened to pods."""
+        """Count the results of pods."""
         for fate in fates:
             kind = "bound" if fate.node else fate.reason or "held back"
             self.seen[kind] += 1
@@ -54,7 +54,7 @@ class Account:
 
 
 class Differential:
-    """One control plane for all scenes."""
+    """Run one control plane for all scenes."""
 
     def __init__(self, plane: ControlPlane, console: Console, save: Path | None = None) -> None:
         self._plane = plane
@@ -78,7 +78,7 @@ class Differential:
             await Stage(client).tear_down()
 
     def compare(self, scene: Scene) -> None:
-        """Play a scene before both; one that ends differently is played again, since clocks are not compared."""
+        """Run a scene with both schedulers; repeat it if there are differences, because clocks are not compared."""
         found, pods, fates = self._play_both(scene)
         self.account.clusters += 1
         self.account.pods += pods
@@ -126,7 +126,7 @@ class Differential:
             self._keep(scene, fate, self._save)
 
     def _keep(self, scene: Scene, fate: Fate, folder: Path) -> None:
-        """Write the cluster as the pod found it, in the form that the conformance tools read."""
+        """Write the cluster before the pod, in the format of the conformance tools."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{scene.seed.replace('/', '-')}-{fate.pod}.json"
         case = Case(scene.seed, fate.before, scene.config, feature_gates=scene.feature_gates)

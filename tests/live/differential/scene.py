@@ -15,7 +15,7 @@ from tests.conformance.generator.words import Object
 from tests.conformance.ours import decide
 from tests.live.differential.pods import PodFitter
 
-#: Objects are made in this order: what refers to the uid of another comes after it.
+#: The order of creation: objects that refer to the uid of another come after it.
 ORDER: Final = (
     "Namespace",
     "PriorityClass",
@@ -52,7 +52,7 @@ _TO_BE_AWAITED: Final = ("bindingConditions", "bindingFailureConditions")
 
 @dataclass(frozen=True)
 class Entrant:
-    """A pod that is to be placed, and the claims that come to be with it."""
+    """A pod to be placed, and the claims that are created with it."""
 
     pod: Object
     belongings: list[Object] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Entrant:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the pod is to be held back until all that belongs to it is there."""
+        """Whether the pod is gated until all objects that belong to it exist."""
         return bool(self.belongings or self.pod.get("status"))
 
 
@@ -88,19 +88,19 @@ class Scene:
         return [obj for obj in self.objects if obj["kind"] == kind]
 
     def entrant(self, name: str) -> Entrant:
-        """Return the pod of a name that is to be placed."""
+        """Return the pod with a name."""
         return next(entrant for entrant in self.entrants if entrant.name == name)
 
 
 def make_scene(seed: str, number: int) -> Scene:
-    """Make a scene; scenes alternate in their required events, because random ones seldom preempt."""
+    """Make a scene; the required events alternate, because random scenes seldom preempt."""
     features, happens, lingers = TURNS[number % len(TURNS)]
     cases = (generate(f"{seed}/{number}.{attempt}", features=features) for attempt in count())
     return scene_of(next(filter(happens, cases)), lingers=lingers)
 
 
 def _decisions(case: Case) -> list[Decision]:
-    """Decide in this process; nothing where the configuration is refused, which gates and arguments may lead to."""
+    """Decide in this process; empty if the configuration is rejected, which gates and arguments may cause."""
     try:
         return decide(case)
     except ConfigError:
@@ -116,7 +116,7 @@ def _somebody_preempts(case: Case) -> bool:
 
 
 def _is_placed_with(part: str) -> Callable[[Case], bool]:
-    """Return whether a pod with an object of this kind finds a node."""
+    """Return whether a pod with an object of this kind gets a node."""
 
     def happens(case: Case) -> bool:
         equipped = {
@@ -129,7 +129,7 @@ def _is_placed_with(part: str) -> Callable[[Case], bool]:
     return happens
 
 
-#: Features, what must happen, and whether victims linger.
+#: Features, required events, and whether victims linger.
 TURNS: Final[tuple[tuple[frozenset[str], Callable[[Case], bool], bool], ...]] = (
     (frozenset(), _somebody_is_judged, False),
     (frozenset({"volumes"}), _is_placed_with("volumes"), False),
@@ -140,7 +140,7 @@ TURNS: Final[tuple[tuple[frozenset[str], Callable[[Case], bool], bool], ...]] = 
 
 
 def scene_of(case: Case, *, lingers: bool = False) -> Scene:
-    """Put a generated cluster into the form of a real API server, and leave out what chance or time would decide."""
+    """Adapt a generated cluster to a real API server, and remove random and time-dependent cases."""
     fitter = PodFitter()
     entrants: list[Entrant] = []
     objects: list[Object] = []
@@ -204,7 +204,7 @@ def _await_no_device(claim: Object) -> None:
 
 
 def _hand_over(objects: list[Object], entrants: list[Entrant]) -> None:
-    """Give the pods that are still to come the claims that they own: these are made when their pod is."""
+    """Add the claims that future pods own: they are created with their pod."""
     owners = {entrant.pod["metadata"].get("uid"): entrant for entrant in entrants}
     for obj in [*objects]:
         for reference in obj["metadata"].get("ownerReferences", ()):
@@ -214,14 +214,14 @@ def _hand_over(objects: list[Object], entrants: list[Entrant]) -> None:
 
 
 def _start_one_after_the_other(objects: list[Object]) -> None:
-    """Let no two pods have started at one moment: between equal candidates, upstream's preemption draws."""
+    """Set different start times for all pods: between equal candidates, upstream's preemption is random."""
     running = [obj for obj in objects if obj["kind"] == "Pod"]
     for number, pod in enumerate(running):
         pod["status"]["startTime"] = f"2026-01-01T00:00:{number:02}Z"
 
 
 def _config(config: Object | None) -> Object:
-    """Have every node looked at, one at a time, and nothing end by the clock or start at random."""
+    """Evaluate all nodes, one at a time, without timeouts and random starts."""
     made = deepcopy(config or BARE_CONFIG)
     made |= {"parallelism": 1, "percentageOfNodesToScore": 100}
     for profile in made["profiles"]:

@@ -15,7 +15,7 @@ from tests.support.control_plane import ControlPlane
 
 THEIRS: Final = "kube-scheduler"
 OURS: Final = "moorage"
-#: A batch may reuse an order of nodes that its last pod has changed; we judge every pod for itself (docs/parity.md).
+#: A batch may reuse an outdated order of nodes; Moorage evaluates each pod separately (docs/parity.md).
 BASE_GATES: Final = {"OpportunisticBatching": False}
 
 
@@ -33,13 +33,13 @@ class Side:
             raise RuntimeError(f"{self.name} has ended:\n{self.log()}")
 
     def log(self) -> str:
-        """Return the end of its log."""
+        """Return the end of the log."""
         return self._log.read_text(errors="replace")[-6000:]
 
 
 @contextmanager
 def side(name: str, plane: ControlPlane, scene: Scene) -> Iterator[Side]:
-    """Run a scheduler on a scene for as long as the block lasts."""
+    """Run a scheduler on a scene for the duration of the block."""
     gates = BASE_GATES | scene.feature_gates
     flags = (
         f"--config={_config_file(plane, scene)}",

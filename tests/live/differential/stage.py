@@ -1,4 +1,4 @@
-"""Objects on the real API server: all of a scene put up, single ones changed, and everything taken down."""
+"""Objects on the real API server: creates and deletes the objects of a scene, and changes single ones."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ from tests.conformance.generator.words import Object
 from tests.live.differential.scene import ORDER, Scene
 
 RUNTIME_CLASSES: Final = "/apis/node.k8s.io/v1/runtimeclasses"
-#: Their status is not taken when they are made: it is written afterwards. That of volumes is a controller's to write.
+#: Kinds whose status is written after their creation. A controller writes that of volumes.
 WITH_STATUS: Final = ("Pod", "ResourceClaim", "PodDisruptionBudget")
 AT_ONCE: Final = 8
 QUIET_SECONDS: Final = 0.6
@@ -43,14 +43,14 @@ class Stage:
         self._gate = asyncio.Semaphore(AT_ONCE)
 
     async def set_up(self, scene: Scene) -> None:
-        """Make all objects of a scene but the nodes, and wait until no controller has anything left to do."""
+        """Create all objects of a scene except the nodes, and wait until the controllers are idle."""
         self._uids, self.leaving = {}, set()
         for name in words.NAMESPACES:
             await self._label_namespace(name, {})
         for kind in ORDER:
             if kind == "Node":
                 continue
-            # One at a time: what is made at the same moment has no order, and order decides between equals.
+            # One at a time: objects of the same moment have no order, and the order decides ties.
             for obj in scene.of(kind):
                 await self.add(obj)
         if claims := scene.of("PersistentVolumeClaim"):
@@ -66,7 +66,7 @@ class Stage:
             await self.patch("PersistentVolumeClaim", metadata["name"], self._namespace(claim), change)
 
     async def add(self, thing: Object) -> Object | None:
-        """Make an object, with its status and its leaving; none when the server refuses it."""
+        """Create an object with its status and deletion; return None if the server rejects it."""
         kind, metadata = thing["kind"], thing["metadata"]
         if kind == "Namespace":
             await self._label_namespace(metadata["name"], metadata.get("labels", {}))
@@ -107,7 +107,7 @@ class Stage:
             self.refused[f"{kind} status: {error}"] += 1
 
     async def patch(self, kind: str, name: str, namespace: str, change: Object, subresource: str = "") -> None:
-        """Change parts of an object."""
+        """Patch an object."""
         body = msgspec.json.encode(self._with_uids(change))
         await self.client.request("PATCH", path_of(kind, name, namespace, subresource), body, MERGE_PATCH)
 
@@ -142,7 +142,7 @@ class Stage:
             return
 
     async def everything(self) -> list[Object]:
-        """Read all that a scheduler could know of."""
+        """Read all objects of the kinds that a scheduler reads."""
         lists = await asyncio.gather(*(self.all_of(kind) for kind in ORDER if kind != "RuntimeClass"))
         return [obj for found in lists for obj in found]
 
@@ -153,7 +153,7 @@ class Stage:
             if kind == "Namespace":
                 continue
             while remaining := [item for item in await self.all_of(kind) if not _is_built_in(kind, item)]:
-                assert time.monotonic() < deadline, f"these never go: {remaining}"
+                assert time.monotonic() < deadline, f"these are not deleted: {remaining}"
                 await asyncio.gather(*(self._remove(kind, item) for item in remaining))
         for namespace in words.NAMESPACES:
             await self.client.request("DELETE", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
@@ -167,7 +167,7 @@ class Stage:
         deadline = time.monotonic() + PATIENCE
         before: list[Object] | None = None
         while before != (now := await self._storage()):
-            assert time.monotonic() < deadline, "the controllers are never done with claims and volumes"
+            assert time.monotonic() < deadline, "the controllers did not finish claims and volumes"
             await asyncio.sleep(QUIET_SECONDS)
             before = now
 

@@ -34,9 +34,9 @@ WORKLOADS: Final = (
     "disruption-controller",
     "node-lifecycle-controller",
 )
-"""Real controllers that scenarios need besides those of volumes and devices."""
+"""Real controllers for scenarios in addition to those of volumes and devices."""
 SERVED: Final = "--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true"
-"""Flags of kube-apiserver besides the gates, needed to serve groups."""
+"""Flags of kube-apiserver in addition to the gates, to serve groups."""
 CONFIGURATION: Final = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -51,11 +51,11 @@ profiles:
   - name: NodeResourcesFit
     args: {{scoringStrategy: {{type: MostAllocated}}}}
 """
-"""Of either scheduler: it takes the pods of two names, and those that wait are not left waiting."""
+"""The configuration of both schedulers: two profiles, and short retry intervals."""
 
 
 class Stage:
-    """A cluster for scenarios, one after the other; ``run`` runs it together with one of them."""
+    """A cluster for scenarios in sequence; ``run`` runs its background work with a scenario."""
 
     def __init__(self, kubeconfig: Path, runner: asyncio.Runner) -> None:
         self.kubeconfig = kubeconfig
@@ -83,7 +83,7 @@ def stage(kubeconfig: Path, *background: Background) -> Iterator[Stage]:
         try:
             yield prepared
             for task in tasks:
-                assert not task.done(), f"what runs the pods has ended: {task}"
+                assert not task.done(), f"the background work has ended: {task}"
         finally:
             client.close()
             runner.run(_ended(tasks))
@@ -103,7 +103,7 @@ async def _forever(work: Background, client: ApiClient) -> None:
 
 @contextmanager
 def real_server(gates: str = "") -> Iterator[Stage]:
-    """Run kube-apiserver with etcd and kube-controller-manager; our kubelets and a provisioner are clients of it."""
+    """Run kube-apiserver, etcd and kube-controller-manager, with Moorage's kubelets and a provisioner as clients."""
     flags, controllers = gate_flags(gates), [*CONTROLLERS, *WORKLOADS]
     if gates:
         controllers.append("podgroup-protection-controller")
@@ -136,7 +136,7 @@ async def _provisioner(client: ApiClient) -> None:
 
 @contextmanager
 def embedded_server(gates: str = "") -> Iterator[Stage]:
-    """Run what `moorage up` does without its scheduler: the embedded API server, our controllers and kubelets."""
+    """Run `moorage up` without its scheduler: the embedded API server, controllers and kubelets."""
     with tempfile.TemporaryDirectory(prefix="moorage-embedded-") as folder:
         kubeconfig, said = Path(folder, "kubeconfig"), Path(folder, "up.log")
         with said.open("wb") as log:
@@ -150,7 +150,7 @@ def embedded_server(gates: str = "") -> Iterator[Stage]:
             _await(kubeconfig, process, said)
             with stage(kubeconfig) as prepared:
                 yield prepared
-            assert process.poll() is None, f"the server ended by itself:\n{said.read_text()[-4000:]}"
+            assert process.poll() is None, f"the server exited:\n{said.read_text()[-4000:]}"
         finally:
             process.kill()
             process.wait()
@@ -176,11 +176,11 @@ COMBINATIONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 
 @contextmanager
 def scheduling(kubeconfig: Path, program: str, name: str = "default-scheduler", *, gates: str = "") -> Iterator[None]:
-    """Run one of the schedulers for the pods of a name, and of that name with ``-packing`` after it."""
+    """Run a scheduler for the pods of a scheduler name, and of that name with ``-packing``."""
     command = (str(binaries() / KUBE_SCHEDULER),) if program == KUBE_SCHEDULER else COMMAND
     with tempfile.TemporaryDirectory(prefix="moorage-config-") as folder:
         config = Path(folder, "config.yaml")
         config.write_text(CONFIGURATION.format(kubeconfig=kubeconfig, name=name))
         with scheduler(kubeconfig, f"--config={config}", *gate_flags(gates), program=command) as process:
             yield
-            assert process.is_running, f"{program} ended by itself:\n{process.log[-4000:]}"
+            assert process.is_running, f"{program} exited:\n{process.log[-4000:]}"

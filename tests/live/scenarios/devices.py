@@ -1,4 +1,4 @@
-"""Pods with devices: claims are allocated where pods can be, each device once, and given back."""
+"""Pods with devices: claims are allocated on feasible nodes, each device once, and released."""
 
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ SLICES: Final = "resource.k8s.io/v1/resourceslices"
 DRIVER: Final = "card.example.com"
 
 
-async def a_claim_is_allocated_where_the_device_is(scene: Scene) -> None:
+async def claim_is_allocated_on_the_node_of_the_device(scene: Scene) -> None:
     await scene.nodes({"a": {}, "b": {}})
     await _class(scene)
     await _cards(scene, "b", _card("card-0"))
@@ -25,7 +25,7 @@ async def a_claim_is_allocated_where_the_device_is(scene: Scene) -> None:
     assert (consumer["resource"], consumer["name"]) == ("pods", "job")
 
 
-async def a_claim_made_from_a_template_goes_with_its_pod(scene: Scene) -> None:
+async def claim_of_a_template_is_deleted_with_its_pod(scene: Scene) -> None:
     await scene.nodes({"a": {}, "b": {}})
     await _class(scene)
     await _cards(scene, "a", _card("card-0"))
@@ -43,7 +43,7 @@ async def a_claim_made_from_a_template_goes_with_its_pod(scene: Scene) -> None:
 
 
 async def classes_and_claims_select_by_expressions(scene: Scene) -> None:
-    """The class wants a model, the claim wants memory: only one card has both."""
+    """The class requires a model, the claim requires memory: only one card has both."""
     await scene.nodes({"a": {}, "b": {}})
     await _class(scene, f"device.attributes['{DRIVER}'].model == 'big'")
     await _cards(scene, "a", _card("card-0", model="small", memory="40Gi"), _card("card-1", model="big", memory="8Gi"))
@@ -55,7 +55,7 @@ async def classes_and_claims_select_by_expressions(scene: Scene) -> None:
 
 
 async def pods_share_a_claim(scene: Scene) -> None:
-    """The first to be scheduled decides where the others go."""
+    """The first scheduled pod determines the node of the others."""
     await scene.nodes({"a": {}, "b": {}})
     await _class(scene)
     await _cards(scene, "a", _card("card-0"))
@@ -70,7 +70,7 @@ async def pods_share_a_claim(scene: Scene) -> None:
     assert {consumer["name"] for consumer in claim["status"]["reservedFor"]} == set(names)
 
 
-async def a_device_that_is_given_back_goes_to_a_pod_that_waits(scene: Scene) -> None:
+async def released_device_goes_to_a_pending_pod(scene: Scene) -> None:
     await scene.node("a")
     await _class(scene)
     await _cards(scene, "a", _card("card-0"))
@@ -86,7 +86,7 @@ async def a_device_that_is_given_back_goes_to_a_pod_that_waits(scene: Scene) -> 
     assert await scene.node_of("second") == "a"
 
 
-async def without_a_claim_to_a_device_the_pod_waits(scene: Scene) -> None:
+async def pod_waits_for_its_missing_claim(scene: Scene) -> None:
     await scene.node("a")
     await _class(scene)
     await _cards(scene, "a", _card("card-0"))
@@ -97,7 +97,7 @@ async def without_a_claim_to_a_device_the_pod_waits(scene: Scene) -> None:
     assert await scene.node_of("job") == "a"
 
 
-async def the_first_alternative_that_is_there_is_taken(scene: Scene) -> None:
+async def first_available_alternative_is_allocated(scene: Scene) -> None:
     await scene.node("a")
     await _class(scene)
     await _cards(scene, "a", _card("card-0", model="small"))
@@ -132,7 +132,7 @@ async def devices_of_one_claim_match_each_other(scene: Scene) -> None:
     assert await scene.node_of("job") == "b"
 
 
-async def a_tainted_device_is_for_those_who_tolerate_it(scene: Scene) -> None:
+async def tainted_device_needs_a_toleration(scene: Scene) -> None:
     await scene.node("a")
     await _class(scene)
     taint = {"key": "example.com/broken", "effect": "NoSchedule"}
@@ -146,7 +146,7 @@ async def a_tainted_device_is_for_those_who_tolerate_it(scene: Scene) -> None:
     assert await scene.node_of("tolerant") == "a"
 
 
-async def a_device_stands_for_an_extended_resource(scene: Scene) -> None:
+async def device_provides_an_extended_resource(scene: Scene) -> None:
     """The pod requests a resource as usual; the scheduler creates the claim."""
     await scene.nodes({"a": {}, "b": {}})
     await _class(scene, extendedResourceName="example.com/card")

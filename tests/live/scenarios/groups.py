@@ -1,4 +1,4 @@
-"""Pods that start together or not at all, with the gates of groups on."""
+"""Pods that start together or not at all, with the feature gates of groups enabled."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ async def _waits(scene: Scene, *names: str) -> None:
     assert {name: pods[name].node_name for name in names} == dict.fromkeys(names, "")
 
 
-async def a_gang_starts_when_it_is_complete(scene: Scene) -> None:
+async def complete_gang_starts(scene: Scene) -> None:
     await scene.node("a")
     await _group(scene, "gang", 3)
     await _members(scene, "gang", "one", "two")
@@ -68,7 +68,7 @@ async def a_gang_starts_when_it_is_complete(scene: Scene) -> None:
     assert await _condition(scene, "gang", "True", "Scheduled") == ""
 
 
-async def a_gang_that_does_not_fit_starts_nothing(scene: Scene) -> None:
+async def infeasible_gang_starts_no_pods(scene: Scene) -> None:
     await scene.node("a", resources={"cpu": "2"})
     await _group(scene, "gang", 3)
     await _members(scene, "gang", "one", "two", "three")
@@ -90,11 +90,11 @@ async def members_wait_for_their_group(scene: Scene) -> None:
     await scene.nodes_of("one", "two")
 
 
-async def a_basic_group_takes_the_room_there_is(scene: Scene) -> None:
+async def basic_group_uses_the_free_capacity(scene: Scene) -> None:
     await scene.node("a", resources={"cpu": "2"})
     await _members(scene, "some", "one", "two", "three")
     await _group(scene, "some")
-    # The final message of the group is a race upstream: the other pods are retried before the first response arrives.
+    # The final message of the group is a race upstream: other pods are retried before the first response arrives.
 
     async def settled() -> list[str]:
         pods = await scene.pods()
@@ -106,7 +106,7 @@ async def a_basic_group_takes_the_room_there_is(scene: Scene) -> None:
     assert await scene.rejection(left, "Insufficient") == "0/1 nodes are available: 1 Insufficient cpu."
 
 
-async def a_smaller_count_is_enough_from_then_on(scene: Scene) -> None:
+async def reduced_minimum_starts_the_gang(scene: Scene) -> None:
     await scene.node("a")
     await _group(scene, "gang", 4)
     await _members(scene, "gang", "one", "two", "three")
@@ -115,7 +115,7 @@ async def a_smaller_count_is_enough_from_then_on(scene: Scene) -> None:
     await scene.nodes_of("one", "two", "three")
 
 
-async def a_late_member_is_bound_alone(scene: Scene) -> None:
+async def late_member_is_bound_alone(scene: Scene) -> None:
     await scene.node("a")
     await _group(scene, "gang", 2)
     await _members(scene, "gang", "one", "two")
@@ -124,7 +124,7 @@ async def a_late_member_is_bound_alone(scene: Scene) -> None:
     assert await scene.node_of("three") == "a"
 
 
-async def members_of_two_priorities_are_told_so(scene: Scene) -> None:
+async def members_with_two_priorities_are_reported(scene: Scene) -> None:
     await scene.node("a")
     await scene.create(CLASSES, f"{scene.namespace}-high", value=1000)
     await _group(scene, "gang", 2)
@@ -136,7 +136,7 @@ async def members_of_two_priorities_are_told_so(scene: Scene) -> None:
     assert await _condition(scene, "gang", "False", "SchedulerError") == same
 
 
-async def a_gang_evicts_as_many_as_it_needs(scene: Scene) -> None:
+async def gang_evicts_as_many_pods_as_it_needs(scene: Scene) -> None:
     important = f"{scene.namespace}-important"
     await scene.create(CLASSES, important, value=1000)
     await scene.node("a", resources={"cpu": "3"})
@@ -154,7 +154,7 @@ async def a_gang_evicts_as_many_as_it_needs(scene: Scene) -> None:
     assert event.note == f"Preempted by podgroup {uid} on node cluster"
 
 
-async def a_group_that_goes_as_one_goes_as_one(scene: Scene) -> None:
+async def group_with_disruption_mode_all_is_evicted_together(scene: Scene) -> None:
     important = f"{scene.namespace}-important"
     await scene.create(CLASSES, important, value=1000)
     await scene.node("a", resources={"cpu": "3"})
@@ -168,7 +168,7 @@ async def a_group_that_goes_as_one_goes_as_one(scene: Scene) -> None:
     assert await scene.node_of("one") == "a"
 
 
-async def a_gang_stays_within_a_rack(scene: Scene) -> None:
+async def gang_stays_within_a_rack(scene: Scene) -> None:
     await scene.nodes({"a1": {"rack": "a"}, "a2": {"rack": "a"}, "b1": {"rack": "b"}, "b2": {"rack": "b"}})
     await scene.seen("a1", "a2", "b1", "b2")
     await scene.pod("outsider", requests={"cpu": "3"}, nodeSelector={"kubernetes.io/hostname": "a1"})
@@ -191,7 +191,7 @@ async def no_rack_is_large_enough(scene: Scene) -> None:
     assert {node[0] for node in await scene.nodes_of("one", "two", "three")} == {"a"}
 
 
-async def a_tree_of_groups_starts_together(scene: Scene) -> None:
+async def tree_of_groups_starts_together(scene: Scene) -> None:
     await scene.node("a")
     await _tree(scene, "tree", 2)
     await _group(scene, "left", 2, parent="tree")
@@ -205,7 +205,7 @@ async def a_tree_of_groups_starts_together(scene: Scene) -> None:
         await _condition(scene, group, "True", "Scheduled")
 
 
-async def a_job_becomes_a_gang(scene: Scene) -> None:
+async def job_becomes_a_gang(scene: Scene) -> None:
     await scene.node("a", resources={"cpu": "2"})
     container = {"name": "main", "image": "app:1", "resources": {"requests": {"cpu": "1"}}}
     template = {"spec": {"containers": [container], "restartPolicy": "Never"}}

@@ -1,4 +1,4 @@
-"""The list of scenarios: public coroutine functions that play on a :class:`Scene`; the name of each is its sentence."""
+"""The list of scenarios: public coroutine functions that run on a :class:`Scene`; the name of each is a sentence."""
 
 from collections.abc import Awaitable, Callable
 from inspect import iscoroutinefunction

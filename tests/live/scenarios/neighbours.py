@@ -1,4 +1,4 @@
-"""Pods that want other pods near, or far."""
+"""Pod affinity and anti-affinity."""
 
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 ZONES: Final = {"a1": {ZONE_LABEL: "a"}, "a2": {ZONE_LABEL: "a"}, "b1": {ZONE_LABEL: "b"}}
 
 
-async def a_pod_goes_to_its_friends(scene: Scene) -> None:
+async def affinity_selects_the_zone_of_another_pod(scene: Scene) -> None:
     await scene.nodes(ZONES)
     await scene.pod("cache", labels={"app": "cache"}, nodeSelector={HOSTNAME_LABEL: "b1"})
     await scene.node_of("cache")
@@ -18,8 +18,8 @@ async def a_pod_goes_to_its_friends(scene: Scene) -> None:
     assert await scene.node_of("web") == "b1"
 
 
-async def without_friends_there_is_no_place(scene: Scene) -> None:
-    """Then one appears."""
+async def pod_without_a_matching_pod_is_unschedulable(scene: Scene) -> None:
+    """The other pod appears later."""
     await scene.nodes(ZONES)
     await scene.pod("web", affinity=_near("app", "cache"))
     await scene.rejection("web", "0/3 nodes are available: 3 node(s) didn't match pod affinity rules.")
@@ -27,14 +27,14 @@ async def without_friends_there_is_no_place(scene: Scene) -> None:
     assert await scene.node_of("web") == "b1"
 
 
-async def the_first_of_those_who_want_each_other_may_start(scene: Scene) -> None:
+async def first_pod_with_affinity_to_itself_starts(scene: Scene) -> None:
     await scene.nodes({"a1": {ZONE_LABEL: "a"}, "b1": {ZONE_LABEL: "b"}})
     for name in ("first", "second", "third"):
         await scene.pod(name, labels={"app": "group"}, affinity=_near("app", "group"))
     assert len(set(await scene.nodes_of("first", "second", "third"))) == 1
 
 
-async def rivals_keep_apart(scene: Scene) -> None:
+async def anti_affinity_separates_pods(scene: Scene) -> None:
     """Three nodes in two zones have space for two pods."""
     await scene.nodes(ZONES)
     for name in ("first", "second", "third"):
@@ -51,7 +51,7 @@ async def rivals_keep_apart(scene: Scene) -> None:
     assert zones == {"a", "b"}
 
 
-async def those_who_are_there_may_object(scene: Scene) -> None:
+async def anti_affinity_of_existing_pods_applies(scene: Scene) -> None:
     await scene.nodes({"a1": {ZONE_LABEL: "a"}})
     await scene.pod("loner", affinity=_far("app", "web"))
     await scene.node_of("loner")
@@ -59,7 +59,7 @@ async def those_who_are_there_may_object(scene: Scene) -> None:
     await scene.rejection("web", "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules.")
 
 
-async def friends_may_be_in_other_namespaces(scene: Scene) -> None:
+async def affinity_selects_other_namespaces(scene: Scene) -> None:
     await scene.nodes(ZONES)
     other = f"{scene.namespace}-friends"
     await scene.create("v1/namespaces", other, metadata={"labels": {"team": scene.namespace}})
@@ -73,8 +73,8 @@ async def friends_may_be_in_other_namespaces(scene: Scene) -> None:
     await scene.rejection("lost")
 
 
-async def rivals_of_the_same_revision_only(scene: Scene) -> None:
-    """Labels named by matchLabelKeys narrow the pods that a pod avoids."""
+async def match_label_keys_restrict_anti_affinity(scene: Scene) -> None:
+    """Labels in matchLabelKeys narrow the pods that a pod avoids."""
     await scene.nodes({"a1": {ZONE_LABEL: "a"}})
     for revision in ("1", "2"):
         apart = _far("app", "web", matchLabelKeys=["revision"])
@@ -84,8 +84,8 @@ async def rivals_of_the_same_revision_only(scene: Scene) -> None:
     await scene.rejection("web-2-again")
 
 
-async def other_tenants_are_avoided(scene: Scene) -> None:
-    """Labels named by mismatchLabelKeys are those of others."""
+async def mismatch_label_keys_separate_tenants(scene: Scene) -> None:
+    """Labels in mismatchLabelKeys are those of other pods."""
     await scene.nodes({"a1": {ZONE_LABEL: "a"}, "b1": {ZONE_LABEL: "b"}})
     await scene.pod("theirs", labels={"tenant": "x", "app": "web"}, nodeSelector={HOSTNAME_LABEL: "a1"})
     await scene.node_of("theirs")
@@ -95,7 +95,7 @@ async def other_tenants_are_avoided(scene: Scene) -> None:
     assert await scene.nodes_of("ours-1", "ours-2") == ["b1", "b1"]
 
 
-async def friends_attract(scene: Scene) -> None:
+async def preferred_affinity_attracts(scene: Scene) -> None:
     await scene.nodes(ZONES)
     await scene.pod("cache", labels={"app": "cache"}, nodeSelector={HOSTNAME_LABEL: "b1"})
     await scene.node_of("cache")
@@ -104,10 +104,10 @@ async def friends_attract(scene: Scene) -> None:
     assert await scene.node_of("web") == "b1"
 
 
-async def rivals_repel(scene: Scene) -> None:
+async def preferred_anti_affinity_repels(scene: Scene) -> None:
     await scene.nodes({"a1": {ZONE_LABEL: "a"}, "b1": {ZONE_LABEL: "b"}})
     await scene.pod("there", labels={"app": "db"}, nodeSelector={HOSTNAME_LABEL: "b1"})
-    # Without what repels, the other node would be worse.
+    # Without the repelled pod, the other node would be worse.
     await scene.pod("ballast", requests={"cpu": "1", "memory": "2Gi"}, nodeSelector={HOSTNAME_LABEL: "a1"})
     await scene.nodes_of("there", "ballast")
     wish = {"weight": 100, "podAffinityTerm": _term("app", "db")}

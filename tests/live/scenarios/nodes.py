@@ -1,4 +1,4 @@
-"""Pods that are particular about their nodes, and nodes that are particular about their pods."""
+"""Constraints of pods on nodes, and of nodes on pods."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-async def a_pod_that_names_its_node_runs_there(scene: Scene) -> None:
+async def pod_with_a_node_name_runs_there(scene: Scene) -> None:
     """No scheduler is involved, but its requests reduce the free resources."""
     await scene.node("only")
     await scene.pod("pinned", nodeName="only", requests={"cpu": "3"})
@@ -17,7 +17,7 @@ async def a_pod_that_names_its_node_runs_there(scene: Scene) -> None:
     await scene.rejection("other", "1 Insufficient cpu")
 
 
-async def a_node_selector_selects(scene: Scene) -> None:
+async def node_selector_restricts_nodes(scene: Scene) -> None:
     await scene.nodes({"hdd": {"disk": "hdd"}, "ssd": {"disk": "ssd"}})
     await scene.pod("fast", nodeSelector={"disk": "ssd"})
     await scene.pod("odd", nodeSelector={"disk": "tape"})
@@ -25,7 +25,7 @@ async def a_node_selector_selects(scene: Scene) -> None:
     await scene.rejection("odd", "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.")
 
 
-async def every_operator_of_node_affinity(scene: Scene) -> None:
+async def all_operators_of_node_affinity_match(scene: Scene) -> None:
     await scene.nodes({"a": {"size": "5", "zone": "east"}, "b": {"size": "20", "zone": "west", "spot": ""}})
     spec = {
         "in": (_expression("zone", "In", "west", "north"), "b"),
@@ -43,14 +43,14 @@ async def every_operator_of_node_affinity(scene: Scene) -> None:
         assert await scene.node_of(name) == node, name
 
 
-async def one_of_several_terms_is_enough(scene: Scene) -> None:
+async def one_matching_term_is_enough(scene: Scene) -> None:
     await scene.nodes({"a": {"zone": "east"}, "b": {"zone": "west"}})
     terms = [_expression("zone", "In", "north"), _expression("zone", "In", "west")]
     await scene.pod("web", affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}})
     assert await scene.node_of("web") == "b"
 
 
-async def a_preferred_node_is_preferred(scene: Scene) -> None:
+async def preferred_node_is_chosen(scene: Scene) -> None:
     await scene.nodes({"a": {"zone": "east"}, "b": {"zone": "west"}})
     await scene.seen("a", "b")
     for name, zone in (("first", "west"), ("second", "east")):
@@ -59,7 +59,7 @@ async def a_preferred_node_is_preferred(scene: Scene) -> None:
     assert await scene.nodes_of("first", "second") == ["b", "a"]
 
 
-async def taints_repel_those_who_do_not_tolerate_them(scene: Scene) -> None:
+async def untolerated_taints_repel_pods(scene: Scene) -> None:
     await scene.node("only", spec={"taints": [_taint("team", "red", "NoSchedule"), _taint("slow", "", "NoExecute")]})
     slow = {"key": "slow", "operator": "Exists"}
     tolerant = {
@@ -80,7 +80,7 @@ async def taints_repel_those_who_do_not_tolerate_them(scene: Scene) -> None:
         await scene.rejection(name, "0/1 nodes are available: 1 node(s) had untolerated taint(s).")
 
 
-async def a_node_that_is_best_avoided_is_avoided(scene: Scene) -> None:
+async def node_with_a_prefer_no_schedule_taint_is_avoided(scene: Scene) -> None:
     await scene.node("avoided", spec={"taints": [_taint("old", "", "PreferNoSchedule")]})
     await scene.node("liked")
     await scene.seen("avoided", "liked")
@@ -92,7 +92,7 @@ async def a_node_that_is_best_avoided_is_avoided(scene: Scene) -> None:
     assert await scene.node_of("content") == "avoided"
 
 
-async def a_host_port_is_given_once(scene: Scene) -> None:
+async def host_port_is_used_once(scene: Scene) -> None:
     await scene.node("only")
     await scene.pod("tcp", container=_port(hostPort=8080))
     assert await scene.node_of("tcp") == "only"
@@ -104,7 +104,7 @@ async def a_host_port_is_given_once(scene: Scene) -> None:
         await scene.rejection(name, "1 node(s) didn't have free ports for the requested pod ports.")
 
 
-async def host_ports_of_different_addresses_do_not_clash(scene: Scene) -> None:
+async def host_ports_of_different_addresses_do_not_conflict(scene: Scene) -> None:
     await scene.node("only")
     await scene.pod("one", container=_port(hostPort=8080, hostIP="127.0.0.1"))
     await scene.pod("two", container=_port(hostPort=8080, hostIP="127.0.0.2"))

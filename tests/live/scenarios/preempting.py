@@ -6,10 +6,10 @@ from tests.live.scenarios.scene import Scene
 
 CLASSES = "scheduling.k8s.io/v1/priorityclasses"
 LINGERS = {STOP_DELAY: "2s"}
-"""On pods that are looked at while they stop."""
+"""Annotations of pods that are observed while they terminate."""
 
 
-async def a_victim_makes_room(scene: Scene) -> None:
+async def victim_is_evicted_for_the_preemptor(scene: Scene) -> None:
     """A terminating victim has the reason in its status, and the node is nominated for the preemptor."""
     await _classes(scene, high=1000)
     await scene.node("only")
@@ -27,7 +27,7 @@ async def a_victim_makes_room(scene: Scene) -> None:
     assert not (await scene.pods())["important"].status.nominated_node_name
 
 
-async def a_victim_has_an_event(scene: Scene) -> None:
+async def victim_has_an_event(scene: Scene) -> None:
     await _classes(scene, high=1000)
     await scene.node("only")
     await scene.pod("low", requests={"cpu": "3"})
@@ -41,7 +41,7 @@ async def a_victim_has_an_event(scene: Scene) -> None:
     assert await scene.node_of("important") == "only"
 
 
-async def as_few_as_will_do_are_evicted(scene: Scene) -> None:
+async def fewest_possible_pods_are_evicted(scene: Scene) -> None:
     await _classes(scene, low=10, middle=20, high=1000)
     await scene.node("only")
     await scene.pod("big", requests={"cpu": "2"}, priorityClassName=f"{scene.namespace}-low")
@@ -52,7 +52,7 @@ async def as_few_as_will_do_are_evicted(scene: Scene) -> None:
     assert set(await scene.pods()) == {"small", "important"}
 
 
-async def the_least_important_victims_are_chosen(scene: Scene) -> None:
+async def victims_with_the_lowest_priority_are_chosen(scene: Scene) -> None:
     await _classes(scene, low=10, middle=20, high=1000)
     await scene.nodes({"a": {"n": "a"}, "b": {"n": "b"}})
     for node, priority in (("a", "middle"), ("b", "low")):
@@ -68,8 +68,8 @@ async def the_least_important_victims_are_chosen(scene: Scene) -> None:
     assert set(await scene.pods()) == {"on-a", "important"}
 
 
-async def a_disruption_budget_is_respected(scene: Scene) -> None:
-    """The pod that is more important may go, since the other is protected."""
+async def disruption_budget_is_respected(scene: Scene) -> None:
+    """The pod with the higher priority is evicted, because the other one is protected."""
     await _classes(scene, low=10, middle=20, high=1000)
     await scene.nodes({"a": {"n": "a"}, "b": {"n": "b"}})
     selector = {"matchLabels": {"app": "protected"}}
@@ -95,7 +95,7 @@ async def a_disruption_budget_is_respected(scene: Scene) -> None:
     assert set(await scene.pods()) == {"on-a", "important"}
 
 
-async def a_budget_is_broken_when_there_is_no_other_way(scene: Scene) -> None:
+async def budget_is_violated_if_necessary(scene: Scene) -> None:
     await _classes(scene, high=1000)
     await scene.node("only")
     selector = {"matchLabels": {"app": "protected"}}
@@ -107,7 +107,7 @@ async def a_budget_is_broken_when_there_is_no_other_way(scene: Scene) -> None:
     await scene.gone("low")
 
 
-async def those_who_never_preempt_wait(scene: Scene) -> None:
+async def pods_that_never_preempt_wait(scene: Scene) -> None:
     name = f"{scene.namespace}-patient"
     await scene.create(CLASSES, name, value=1000, preemptionPolicy="Never")
     await scene.node("only")
@@ -123,7 +123,7 @@ async def those_who_never_preempt_wait(scene: Scene) -> None:
     assert await scene.node_of("patient") == "only"
 
 
-async def nobody_is_evicted_in_vain(scene: Scene) -> None:
+async def no_pod_is_evicted_unnecessarily(scene: Scene) -> None:
     await _classes(scene, high=1000)
     await scene.node("only")
     await scene.pod("low", requests={"cpu": "3"})

@@ -1,16 +1,16 @@
-"""Pods with every form of resource requests go to nodes with enough free resources, and nowhere else."""
+"""Pods with all forms of resource requests are scheduled only on nodes with enough free resources."""
 
 from tests.live.scenarios.scene import Data, Scene
 
 
-async def a_plain_pod_is_bound_and_runs(scene: Scene) -> None:
+async def plain_pod_is_bound_and_runs(scene: Scene) -> None:
     await scene.node("only")
     await scene.pod("web")
     assert await scene.node_of("web") == "only"
     await scene.running("web")
 
 
-async def a_bound_pod_has_an_event(scene: Scene) -> None:
+async def bound_pod_has_an_event(scene: Scene) -> None:
     await scene.node("only")
     await scene.pod("web")
     event = await scene.event("Scheduled", "web")
@@ -21,7 +21,7 @@ async def a_bound_pod_has_an_event(scene: Scene) -> None:
     assert event.regarding.kind == "Pod"
 
 
-async def requests_of_every_kind_are_counted(scene: Scene) -> None:
+async def all_resources_are_counted(scene: Scene) -> None:
     """Each resource is scarce on all nodes but one."""
     plenty = {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "50Gi", "example.com/gpu": "2", "hugepages-2Mi": "64Mi"}
     scarce = {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "1Gi", "example.com/gpu": "0", "hugepages-2Mi": "0"}
@@ -36,7 +36,7 @@ async def requests_of_every_kind_are_counted(scene: Scene) -> None:
         assert await scene.node_of(f"pod-{number}") == f"node-{number}"
 
 
-async def each_resource_that_is_short_is_named(scene: Scene) -> None:
+async def insufficient_resources_are_named(scene: Scene) -> None:
     await scene.node("only", resources={"cpu": "1", "memory": "1Gi", "example.com/gpu": "1"})
     limits = {"example.com/gpu": "2"}
     await scene.pod("big", container={"resources": {"requests": {"cpu": "2", "memory": "2Gi"}, "limits": limits}})
@@ -44,7 +44,7 @@ async def each_resource_that_is_short_is_named(scene: Scene) -> None:
     await scene.rejection("big", f"0/1 nodes are available: {short}.")
 
 
-async def a_node_takes_no_more_pods_than_it_says(scene: Scene) -> None:
+async def pod_limit_of_a_node_applies(scene: Scene) -> None:
     await scene.node("only", resources={"pods": "2"})
     await scene.pod("first")
     await scene.pod("second")
@@ -53,7 +53,7 @@ async def a_node_takes_no_more_pods_than_it_says(scene: Scene) -> None:
     await scene.rejection("third", "0/1 nodes are available: 1 Too many pods.")
 
 
-async def resources_of_the_pod_as_a_whole_count(scene: Scene) -> None:
+async def pod_level_resources_count(scene: Scene) -> None:
     await scene.node("only")
     whole = {"requests": {"cpu": "3"}}
     await scene.pod("first", requests={"cpu": "100m"}, resources=whole)
@@ -62,7 +62,7 @@ async def resources_of_the_pod_as_a_whole_count(scene: Scene) -> None:
     await scene.rejection("second", "1 Insufficient cpu")
 
 
-async def the_hungriest_init_container_counts(scene: Scene) -> None:
+async def largest_init_container_counts(scene: Scene) -> None:
     await scene.node("only")
     await scene.pod("heavy", initContainers=[_container("prepare", cpu="3")], requests={"cpu": "100m"})
     assert await scene.node_of("heavy") == "only"
@@ -70,7 +70,7 @@ async def the_hungriest_init_container_counts(scene: Scene) -> None:
     await scene.rejection("light", "1 Insufficient cpu")
 
 
-async def a_sidecar_is_added_to_the_containers(scene: Scene) -> None:
+async def sidecar_is_added_to_the_containers(scene: Scene) -> None:
     await scene.node("only")
     sidecar = _container("proxy", cpu="2") | {"restartPolicy": "Always"}
     await scene.pod("too-big", initContainers=[sidecar], requests={"cpu": "2500m"})
@@ -79,7 +79,7 @@ async def a_sidecar_is_added_to_the_containers(scene: Scene) -> None:
     assert await scene.node_of("fits") == "only"
 
 
-async def the_overhead_of_a_runtime_class_counts(scene: Scene) -> None:
+async def overhead_of_a_runtime_class_counts(scene: Scene) -> None:
     await scene.nodes({"plain": {}, "sandbox": {"runtime": "sandbox"}})
     overhead = {"podFixed": {"cpu": "2"}}
     scheduling = {"nodeSelector": {"runtime": "sandbox"}}
@@ -92,7 +92,7 @@ async def the_overhead_of_a_runtime_class_counts(scene: Scene) -> None:
     await scene.rejection("second", "1 Insufficient cpu")
 
 
-async def the_emptier_node_is_chosen(scene: Scene) -> None:
+async def emptier_node_is_chosen(scene: Scene) -> None:
     await scene.node("busy")
     await scene.pod("there", requests={"cpu": "2", "memory": "4Gi"})
     assert await scene.node_of("there") == "busy"
@@ -102,8 +102,8 @@ async def the_emptier_node_is_chosen(scene: Scene) -> None:
     assert await scene.node_of("web") == "idle"
 
 
-async def a_profile_that_packs_chooses_the_fuller_node(scene: Scene) -> None:
-    """The second profile of the same scheduler; its events carry its name."""
+async def packing_profile_chooses_the_fuller_node(scene: Scene) -> None:
+    """The second profile of the same scheduler; its events contain its name."""
     await scene.node("busy")
     await scene.pod("there", requests={"cpu": "2", "memory": "4Gi"})
     assert await scene.node_of("there") == "busy"
@@ -115,7 +115,7 @@ async def a_profile_that_packs_chooses_the_fuller_node(scene: Scene) -> None:
     assert event.reporting_controller == "default-scheduler-packing"
 
 
-async def an_image_that_is_there_attracts(scene: Scene) -> None:
+async def node_with_the_image_is_preferred(scene: Scene) -> None:
     await scene.node("without")
     await scene.node("with", images=[{"names": ["example.com/model:1"], "sizeBytes": 900_000_000}])
     await scene.seen("with", "without")

@@ -45,7 +45,7 @@ CLUSTER_WIDE: Final = frozenset(
 )
 NAMESPACE: Final = re.compile("/api/v1/namespaces/[^/]+")
 MAKERS: Final = ("/apis/apps/", "/apis/batch/")
-"""Where those live who would make their pods again."""
+"""Kinds of owners that would recreate their pods."""
 IN_THE_FOREGROUND: Final = b'{"propagationPolicy":"Foreground"}'
 
 
@@ -67,7 +67,7 @@ class Scene:
         return self
 
     async def _await_emptiness(self, scheduler: str) -> None:
-        """Wait until a scheduler has seen the last node of earlier scenes go, or it might still bind pods to it."""
+        """Wait until a scheduler has seen the deletion of earlier nodes, or it might still bind pods to them."""
         told, number = "", 0
         while told != NO_NODES:
             name, number = f"{scheduler}-waits-{number}", number + 1
@@ -79,7 +79,7 @@ class Scene:
         await self._clear()
 
     def path(self, resource: str, name: str = "", namespace: str = "") -> str:
-        """Return where objects of a resource such as ``apps/v1/deployments`` live."""
+        """Return the collection path of a resource such as ``apps/v1/deployments``."""
         version, _, plural = resource.rpartition("/")
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         if plural not in CLUSTER_WIDE:
@@ -96,7 +96,7 @@ class Scene:
         return created
 
     async def node(self, name: str, *, spec: Data | None = None, metadata: Data | None = None, **status: Any) -> None:
-        """Register a node of a fake kubelet: ``metadata`` holds more labels, ``resources`` what it has."""
+        """Register a node of a fake kubelet: ``metadata`` has additional labels, ``resources`` its capacity."""
         resources = {"cpu": "4", "memory": "8Gi", "pods": "110", **status.pop("resources", {})}
         content = fake_node(name, 0, NodeShape(resources, zones=0), time.time())
         content["metadata"]["labels"] |= (metadata or {}).get("labels", {})
@@ -135,7 +135,7 @@ class Scene:
         return response
 
     async def patch(self, resource: str, name: str, patch: Data, *, subresource: str = "") -> None:
-        """Merge something into an object."""
+        """Merge a patch into an object."""
         path = self.path(resource, name) + (f"/{subresource}" if subresource else "")
         await self.client.request("PATCH", path, msgspec.json.encode(patch), MERGE_PATCH)
 
@@ -148,7 +148,7 @@ class Scene:
         return {pod.name: pod for pod in await self.client.list(Pod, self.namespace)}
 
     async def node_of(self, name: str, namespace: str = "") -> str:
-        """Wait until a pod is bound; return where."""
+        """Wait until a pod is bound; return its node."""
 
         async def bound() -> Pod | None:
             pod = await self.client.get(Pod, name, namespace or self.namespace)
@@ -161,7 +161,7 @@ class Scene:
         return pod.node_name
 
     async def nodes_of(self, *names: str) -> list[str]:
-        """Wait until pods are bound; return where each is."""
+        """Wait until pods are bound; return their nodes."""
         return [await self.node_of(name) for name in names]
 
     async def running(self, *names: str) -> None:
@@ -173,7 +173,7 @@ class Scene:
         return (await self.client.get(Pod, name, self.namespace)).status.phase == "Running"
 
     async def seen(self, *nodes: str) -> None:
-        """Wait until the scheduler knows nodes, so that it has a choice; a pod without wishes stays on each."""
+        """Wait until the scheduler knows all nodes; an unconstrained pod stays on each."""
         for name in nodes:
             await self.pod(f"on-{name}", nodeSelector={HOSTNAME_LABEL: name}, tolerations=[{"operator": "Exists"}])
         for name in nodes:
@@ -196,7 +196,7 @@ class Scene:
         return await self.until(f"{name} is told {saying or 'something'!r}", told)
 
     async def event(self, reason: str, about: str) -> Event:
-        """Wait for an event of a reason about an object of the scene."""
+        """Wait for an event with a reason about an object of the scene."""
 
         async def seen() -> Event | None:
             events = await self.client.list(Event, self.namespace)
@@ -206,7 +206,7 @@ class Scene:
         return await self.until(f"there is a {reason} event about {about}", seen)
 
     async def gone(self, name: str, resource: str = PODS) -> None:
-        """Wait until an object is no more."""
+        """Wait until an object is deleted."""
         await self.until(f"{name} is gone", lambda: self._is_gone(self.path(resource, name)))
 
     async def _is_gone(self, path: str) -> bool:
@@ -217,7 +217,7 @@ class Scene:
         return False
 
     async def until(self, what: str, look: Callable[[], Awaitable[T | None]]) -> T:
-        """Wait until looking brings something; fail with how the pods are if it never does."""
+        """Wait until a lookup returns a value; fail with the state of the pods after a timeout."""
         deadline = time.monotonic() + PATIENCE
         while not (found := await look()):
             if time.monotonic() > deadline:
@@ -235,7 +235,7 @@ class Scene:
         return "; ".join(lines)
 
     async def _clear(self) -> None:
-        """Remove all that was created but namespaces; nodes last, since it takes a kubelet for a pod to end."""
+        """Delete all created objects except namespaces; nodes last, because a pod needs its kubelet to terminate."""
         makers = [path for path in self._created if path.startswith(MAKERS)]
         rest = [path for path in reversed(self._created) if not NAMESPACE.fullmatch(path) and path not in makers]
         for path in makers:

@@ -1,4 +1,4 @@
-"""Pods that are to be spread over nodes and zones."""
+"""Topology spread constraints over nodes and zones."""
 
 from collections import Counter
 from typing import Any, Final
@@ -10,7 +10,7 @@ ZONES: Final = {"a1": {ZONE_LABEL: "a"}, "a2": {ZONE_LABEL: "a"}, "b1": {ZONE_LA
 WEB: Final = {"app": "web"}
 
 
-async def zones_get_as_many_each(scene: Scene) -> None:
+async def zones_get_equal_numbers_of_pods(scene: Scene) -> None:
     await scene.nodes(ZONES)
     names = [f"web-{number}" for number in range(6)]
     for name in names:
@@ -19,7 +19,7 @@ async def zones_get_as_many_each(scene: Scene) -> None:
     assert zones == {"a": 3, "b": 3}
 
 
-async def a_skew_that_would_grow_too_large_is_refused(scene: Scene) -> None:
+async def excessive_skew_is_rejected(scene: Scene) -> None:
     await scene.nodes({"a1": {ZONE_LABEL: "a"}})
     await scene.node("b1", metadata={"labels": {ZONE_LABEL: "b"}}, resources={"pods": "1"})
     for name in ("web-0", "web-1", "web-2"):
@@ -29,8 +29,8 @@ async def a_skew_that_would_grow_too_large_is_refused(scene: Scene) -> None:
     await scene.rejection("web-3", "1 Too many pods, 1 node(s) didn't match pod topology spread constraints.")
 
 
-async def too_few_domains_count_as_empty_ones(scene: Scene) -> None:
-    """With minDomains the pods wait for a third zone once each of the two has one."""
+async def missing_domains_count_as_empty(scene: Scene) -> None:
+    """With minDomains, the pods wait for a third zone once both zones have a pod."""
     await scene.nodes({"a1": {ZONE_LABEL: "a"}, "b1": {ZONE_LABEL: "b"}})
     for name in ("web-0", "web-1"):
         await scene.pod(name, labels=WEB, topologySpreadConstraints=[_constraint(minDomains=3)])
@@ -41,14 +41,14 @@ async def too_few_domains_count_as_empty_ones(scene: Scene) -> None:
     assert await scene.node_of("web-2") == "c1"
 
 
-async def a_node_without_the_label_is_no_place(scene: Scene) -> None:
+async def node_without_the_topology_label_is_infeasible(scene: Scene) -> None:
     await scene.node("nowhere")
     await scene.pod("web", labels=WEB, topologySpreadConstraints=[_constraint()])
     want = "1 node(s) didn't match pod topology spread constraints (missing required label)."
     await scene.rejection("web", f"0/1 nodes are available: {want}")
 
 
-async def only_the_same_revision_counts(scene: Scene) -> None:
+async def match_label_keys_restrict_spreading(scene: Scene) -> None:
     await scene.nodes({"a1": {ZONE_LABEL: "a"}, "b1": {ZONE_LABEL: "b"}})
     for number in range(2):
         old = {HOSTNAME_LABEL: "a1"}
@@ -61,7 +61,7 @@ async def only_the_same_revision_counts(scene: Scene) -> None:
     assert Counter(await scene.nodes_of(*names)) == {"a1": 2, "b1": 2}
 
 
-async def a_soft_constraint_is_followed_where_it_can_be(scene: Scene) -> None:
+async def soft_constraint_is_followed_if_possible(scene: Scene) -> None:
     await scene.nodes({"a1": {ZONE_LABEL: "a"}})
     await scene.node("b1", metadata={"labels": {ZONE_LABEL: "b"}}, resources={"pods": "1"})
     soft = _constraint(whenUnsatisfiable="ScheduleAnyway")
@@ -73,7 +73,7 @@ async def a_soft_constraint_is_followed_where_it_can_be(scene: Scene) -> None:
     assert await scene.nodes_of("web-1", "web-2") == ["b1", "a1"]
 
 
-async def pods_of_a_service_are_spread_unasked(scene: Scene) -> None:
+async def pods_of_a_service_are_spread_by_default(scene: Scene) -> None:
     """A pod goes to the emptier node; a pod of the service goes to a node without pods of the service."""
     await scene.nodes({"a1": {}, "b1": {}})
     await scene.create("v1/services", "web", spec={"selector": WEB, "ports": [{"port": 80}]})

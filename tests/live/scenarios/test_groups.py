@@ -1,4 +1,4 @@
-"""The four combinations with the gates of groups on: the same scenarios of groups pass on each."""
+"""The four combinations with the feature gates of groups enabled pass the same scenarios."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -19,14 +19,14 @@ NUMBERS: Final = count()
 
 @pytest.fixture(scope="module", params=COMBINATIONS.values(), ids=tuple(COMBINATIONS))
 def combination(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """An API server with a scheduler at work, both with groups."""
+    """Run an API server with a scheduler, both with groups."""
     server, program = request.param
     with SERVERS[server](GATES) as stage, scheduling(stage.kubeconfig, program, gates=GATES):
         yield stage
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-def test_scenario_of_groups(combination: Stage, scenario: Scenario) -> None:
+def test_group_scenario(combination: Stage, scenario: Scenario) -> None:
     async def play(client: ApiClient) -> None:
         async with Scene(client, f"groups-{next(NUMBERS)}") as scene:
             await scenario(scene)

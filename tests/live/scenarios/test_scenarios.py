@@ -1,4 +1,4 @@
-"""The four combinations of {real, embedded} API server and {real, our} scheduler all pass the same scenarios."""
+"""The four combinations of {real, embedded} API server and {real, Moorage} scheduler pass the same scenarios."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -30,7 +30,7 @@ NUMBERS: Final = count()
 
 @pytest.fixture(scope="module", params=COMBINATIONS.values(), ids=tuple(COMBINATIONS))
 def combination(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """An API server with a scheduler at work."""
+    """Run an API server with a scheduler."""
     server, program = request.param
     with SERVERS[server]() as stage, scheduling(stage.kubeconfig, program):
         yield stage

@@ -1,4 +1,4 @@
-"""kube-scheduler and Moorage side by side on one API server: each takes its own pods, and sees those of the other."""
+"""kube-scheduler and Moorage on one API server: each schedules its own pods, and counts those of the other."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ SCHEDULERS = ("default-scheduler", "moorage")
 
 @pytest.fixture(scope="module", params=SERVERS.values(), ids=tuple(SERVERS))
 def both(request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """An API server with kube-scheduler at work for all pods but those that name Moorage."""
+    """Run an API server with kube-scheduler for all pods except those of Moorage."""
     with (
         request.param() as stage,
         scheduling(stage.kubeconfig, KUBE_SCHEDULER),
@@ -23,7 +23,7 @@ def both(request: pytest.FixtureRequest) -> Iterator[Stage]:
         yield stage
 
 
-async def each_takes_its_own_pods(scene: Scene) -> None:
+async def each_scheduler_takes_its_own_pods(scene: Scene) -> None:
     await scene.nodes({"a": {}, "b": {}})
     for number in range(5):
         for owner in SCHEDULERS:
@@ -39,7 +39,7 @@ async def each_takes_its_own_pods(scene: Scene) -> None:
     assert (forgotten.node_name, forgotten.condition("PodScheduled")) == ("", None)
 
 
-async def what_one_has_placed_the_other_counts(scene: Scene) -> None:
+async def each_scheduler_counts_the_pods_of_the_other(scene: Scene) -> None:
     for first, second in (("default-scheduler", "moorage"), ("moorage", "default-scheduler")):
         node = f"of-{first}"
         here = {"kubernetes.io/hostname": node}
@@ -52,7 +52,7 @@ async def what_one_has_placed_the_other_counts(scene: Scene) -> None:
         assert await scene.node_of(f"{second}-second") == node
 
 
-async def one_preempts_what_the_other_has_placed(scene: Scene) -> None:
+async def each_scheduler_preempts_pods_of_the_other(scene: Scene) -> None:
     important = f"{scene.namespace}-important"
     await scene.create("scheduling.k8s.io/v1/priorityclasses", important, value=1000)
     for first, second in (("default-scheduler", "moorage"), ("moorage", "default-scheduler")):
@@ -71,14 +71,14 @@ async def one_preempts_what_the_other_has_placed(scene: Scene) -> None:
 
 
 STORIES: tuple[Scenario, ...] = (
-    each_takes_its_own_pods,
-    what_one_has_placed_the_other_counts,
-    one_preempts_what_the_other_has_placed,
+    each_scheduler_takes_its_own_pods,
+    each_scheduler_counts_the_pods_of_the_other,
+    each_scheduler_preempts_pods_of_the_other,
 )
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_side_by_side(both: Stage, story: Scenario) -> None:
+def test_schedulers_run_side_by_side(both: Stage, story: Scenario) -> None:
     async def play(client: ApiClient) -> None:
         async with Scene(client, story.__name__.replace("_", "-"), SCHEDULERS) as scene:
             await story(scene)

@@ -1,4 +1,4 @@
-"""Pods with volumes: claims are bound where the pods can be, and pods go where their volumes are."""
+"""Pods with volumes: claims are bound on feasible nodes, and pods are scheduled on the nodes of their volumes."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -15,7 +15,7 @@ LATE: Final = "WaitForFirstConsumer"
 EARLY: Final = "Immediate"
 
 
-async def a_pod_goes_where_its_bound_volume_is(scene: Scene) -> None:
+async def pod_goes_to_the_node_of_its_bound_volume(scene: Scene) -> None:
     await scene.nodes({"a": {}, "b": {}})
     await _class(scene, EARLY)
     await _volume(scene, "disk", node="b")
@@ -25,8 +25,8 @@ async def a_pod_goes_where_its_bound_volume_is(scene: Scene) -> None:
     assert await scene.node_of("db") == "b"
 
 
-async def a_claim_that_waits_is_bound_where_its_pod_fits(scene: Scene) -> None:
-    """The volume on the full node is not taken."""
+async def waiting_claim_is_bound_on_a_feasible_node(scene: Scene) -> None:
+    """The volume on the full node is not used."""
     await scene.nodes({"a": {}, "b": {}})
     await scene.pod("ballast", requests={"cpu": "4"}, nodeSelector={HOSTNAME_LABEL: "a"})
     await scene.node_of("ballast")
@@ -40,7 +40,7 @@ async def a_claim_that_waits_is_bound_where_its_pod_fits(scene: Scene) -> None:
     assert (await scene.get(CLAIMS, "data"))["spec"]["volumeName"] == f"{scene.namespace}-disk-b"
 
 
-async def a_volume_is_made_where_the_pod_goes(scene: Scene) -> None:
+async def volume_is_provisioned_on_the_node_of_the_pod(scene: Scene) -> None:
     await scene.nodes({"a": {}, "b": {}})
     await _class(scene, LATE, PROVISIONER)
     await _claim(scene, "data")
@@ -52,7 +52,7 @@ async def a_volume_is_made_where_the_pod_goes(scene: Scene) -> None:
     assert annotations["volume.kubernetes.io/storage-provisioner"] == PROVISIONER
 
 
-async def without_a_volume_the_pod_waits_for_one(scene: Scene) -> None:
+async def pod_waits_for_a_missing_volume(scene: Scene) -> None:
     await scene.nodes({"a": {}, "b": {}})
     await _class(scene, LATE)
     await _claim(scene, "data")
@@ -63,7 +63,7 @@ async def without_a_volume_the_pod_waits_for_one(scene: Scene) -> None:
     assert await scene.node_of("db") == "a"
 
 
-async def without_a_claim_the_pod_waits_for_it(scene: Scene) -> None:
+async def pod_waits_for_a_missing_claim(scene: Scene) -> None:
     await scene.node("a")
     await _class(scene, EARLY)
     await scene.pod("db", volumes=[_mounted("data")])
@@ -73,7 +73,7 @@ async def without_a_claim_the_pod_waits_for_it(scene: Scene) -> None:
     assert await scene.node_of("db") == "a"
 
 
-async def a_claim_that_should_be_bound_is_waited_for(scene: Scene) -> None:
+async def pod_waits_for_an_immediate_claim(scene: Scene) -> None:
     await scene.node("a")
     await _class(scene, EARLY)
     await _claim(scene, "data")
@@ -84,7 +84,7 @@ async def a_claim_that_should_be_bound_is_waited_for(scene: Scene) -> None:
     assert await scene.node_of("db") == "a"
 
 
-async def a_volume_out_of_reach_is_named(scene: Scene) -> None:
+async def unreachable_volume_is_named(scene: Scene) -> None:
     await scene.nodes({"a": {}, "b": {}})
     await _class(scene, EARLY)
     await _volume(scene, "disk", node="b")
@@ -94,7 +94,7 @@ async def a_volume_out_of_reach_is_named(scene: Scene) -> None:
     await scene.rejection("db", "1 node(s) didn't match PersistentVolume's node affinity")
 
 
-async def a_volume_keeps_its_pod_in_its_zone(scene: Scene) -> None:
+async def volume_restricts_its_pod_to_its_zone(scene: Scene) -> None:
     await scene.nodes({"east": {ZONE_LABEL: "east"}, "west": {ZONE_LABEL: "west"}})
     await _class(scene, EARLY)
     await _volume(scene, "disk", labels={ZONE_LABEL: "west"})
@@ -104,7 +104,7 @@ async def a_volume_keeps_its_pod_in_its_zone(scene: Scene) -> None:
     assert await scene.node_of("db") == "west"
 
 
-async def a_volume_for_one_pod_is_for_one_pod(scene: Scene) -> None:
+async def read_write_once_pod_volume_has_one_pod(scene: Scene) -> None:
     await scene.nodes({"a": {}, "b": {}})
     await _class(scene, EARLY)
     await _volume(scene, "disk", accessModes=["ReadWriteOncePod"])
@@ -119,7 +119,7 @@ async def a_volume_for_one_pod_is_for_one_pod(scene: Scene) -> None:
     await scene.node_of("second")
 
 
-async def a_node_attaches_no_more_volumes_than_it_can(scene: Scene) -> None:
+async def volume_limit_of_a_node_applies(scene: Scene) -> None:
     await scene.node("a")
     drivers = [{"name": PROVISIONER, "nodeID": "a", "topologyKeys": [], "allocatable": {"count": 1}}]
     await scene.create("storage.k8s.io/v1/csinodes", "a", spec={"drivers": drivers})
@@ -140,7 +140,7 @@ async def a_node_attaches_no_more_volumes_than_it_can(scene: Scene) -> None:
     await scene.node_of("second")
 
 
-async def ephemeral_volumes_are_made_for_their_pods(scene: Scene) -> None:
+async def ephemeral_volumes_are_provisioned_for_their_pods(scene: Scene) -> None:
     await scene.nodes({"a": {}, "b": {}})
     await _class(scene, LATE)
     await _volume(scene, "disk", node="b")
@@ -154,7 +154,7 @@ async def ephemeral_volumes_are_made_for_their_pods(scene: Scene) -> None:
     await scene.gone("db-scratch", CLAIMS)
 
 
-async def volumes_that_need_no_claim(scene: Scene) -> None:
+async def volumes_without_claims_are_accepted(scene: Scene) -> None:
     await scene.node("a")
     config = {"name": "settings", "configMap": {"name": "settings"}}
     path = {"name": "path", "hostPath": {"path": "/tmp"}}
@@ -176,7 +176,7 @@ async def _volume(
     source: Data | None = None,
     **spec: Any,
 ) -> None:
-    """Create a volume of the scene's class, that may only be reached from one node."""
+    """Create a volume of the scene's class that is reachable from one node only."""
     here = {"key": HOSTNAME_LABEL, "operator": "In", "values": [node]}
     affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}}} if node else {}
     content = {

@@ -1,4 +1,4 @@
-"""Pending pods: their reason is reported, and they are bound after the event they need."""
+"""Pending pods: their reason is reported, and they are bound after the required event."""
 
 import asyncio
 
@@ -8,14 +8,14 @@ BACKOFF = 1.5
 """Longer than the schedulers' backoff: rejected pods can be retried immediately."""
 
 
-async def without_nodes_pods_are_told_so(scene: Scene) -> None:
+async def cluster_without_nodes_is_reported(scene: Scene) -> None:
     await scene.pod("web")
     await scene.rejection("web", NO_NODES)
     await scene.node("only")
     assert await scene.node_of("web") == "only"
 
 
-async def a_pod_that_fits_nowhere_is_reported_and_bound_when_a_node_appears(scene: Scene) -> None:
+async def infeasible_pod_is_reported_and_bound_after_a_node_joins(scene: Scene) -> None:
     await scene.node("small", resources={"cpu": "1"})
     # An event keeps its first text, which would be that there are no nodes.
     await scene.seen("small")
@@ -34,7 +34,7 @@ async def a_pod_that_fits_nowhere_is_reported_and_bound_when_a_node_appears(scen
     assert await scene.node_of("big") == "large"
 
 
-async def a_cordoned_node_takes_pods_once_it_is_uncordoned(scene: Scene) -> None:
+async def uncordoned_node_gets_pods(scene: Scene) -> None:
     await scene.node("only", spec={"unschedulable": True})
     await scene.pod("web")
     await scene.rejection("web", "0/1 nodes are available: 1 node(s) were unschedulable.")
@@ -42,7 +42,7 @@ async def a_cordoned_node_takes_pods_once_it_is_uncordoned(scene: Scene) -> None
     assert await scene.node_of("web") == "only"
 
 
-async def room_is_made_when_a_pod_is_deleted(scene: Scene) -> None:
+async def deleted_pod_frees_its_resources(scene: Scene) -> None:
     await scene.node("only")
     await scene.pod("first", requests={"cpu": "3"})
     await scene.node_of("first")
@@ -52,7 +52,7 @@ async def room_is_made_when_a_pod_is_deleted(scene: Scene) -> None:
     assert await scene.node_of("second") == "only"
 
 
-async def room_is_made_when_a_pod_ends(scene: Scene) -> None:
+async def finished_pod_frees_its_resources(scene: Scene) -> None:
     await scene.node("only")
     short = {"moorage.io/run-for": "500ms"}
     await scene.pod("first", requests={"cpu": "3"}, annotations=short, restartPolicy="Never")
@@ -61,7 +61,7 @@ async def room_is_made_when_a_pod_ends(scene: Scene) -> None:
     assert await scene.node_of("second") == "only"
 
 
-async def a_label_that_was_missing_is_put_on(scene: Scene) -> None:
+async def added_label_makes_a_node_feasible(scene: Scene) -> None:
     await scene.node("only")
     await scene.pod("web", nodeSelector={"disk": "ssd"})
     await scene.rejection("web")
@@ -69,7 +69,7 @@ async def a_label_that_was_missing_is_put_on(scene: Scene) -> None:
     assert await scene.node_of("web") == "only"
 
 
-async def a_taint_that_repelled_is_taken_off(scene: Scene) -> None:
+async def removed_taint_makes_a_node_feasible(scene: Scene) -> None:
     await scene.node("only", spec={"taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]})
     await scene.pod("web")
     await scene.rejection("web")
@@ -77,7 +77,7 @@ async def a_taint_that_repelled_is_taken_off(scene: Scene) -> None:
     assert await scene.node_of("web") == "only"
 
 
-async def a_node_grows(scene: Scene) -> None:
+async def grown_node_becomes_feasible(scene: Scene) -> None:
     await scene.node("only", resources={"cpu": "1"})
     await scene.pod("web", requests={"cpu": "2"})
     await scene.rejection("web")
@@ -86,7 +86,7 @@ async def a_node_grows(scene: Scene) -> None:
     assert await scene.node_of("web") == "only"
 
 
-async def gated_pods_wait_until_every_gate_is_gone(scene: Scene) -> None:
+async def gated_pods_wait_until_all_gates_are_removed(scene: Scene) -> None:
     await scene.node("only")
     await scene.pod("web", schedulingGates=[{"name": "example.com/quota"}, {"name": "example.com/approval"}])
     told = await scene.rejection("web", reason="SchedulingGated")
@@ -99,7 +99,7 @@ async def gated_pods_wait_until_every_gate_is_gone(scene: Scene) -> None:
     assert await scene.node_of("web") == "only"
 
 
-async def a_gated_pod_may_still_be_narrowed(scene: Scene) -> None:
+async def node_selector_of_a_gated_pod_can_be_narrowed(scene: Scene) -> None:
     await scene.nodes({"a": {"zone": "east"}, "b": {"zone": "west"}})
     await scene.pod("web", schedulingGates=[{"name": "example.com/quota"}])
     await scene.rejection("web", reason="SchedulingGated")
@@ -108,8 +108,8 @@ async def a_gated_pod_may_still_be_narrowed(scene: Scene) -> None:
     assert await scene.node_of("web") == "b"
 
 
-async def important_pods_come_first(scene: Scene) -> None:
-    """The last to come is the first to go; none of them may preempt another."""
+async def pods_are_scheduled_by_priority(scene: Scene) -> None:
+    """The last pod is scheduled first; none of them may preempt another."""
     policy = "Never"
     for name, value in (("low", 10), ("middle", 20), ("high", 30)):
         await scene.create(
@@ -129,7 +129,7 @@ async def important_pods_come_first(scene: Scene) -> None:
     await scene.rejection("low")
 
 
-async def pods_of_other_schedulers_are_left_alone(scene: Scene) -> None:
+async def pods_of_other_schedulers_are_ignored(scene: Scene) -> None:
     await scene.node("only")
     await scene.pod("theirs", schedulerName="nobody")
     await scene.pod("ours")

@@ -1,4 +1,4 @@
-"""Pods that others make: workloads and their controllers, with a scheduler that binds what they make."""
+"""Pods of workloads: controllers create them, and a scheduler binds them."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -14,7 +14,7 @@ JOBS: Final = "batch/v1/jobs"
 APP: Final = {"app": "web"}
 
 
-async def a_deployment_is_scaled(scene: Scene) -> None:
+async def deployment_is_scaled(scene: Scene) -> None:
     await scene.nodes({"a": {}, "b": {}})
     await _workload(scene, DEPLOYMENTS, "web", replicas=3)
     await scene.until("three are there", _has(scene, DEPLOYMENTS, "web", availableReplicas=3))
@@ -25,7 +25,7 @@ async def a_deployment_is_scaled(scene: Scene) -> None:
     await scene.until("one is left", _has(scene, DEPLOYMENTS, "web", availableReplicas=1, replicas=1))
 
 
-async def a_deployment_is_brought_up_to_date(scene: Scene) -> None:
+async def deployment_is_rolled_out(scene: Scene) -> None:
     await scene.node("a")
     await _workload(scene, DEPLOYMENTS, "web", replicas=2)
     await scene.until("two are there", _has(scene, DEPLOYMENTS, "web", availableReplicas=2))
@@ -40,7 +40,7 @@ async def a_deployment_is_brought_up_to_date(scene: Scene) -> None:
     await scene.until("two are there", _has(scene, DEPLOYMENTS, "web", availableReplicas=2, updatedReplicas=2))
 
 
-async def a_job_runs_to_its_end(scene: Scene) -> None:
+async def job_runs_to_completion(scene: Scene) -> None:
     await scene.node("a")
     template = {
         "metadata": {"annotations": {**AT_ONCE, "moorage.io/run-for": "100ms"}},
@@ -56,15 +56,15 @@ async def a_job_runs_to_its_end(scene: Scene) -> None:
     assert (await scene.get(JOBS, "sum"))["status"]["succeeded"] == 3
 
 
-async def a_stateful_set_starts_in_order(scene: Scene) -> None:
+async def stateful_set_starts_in_order(scene: Scene) -> None:
     await scene.nodes({"a": {}, "b": {}})
     await _workload(scene, "apps/v1/statefulsets", "db", replicas=2, serviceName="db")
     await scene.until("both are there", _has(scene, "apps/v1/statefulsets", "db", readyReplicas=2))
     assert set(await scene.pods()) == {"db-0", "db-1"}
 
 
-async def a_daemon_set_is_on_every_node(scene: Scene) -> None:
-    """Its pods are bound by the scheduler, cordoned nodes included; a node that comes later gets one too."""
+async def daemon_set_runs_on_every_node(scene: Scene) -> None:
+    """Its pods are bound by the scheduler, also to cordoned nodes; a new node gets one, too."""
     await scene.node("a")
     await scene.node("b", spec={"unschedulable": True})
     await _workload(scene, "apps/v1/daemonsets", "log")
@@ -77,7 +77,7 @@ async def a_daemon_set_is_on_every_node(scene: Scene) -> None:
         await scene.event("Scheduled", name)
 
 
-async def an_eviction_asks_the_budget(scene: Scene) -> None:
+async def eviction_respects_the_budget(scene: Scene) -> None:
     await scene.nodes({"a": {}, "b": {}})
     await _workload(scene, DEPLOYMENTS, "web", replicas=2)
     budgets = "policy/v1/poddisruptionbudgets"
@@ -94,7 +94,7 @@ async def an_eviction_asks_the_budget(scene: Scene) -> None:
     await scene.until("two are there", _has(scene, DEPLOYMENTS, "web", availableReplicas=2))
 
 
-async def a_replica_that_is_lost_is_replaced_elsewhere(scene: Scene) -> None:
+async def lost_replica_is_replaced(scene: Scene) -> None:
     await scene.node("a")
     await _workload(scene, DEPLOYMENTS, "web", replicas=1)
     await scene.until("it is there", _has(scene, DEPLOYMENTS, "web", availableReplicas=1))
@@ -111,8 +111,8 @@ async def a_replica_that_is_lost_is_replaced_elsewhere(scene: Scene) -> None:
     assert await scene.node_of(found) == "b"
 
 
-async def new_objects_begin_with_a_status(scene: Scene) -> None:
-    """Nothing is stored, so no controller has a hand in it."""
+async def new_objects_have_an_initial_status(scene: Scene) -> None:
+    """No object is stored, so no controller is involved."""
     template = {"metadata": {"labels": APP}, "spec": pod_spec()}
     workload = {"selector": {"matchLabels": APP}, "template": template}
     job = {"template": {"spec": pod_spec(restartPolicy="Never")}}

@@ -71,7 +71,7 @@ CASES: dict[str, tuple[Sequence[Pod], int, str]] = {
     "a reported pod that should be bound": ([reported("x")], 1, "0 pods are bound and 1 reported"),
     "pods that ran before do not count": ([web("running-1", "a"), web("x", "a")], 1, ""),
     "a node that never was": ([web("x", "z")], 1, "which does not exist"),
-    "a node that came and went": ([web("x", "churn-7")], 1, ""),
+    "a node that was added and removed": ([web("x", "churn-7")], 1, ""),
     "too much CPU": ([web(n, "a", requests={"cpu": 3}) for n in "xy"], 2, "a is over capacity: 6000 of 4000 cpu"),
     "too many pods": ([web(n, "a") for n in "wxyz"], 4, "a is over capacity: 4 of 3 pods"),
     "the wrong node": ([web("x", "a", node_selector={ZONE_LABEL: "2"})], 1, "does not want to be on a"),
@@ -123,7 +123,7 @@ def test_a_device_given_twice_or_elsewhere() -> None:
     assert problems(State(work(1), [here], NODES, claims=[forgotten])) == ["x is on a, its devices are of ['a']"]
 
 
-def test_a_gang_that_is_there_in_part_or_in_two_zones() -> None:
+def test_incomplete_gang_or_gang_in_two_zones() -> None:
     pods = [member("x", "g", node="a"), member("y", "g", node="c", tolerates=[Toleration("team", "Exists")])]
     together = gang("g", 2, topology=ZONE_LABEL)
     assert problems(State(work(2), pods, NODES, groups=[together])) == [f"g is in 2 values of {ZONE_LABEL}"]

@@ -25,7 +25,7 @@ def a_round(*readings: Reading) -> Round:
     return Round("basic", 10, 100, "moorage", 1, expected=100, readings=list(readings))
 
 
-def test_bindings_are_those_that_the_server_made() -> None:
+def test_rejected_bindings_are_not_counted() -> None:
     now = Requests(METRICS)
     assert now.bound == 41
     assert now.refused["POST pods/binding"] == 2

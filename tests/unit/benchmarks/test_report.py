@@ -58,14 +58,14 @@ def test_row_is_compared_with_its_goal(figures: dict[str, Any], want: str) -> No
     assert only.judgement == want
 
 
-def test_rounds_are_put_together_by_their_median() -> None:
+def test_rounds_are_combined_by_their_median() -> None:
     speeds = [100.0, 900.0, 500.0]
     rows = [row("moorage", number=number, pods_per_second=speed) for number, speed in enumerate(speeds)]
     (only,) = comparisons([*rows, row("kube-scheduler", pods_per_second=250.0)])
     assert (only.ours["pods_per_second"], only.speedup, only.rounds) == (500.0, 2.0, 3)
 
 
-def test_a_size_without_goals_is_not_judged() -> None:
+def test_size_without_goals_has_no_verdict() -> None:
     (only,) = comparisons([row("moorage", nodes=1000), row("kube-scheduler", nodes=1000)])
     assert only.judgement == ""
 

@@ -7,13 +7,13 @@ from benchmarks.live.templates import Sum, Template, merged
 from moorage.common.errors import InputError
 
 SUMS = {
-    "a number stands for itself": ("7", 7),
+    "a number is used unchanged": ("7", 7),
     "the number of the object": ("i % 10", 3),
     "groups as large as there are nodes": ("i // min(500, nodes)", 0),
     "what is left": ("max(0, pods - 8 * nodes)", 60),
 }
 BAD_SUMS = {
-    "a name that nobody knows": "pod + 1",
+    "an unknown name": "pod + 1",
     "something that is called": "open('/etc/passwd')",
     "an attribute": "i.real",
     "no sum at all": "i +",

@@ -96,7 +96,7 @@ def test_bad_files(
 
 
 MISUSE = {
-    "a missing file": (["config", "check", "/nowhere.yaml"], "/nowhere.yaml: the file cannot be read: No such file"),
+    "a missing file": (["config", "check", "/nowhere.yaml"], "/nowhere.yaml: the file does not exist"),
     "an unknown gate": (["config", "view", "--feature-gates", "Nope=true"], "unrecognized feature gate: Nope"),
     "an unknown command": (["confg"], "No such command 'confg'"),
     "an unknown option": (["config", "view", "--colour"], "No such option: --colour"),

@@ -63,7 +63,7 @@ def test_decisions_are_printed_like_a_simulation(log: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("command", [["simulate"], ["explain", "x"], ["ui", "--port", "0"]])
-def test_a_bad_line_is_named(log: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_line_is_reported(log: Path, command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     log.write_bytes(log.read_bytes() + b"oops\n")
     count = len(log.read_bytes().splitlines())
     assert run([*command, "--decision-log", str(log)]) == 2
@@ -80,7 +80,7 @@ def test_incomplete_last_line_is_not_an_error(log: Path) -> None:
 
 def test_missing_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "--decision-log", str(tmp_path / "none")]) == 2
-    assert "file not found" in capsys.readouterr().err
+    assert "the file does not exist" in capsys.readouterr().err
 
 
 def test_a_log_does_not_go_with_a_cluster_to_simulate(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +90,7 @@ def test_a_log_does_not_go_with_a_cluster_to_simulate(log: Path, capsys: pytest.
 
 
 def test_a_log_can_be_played() -> None:
-    """A pod waits, takes its node, comes back when its binding fails, takes another, and is evicted for a third."""
+    """A pod waits, gets a node, is retried when its binding fails, gets another node, and is evicted for a third."""
     lines, _ = decided(node("n1"), node("n2"), pod("web"))
     placed = lines["shop/web"]
     second_node = "n2" if placed.node == "n1" else "n1"

@@ -1,13 +1,15 @@
 """Files that expand far beyond their length: an error with a location, never a traceback, and immediately."""
 
+import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.hostile.classes import CLASSES
 
 from moorage.cli.main import run
-from moorage.cluster.files.loading import cluster_of
+from moorage.cluster.files.loading import cluster_from_documents
 from moorage.kube.manifests import read_files
 
 DIGITS = "9" * 5000
@@ -30,7 +32,7 @@ FILES: dict[str, str] = {
     "a quantity in other digits": POD.format(AMOUNT.format('"\u0663"')),
     "a time with other digits": POD.replace('"p"', '"p", "creationTimestamp": "2026-01-0\u0661T00:00:00Z"').format(""),
     "a priority of 5,000 digits": POD.format(f'"priority": {DIGITS}'),
-    "a time that is none": "apiVersion: v1\nkind: Pod\nmetadata: {name: p, creationTimestamp: !!timestamp x}\n",
+    "an invalid time": "apiVersion: v1\nkind: Pod\nmetadata: {name: p, creationTimestamp: !!timestamp x}\n",
 }
 
 
@@ -75,7 +77,7 @@ OBJECTS: dict[str, str] = {
     "a list for the spec of a workload": f"{A_DEPLOYMENT}spec: [1]\n",
     "a list for a template": f"{A_DEPLOYMENT}spec: {{template: [1]}}\n",
     "a text for the spec of a template": f"{A_DEPLOYMENT}spec: {{template: {{spec: {LONG}, metadata: [1]}}}}\n",
-    "items that are objects no more": "apiVersion: v1\nkind: List\nitems: [null, 1, [], {}]\n",
+    "items other than objects": "apiVersion: v1\nkind: List\nitems: [null, 1, [], {}]\n",
 }
 CONFIGS: dict[str, str] = {
     "a key": f"{HEAD}{LONG}: 1\n",
@@ -88,23 +90,23 @@ CONFIGS: dict[str, str] = {
     f"extenders: [{{urlPrefix: {LONG}, httpTimeout: {LONG}}}]",
     "lists for objects": f"{HEAD}profiles: [null, 1, {{plugins: [1], pluginConfig: {{a: b}}}}]\nextenders: x\n",
     "a List of a number": "apiVersion: v1\nkind: List\nitems: 5\n",
-    "a Policy of other things": "apiVersion: v1\nkind: Policy\npredicates: [1]\npriorities: {a: b}\nextenders: [1]\n",
+    "a Policy of wrong types": "apiVersion: v1\nkind: Policy\npredicates: [1]\npriorities: {a: b}\nextenders: [1]\n",
 }
 SNAPSHOTS: dict[str, str] = {
     "brackets": "[" * 60_000,
     "metadata that is a list": '{"metadata": [1], "items": [1]}',
-    "a time that is none": '{"metadata": {"annotations": {"moorage.io/taken-at": 5}}, "items": [1]}',
+    "an invalid time": '{"metadata": {"annotations": {"moorage.io/taken-at": 5}}, "items": [1]}',
 }
 KUBECONFIGS: dict[str, str] = {
     "a server": f"{CONTEXT}clusters: [{{name: a, cluster: {{server: '{LONG}'}}}}]\nusers: [{{name: a, user: {{}}}}]\n",
-    "other things": "apiVersion: v1\nkind: Config\nclusters: [1]\nusers: {a: b}\ncontexts: x\ncurrent-context: [1]\n",
+    "wrong types": "apiVersion: v1\nkind: Config\nclusters: [1]\nusers: {a: b}\ncontexts: x\ncurrent-context: [1]\n",
     "a context": f"apiVersion: v1\nkind: Config\ncurrent-context: {LONG}\n",
 }
 READERS: dict[tuple[str, ...], dict[str, str]] = {
     ("simulate", "-q", "-f", "FILE"): OBJECTS,
     ("explain", "p", "-q", "-f", "FILE"): OBJECTS,
-    ("capacity", "-q", "-f", "FILE", "--cluster", "CLUSTER"): OBJECTS,
-    ("capacity", "-q", "-f", "CLUSTER", "--cluster", "FILE"): OBJECTS,
+    ("capacity", "FILE", "-q", "-f", "CLUSTER"): OBJECTS,
+    ("capacity", "CLUSTER", "-q", "-f", "FILE"): OBJECTS,
     ("whatif", "fewest-nodes", "-f", "FILE"): OBJECTS,
     ("config", "check", "FILE"): CONFIGS,
     ("config", "convert", "FILE"): {name: text for name, text in CONFIGS.items() if name != "a plugin"},  # it is kept
@@ -112,10 +114,10 @@ READERS: dict[tuple[str, ...], dict[str, str]] = {
     ("simulate", "-q", "--snapshot", "FILE"): SNAPSHOTS,
     ("explain", "p", "-q", "--snapshot", "FILE"): SNAPSHOTS,
     ("explain", "p", "-q", "--kubeconfig", "FILE"): KUBECONFIGS,
-    ("snapshot", "NOWHERE", "-q", "--kubeconfig", "FILE"): KUBECONFIGS,
+    ("snapshot", "NOWHERE.json", "-q", "--kubeconfig", "FILE"): KUBECONFIGS,
 }
 MAX_OUTPUT = 80_000
-"""A few pages, whatever is quoted: most of these are far longer, or would have to be listed a thousand times."""
+"""A few pages: most inputs are far longer, or have thousands of mistakes to list."""
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ MAX_OUTPUT = 80_000
 def test_error_message_is_short(
     command: tuple[str, ...], content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    paths = {name: tmp_path / name for name in ("FILE", "CLUSTER", "NOWHERE")}
+    paths = {name: tmp_path / name for name in ("FILE", "CLUSTER", "NOWHERE.json")}
     paths["FILE"].write_text(content)
     paths["CLUSTER"].write_text(f"{NODE}---\n{A_POD}")
     # Some of it is no mistake: a List of nothing that is known has no pods in it.
@@ -138,6 +140,38 @@ def test_error_message_is_short(
     assert len(output.out) + len(output.err) < MAX_OUTPUT
     assert "Traceback" not in output.err
     assert "error: " in output.err or "no pending pods" in output.out or "fit" in output.out or "hold all" in output.out
+
+
+UNUSABLE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (lambda path: None, "the file does not exist"),
+    "directory": (Path.mkdir, "this is a directory, not a regular file"),
+    "pipe": (os.mkfifo, "this is a pipe, not a regular file"),
+    "endless device": (lambda path: path.symlink_to("/dev/zero"), "this is a device, not a regular file"),
+}
+FILE_OPTIONS: tuple[tuple[str, ...], ...] = (
+    *READERS,
+    ("up", "--for", "1s", "-f", "FILE"),
+    ("simulate", "--decision-log", "FILE"),
+    ("ui", "--snapshot", "FILE"),
+    ("scheduler", "--config", "FILE"),
+    ("scheduler", "--master", "http://127.0.0.1:1", "--allow-metric-labels-manifest", "FILE"),
+    ("record", "NOWHERE.jsonl", "--kubeconfig", "FILE"),
+    ("whatif", "serve", "-f", "CLUSTER", "--token-file", "FILE"),
+    ("lab", "run", "FILE"),
+)
+
+
+@pytest.mark.parametrize("kind", UNUSABLE)
+@pytest.mark.parametrize("command", FILE_OPTIONS, ids=" ".join)
+def test_every_command_reports_an_unusable_file_in_the_same_words(
+    command: tuple[str, ...], kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make, problem = UNUSABLE[kind]
+    paths = {name: tmp_path / name for name in ("FILE", "CLUSTER", "NOWHERE.jsonl")}
+    make(paths["FILE"])
+    paths["CLUSTER"].write_text(f"{NODE}---\n{A_POD}")
+    assert run([str(paths.get(word, word)) for word in command]) != 0
+    assert f"{paths['FILE']}: {problem}" in capsys.readouterr().err
 
 
 def test_a_cluster_at_the_end_of_time_is_simulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,4 +199,4 @@ def test_half_a_character_is_read_as_go_reads_it(
     assert run(("simulate", "-f", str(file))) == 0
     output = capsys.readouterr()
     assert "failed" not in output.out + output.err
-    assert cluster_of(read_files([str(file)])).pending[0].labels == {"a": read}
+    assert cluster_from_documents(read_files([str(file)])).pending[0].labels == {"a": read}

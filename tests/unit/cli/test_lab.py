@@ -1,4 +1,4 @@
-"""`moorage lab tune` on the command line: what it prints, what it refuses, and that Ctrl-C keeps what was found."""
+"""`moorage lab` on the command line: output, rejected options, and results after Ctrl-C."""
 
 import signal
 import subprocess
@@ -27,32 +27,41 @@ tune:
   weights: {{NodeResourcesFit: {{from: 1, to: 100}}, NodeResourcesBalancedAllocation: {{from: 0, to: 100}}}}
 """
 
-# A shell that runs the tests in the background makes them and their child processes ignore Ctrl-C.
-HEEDS_CTRL_C = (
+# Background jobs of a shell, and their child processes, ignore Ctrl-C by default.
+HANDLE_CTRL_C = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from moorage.cli.main import main; main()"
 )
 
 
-def written(folder: Path, candidates: int) -> Path:
+def write_experiment(folder: Path, candidates: int) -> Path:
     path = folder / "packing.yaml"
     path.write_text(EXPERIMENT.format(candidates=candidates))
     return path
 
 
 def test_tune_prints_its_result_and_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["lab", "tune", str(written(tmp_path, 3)), "--workers", "1"]) == 0
+    assert run(["lab", "tune", str(write_experiment(tmp_path, 3)), "--workers", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("3 candidates, ")
-    assert lines[-1] == f"written: {tmp_path / 'packing-tuned' / 'best.yaml'}; kube-scheduler takes it as well"
+    assert lines[-1] == f"written: {tmp_path / 'packing-tuned' / 'best.yaml'}; kube-scheduler accepts it, too"
 
 
-def test_an_address_needs_ray(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["lab", "tune", str(written(tmp_path, 3)), "--ray-address", "10.0.0.7:6379"]) == 2
+def test_address_requires_ray(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lab", "tune", str(write_experiment(tmp_path, 3)), "--ray-address", "10.0.0.7:6379"]) == 2
     assert "add --on ray" in capsys.readouterr().err
 
 
 def test_ctrl_c_keeps_the_results(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HEEDS_CTRL_C, "lab", "tune", str(written(tmp_path, 1000)), "--workers", "1"]
+    command = [
+        sys.executable,
+        "-c",
+        HANDLE_CTRL_C,
+        "lab",
+        "tune",
+        str(write_experiment(tmp_path, 1000)),
+        "--workers",
+        "1",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         deadline = monotonic() + 60
         while not (tmp_path / "packing-tuned" / "best.yaml").exists():
@@ -60,9 +69,21 @@ def test_ctrl_c_keeps_the_results(tmp_path: Path) -> None:
             assert process.poll() is None
             sleep(0.05)
         process.send_signal(signal.SIGINT)
-        output, noted = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert output.splitlines()[0].endswith(" 0 failed")
     assert "best: NodeResourcesFit" in output or "best: weight of NodeResourcesFit" in output
-    assert noted.endswith("interrupted; run the same command to resume\n")
-    assert "Traceback" not in noted
+    assert errors.endswith("interrupted; run the same command to resume\n")
+    assert "Traceback" not in errors
+
+
+def test_commands_generate_and_import_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "t.jsonl"
+    assert run(["lab", "generate", "--preset", "web", "--pods", "8", "--out", str(out)]) == 0
+    assert "8 pods" in capsys.readouterr().out
+    (tmp_path / "p.csv").write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli\np-0,12000,16384,1,1000\n")
+    (tmp_path / "n.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn-0,96000,786432,8,G2\n")
+    files = ["--nodes", str(tmp_path / "n.csv"), "--pods", str(tmp_path / "p.csv")]
+    assert run(["lab", "import", "openb", *files, "--out", str(out)]) == 0
+    assert "1 pods, which request 1 GPUs" in capsys.readouterr().out
+    assert (tmp_path / "t-nodes.csv").exists()

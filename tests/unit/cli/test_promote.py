@@ -1,4 +1,4 @@
-"""`moorage promote` on files: checked, shown, written at once, and taken back."""
+"""`moorage promote` on files: validation, differences, atomic writes and undo."""
 
 import os
 from pathlib import Path
@@ -28,9 +28,7 @@ def promote(config: Path, *more: str, shadow: str = "shadow.yaml") -> int:
     return run(["promote", *arguments, "--config", str(config), *more])
 
 
-def test_the_shadow_is_in_charge_and_the_former_one_comes_back(
-    config: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shadow_is_promoted_and_the_promotion_undone(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert promote(config) == 0
     output = capsys.readouterr()
     assert "+        weight: 5" in output.out
@@ -53,7 +51,7 @@ def test_the_shadow_is_in_charge_and_the_former_one_comes_back(
 
 def test_nothing_to_undo(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert promote(config, "--undo", shadow="") == 2
-    assert "there is nothing to undo" in capsys.readouterr().err
+    assert "nothing to undo" in capsys.readouterr().err
     assert config.read_text() == IN_CHARGE
 
 
@@ -66,19 +64,19 @@ def test_a_dry_run_writes_nothing(config: Path, capsys: pytest.CaptureFixture[st
 REFUSED = {
     "what is no configuration": ("kind: Nonsense\n", "apiVersion"),
     "half a file": (SHADOW[: len(SHADOW) - 20], "this is not YAML"),
-    "a plugin that nobody has": (SHADOW.replace("ImageLocality", "Nobody"), "Nobody"),
+    "a plugin that does not exist": (SHADOW.replace("ImageLocality", "Nobody"), "Nobody"),
     "another lease": (SHADOW + "leaderElection: {resourceName: other}\n", "cannot change while a scheduler runs"),
 }
 
 
-@pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("text", "output"), REFUSED.values(), ids=REFUSED)
 def test_invalid_configuration_is_not_promoted(
-    config: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+    config: Path, text: str, output: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config.with_name("shadow.yaml").write_text(text)
     assert promote(config) == 2
     errors = capsys.readouterr().err
-    assert said in errors
+    assert output in errors
     assert "shadow.yaml" in errors
     assert (config.read_text(), config.with_name("config.yaml.previous").exists()) == (IN_CHARGE, False)
 

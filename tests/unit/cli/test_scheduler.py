@@ -43,7 +43,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_one_message(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_flag_is_one_message(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["scheduler", *arguments]) == 1, "kube-scheduler's exit code"
     errors = capsys.readouterr().err
     assert message in errors

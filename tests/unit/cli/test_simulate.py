@@ -137,7 +137,7 @@ class Only(FilterPlugin):
 
 
 @pytest.fixture
-def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     module = f"theirs_{tmp_path.name}"
     (tmp_path / f"{module}.py").write_text(PLUGINS)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -146,14 +146,14 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("mode", [[], ["--one-pass"]], ids=["until quiet", "one pass"])
 def test_a_third_party_order_of_the_queue(
-    mode: list[str], theirs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    mode: list[str], module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, cluster = tmp_path / "config.yaml", tmp_path / "cluster.yaml"
     config.write_text(
         CONFIG + 'profiles: [{plugins: {queueSort: {disabled: [{name: "*"}], enabled: [{name: LastNameFirst}]}}}]'
     )
     cluster.write_text(NODE + "".join(POD.replace("web}", f"{name}}}", 1) for name in ("a", "c", "b")))
-    flags = ["--config", str(config), "--plugin", f"{theirs}:LastNameFirst", "-o", "json", *mode]
+    flags = ["--config", str(config), "--plugin", f"{module}:LastNameFirst", "-o", "json", *mode]
 
     assert run(["simulate", "-f", str(cluster), *flags]) == 0
     assert [item["pod"] for item in json.loads(capsys.readouterr().out)["decisions"]] == [
@@ -173,30 +173,40 @@ BAD_ARGS = {
 }
 
 
-def only(tmp_path: Path, theirs: str, args: str) -> list[str]:
+def only(tmp_path: Path, module: str, args: str) -> list[str]:
     config, cluster = tmp_path / "config.yaml", tmp_path / "cluster.yaml"
     config.write_text(
         CONFIG + "profiles: [{plugins: {multiPoint: {enabled: [{name: Only}]}}, "
         f"pluginConfig: [{{name: Only, args: {args}}}]}}]"
     )
     cluster.write_text(NODE + POD)
-    return ["simulate", "-f", str(cluster), "--config", str(config), "--plugin", f"{theirs}:Only", "-o", "json"]
+    return [
+        "simulate",
+        "-f",
+        str(cluster),
+        "--config",
+        str(config),
+        "--plugin",
+        f"{module}:Only",
+        "-o",
+        "json",
+    ]
 
 
 @pytest.mark.parametrize(("args", "expected"), ARGS.values(), ids=ARGS)
 def test_third_party_arguments(
-    args: str, expected: str, theirs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    args: str, expected: str, module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(only(tmp_path, theirs, args)) == 0
+    assert run(only(tmp_path, module, args)) == 0
     [decision] = json.loads(capsys.readouterr().out)["decisions"]
     assert outcome(decision).startswith(expected)
 
 
 @pytest.mark.parametrize(("args", "message"), BAD_ARGS.values(), ids=BAD_ARGS)
 def test_third_party_arguments_that_cannot_be_used(
-    args: str, message: str, theirs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    args: str, message: str, module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(only(tmp_path, theirs, args)) == 2
+    assert run(only(tmp_path, module, args)) == 2
     assert f"config.yaml: profiles[0].pluginConfig[0]{message}" in capsys.readouterr().err
 
 
@@ -220,7 +230,7 @@ def test_every_profile_places_its_own_pods(tmp_path: Path, capsys: pytest.Captur
 
 
 def without(gate: str) -> list[str]:
-    """Return a gate and those that cannot be on without it."""
+    """Return a gate and its dependents."""
     return [
         gate,
         *(name for dependent in GATES.values() if gate in dependent.needs for name in without(dependent.name)),
@@ -247,7 +257,7 @@ def test_kinds_that_are_left_out_are_noted(
 
 
 BAD = {
-    "a missing file": (["simulate", "-f", "nowhere.yaml"], "error: nowhere.yaml: file not found"),
+    "a missing file": (["simulate", "-f", "nowhere.yaml"], "error: nowhere.yaml: the file does not exist"),
     "no file at all": (["simulate"], "no cluster given; add -f FILE or --snapshot FILE"),
     "an unknown plugin": (
         ["simulate", "-f", "nowhere.yaml", "--plugin", "nothing"],
@@ -369,7 +379,7 @@ def test_extenders_can_be_left_out(mode: list[str], tmp_path: Path, capsys: pyte
     cluster.write_text(NODE + POD)
     command = ["simulate", "-f", str(cluster), "--config", str(config), "-o", "json", *mode]
 
-    assert run(command) == 0
+    assert run(command) == 1
     (decision,) = json.loads(capsys.readouterr().out)["decisions"]
     assert decision["result"] == "error"
     assert run([*command, "--no-extenders"]) == 0
@@ -379,7 +389,7 @@ def test_extenders_can_be_left_out(mode: list[str], tmp_path: Path, capsys: pyte
 
 
 def test_json_output_has_simulated_time(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["simulate", "-f", str(CLUSTERS / "training.yaml"), "--until", "1m", "-o", "json"]) == 0
+    assert run(["simulate", "-f", str(CLUSTERS / "training.yaml"), "--for", "1m", "-o", "json"]) == 0
     output = json.loads(capsys.readouterr().out)
     assert list(output) == ["decisions", "simulated", "timeline", "utilisation"]
     assert output["simulated"] == {"seconds": 60.0, "quiet": True}
@@ -447,7 +457,7 @@ spec:
 """
 
 
-@pytest.mark.parametrize("mode", [["--until", "1h"], ["--one-pass"]], ids=["until quiet", "one pass"])
+@pytest.mark.parametrize("mode", [["--for", "1h"], ["--one-pass"]], ids=["until quiet", "one pass"])
 def test_pods_that_may_not_be_made_are_noted_once(
     mode: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -460,3 +470,16 @@ def test_pods_that_may_not_be_made_are_noted_once(
     notes = [line for line in printed.err.splitlines() if "exceeded quota: q" in line]
     assert len([line for line in notes if line.startswith("note: replicasets of default/web-")]) == 1
     assert len(notes) <= 2
+
+
+@pytest.mark.parametrize("mode", [(), ("--one-pass",)], ids=["until nothing changes", "one pass"])
+def test_exit_code_is_1_if_a_plugin_raises(
+    mode: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    method = "    def filter(self, cycle, pod, node):\n        return {}['nope']\n"
+    plugin = f"from moorage import FilterPlugin\n\nclass Raising(FilterPlugin):\n{method}"
+    (tmp_path / "raising_plugin.py").write_text(plugin)
+    monkeypatch.syspath_prepend(tmp_path)
+    command = ["simulate", "-q", "-o", "json", "-f", str(CLUSTERS / "tour.yaml"), "--plugin", "raising_plugin:Raising"]
+    assert run([*command, *mode]) == 1
+    assert "raised KeyError: 'nope' (raising_plugin.py:5)" in capsys.readouterr().out

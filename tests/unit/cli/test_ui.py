@@ -21,7 +21,7 @@ def test_invalid_snapshot_is_one_error(tmp_path: Path, capsys: pytest.CaptureFix
         assert (code, text.startswith("error: "), "Traceback" in text) == (2, True, False), text
 
 
-def test_files_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_file_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     code, text = said(capsys, "-f", "/nowhere/cluster.yaml")
     assert code == 2
     assert "/nowhere/cluster.yaml" in text
@@ -35,7 +35,7 @@ def test_public_address_without_tokens(tmp_path: Path, capsys: pytest.CaptureFix
     assert "--token-file" in text
 
 
-def test_a_configuration_that_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_configuration_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, config = tmp_path / "cluster.json", tmp_path / "config.yaml"
     file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": []}))
     config.write_text("kind: Nothing")

@@ -1,8 +1,13 @@
 """Bounded caches: eviction, admission, budgets and the report."""
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from manual.reference import find_caches
 
 from moorage.common.caches import LRU, MAX_KEY_LENGTH, MAX_VALUE_LENGTH, AdmissionLRU, cached, report_caches, short_key
 from moorage.kube.api import affinity_terms, shape
@@ -147,3 +152,82 @@ def test_report_lists_cached_functions() -> None:
     assert [double(1), double(1), double(2)] == [2, 2, 4]
     report = next(report for report in report_caches() if report.name.endswith("double"))
     assert (report.entries, report.budget) == (2, 8)
+
+
+SOURCE = Path(__file__).parents[3] / "src" / "moorage"
+MODULES = {path.relative_to(SOURCE): ast.parse(path.read_text()) for path in SOURCE.rglob("*.py")}
+
+
+def test_functions_without_a_budget_have_no_arguments_or_types_only() -> None:
+    unbounded = []
+    for path, tree in MODULES.items():
+        for node in ast.walk(tree):
+            decorators = [ast.unparse(each) for each in getattr(node, "decorator_list", ())]
+            if isinstance(node, ast.FunctionDef) and {"cache", "functools.cache"} & {*decorators}:
+                kinds = [ast.unparse(argument.annotation or ast.Constant("")) for argument in node.args.args]
+                unbounded += [f"{path}: {node.name}" for kind in kinds if not kind.startswith("type[")]
+    assert not unbounded, "use cached() of moorage.common.caches"
+
+
+def test_lru_cache_is_used_only_by_the_named_caches() -> None:
+    using = {
+        str(path)
+        for path, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.alias | ast.Attribute)
+        and "lru_cache" in (getattr(node, "id", ""), getattr(node, "name", ""), getattr(node, "attr", ""))
+    }
+    assert using == {"common/caches.py"}
+
+
+def find_filled_dicts(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of ordinary dicts of a module that its functions fill."""
+    dicts = {
+        ast.unparse(node.target)
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict) and not node.value.keys
+    }
+    dicts |= {
+        ast.unparse(target)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and not node.value.keys
+        for target in node.targets
+    }
+    for node in ast.walk(tree):
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Subscript) and ast.unparse(target.value) in dicts:
+                yield ast.unparse(target.value)
+
+
+REGISTRIES = {"common/caches.py": {"_caches", "_functions"}}
+
+
+def test_no_module_keeps_values_in_a_plain_dict() -> None:
+    filled = {str(path): {*find_filled_dicts(tree)} for path, tree in MODULES.items()}
+    caches = {path: names - REGISTRIES.get(path, set()) for path, names in filled.items()}
+    assert {path: names for path, names in caches.items() if names} == {}, "use LRU, cached() or a weak dict"
+
+
+def test_filled_dicts_are_detected() -> None:
+    source = "a = {}\nb: dict[str, int] = {}\nc = {'x': 1}\ndef f(k):\n    a[k] = 1\n    b[k] = 2\n    c[k] = 3\n"
+    assert {*find_filled_dicts(ast.parse(source))} == {"a", "b"}
+
+
+def test_every_cache_is_created_with_a_name_and_a_budget() -> None:
+    unnamed = [
+        f"{path}:{node.lineno}"
+        for path, tree in MODULES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("LRU", "AdmissionLRU")
+        and str(path) != "common/caches.py"
+        and not (len(node.args) >= 2 and isinstance(node.args[0], ast.Constant | ast.JoinedStr))
+    ]
+    assert not unnamed
+
+
+def test_generated_page_lists_the_caches_of_the_debug_page() -> None:
+    listed = {name for path in MODULES for name, _ in find_caches(SOURCE / path)}
+    functions = [report.name for report in report_caches() if report.name.startswith("moorage.")]
+    assert functions
+    assert [name for name in functions if f"`{name.rpartition('.')[2]}()`" not in listed] == []

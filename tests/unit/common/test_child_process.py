@@ -8,7 +8,16 @@ from time import monotonic
 import msgspec
 import pytest
 
-from moorage.common.child_process import LENGTH, MAX_FRAME, BlockingChild, ChildEnded, ChildProcess, read_frame
+from moorage.common.child_process import (
+    LENGTH,
+    MAX_FRAME,
+    BlockingChild,
+    ChildEnded,
+    ChildProcess,
+    RestartPolicy,
+    read_frame,
+)
+from moorage.common.clock import VirtualClock
 
 WORKER = """
 import importlib.util, os, sys, time
@@ -125,3 +134,45 @@ def test_oversized_frame_is_rejected() -> None:
 
     with pytest.raises(msgspec.DecodeError, match="too large"):
         asyncio.run(run())
+
+
+def test_pauses_between_restarts_double_until_a_success() -> None:
+    clock = VirtualClock()
+    restarts = RestartPolicy(first=1, longest=5, now=clock.now)
+    assert restarts.remaining == 0
+    pauses = []
+    for _ in range(4):
+        restarts.failed()
+        pauses.append(restarts.remaining)
+    assert pauses == [1, 2, 4, 5]
+    clock.advance(3)
+    assert restarts.remaining == 2
+    clock.advance(3)
+    assert restarts.remaining == 0
+    restarts.failed()
+    restarts.succeeded()
+    assert restarts.remaining == 0
+    restarts.failed()
+    assert restarts.remaining == 1
+
+
+def test_restarts_end_after_too_many_failures_within_the_window() -> None:
+    clock = VirtualClock()
+    restarts = RestartPolicy(max_failures=2, window=100, now=clock.now)
+    restarts.failed()
+    clock.advance(100)
+    restarts.failed()
+    assert not restarts.is_exhausted, "the first failure is forgotten"
+    clock.advance(99)
+    restarts.failed()
+    assert restarts.is_exhausted
+    restarts.succeeded()
+    assert not restarts.is_exhausted
+
+
+def test_failures_alone_do_not_end_the_restarts() -> None:
+    restarts = RestartPolicy()
+    for _ in range(1000):
+        restarts.failed()
+    assert not restarts.is_exhausted
+    assert 59 < restarts.remaining <= 60

@@ -42,7 +42,9 @@ def test_exit_code_is_that_of_the_child(work: str, code: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_is_forwarded_to_the_child(number: signal.Signals) -> None:
-    with start(f"signal.signal({number}, lambda *_: os._exit(5)); print('up', flush=True); time.sleep(60)") as program:
+    # Short sleeps: a signal that arrives just before a long one would wait for its end.
+    sleep = "[time.sleep(0.1) for _ in range(600)]"
+    with start(f"signal.signal({number}, lambda *_: os._exit(5)); print('up', flush=True); {sleep}") as program:
         assert program.stdout is not None
         assert program.stdout.readline() == "up\n"
         program.send_signal(number)

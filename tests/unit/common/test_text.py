@@ -9,7 +9,7 @@ import structlog
 
 from moorage.common.errors import ApiError, ConfigError, ConfigErrors, InputError, QuantityError, did_you_mean, explain
 from moorage.common.text import MAX_MESSAGE, MAX_NOTE_BYTES, cut_note, shorten_values, shortened
-from moorage.scheduler.daemon.logs import configure_logs
+from moorage.scheduler.daemon.log_lines import configure_logs
 from moorage.scheduler.daemon.options import LoggingOptions
 from moorage.scheduler.framework.faults import described
 
@@ -75,7 +75,7 @@ def test_lines_of_the_log_are_short(form: str, value: object) -> None:
         assert json.loads(line)["count"] == 3
 
 
-def test_ordinary_values_are_logged_as_they_are() -> None:
+def test_ordinary_values_are_logged_unchanged() -> None:
     event = {"a": "b", "n": 5, "x": 1.5, "t": True, "none": None, "list": [1]}
     assert shorten_values(None, "info", dict(event)) == event
 

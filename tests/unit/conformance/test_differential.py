@@ -28,7 +28,7 @@ DIFFERENT = {
         [{"group": "default/g", "result": "error", "message": "b"}],
         "message",
     ),
-    "a group tried once more": ([], [{"group": "default/g", "result": "scheduled"}], "order"),
+    "a group tried again": ([], [{"group": "default/g", "result": "scheduled"}], "order"),
     "a missing decision": ([], [decision()], "order"),
     "another node": ([decision(node="n1")], [decision(node="n2")], "node"),
     "another message": ([decision(message="a")], [decision(message="b")], "message"),
@@ -87,7 +87,7 @@ def test_shrinking_leaves_only_relevant_objects() -> None:
     assert remaining == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": guilty}}
 
 
-def test_goldens_come_back_as_they_were_written(tmp_path: Any) -> None:
+def test_goldens_survive_a_round_trip(tmp_path: Any) -> None:
     golden = Golden(generate("1/5"), [decision()])
     write(tmp_path / "some.jsonl.gz", [golden])
 

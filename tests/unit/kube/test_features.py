@@ -28,12 +28,12 @@ ACCEPTED = {
     "the component's prefix": ("kube:GenericWorkload=true", {"GenericWorkload": True}),
     "a trailing comma": ("GenericWorkload=true,", {"GenericWorkload": True}),
     "the last of two wins": ("GenericWorkload=true,GenericWorkload=false", {"GenericWorkload": False}),
-    "a locked gate set to what it is": ("DynamicResourceAllocation=true", {"DynamicResourceAllocation": True}),
+    "a locked gate set to its value": ("DynamicResourceAllocation=true", {"DynamicResourceAllocation": True}),
     "a stable gate that is not locked yet": (
         "DRADeviceTaints=false,DRADeviceTaintRules=false",
         {"DRADeviceTaints": False},
     ),
-    "every beta gate at once": (
+    "every beta gate together": (
         "AllBeta=true",
         {"GenericWorkload": True, "SchedulerAsyncAPICalls": True, "TaintTolerationComparisonOperators": False},
     ),
@@ -45,7 +45,7 @@ ACCEPTED = {
         "AllBeta=false",
         {"OpportunisticBatching": False, "NodeDeclaredFeatures": True},
     ),
-    "every alpha gate, with what they need": (
+    "every alpha gate, with its dependencies": (
         "AllAlpha=true,GenericWorkload=true",
         {"CompositePodGroup": True, "SchedulerPreQueueingHints": True},
     ),
@@ -61,7 +61,7 @@ REFUSED = {
         "NodeDeclaredFeatures=false",
         ["cannot set feature gate NodeDeclaredFeatures to false, feature is locked to true"],
     ),
-    "every mistake at once": (
+    "several mistakes together": (
         "Nope=true,NodeDeclaredFeatures=false",
         ["unrecognized feature gate: Nope", "feature is locked to true"],
     ),

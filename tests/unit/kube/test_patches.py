@@ -4,9 +4,9 @@ import pytest
 
 from moorage.common.errors import ApiError
 from moorage.kube.patches import json_patch, merge_patch, strategic_merge
-from moorage.kube.schema import schema_of_kind
+from moorage.kube.schema import find_kind_schema
 
-POD = schema_of_kind("v1", "Pod")
+POD = find_kind_schema("v1", "Pod")
 CONTAINERS = {"spec": {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]}}
 
 MERGES = {

@@ -1,4 +1,4 @@
-"""Trials on Ray: the same rows as on one machine, byte by byte, also when a worker is lost on the way."""
+"""Trials on Ray: the same rows as on one machine, byte by byte, also when a worker is lost."""
 
 import sys
 from importlib.util import find_spec
@@ -10,7 +10,7 @@ import yaml
 
 from moorage.common.errors import InputError
 from moorage.lab.experiment import load_experiment
-from moorage.lab.on_ray import connected_to_ray
+from moorage.lab.on_ray import connect_to_ray
 from moorage.lab.results import Results
 from moorage.lab.running import RunTrials, run_experiment, run_here
 
@@ -42,7 +42,7 @@ def test_rows_equal_local_rows_after_losing_a_worker(tmp_path: Path) -> None:
     }
     path = tmp_path / "experiment.yaml"
     path.write_text(yaml.safe_dump(experiment))
-    with connected_to_ray(workers=2) as run:
+    with connect_to_ray(workers=2) as run:
         on_ray = rows(path, tmp_path / "ray", run)
     assert mark.exists(), "no worker was lost"
     assert on_ray == rows(path, tmp_path / "here", run_here)
@@ -51,5 +51,5 @@ def test_rows_equal_local_rows_after_losing_a_worker(tmp_path: Path) -> None:
 
 def test_missing_ray_reports_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match=r"pip install 'moorage\[ray\]'"), connected_to_ray():
+    with pytest.raises(InputError, match=r"pip install 'moorage\[ray\]'"), connect_to_ray():
         pass

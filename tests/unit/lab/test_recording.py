@@ -10,21 +10,21 @@ from msgspec.structs import replace
 from moorage.cluster.apiserver.server import ApiServer
 from moorage.common.clock import SteadyClock, VirtualClock
 from moorage.kube.api.affinity import Toleration
-from moorage.kube.api.kinds import kind_of
+from moorage.kube.api.kinds import find_kind
 from moorage.kube.api.meta import Condition, KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod, PodStatus
 from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.list_watch import Change
 from moorage.kube.client.rest import ApiClient
-from moorage.lab.cluster_files import read_lab_cluster
-from moorage.lab.recording import TraceRecorder, line_of, record, write_nodes
+from moorage.lab.cluster import read_lab_cluster
+from moorage.lab.recording import TraceRecorder, make_line, record, write_nodes
 from moorage.lab.trace import NodeOutage
 from moorage.testing import make_node, make_pod
 
 
 def told(recorder: TraceRecorder, before: KubeObject | None, after: KubeObject | None) -> None:
-    recorder.on_changes(kind_of(type(after or before)), [Change(before, after)])
+    recorder.on_changes(find_kind(type(after or before)), [Change(before, after)])
 
 
 def test_arrivals_runs_and_failures_become_a_trace() -> None:
@@ -62,7 +62,7 @@ def test_arrivals_runs_and_failures_become_a_trace() -> None:
 
 def test_line_keeps_the_fields_that_affect_placement() -> None:
     pod = make_pod("p", requests={"cpu": 1, "example.com/x": 2}, tolerates=[Toleration(operator="Exists")], priority=7)
-    line = line_of(pod)
+    line = make_line(pod)
     assert (line.requests, line.priority, line.kind) == ({"example.com/x": 2}, 7, "default")
     assert "containers" not in line.spec
 

@@ -16,6 +16,22 @@ FLAGGED = {
     "A list of what is left.": ["clause with what"],
     "The name stands for a group.": ["stand for be"],
     "Each row has a process of its own.": ["own"],
+    "Groups of which the members are pending.": ["of which"],
+    "The election ends by itself.": ["by itself"],
+    "The pod runs on whatever node is free.": ["whatever"],
+    "The change is notified at once.": ["at once"],
+    "Send no more requests.": ["no more"],
+    "A node is on its way.": ["way"],
+    "Leave out everything but metadata.": ["nothing but"],
+    "The pod is to be evicted.": ["is to be"],
+    "A test hands parts other things.": ["thing"],
+    "Skip those that are bound.": ["those that"],
+    "Show an object that is there when a watch starts.": ["is there"],
+    "The plugin wants a folder.": ["wants"],
+    "The evicted pods come back.": ["phrasal verb"],
+    "The oracle judges each offer.": ["judgement"],
+    "Drawn from the seed.": ["participle as subject"],
+    "So do the plugins.": ["inversion"],
 }
 CLEAN = [
     "Return the pending pods in scheduling order.",
@@ -38,6 +54,28 @@ def test_plain_english_is_accepted(text: str) -> None:
 def test_vague_names_are_variables_and_parameters() -> None:
     source = "def run(thing):\n    found = thing.kept\n    nodes = found\n    return nodes\n"
     assert [(match.line, match.text) for match in find_vague_names(source)] == [(1, "thing"), (2, "found")]
+
+
+PROSE = {
+    "Makefile": ("help:  ## Says what to do\n\t@echo told\n", [(1, "speech: say")]),
+    "values.yaml": ("# Whoever reads it\nkey: told # asked once\n", [(1, "person pronoun"), (2, "speech: ask")]),
+    "main.go": ("// The queue is told.\nvar told = 1 // asked once\n", [(1, "speech: tell"), (2, "speech: ask")]),
+    "page.js": ("/* Nobody\n * told it. */\nconst told = 1;\n", [(1, "person pronoun"), (2, "speech: tell")]),
+    "test_names.py": ("def test_what_nobody_said():\n    pass\n", [(1, "person pronoun"), (1, "speech: say")]),
+    "test_table.py": ('CASES = {"a pod who waits": "told"}\ndef test_it():\n    pass\n', [(1, "thing as person")]),
+    "learn.ipynb": (
+        '{"cells": [{"cell_type": "markdown", "source": ["Nobody"]}, {"cell_type": "code", "source": ["# told"]}]}',
+        [(1, "person pronoun"), (1, "speech: tell")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROSE)
+def test_comments_and_test_names_are_prose(name: str, tmp_path: Path) -> None:
+    source, expected = PROSE[name]
+    (tmp_path / name).write_text(source)
+    (path,) = list_files([tmp_path])
+    assert [(match.line, match.kind) for match in Tally().add(path)] == expected
 
 
 def test_code_is_not_prose(tmp_path: Path) -> None:

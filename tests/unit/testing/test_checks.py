@@ -33,10 +33,10 @@ class Waiting(Labelled):
         return None
 
 
-def test_a_class_is_built_with_the_defaults_of_its_arguments() -> None:
+def test_plugin_class_is_built_with_default_arguments() -> None:
     check_plugin(Labelled, examples=5)
 
 
-def test_a_method_that_cannot_be_called_is_found() -> None:
+def test_method_with_wrong_parameters_is_reported() -> None:
     with pytest.raises(AssertionError, match=r"Waiting\.filter is `async def`"):
         check_plugin(Waiting, examples=5)

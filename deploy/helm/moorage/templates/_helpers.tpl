@@ -16,3 +16,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   name: {{ include "moorage.name" . }}
   namespace: {{ .Release.Namespace }}
 {{- end }}
+{{- define "moorage.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+{{- end }}

@@ -27,6 +27,7 @@ BASE: Final = Path("deploy", "base")
 DOTTED: Final = ("gitignore", "dockerignore")
 """Files whose names start with a dot; packaging would leave those out."""
 MAX_NAME: Final = 40
+RESERVED_PACKAGES: Final = frozenset(("moorage", "test", "tests", "src", "package"))
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _FIELD: Final = re.compile(r"\{\{ (\w+) \}\}")
 
@@ -63,21 +64,17 @@ def check_name(project: str, known_plugins: Collection[str] = ()) -> ProjectName
         suggestion = _suggest_name(project)
         raise InputError(where, problem, hint=f"use {suggestion}" if suggestion else "use a name such as spot-only")
     names = ProjectNames(project)
-    in_use = {*sys.stdlib_module_names, *_RESERVED_PACKAGES, *_list_installed(project)}
+    # A package would hide an installed one of the same name; the project itself may be installed already.
+    own = {entry.dist.name for entry in entry_points(group=ENTRY_POINT_GROUP) if entry.dist is not None}
+    installed = (
+        name for name, owners in packages_distributions().items() if not (project in owners and project in own)
+    )
+    in_use = {*sys.stdlib_module_names, *RESERVED_PACKAGES, *installed}
     if keyword.iskeyword(names.package) or names.package in in_use:
         raise InputError(where, f"the Python name {names.package!r} is in use", hint=f"use {project}-plugin")
     if names.plugin in known_plugins:
         raise InputError(where, f"a plugin named {names.plugin} already exists", hint=f"use my-{project}")
     return names
-
-
-def _list_installed(project: str) -> list[str]:
-    """List the installed packages, which a package of the same name would hide; without the project itself."""
-    own = {entry.dist.name for entry in entry_points(group=ENTRY_POINT_GROUP) if entry.dist is not None}
-    return [name for name, owners in packages_distributions().items() if not (project in owners and project in own)]
-
-
-_RESERVED_PACKAGES: Final = frozenset(("moorage", "test", "tests", "src", "package"))
 
 
 def _suggest_name(name: str) -> str:

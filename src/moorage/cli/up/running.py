@@ -2,11 +2,10 @@
 
 import asyncio
 import os
-import signal
 import stat
 import tempfile
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,18 +16,20 @@ from msgspec.structs import replace
 
 from moorage.cli.up.screen import Screen
 from moorage.cli.up.tally import Tally
-from moorage.cluster import ApiServer, ClusterOptions, EmbeddedCluster, Manifest
+from moorage.cluster import ApiServer, ClusterOptions, EmbeddedCluster
 from moorage.common.clock import SystemClock
 from moorage.common.errors import InputError
 from moorage.common.memory import relax_gc
+from moorage.common.signals import stop_on_signals
+from moorage.common.user_files import read_text
 from moorage.insight import LiveCluster, PageObserver, PageServer, QuestionProcess, request_for
 from moorage.kube.api.documents import read_documents
 from moorage.kube.client.credentials import FixedCredentials
 from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.rest import ApiClient
+from moorage.kube.manifests import Document
 from moorage.scheduler.config import completed_view
 from moorage.scheduler.daemon.config_reload import FileFollower
-from moorage.scheduler.engine.observing import observed_by
 from moorage.scheduler.framework.metering import NumberCell
 from moorage.scheduler.wiring.policy import Policy
 
@@ -46,7 +47,7 @@ class UpOptions:
     """Options of a local cluster; ``seconds=None`` runs it until an interrupt."""
 
     cluster: ClusterOptions
-    manifests: tuple[Manifest, ...] = ()
+    manifests: tuple[Document, ...] = ()
     kubeconfig: Path | None = None
     data_dir: Path | None = None
     port: int = 0
@@ -77,44 +78,37 @@ class Up:
 
     options: UpOptions
     screen: Screen
-    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _tally: Tally = field(default_factory=Tally)
     _ending: AsyncExitStack = field(default_factory=AsyncExitStack)
-    _asking: QuestionProcess | None = None
+    _questions: QuestionProcess | None = None
 
     async def run(self) -> None:
         """Start all parts, show the state of the cluster, and stop in order."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stopping.set)
+        options, stopping = self.options, stop_on_signals()
         async with self._ending as ending:
-            server = await ending.enter_async_context(self._server())
-            path = ending.enter_context(KubeconfigFile(server.kubeconfig(), self.options.kubeconfig))
-            self.screen.welcome(server.url, path, with_scheduler=self.options.cluster.policy is not None)
-            cluster = await ending.enter_async_context(self._cluster(server))
-            await self._serve_page(cluster, path, ending)
-            self._follow_files(cluster, ending)
-            await cluster.applier.apply(self.options.manifests)
-            await self._watch(cluster)
-
-    def _server(self) -> ApiServer:
-        try:
-            options = self.options
-            return ApiServer(
-                plain=True, port=options.port, data_dir=options.data_dir, features=options.cluster.features
+            try:
+                api_server = ApiServer(
+                    plain=True, port=options.port, data_dir=options.data_dir, features=options.cluster.features
+                )
+            except OSError as error:
+                raise InputError(str(options.data_dir), f"cannot store data here: {error.strerror}") from error
+            server = await ending.enter_async_context(api_server)
+            path = ending.enter_context(KubeconfigFile(server.kubeconfig(), options.kubeconfig))
+            self.screen.welcome(server.url, path, with_scheduler=options.cluster.policy is not None)
+            credentials = FixedCredentials(f"Bearer {server.token}")
+            connection = Connection(server.plain_url, "this cluster", credentials=credentials)
+            page_observer = PageObserver(SystemClock()) if options.page_port is not None else None
+            log = self._open_log()
+            observers = [observer for observer in (page_observer, None if log is None else log.observer) if observer]
+            embedded = EmbeddedCluster(
+                lambda: ApiClient(connection), SystemClock(), options.cluster, (self._tally,), observers
             )
-        except OSError as error:
-            raise InputError(str(self.options.data_dir), f"cannot store data here: {error.strerror}") from error
-
-    def _cluster(self, server: ApiServer) -> EmbeddedCluster:
-        credentials = FixedCredentials(f"Bearer {server.token}")
-        connection = Connection(server.plain_url, "this cluster", credentials=credentials)
-        self._tally = Tally()
-        self._watching = PageObserver(SystemClock()) if self.options.page_port is not None else None
-        log = self._open_log()
-        watching = observed_by(self._watching, None if log is None else log.observer)
-        return EmbeddedCluster(
-            lambda: ApiClient(connection), SystemClock(), self.options.cluster, (self._tally,), attempts=watching
-        )
+            cluster = await ending.enter_async_context(embedded)
+            if page_observer is not None:
+                await self._serve_page(cluster, path, page_observer)
+            self._follow_files(cluster)
+            await cluster.applier.apply(options.manifests)
+            await self._watch(cluster, stopping)
 
     def _open_log(self) -> "OpenDecisionLog | None":
         """Open the decision log, if requested; dropped lines are not counted."""
@@ -129,22 +123,22 @@ class Up:
         self._ending.callback(log.close)
         return log
 
-    async def _serve_page(self, cluster: EmbeddedCluster, kubeconfig: Path, ending: AsyncExitStack) -> None:
-        """Serve the web page, if requested and if there is a scheduler."""
+    async def _serve_page(self, cluster: EmbeddedCluster, kubeconfig: Path, observer: PageObserver) -> None:
+        """Serve the web page, if there is a scheduler."""
         policy, port = self.options.cluster.policy, self.options.page_port
-        if cluster.scheduling is None or policy is None or port is None or self._watching is None:
+        if cluster.scheduling is None or policy is None or port is None:
             return
-        self._asking = asking = QuestionProcess(request_for(policy, str(kubeconfig), self.options.plugins))
-        ending.push_async_callback(asking.stop)
+        self._questions = QuestionProcess(request_for(policy, str(kubeconfig), self.options.plugins))
+        self._ending.push_async_callback(self._questions.stop)
         scheduler = cluster.scheduling.scheduler
-        source = LiveCluster(scheduler, self._watching, SystemClock(), "this cluster", asking.ask)
-        ending.push_async_callback(source.stop)
+        source = LiveCluster(scheduler, observer, SystemClock(), "this cluster", self._questions.ask)
+        self._ending.push_async_callback(source.stop)
         page = PageServer(source, LOOPBACK, port)
         await page.start()
-        ending.push_async_callback(page.stop)
+        self._ending.push_async_callback(page.stop)
         self.screen.page(page.url)
 
-    def _follow_files(self, cluster: EmbeddedCluster, ending: AsyncExitStack) -> None:
+    def _follow_files(self, cluster: EmbeddedCluster) -> None:
         """Reload configuration and plugins when their files change."""
         scheduling, load = cluster.scheduling, self.options.load_policy
         if scheduling is None or load is None:
@@ -153,40 +147,35 @@ class Up:
         async def apply() -> list[str]:
             policy = await asyncio.to_thread(load)
             fixed = await scheduling.reload(policy)
-            if self._asking is not None:
-                await self._asking.change(replace(self._asking.request, config=completed_view(policy.config)))
+            if self._questions is not None:
+                await self._questions.change(replace(self._questions.request, config=completed_view(policy.config)))
             return fixed
 
         follower = FileFollower(self.options.config, self.options.plugins, apply, self.screen)
         task = asyncio.get_running_loop().create_task(follower.run(), name="following files")
-        ending.push_async_callback(_cancel, task)
 
-    async def _watch(self, cluster: EmbeddedCluster) -> None:
+        async def cancel() -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        self._ending.push_async_callback(cancel)
+
+    async def _watch(self, cluster: EmbeddedCluster, stopping: asyncio.Event) -> None:
         """Show the state of the cluster until it is stopped, its time is over, or a part fails."""
         loop = asyncio.get_running_loop()
         end = None if self.options.seconds is None else loop.time() + self.options.seconds
         with self.screen.showing():
-            while not self._stopping.is_set() and (end is None or loop.time() < end):
+            while not stopping.is_set() and (end is None or loop.time() < end):
                 self.screen.show(self._tally.summary(cluster.cache, loop.time()))
                 if (failure := cluster.failure()) is not None:
                     raise failure
                 pause = self.screen.interval if end is None else min(self.screen.interval, end - loop.time())
-                await self._pause(max(pause, 0.0))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(max(pause, 0.0)):
+                        await stopping.wait()
             if (failure := cluster.failure()) is not None:
                 raise failure
         self.screen.farewell(self._tally.summary(cluster.cache, loop.time()))
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return
-
-
-async def _cancel(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 class KubeconfigFile:
@@ -228,9 +217,9 @@ def check_overwritable(path: Path) -> None:
     if not path.exists():
         return
     try:
-        config = next(read_documents(path.read_text(encoding="utf-8"), source=str(path)), None)
+        config = next(read_documents(read_text(path), source=str(path)), None)
         contexts = [context["name"] for context in (config or {}).get("contexts") or ()]
-    except (OSError, UnicodeDecodeError, InputError, TypeError, KeyError, AttributeError):
+    except (InputError, TypeError, KeyError, AttributeError):
         contexts = ["something else"]
     if contexts != [CONTEXT]:
         hint = "choose a new file; kubectl can merge several: KUBECONFIG=file1:file2"

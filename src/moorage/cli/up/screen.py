@@ -46,13 +46,14 @@ class Screen:
 
     def taken(self, fixed: list[str]) -> None:
         """Print that a reload succeeded; ``fixed`` lists settings that need a restart."""
-        self._print(f"{_now()} Reloaded the configuration and plugins.")
+        self._print(f"{time.strftime('%H:%M:%S')} Reloaded the configuration and plugins.")
         if fixed:
             self._print(f"  {', '.join(fixed)}: changes apply after a restart.")
 
     def refused(self, problem: str) -> None:
         """Print why a reload failed."""
-        self._print(f"{_now()} Reload failed; the scheduler continues with the previous configuration and plugins.")
+        now = time.strftime("%H:%M:%S")
+        self._print(f"{now} Reload failed; the scheduler continues with the previous configuration and plugins.")
         self._print("  " + problem.replace("\n", "\n  "))
 
     def _print(self, text: str) -> None:
@@ -83,16 +84,8 @@ class Screen:
             self._print(f"  {reason.count} pending (e.g. {reason.example}): {reason.text}")
 
 
-def _now() -> str:
-    return time.strftime("%H:%M:%S")
-
-
 def render(summary: "Summary") -> Group:
     """Render nodes, utilization, pods, and the reasons of pending pods."""
-    return Group(_overview(summary), Text(), _pending(summary))
-
-
-def _overview(summary: "Summary") -> Table:
     table = Table.grid(padding=(0, 2))
     ready = Text(f"{summary.ready} of {summary.nodes} ready", "green" if summary.ready == summary.nodes else "red")
     table.add_row(Text("nodes", "bold"), ready)
@@ -106,13 +99,9 @@ def _overview(summary: "Summary") -> Table:
     )
     table.add_row(Text("pods", "bold"), pods if summary.phases else Text("none", "dim"))
     table.add_row(Text("scheduled", "bold"), f"{summary.placed} ({summary.rate:.1f} pods/s)")
-    return table
-
-
-def _pending(summary: "Summary") -> Table | Text:
     if not summary.reasons:
-        return Text("no pending pods", "dim")
-    table = Table("pending", "example", "reason", box=None, header_style="bold", pad_edge=False)
+        return Group(table, Text(), Text("no pending pods", "dim"))
+    pending = Table("pending", "example", "reason", box=None, header_style="bold", pad_edge=False)
     for reason in summary.reasons:
-        table.add_row(str(reason.count), Text(reason.example), Text(reason.text))
-    return table
+        pending.add_row(str(reason.count), Text(reason.example), Text(reason.text))
+    return Group(table, Text(), pending)

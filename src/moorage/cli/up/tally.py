@@ -38,11 +38,6 @@ class Summary:
     reasons: tuple[Reason, ...] = ()
 
     @property
-    def pods(self) -> int:
-        """The number of pods."""
-        return sum(self.phases.values())
-
-    @property
     def line(self) -> str:
         """The summary as one line."""
         phases = ", ".join(f"{count} {phase.lower()}" for phase, count in self.phases.items() if count)
@@ -88,17 +83,16 @@ class Tally:
         order = ("Running", "Pending", "Starting", "Stopping", "Succeeded", "Failed")
         return Summary(
             nodes=len(cache[Node]),
-            ready=sum(map(_is_ready, cache[Node])),
+            ready=sum(
+                any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+                for node in cache[Node]
+            ),
             phases={phase: phases[phase] for phase in order if phases[phase]},
             placed=self.placed,
             rate=rate,
             used=_used(cache),
             reasons=_reasons(cache),
         )
-
-
-def _is_ready(node: Node) -> bool:
-    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
 
 
 def _phase(pod: Pod) -> str:

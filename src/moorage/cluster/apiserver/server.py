@@ -1,4 +1,4 @@
-"""The API on a loopback port: HTTP around :class:`~moorage.cluster.apiserver.api.Api`, and nothing else."""
+"""The API on a loopback port: HTTP around :class:`~moorage.cluster.apiserver.api.Api`."""
 
 import asyncio
 import base64
@@ -15,14 +15,15 @@ from moorage.cluster.apiserver.certificates import loopback_certificate
 from moorage.cluster.apiserver.reading.streaming import Watchers
 from moorage.cluster.apiserver.reading.watching import Watch
 from moorage.cluster.apiserver.requests.request import JSON, ApiRequest, ApiResponse
-from moorage.cluster.apiserver.storage.expiry import forget_old_events
 from moorage.cluster.apiserver.storage.journal import Journal
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.common.clock import Clock, SystemClock
 from moorage.common.errors import ApiError, InputError
+from moorage.kube.api.meta import parse_time
 from moorage.kube.features import FeatureGates
 from moorage.kube.http.messages import AnyReply, HttpRequest, HttpService, Reply
 from moorage.kube.http.server import HttpServer
+from moorage.kube.plain_data import find
 from moorage.kube.status_errors import error_status, unauthorized
 
 LOOPBACK: Final = "127.0.0.1"
@@ -43,6 +44,7 @@ REASONS: Final = {
     500: "InternalError",
 }
 GRACE_SECONDS: Final = 0.1
+EVENT_SECONDS: Final = 3600.0
 
 
 class ApiServer:
@@ -66,7 +68,12 @@ class ApiServer:
         self.token = token or secrets.token_urlsafe(24)
         self._journal = Journal(data_dir) if data_dir is not None else None
         store = self._journal.store if self._journal is not None else Store()
-        self.api = Api(clock or SystemClock(), store, features=features, knows_token=self._knows)
+        self.api = Api(
+            clock or SystemClock(),
+            store,
+            features=features,
+            knows_token=lambda text: hmac.compare_digest(text.encode(), self.token.encode()),
+        )
         self._bearer = f"Bearer {self.token}".encode()
         self._port = port
         self._plain_port = 0
@@ -76,21 +83,18 @@ class ApiServer:
         self._watchers = Watchers(self.api.store)
         self._ticking: asyncio.TimerHandle | None = None
 
-    def _knows(self, token: str) -> bool:
-        return hmac.compare_digest(token.encode(), self.token.encode())
-
     @property
     def url(self) -> str:
-        """Where the server listens."""
+        """The URL of the server."""
         return f"https://{LOOPBACK}:{self._port}"
 
     @property
     def plain_url(self) -> str:
-        """Where the server listens without TLS, if it does."""
+        """The URL without TLS, if it is served."""
         return f"http://{LOOPBACK}:{self._plain_port}"
 
     def kubeconfig(self) -> dict[str, Any]:
-        """Return a kubeconfig that leads here."""
+        """Return a kubeconfig for this server."""
         context = {"cluster": "moorage", "user": "moorage-admin"}
         authority = base64.b64encode(self._certificate.pem).decode()
         cluster = {"server": self.url, "certificate-authority-data": authority}
@@ -111,30 +115,27 @@ class ApiServer:
         await self.stop()
 
     async def start(self) -> None:
-        """Listen; a port of 0 becomes one that is free."""
+        """Listen; port 0 selects a free port."""
         if self._journal is not None:
             self._journal.start()
-        self._port = await self._listen()
+        try:
+            self._port = await self._http.listen(LOOPBACK, self._port, tls=lambda: self._certificate.context)
+        except OSError as error:
+            hint = "give another port, or 0 for one that is free"
+            raise InputError(f"port {self._port}", f"cannot listen: {error.strerror}", hint=hint) from error
         if self._is_plain:
             self._plain_port = await self._http.listen(LOOPBACK, 0)
         self._publish_authority()
         self._tick()
 
-    async def _listen(self) -> int:
-        try:
-            return await self._http.listen(LOOPBACK, self._port, tls=lambda: self._certificate.context)
-        except OSError as error:
-            hint = "give another port, or 0 for one that is free"
-            raise InputError(f"port {self._port}", f"cannot listen: {error.strerror}", hint=hint) from error
-
     def _publish_authority(self) -> None:
-        """Publish the CA certificate where components with their own port look for it."""
+        """Publish the CA certificate in the ConfigMap that components with their own port read."""
         path = "/api/v1/namespaces/kube-system/configmaps"
         authority = self._certificate.pem.decode()
         content = {"client-ca-file": authority, "requestheader-client-ca-file": authority}
         content |= {f"requestheader-{name}": text for name, text in PROXY_HEADERS.items()}
         body = msgspec.json.encode({"metadata": {"name": AUTHORITY}, "data": content})
-        # The certificate is new at every start, the map may be there from the last one.
+        # The certificate is new at every start; the ConfigMap may exist from the previous run.
         self.api.answer(ApiRequest("DELETE", f"{path}/{AUTHORITY}"))
         self.api.answer(ApiRequest("POST", path, body=body))
 
@@ -153,13 +154,12 @@ class ApiServer:
         self._ticking = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
 
     def _respond(self, request: HttpRequest) -> AnyReply:
-        path = request.path
-        if not self._is_allowed(request.headers.get(b"authorization", b"")) and path not in OPEN_TO_ALL:
-            return _refusal(unauthorized())
+        if request.path not in OPEN_TO_ALL and (refusal := self._check_head(request.headers)) is not None:
+            return refusal
         answer = self.api.answer(
             ApiRequest(
                 method=request.method,
-                path=path,
+                path=request.path,
                 query=request.query,
                 body=request.body,
                 content_type=request.header(b"content-type", JSON),
@@ -182,11 +182,9 @@ class ApiServer:
         return reply
 
     def _check_head(self, headers: Mapping[bytes, bytes]) -> Reply | None:
-        """Accept a body only from clients with the token."""
-        return None if self._is_allowed(headers.get(b"authorization", b"")) else _refusal(unauthorized())
-
-    def _is_allowed(self, authorization: bytes) -> bool:
-        return hmac.compare_digest(authorization, self._bearer)
+        """Reject clients without the token before their body is read."""
+        is_allowed = hmac.compare_digest(headers.get(b"authorization", b""), self._bearer)
+        return None if is_allowed else _refusal(unauthorized())
 
 
 def _reply(answer: ApiResponse) -> Reply:
@@ -201,6 +199,32 @@ def _reply(answer: ApiResponse) -> Reply:
 
 def _refusal(error: ApiError) -> Reply:
     return Reply(error.status or 500, msgspec.json.encode(error_status(error)))
+
+
+def forget_old_events(store: Store, now: float) -> int:
+    """Delete the events that were last observed more than an hour ago; return their number.
+
+    Events are stored in order of creation, so the search stops at the first recent one.
+    """
+
+    def parse(text: Any) -> float:
+        try:
+            return parse_time(text) if text else 0.0
+        except ValueError:
+            return 0.0
+
+    forgotten = 0
+    for entry in store.list("events"):
+        data = entry.data
+        created = parse(data["metadata"].get("creationTimestamp"))
+        if created > now - EVENT_SECONDS:
+            break
+        # Both formats of event series are supported.
+        observed = (data.get("lastTimestamp"), data.get("eventTime"), find(data, "series.lastObservedTime"))
+        if max(created, *map(parse, observed)) <= now - EVENT_SECONDS:
+            store.remove("events", entry.key)
+            forgotten += 1
+    return forgotten
 
 
 def _refuse(status: int, message: str) -> Reply:

@@ -28,21 +28,18 @@ class ControllerEvent:
     def data(self, name: str, number: int) -> Data:
         """Return the event as plain data; ``name`` is the written object's name, ``number`` is unique per object."""
         kind, moment = BY_TYPE[type(self.obj)], format_time(self.now)
-        metadata = self.obj.metadata
+        event_name = f"{self.obj.name}.{int(self.now * 1e9) + number:x}"
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {
-                "name": f"{self.obj.name}.{int(self.now * 1e9) + number:x}",
-                "namespace": self.obj.namespace,
-            },
+            "metadata": {"name": event_name, "namespace": self.obj.namespace},
             "involvedObject": {
                 "apiVersion": kind.api_version,
                 "kind": kind.name,
                 "namespace": self.obj.namespace,
                 "name": self.obj.name,
                 "uid": self.obj.uid,
-                "resourceVersion": metadata.resource_version,
+                "resourceVersion": self.obj.metadata.resource_version,
             },
             "reason": self.reason,
             "message": self.message.replace(NAME, name),
@@ -133,33 +130,20 @@ def build_request(action: Write) -> ActionRequest:
             kind_info = BY_TYPE[kind]
             obj = {"apiVersion": kind_info.api_version, "kind": kind_info.name, **data}
             return ActionRequest("POST", kind_info.path(namespace=action.namespace), _encode(obj), kind)
-        case Patch(obj):
-            return ActionRequest(
-                "PATCH", _path(obj, action.subresource), _patch(action), type(obj), action.content_type
-            )
-        case Delete(obj):
-            return ActionRequest("DELETE", _path(obj), _encode(_options(action)), type(obj))
-
-
-def _path(obj: KubeObject, subresource: str = "") -> str:
-    return BY_TYPE[type(obj)].path(obj.name, obj.namespace, subresource)
-
-
-def _patch(action: Patch) -> bytes:
-    if not action.if_unchanged:
-        return _encode(action.patch)
-    version = action.obj.metadata.resource_version
-    metadata = {**action.patch.get("metadata", {}), "resourceVersion": version}
-    return _encode({**action.patch, "metadata": metadata})
-
-
-def _options(action: Delete) -> Data:
-    options: Data = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": action.obj.uid}}
-    if action.grace is not None:
-        options["gracePeriodSeconds"] = action.grace
-    if action.propagation:
-        options["propagationPolicy"] = action.propagation
-    return options
+        case Patch(obj, patch, subresource, if_unchanged, content_type):
+            if if_unchanged:
+                metadata = {**patch.get("metadata", {}), "resourceVersion": obj.metadata.resource_version}
+                patch = {**patch, "metadata": metadata}
+            path = BY_TYPE[type(obj)].path(obj.name, obj.namespace, subresource)
+            return ActionRequest("PATCH", path, _encode(patch), type(obj), content_type)
+        case Delete(obj, grace, propagation):
+            options: Data = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": obj.uid}}
+            if grace is not None:
+                options["gracePeriodSeconds"] = grace
+            if propagation:
+                options["propagationPolicy"] = propagation
+            path = BY_TYPE[type(obj)].path(obj.name, obj.namespace)
+            return ActionRequest("DELETE", path, _encode(options), type(obj))
 
 
 def status_actions(

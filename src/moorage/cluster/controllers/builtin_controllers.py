@@ -14,12 +14,11 @@ from moorage.cluster.controllers.manager import Controller
 from moorage.cluster.controllers.namespaces import AccountController, NamespaceController, RootAuthorityController
 from moorage.cluster.controllers.node_lifecycle import EvictionController, NodeController
 from moorage.cluster.controllers.persistent_volumes import ClaimController, EphemeralVolumeController, VolumeController
-from moorage.cluster.controllers.replicaset import ReplicaSetController
+from moorage.cluster.controllers.replicaset import ReplicaSetController, ReplicationManager
 from moorage.cluster.controllers.resource_claims import ClaimUseController, GroupClaimController, PodClaimController
 from moorage.cluster.controllers.statefulset import StatefulSetController
 from moorage.common.clock import Clock
 from moorage.kube.api.kinds import BY_TYPE
-from moorage.kube.api.workloads import ReplicationController
 from moorage.kube.features import FeatureGates
 
 
@@ -30,26 +29,26 @@ def cluster_controllers(clock: Clock, features: FeatureGates) -> tuple[Controlle
     return (
         DeploymentController(clock),
         ReplicaSetController(clock),
-        ReplicaSetController(clock, ReplicationController),
+        ReplicationManager(clock),
         StatefulSetController(clock),
         DaemonSetController(clock),
         JobController(clock, makes_groups=features.enabled("WorkloadWithJob")),
         CronJobController(clock),
         NamespaceController(clock),
-        AccountController(),
-        RootAuthorityController(),
+        AccountController(clock),
+        RootAuthorityController(clock),
         GarbageCollector(clock, groups),
         DisruptionController(clock),
         NodeController(clock),
         EvictionController(clock),
-        ClaimController(),
-        VolumeController(),
-        EphemeralVolumeController(),
-        PodClaimController(has_groups=shares_claims),
-        ClaimUseController(has_groups=shares_claims),
-        *((PodGroupProtection(),) if groups else ()),
+        ClaimController(clock),
+        VolumeController(clock),
+        EphemeralVolumeController(clock),
+        PodClaimController(clock, has_groups=shares_claims),
+        ClaimUseController(clock, has_groups=shares_claims),
+        *((PodGroupProtection(clock),) if groups else ()),
         *((ElectionController(clock),) if features.enabled("CoordinatedLeaderElection") else ()),
-        *((GroupClaimController(),) if shares_claims else ()),
+        *((GroupClaimController(clock),) if shares_claims else ()),
     )
 
 

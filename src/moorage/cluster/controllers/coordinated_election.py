@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Patch, RequeueAfter
+from moorage.cluster.controllers.base import BaseController
 from moorage.cluster.controllers.informer_cache import InformerCache
-from moorage.common.clock import Clock
 from moorage.kube.api.meta import KubeObject, format_micro_time, parse_time
 from moorage.kube.api.records import Lease, LeaseCandidate
 from moorage.kube.api.struct import Data
@@ -24,18 +24,13 @@ VALID_SECONDS: Final = 1800.0
 """Candidates expire this long after their last renewal."""
 
 
-class ElectionController:
+class ElectionController(BaseController):
     """Assigns leases to candidates; its keys are leases."""
 
     name = "elections"
     kinds = (LeaseCandidate, Lease)
-    pause = 0.0
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the key of a lease, or of the lease of a candidate."""
         if isinstance(obj, LeaseCandidate):
             return (f"{obj.namespace}/{obj.spec.lease_name}",)
         candidates = cache[LeaseCandidate].in_namespace(obj.namespace)
@@ -57,7 +52,9 @@ class ElectionController:
         best = next((item for item in candidates if not _has_missed_ping(item, now)), None)
         if best is None or best.name in (holder, lease.spec.preferred_holder):
             return (again,)
-        return (*_ask((best,), now), *_prefer(best, lease, now), again)
+        if not _is_alive(best, now):
+            return (*_ping((best,), now), RequeueAfter(1.0), again)
+        return (Patch(lease, {"spec": {"preferredHolder": best.name, "strategy": STRATEGY}}, if_unchanged=True), again)
 
 
 def _elect(candidates: list[LeaseCandidate], lease: Lease | None, key: str, now: float) -> Iterator[ControllerAction]:
@@ -65,9 +62,9 @@ def _elect(candidates: list[LeaseCandidate], lease: Lease | None, key: str, now:
     alive = [item for item in candidates if _is_alive(item, now)]
     silent = [item for item in candidates if item not in alive]
     waiting = [item for item in silent if _age(item.spec.ping_time, now) < PING_SECONDS]
-    unasked = [item for item in silent if item not in waiting]
-    if waiting or (unasked and not alive):
-        yield from _ask(unasked, now)
+    idle = [item for item in silent if item not in waiting]
+    if waiting or (idle and not alive):
+        yield from _ping(idle, now)
         yield RequeueAfter(1.0)
         return
     if not alive:
@@ -90,18 +87,10 @@ def _elect(candidates: list[LeaseCandidate], lease: Lease | None, key: str, now:
         yield Create(Lease, {"metadata": {"namespace": namespace, "name": name}, "spec": fields})
 
 
-def _ask(candidates: Iterable[LeaseCandidate], now: float) -> Iterator[ControllerAction]:
+def _ping(candidates: Iterable[LeaseCandidate], now: float) -> Iterator[ControllerAction]:
     for item in candidates:
         if not _is_alive(item, now) and _age(item.spec.ping_time, now) >= PING_SECONDS:
             yield Patch(item, {"spec": {"pingTime": format_micro_time(now)}})
-
-
-def _prefer(best: LeaseCandidate, lease: Lease, now: float) -> Iterator[ControllerAction]:
-    if _is_alive(best, now):
-        spec = {"preferredHolder": best.name, "strategy": STRATEGY}
-        yield Patch(lease, {"spec": spec}, if_unchanged=True)
-    else:
-        yield RequeueAfter(1.0)
 
 
 def _is_alive(candidate: LeaseCandidate, now: float) -> bool:

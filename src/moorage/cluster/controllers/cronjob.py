@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import Final
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, RequeueAfter, status_actions
+from moorage.cluster.controllers.base import BaseController
 from moorage.cluster.controllers.informer_cache import InformerCache
-from moorage.cluster.controllers.job import finished_at
+from moorage.cluster.controllers.job import find_end
 from moorage.cluster.controllers.ownership import owner_keys, owner_reference
-from moorage.common.clock import Clock
-from moorage.kube.api.cron import Schedule, parse, zone_of
+from moorage.kube.api.cron import Schedule, find_zone, parse
 from moorage.kube.api.meta import KubeObject, format_time, parse_time
 from moorage.kube.api.struct import Data
 from moorage.kube.api.workloads import CronJob, Job
@@ -19,18 +19,14 @@ from moorage.kube.api.workloads import CronJob, Job
 SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
 
-class CronJobController:
+class CronJobController(BaseController):
     """Creates jobs on a schedule."""
 
     name = "cron jobs"
     kinds = (CronJob, Job)
     pause = 0.1
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the key of a cron job, or of the cron job that owns a job."""
         return (obj.key,) if isinstance(obj, CronJob) else owner_keys(obj, CronJob)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
@@ -53,35 +49,31 @@ class Runs:
     @cached_property
     def active(self) -> list[Job]:
         """The jobs that have not ended."""
-        return [job for job in self.jobs if finished_at(job) is None]
+        return [job for job in self.jobs if find_end(job) is None]
 
     def actions(self) -> Iterator[ControllerAction]:
         """Return the actions for the current state."""
-        yield from self._forget("Complete", self.cron_job.spec.successful_jobs_history_limit)
-        yield from self._forget("Failed", self.cron_job.spec.failed_jobs_history_limit)
-        due = None if self.cron_job.spec.suspend else self._due()
+        spec = self.cron_job.spec
+        yield from self._forget("Complete", spec.successful_jobs_history_limit)
+        yield from self._forget("Failed", spec.failed_jobs_history_limit)
+        due = next_run = None
+        if not spec.suspend:
+            schedule, zone = parse(spec.schedule), find_zone(spec.time_zone)
+            due, next_run = self._find_due(schedule, zone), schedule.after(self.now, zone)
         run = list(self._run(due)) if due is not None else []
         yield from run
         started = due if any(isinstance(action, Create) for action in run) else None
         yield from status_actions(self.cron_job, self.cron_job.status, self._status(started))
-        if not self.cron_job.spec.suspend and (following := self._schedule.after(self.now, self._zone)) is not None:
-            yield RequeueAfter(following - self.now + 0.05)
+        if next_run is not None:
+            yield RequeueAfter(next_run - self.now + 0.05)
 
-    @cached_property
-    def _schedule(self) -> Schedule:
-        return parse(self.cron_job.spec.schedule)
-
-    @cached_property
-    def _zone(self) -> tzinfo:
-        return zone_of(self.cron_job.spec.time_zone)
-
-    def _due(self) -> float | None:
-        """Return the last time the schedule was due and no job was made, unless it is too late for that."""
+    def _find_due(self, schedule: Schedule, zone: tzinfo) -> float | None:
+        """Return the last time the schedule was due and no job was created, unless it is too late for that."""
         spec, created = self.cron_job.spec, self.cron_job.metadata.creation_timestamp
         since = parse_time(self.cron_job.status.get("lastScheduleTime") or created or format_time(self.now))
         if spec.starting_deadline_seconds is not None:
             since = max(since, self.now - spec.starting_deadline_seconds)
-        return self._schedule.latest(since, self.now, self._zone)
+        return schedule.latest(since, self.now, zone)
 
     def _run(self, due: float) -> Iterator[ControllerAction]:
         policy = self.cron_job.spec.concurrency_policy
@@ -90,10 +82,8 @@ class Runs:
         if policy == "Replace":
             yield from (Delete(job, propagation="Background") for job in self.active)
         name = f"{self.cron_job.name}-{int(due // 60)}"
-        if all(job.name != name for job in self.jobs):
-            yield Create(Job, self._job(name, due))
-
-    def _job(self, name: str, due: float) -> Data:
+        if any(job.name == name for job in self.jobs):
+            return
         template = self.cron_job.spec.job_template
         metadata_template = template.get("metadata") or {}
         annotations = {**(metadata_template.get("annotations") or {}), SCHEDULED: format_time(due)}
@@ -104,10 +94,10 @@ class Runs:
             "annotations": annotations,
             "ownerReferences": [owner_reference(self.cron_job)],
         }
-        return {"metadata": metadata, "spec": template.get("spec") or {}}
+        yield Create(Job, {"metadata": metadata, "spec": template.get("spec") or {}})
 
     def _forget(self, outcome: str, limit: int) -> Iterator[ControllerAction]:
-        finished = [job for job in self.jobs if _outcome(job) == outcome]
+        finished = [job for job in self.jobs if (end := find_end(job)) is not None and end["type"] == outcome]
         finished.sort(key=lambda job: (job.status.get("startTime") or "", job.name))
         surplus = finished[: max(0, len(finished) - limit)]
         yield from (Delete(job, propagation="Background") for job in surplus)
@@ -125,10 +115,3 @@ class Runs:
         if latest := max([*completion_times, self.cron_job.status.get("lastSuccessfulTime") or ""]):
             status["lastSuccessfulTime"] = latest
         return status
-
-
-def _outcome(job: Job) -> str:
-    for condition in job.status.get("conditions") or ():
-        if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
-            return str(condition["type"])
-    return ""

@@ -1,4 +1,4 @@
-"""Daemon sets: one pod on every node that may have it; the scheduler places each on the node it was made for."""
+"""Daemon sets: one pod on every eligible node; the scheduler places each pod on the node it was created for."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -6,21 +6,19 @@ from functools import cached_property
 from typing import Final
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, status_actions
+from moorage.cluster.controllers.base import PodSetController
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import (
-    adopter_keys,
     is_active,
     is_available,
     is_ready,
     managed_pods,
-    owner_keys,
     pod_claims,
     pod_from_template,
     scaled,
 )
 from moorage.cluster.controllers.replicaset import wait_for_availability
 from moorage.cluster.controllers.revisions import REVISION_LABEL, History
-from moorage.common.clock import Clock
 from moorage.kube.api.affinity import NO_EXECUTE, NO_SCHEDULE
 from moorage.kube.api.codec import convert
 from moorage.kube.api.meta import KubeObject
@@ -30,37 +28,31 @@ from moorage.kube.api.selectors import node_matcher
 from moorage.kube.api.struct import Data
 from moorage.kube.api.workloads import ControllerRevision, DaemonSet
 
-_NODE: Final = "node.kubernetes.io"
-TOLERATIONS: Final = (
-    {"key": f"{_NODE}/not-ready", "operator": "Exists", "effect": "NoExecute"},
-    {"key": f"{_NODE}/unreachable", "operator": "Exists", "effect": "NoExecute"},
-    {"key": f"{_NODE}/disk-pressure", "operator": "Exists", "effect": "NoSchedule"},
-    {"key": f"{_NODE}/memory-pressure", "operator": "Exists", "effect": "NoSchedule"},
-    {"key": f"{_NODE}/pid-pressure", "operator": "Exists", "effect": "NoSchedule"},
-    {"key": f"{_NODE}/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
+_TOLERATED: Final = {
+    NO_EXECUTE: ("not-ready", "unreachable"),
+    NO_SCHEDULE: ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable"),
+}
+TOLERATIONS: Final = tuple(
+    {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": effect}
+    for effect, names in _TOLERATED.items()
+    for name in names
 )
 """Tolerations of every daemon: daemons are needed most on unhealthy nodes."""
 _KEEP_OFF: Final = (NO_SCHEDULE, NO_EXECUTE)
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-class DaemonSetController:
+class DaemonSetController(PodSetController):
     """Manages the pods of daemon sets."""
 
     name = "daemon sets"
+    workload = DaemonSet
     kinds = (DaemonSet, Pod, Node, ControllerRevision)
-    pause = 0.1
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the daemon sets that a changed daemon set, pod or node affects."""
         if isinstance(obj, Node):
             return [daemon_set.key for daemon_set in cache[DaemonSet]]
-        if isinstance(obj, DaemonSet):
-            return (obj.key,)
-        return owner_keys(obj, DaemonSet) or adopter_keys(obj, cache[DaemonSet].in_namespace(obj.namespace))
+        return super().affected(obj, cache)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Create missing daemon pods, and delete pods from nodes that should not have one."""
@@ -76,7 +68,7 @@ class DaemonSetController:
 
 @dataclass(frozen=True)
 class Daemons:
-    """One daemon set at one moment: the nodes there are, and its pods."""
+    """One daemon set at one moment, with all nodes and its pods."""
 
     daemon_set: DaemonSet
     nodes: list[Node]
@@ -98,20 +90,20 @@ class Daemons:
 
     @cached_property
     def by_node(self) -> dict[str, list[Pod]]:
-        """The pods of each node, also those that are yet to be placed there."""
+        """The pods of each node, including pods that are not yet placed there."""
         pods_by_node: dict[str, list[Pod]] = {}
         for pod in self.pods:
-            pods_by_node.setdefault(target_of(pod), []).append(pod)
+            pods_by_node.setdefault(find_target(pod), []).append(pod)
         return pods_by_node
 
     @cached_property
     def wanted(self) -> set[str]:
-        """The nodes that are to have a pod."""
+        """The nodes that should have a pod."""
         return {node.name for node in self.nodes if self._selects(node) and not self._is_repelled(node, *_KEEP_OFF)}
 
     @cached_property
     def tolerable(self) -> set[str]:
-        """The nodes where a pod that is there may stay: a taint that only keeps others off came too late."""
+        """The nodes where an existing pod may stay: NoSchedule taints affect only new pods."""
         return {node.name for node in self.nodes if self._selects(node) and not self._is_repelled(node, NO_EXECUTE)}
 
     def _selects(self, node: Node) -> bool:
@@ -140,7 +132,7 @@ class Daemons:
         yield from wait_for_availability(self.pods, self.daemon_set.spec.min_ready_seconds, self.now)
 
     def _spare(self, pods: list[Pod]) -> list[Pod]:
-        """Return the pods of a node that it needs no more: all but one, and while it is replaced, but two."""
+        """Return the surplus pods of a node: all except one, or all except two during a replacement."""
         new = [pod for pod in pods if self._is_new(pod)]
         old = [pod for pod in pods if not self._is_new(pod)]
         if not self._surge or not new or any(self._is_available(pod) for pod in new):
@@ -158,34 +150,26 @@ class Daemons:
     def _update(self) -> Iterator[ControllerAction]:
         """Replace pods of previous templates within maxUnavailable and maxSurge."""
         strategy = self.daemon_set.spec.update_strategy
-        old = [pod for pod in self._kept if not self._is_new(pod) and is_active(pod)]
+        first_pods = (self.by_node[node][0] for node in sorted(self.tolerable & self.by_node.keys()))
+        old = [pod for pod in first_pods if not self._is_new(pod) and is_active(pod)]
         if strategy.type == "OnDelete" or not old:
             return
         if self._surge:
-            yield from self._surge_up(old)
+            # Old pods are deleted when their replacements are available.
+            waiting = [pod for pod in old if not any(map(self._is_new, self.by_node[find_target(pod)]))]
+            room = self._surge - (len(old) - len(waiting))
+            yield from (Create(Pod, self._pod_for(find_target(pod))) for pod in waiting[: max(0, room)])
             return
         max_unavailable = strategy.rolling_update.max_unavailable
         most = max(1, scaled(1 if max_unavailable is None else max_unavailable, len(self.wanted), round_up=True))
-        room = most - (len(self.wanted) - sum(map(self._is_up, self.wanted)))
+        pods_by_node = (filter(is_active, self.by_node.get(node, ())) for node in self.wanted)
+        room = most - (len(self.wanted) - sum(any(map(self._is_available, pods)) for pods in pods_by_node))
         for pod in old:
             if not self._is_available(pod):
                 yield Delete(pod)
             elif room > 0:
                 room -= 1
                 yield Delete(pod)
-
-    def _surge_up(self, old: list[Pod]) -> Iterator[ControllerAction]:
-        """Create surge pods; delete old pods when their replacements are available."""
-        waiting = [pod for pod in old if not any(map(self._is_new, self.by_node[target_of(pod)]))]
-        room = self._surge - (len(old) - len(waiting))
-        yield from (Create(Pod, self._pod_for(target_of(pod))) for pod in waiting[: max(0, room)])
-
-    @property
-    def _kept(self) -> list[Pod]:
-        return [self.by_node[node][0] for node in sorted(self.tolerable & self.by_node.keys())]
-
-    def _is_up(self, node: str) -> bool:
-        return any(is_active(pod) and self._is_available(pod) for pod in self.by_node.get(node, ()))
 
     def _is_available(self, pod: Pod) -> bool:
         return is_available(pod, self.daemon_set.spec.min_ready_seconds, self.now)
@@ -197,9 +181,12 @@ class Daemons:
         )
         spec = data["spec"]
         spec["tolerations"] = [*(spec.get("tolerations") or ()), *TOLERATIONS]
-        affinity = dict(spec.get("affinity") or {})
-        affinity["nodeAffinity"] = _pinned(affinity.get("nodeAffinity") or {}, node)
-        spec["affinity"] = affinity
+        affinity = spec.get("affinity") or {}
+        node_affinity = affinity.get("nodeAffinity") or {}
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        terms = (node_affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+        required = {"nodeSelectorTerms": [{**term, "matchFields": [field]} for term in terms]}
+        spec["affinity"] = {**affinity, "nodeAffinity": {**node_affinity, _REQUIRED: required}}
         return data
 
     def _status(self) -> Data:
@@ -218,18 +205,11 @@ class Daemons:
         }
 
 
-def target_of(pod: Pod) -> str:
-    """Name the node a daemon's pod runs on or was made for."""
+def find_target(pod: Pod) -> str:
+    """Return the node that a daemon pod runs on or was created for."""
     if pod.node_name or pod.spec.affinity is None or pod.spec.affinity.node_affinity is None:
         return pod.node_name
     required = pod.spec.affinity.node_affinity.required
     terms = required.node_selector_terms if required is not None else ()
     names = (item.values[0] for term in terms for item in term.match_fields if item.key == "metadata.name")
     return next(names, "")
-
-
-def _pinned(affinity: Data, node: str) -> Data:
-    """Narrow a node affinity down to one node."""
-    field = {"key": "metadata.name", "operator": "In", "values": [node]}
-    terms = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
-    return {**affinity, _REQUIRED: {"nodeSelectorTerms": [{**term, "matchFields": [field]} for term in terms]}}

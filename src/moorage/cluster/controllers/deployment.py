@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 import msgspec
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch, RequeueAfter, status_actions
+from moorage.cluster.controllers.base import PodSetController
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import (
-    adopter_keys,
     adoptions,
-    controller_of,
     managed_pods,
     owner_keys,
     owner_reference,
@@ -20,7 +20,6 @@ from moorage.cluster.controllers.ownership import (
     with_condition,
 )
 from moorage.cluster.controllers.replicaset import REPLICA_FAILURE
-from moorage.common.clock import Clock
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.meta import KubeObject, format_time, parse_time
 from moorage.kube.api.pod import Pod
@@ -28,32 +27,25 @@ from moorage.kube.api.selectors import LabelSelector
 from moorage.kube.api.struct import Data
 from moorage.kube.api.workloads import Deployment, ReplicaSet, UpdateStrategy
 
+PROGRESSING: Final = "Progressing"
 HASH_LABEL: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"
-_OWN_NOTES: Final = frozenset(("kubectl.kubernetes.io/last-applied-configuration", REVISION))
-"""Annotations of a deployment that its replica sets do not have; the others, such as a change's cause, they have."""
+_NOT_COPIED: Final = frozenset(("kubectl.kubernetes.io/last-applied-configuration", REVISION))
+"""Annotations of a deployment that are not copied to its replica sets, unlike the cause of a change, for example."""
 
 
-class DeploymentController:
+class DeploymentController(PodSetController):
     """Rolls deployments out."""
 
     name = "deployments"
+    workload = Deployment
     kinds = (Deployment, ReplicaSet, Pod)
-    pause = 0.1
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the deployments that a changed deployment, replica set or pod affects."""
-        if isinstance(obj, Deployment):
-            return (obj.key,)
-        if isinstance(obj, ReplicaSet):
-            owners = cache[Deployment].in_namespace(obj.namespace)
-            return owner_keys(obj, Deployment) or adopter_keys(obj, owners)
-        owner = controller_of(obj, ReplicaSet)
-        made_by = cache[ReplicaSet].get(f"{obj.namespace}/{owner.name}") if owner is not None else None
-        return () if made_by is None else owner_keys(made_by, Deployment)
+        if not isinstance(obj, Pod):
+            return super().affected(obj, cache)
+        replica_sets = (cache[ReplicaSet].get(key) for key in owner_keys(obj, ReplicaSet))
+        return [key for item in replica_sets if item is not None for key in owner_keys(item, Deployment)]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Scale the replica sets of one deployment towards its spec."""
@@ -63,8 +55,11 @@ class DeploymentController:
         if adopted := list(adoptions(deployment, cache[ReplicaSet].orphans_in(deployment.namespace))):
             return adopted
         owned = [item for item in cache[ReplicaSet].owned_by(deployment.uid) if not item.is_terminating]
-        is_exact = deployment.spec.strategy.type == "Recreate"
-        pods = {item.uid: _pods_of(item, cache, is_exact=is_exact) for item in owned}
+        # The status of a replica set is enough, except if new pods must wait for the end of the last old pod.
+        if deployment.spec.strategy.type == "Recreate":
+            pods = {item.uid: sum(not pod.is_finished for pod in managed_pods(item, cache)) for item in owned}
+        else:
+            pods = {item.uid: count_replicas(item, "replicas") for item in owned}
         return Rollout(deployment, owned, pods, self._clock.now()).actions()
 
 
@@ -115,6 +110,9 @@ class Rollout:
         labels = {**(metadata.get("labels") or {}), HASH_LABEL: hashed}
         selector = msgspec.to_builtins(spec.selector or LabelSelector())
         selector["matchLabels"] = {**selector.get("matchLabels", {}), HASH_LABEL: hashed}
+        room = spec.replicas + self._surge - sum(item.spec.replicas for item in self.owned)
+        if self._strategy.type == "Recreate":
+            room = 0 if any(self.pods.values()) else spec.replicas
         yield Create(
             ReplicaSet,
             {
@@ -122,11 +120,11 @@ class Rollout:
                     "name": f"{self.deployment.name}-{hashed}",
                     "namespace": self.deployment.namespace,
                     "labels": labels,
-                    "annotations": {**self._notes, REVISION: str(self._next_revision())},
+                    "annotations": {**self._annotations, REVISION: str(self._next_revision())},
                     "ownerReferences": [owner_reference(self.deployment)],
                 },
                 "spec": {
-                    "replicas": self._replicas_to_begin_with(),
+                    "replicas": max(0, min(spec.replicas, room)),
                     "minReadySeconds": spec.min_ready_seconds,
                     "selector": selector,
                     "template": {**template, "metadata": {**metadata, "labels": labels}},
@@ -134,25 +132,19 @@ class Rollout:
             },
         )
 
-    def _replicas_to_begin_with(self) -> int:
-        replicas = self.deployment.spec.replicas
-        if self._strategy.type == "Recreate":
-            return 0 if any(self.pods.values()) else replicas
-        return max(0, min(replicas, replicas + self._surge - sum(item.spec.replicas for item in self.owned)))
-
     def _next_revision(self) -> int:
         return max(map(_revision, self.owned), default=0) + 1
 
     @property
-    def _notes(self) -> dict[str, str]:
-        return {key: text for key, text in self.deployment.annotations.items() if key not in _OWN_NOTES}
+    def _annotations(self) -> dict[str, str]:
+        return {key: text for key, text in self.deployment.annotations.items() if key not in _NOT_COPIED}
 
     def _note_revision(self, new: ReplicaSet) -> Iterator[ControllerAction]:
         """Give the current template the highest revision: it may be an old one that was restored."""
         revision = _revision(new)
         if any(_revision(item) >= revision for item in self.old):
             revision = self._next_revision()
-        annotations = {**self._notes, REVISION: str(revision)}
+        annotations = {**self._annotations, REVISION: str(revision)}
         if changed := {key: text for key, text in annotations.items() if new.annotations.get(key) != text}:
             yield Patch(new, {"metadata": {"annotations": changed}})
         if self.deployment.annotations.get(REVISION) != str(revision):
@@ -185,10 +177,10 @@ class Rollout:
     def _scale_old_down(self, new: ReplicaSet, total: int) -> Iterator[ControllerAction]:
         """Scale down old replica sets: unavailable pods first, then within maxUnavailable."""
         least = self.deployment.spec.replicas - self._unavailable
-        spare = total - least - (new.spec.replicas - count_of(new, "availableReplicas"))
-        available = sum(count_of(item, "availableReplicas") for item in self.owned)
+        spare = total - least - (new.spec.replicas - count_replicas(new, "availableReplicas"))
+        available = sum(count_replicas(item, "availableReplicas") for item in self.owned)
         for item in self.old:
-            sick = max(0, item.spec.replicas - count_of(item, "availableReplicas"))
+            sick = max(0, item.spec.replicas - count_replicas(item, "availableReplicas"))
             healthy = max(0, min(available - least, item.spec.replicas - sick))
             fewer = min(spare, sick + healthy)
             if fewer > 0:
@@ -201,7 +193,7 @@ class Rollout:
             yield _scale(new, self.deployment.spec.replicas)
 
     def _keep_scale(self) -> Iterator[ControllerAction]:
-        """Heed only the number of replicas while a deployment is paused."""
+        """Update only the number of replicas while a deployment is paused."""
         live = [item for item in self.owned if item.spec.replicas] or self.owned[-1:]
         if len(live) == 1 and live[0].spec.replicas != self.deployment.spec.replicas:
             yield _scale(live[0], self.deployment.spec.replicas)
@@ -212,23 +204,67 @@ class Rollout:
         yield from (Delete(item) for item in empty[: max(0, surplus)])
 
     def _status(self, new: ReplicaSet | None) -> Iterator[ControllerAction]:
-        counts = ReplicaCounts(
-            total=sum(count_of(item, "replicas") for item in self.owned),
-            updated=count_of(new, "replicas") if new is not None else 0,
-            ready=sum(count_of(item, "readyReplicas") for item in self.owned),
-            available=sum(count_of(item, "availableReplicas") for item in self.owned),
-            least=self.deployment.spec.replicas - self._unavailable,
-        )
-        conditions = (item for owned in self.owned for item in owned.status.get("conditions") or ())
-        failure = next((item for item in conditions if item.get("type") == REPLICA_FAILURE), None)
-        return status_of(self.deployment, counts, new.name if new is not None else "", self.now, failure)
+        """Update the status, and requeue at the progress deadline."""
+        deployment, replicas, now = self.deployment, self.deployment.spec.replicas, format_time(self.now)
+        fields = ("replicas", "readyReplicas", "availableReplicas")
+        total, ready, available = (sum(count_replicas(item, field) for item in self.owned) for field in fields)
+        updated = count_replicas(new, "replicas") if new is not None else 0
+        status: Data = {
+            "observedGeneration": deployment.metadata.generation,
+            "replicas": total,
+            "updatedReplicas": updated,
+            "readyReplicas": ready,
+            "availableReplicas": available,
+            "unavailableReplicas": max(0, max(total, replicas) - available),
+        }
+        moved = any((deployment.status.get(key) or 0) != count for key, count in status.items())
+        is_complete = updated == replicas == total == available
+        is_up = available >= replicas - self._unavailable
+        availability = {
+            "type": "Available",
+            "status": "True" if is_up else "False",
+            "reason": "MinimumReplicasAvailable" if is_up else "MinimumReplicasUnavailable",
+            "message": f"Deployment {'has' if is_up else 'does not have'} minimum availability.",
+        }
+        conditions = with_condition(deployment.status.get("conditions") or (), now, **availability)
+        if failure := _find_condition(REPLICA_FAILURE, *(item.status.get("conditions") or () for item in self.owned)):
+            copied = {key: failure[key] for key in ("type", "status", "reason", "message")}
+            conditions = with_condition(conditions, now, **copied)
+        else:
+            conditions = [condition for condition in conditions if condition.get("type") != REPLICA_FAILURE]
+        if progress := self._progress(new, _find_condition(PROGRESSING, conditions), moved=moved, is_done=is_complete):
+            conditions = with_condition(conditions, now, type=PROGRESSING, **progress)
+            current = _find_condition(PROGRESSING, conditions)
+            assert current is not None
+            # The update time is that of the last change of the counts, from which the deadline is computed.
+            if moved or "lastUpdateTime" not in current:
+                current["lastUpdateTime"] = now
+        yield from status_actions(deployment, deployment.status, {**status, "conditions": conditions})
+        deadline = deployment.spec.progress_deadline_seconds
+        if deadline is not None and not is_complete:
+            yield RequeueAfter(float(deadline) + 1.0)
 
-
-def _pods_of(replica_set: ReplicaSet, cache: InformerCache, *, is_exact: bool) -> int:
-    """Count the pods of a replica set; its status is enough, except when new pods must wait for the last old pod."""
-    if not is_exact:
-        return count_of(replica_set, "replicas")
-    return sum(not pod.is_finished for pod in managed_pods(replica_set, cache))
+    def _progress(
+        self, new: ReplicaSet | None, current: Data | None, *, moved: bool, is_done: bool
+    ) -> dict[str, str] | None:
+        """Return the new condition about progress, or ``None`` without a change."""
+        subject = f'ReplicaSet "{new.name}"' if new is not None else f'Deployment "{self.deployment.name}"'
+        reason, since = (current or {}).get("reason"), (current or {}).get("lastUpdateTime")
+        if self.deployment.spec.paused:
+            return {"status": "Unknown", "reason": "DeploymentPaused", "message": "Deployment is paused"}
+        if reason == "DeploymentPaused":
+            return {"status": "Unknown", "reason": "DeploymentResumed", "message": "Deployment is resumed"}
+        if is_done:
+            message = f"{subject} has successfully progressed."
+            return {"status": "True", "reason": "NewReplicaSetAvailable", "message": message}
+        if moved or current is None:
+            return {"status": "True", "reason": "ReplicaSetUpdated", "message": f"{subject} is progressing."}
+        seconds = self.deployment.spec.progress_deadline_seconds
+        deadline = parse_time(since) + seconds if since and seconds is not None else inf
+        if deadline <= self.now and reason != "NewReplicaSetAvailable":
+            message = f"{subject} has timed out progressing."
+            return {"status": "False", "reason": "ProgressDeadlineExceeded", "message": message}
+        return None
 
 
 def _scale(replica_set: ReplicaSet, replicas: int) -> Patch:
@@ -245,114 +281,10 @@ def _without_hash(template: Data) -> Data:
     return {**template, "metadata": {**metadata, "labels": labels}}
 
 
-PROGRESSING = "Progressing"
+def _find_condition(kind: str, *lists: Iterable[Data]) -> Data | None:
+    return next((condition for conditions in lists for condition in conditions if condition.get("type") == kind), None)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaCounts:
-    """The pods of a deployment, and how many must be available at ``least``."""
-
-    total: int
-    updated: int
-    ready: int
-    available: int
-    least: int
-
-
-def count_of(replica_set: ReplicaSet, field: str) -> int:
+def count_replicas(replica_set: ReplicaSet, field: str) -> int:
     """Return a count of a replica set's status."""
     return int(replica_set.status.get(field) or 0)
-
-
-def status_of(
-    deployment: Deployment, counts: ReplicaCounts, newest: str, now: float, failure: Data | None = None
-) -> Iterator[ControllerAction]:
-    """Update the status of a deployment, and requeue at its progress deadline.
-
-    ``newest`` is the name of the replica set that is rolled out, ``failure`` the condition of one
-    that does not get its pods.
-    """
-    replicas = deployment.spec.replicas
-    status: Data = {
-        "observedGeneration": deployment.metadata.generation,
-        "replicas": counts.total,
-        "updatedReplicas": counts.updated,
-        "readyReplicas": counts.ready,
-        "availableReplicas": counts.available,
-        "unavailableReplicas": max(0, max(counts.total, replicas) - counts.available),
-    }
-    moved = any((deployment.status.get(key) or 0) != count for key, count in status.items())
-    is_complete = counts.updated == replicas == counts.total == counts.available
-    existing = list(deployment.status.get("conditions") or ())
-    conditions = with_condition(existing, format_time(now), **_availability(counts.available >= counts.least))
-    if failure is not None:
-        copied = {key: failure[key] for key in ("type", "status", "reason", "message")}
-        conditions = with_condition(conditions, format_time(now), **copied)
-    else:
-        conditions = [condition for condition in conditions if condition.get("type") != REPLICA_FAILURE]
-    progress = RolloutProgress(deployment, newest, moved=moved, is_complete=is_complete)
-    conditions = progress.update_conditions(conditions, now)
-    yield from status_actions(deployment, deployment.status, {**status, "conditions": conditions})
-    deadline = deployment.spec.progress_deadline_seconds
-    if deadline is not None and not is_complete:
-        yield RequeueAfter(float(deadline) + 1.0)
-
-
-def _availability(is_up: bool) -> dict[str, str]:
-    if is_up:
-        message = "Deployment has minimum availability."
-        return {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": message}
-    message = "Deployment does not have minimum availability."
-    return {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable", "message": message}
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutProgress:
-    """Whether a deployment makes progress: it changed since the last check, or it is complete."""
-
-    deployment: Deployment
-    newest: str
-    moved: bool
-    is_complete: bool
-
-    def update_conditions(self, conditions: list[Data], now: float) -> list[Data]:
-        """Return conditions with the one about progress; its update time is that of the last move."""
-        progressing = _progress_in(conditions)
-        condition = self._progress_condition(progressing, now)
-        if condition is None:
-            return conditions
-        updated = with_condition(conditions, format_time(now), **condition)
-        current = _progress_in(updated)
-        assert current is not None
-        if self.moved or "lastUpdateTime" not in current:
-            current["lastUpdateTime"] = format_time(now)
-        return updated
-
-    def _progress_condition(self, progressing: Data | None, now: float) -> dict[str, str] | None:
-        subject = f'ReplicaSet "{self.newest}"' if self.newest else f'Deployment "{self.deployment.name}"'
-        if self.deployment.spec.paused:
-            return _progressing("Unknown", "DeploymentPaused", "Deployment is paused")
-        if progressing is not None and progressing.get("reason") == "DeploymentPaused":
-            return _progressing("Unknown", "DeploymentResumed", "Deployment is resumed")
-        if self.is_complete:
-            return _progressing("True", "NewReplicaSetAvailable", f"{subject} has successfully progressed.")
-        if self.moved or progressing is None:
-            return _progressing("True", "ReplicaSetUpdated", f"{subject} is progressing.")
-        if _is_late(self.deployment, progressing, now):
-            return _progressing("False", "ProgressDeadlineExceeded", f"{subject} has timed out progressing.")
-        return None
-
-
-def _is_late(deployment: Deployment, progressing: Data, now: float) -> bool:
-    deadline, since = deployment.spec.progress_deadline_seconds, progressing.get("lastUpdateTime")
-    if deadline is None or not since or progressing.get("reason") == "NewReplicaSetAvailable":
-        return False
-    return parse_time(since) + deadline <= now
-
-
-def _progress_in(conditions: list[Data]) -> Data | None:
-    return next((condition for condition in conditions if condition.get("type") == PROGRESSING), None)
-
-
-def _progressing(status: str, reason: str, message: str) -> dict[str, str]:
-    return {"type": PROGRESSING, "status": status, "reason": reason, "message": message}

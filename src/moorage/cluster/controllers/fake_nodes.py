@@ -2,16 +2,16 @@
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Patch, RequeueAfter
+from moorage.cluster.controllers.base import BaseController
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.kubelet import FAKE_LABEL, HOST_IP, is_silent
 from moorage.cluster.controllers.node_lifecycle import LEASE_NAMESPACE
-from moorage.common.clock import Clock
-from moorage.common.errors import InputError, QuantityError
+from moorage.common.errors import InputError, QuantityError, did_you_mean
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.meta import KubeObject, format_micro_time, format_time, parse_time
 from moorage.kube.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node
@@ -19,6 +19,7 @@ from moorage.kube.api.quantity import value
 from moorage.kube.api.records import Lease
 from moorage.kube.api.struct import Data
 
+_RESOURCES: Final = ("cpu", "memory", "pods", "ephemeral-storage")
 MIN_INTERVAL: Final = 10.0
 BEATS_PER_SECOND: Final = 50
 """Lease renewals of all nodes together: thousands of fake nodes must not overload the API server."""
@@ -52,39 +53,30 @@ class NodeShape:
                 hint = "write it like cpu=8,memory=32Gi,pods=110,zones=3"
                 raise InputError("--shape", f"{part!r} is not a resource and an amount", hint=hint)
             if name == "zones":
-                zones = _zones(amount)
-            else:
-                resources[name] = _amount(name, amount)
+                zones = -1 if (number := to_int64(amount)) is None else number
+                if zones < 0:
+                    hint = "write zones=3, or zones=0 to set no zones"
+                    raise InputError("--shape", f"zones={amount} is not a number", hint=hint)
+                continue
+            if "/" not in name and name not in _RESOURCES and not name.startswith("hugepages-"):
+                hint = did_you_mean(name, [*_RESOURCES, "zones"]) or "other resources have a domain: nvidia.com/gpu=2"
+                raise InputError("--shape", f"{name}: unknown resource", hint=hint)
+            try:
+                if value(amount) < 0:
+                    raise InputError("--shape", f"{name}={amount} is negative")
+            except QuantityError as error:
+                hint = "write an amount like 8, 500m or 32Gi"
+                raise InputError("--shape", f"{name}={amount}: {error}", hint=hint) from error
+            resources[name] = amount
         return cls(resources, zones)
-
-
-def _zones(text: str) -> int:
-    zones = to_int64(text)
-    if zones is None or zones < 0:
-        raise InputError("--shape", f"zones={text} is not a number", hint="write zones=3, or zones=0 to set no zones")
-    return zones
-
-
-def _amount(name: str, text: str) -> str:
-    try:
-        amount = value(text)
-    except QuantityError as error:
-        raise InputError("--shape", f"{name}={text}: {error}", hint="write an amount like 8, 500m or 32Gi") from error
-    if amount < 0:
-        raise InputError("--shape", f"{name}={text} is negative")
-    return text
 
 
 def fake_node(name: str, number: int, shape: NodeShape, now: float) -> Data:
     """Return the node object with which a fake kubelet registers."""
-    labels = {
-        HOSTNAME_LABEL: name,
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": "amd64",
-        FAKE_LABEL: "true",
-    }
+    labels = {HOSTNAME_LABEL: name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", FAKE_LABEL: "true"}
     if shape.zones:
         labels[ZONE_LABEL] = f"zone-{number % shape.zones + 1}"
+    identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
     return {
         "metadata": {"name": name, "labels": labels},
         "spec": {},
@@ -94,25 +86,20 @@ def fake_node(name: str, number: int, shape: NodeShape, now: float) -> Data:
             "conditions": conditions(now),
             "addresses": [{"type": "InternalIP", "address": HOST_IP}, {"type": "Hostname", "address": name}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
-            "nodeInfo": _system(name),
+            # Strict clients require every one of these fields.
+            "nodeInfo": {
+                "machineID": identity.replace("-", ""),
+                "systemUUID": identity,
+                "bootID": identity,
+                "kernelVersion": "0.0.0-fake",
+                "osImage": "Moorage fake node",
+                "containerRuntimeVersion": "fake://0.0.0",
+                "kubeletVersion": "v1.37.1",
+                "kubeProxyVersion": "",
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+            },
         },
-    }
-
-
-def _system(name: str) -> Data:
-    """Return the node's system info; strict clients require every one of these fields."""
-    identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
-    return {
-        "machineID": identity.replace("-", ""),
-        "systemUUID": identity,
-        "bootID": identity,
-        "kernelVersion": "0.0.0-fake",
-        "osImage": "Moorage fake node",
-        "containerRuntimeVersion": "fake://0.0.0",
-        "kubeletVersion": "v1.37.1",
-        "kubeProxyVersion": "",
-        "operatingSystem": "linux",
-        "architecture": "amd64",
     }
 
 
@@ -132,45 +119,33 @@ def conditions(now: float) -> list[Data]:
     ]
 
 
-class Heartbeats:
+class Heartbeats(BaseController):
     """Renews the leases of fake nodes, and sets them ready again after they were marked unreachable."""
 
     name = "heartbeats"
     kinds = (Node, Lease)
-    pause = 0.0
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the key of a changed node; lease changes are ignored."""
         return (obj.name,) if isinstance(obj, Node) else ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Renew the lease of a node when it is time."""
-        node = cache[Node].get(key)
+        """Renew the lease of a node when it is due, and its conditions if it is not ready."""
+        node, lease, now = cache[Node].get(key), cache[Lease].get(f"{LEASE_NAMESPACE}/{key}"), self._clock.now()
         if node is None or FAKE_LABEL not in node.labels or is_silent(node):
-            return ()
+            return
         interval = max(MIN_INTERVAL, len(cache[Node]) / BEATS_PER_SECOND)
-        return beat(node, cache[Lease].get(f"{LEASE_NAMESPACE}/{key}"), interval, self._clock.now())
-
-
-def beat(node: Node, lease: Lease | None, interval: float, now: float) -> Iterator[ControllerAction]:
-    """Yield the heartbeat of a node: its lease, and its conditions if it is not ready."""
-    ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
-    if ready is None or ready.status != "True":
-        yield Patch(node, {"status": {"conditions": conditions(now)}}, "status", if_unchanged=True)
-    seconds = round(interval * LEASE_INTERVALS)
-    renewed = {"holderIdentity": node.name, "leaseDurationSeconds": seconds, "renewTime": format_micro_time(now)}
-    if lease is None:
-        owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
-        metadata = {"name": node.name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
-        yield Create(Lease, {"metadata": metadata, "spec": renewed})
+        if not any(item.type == "Ready" and item.status == "True" for item in node.status.conditions):
+            yield Patch(node, {"status": {"conditions": conditions(now)}}, "status", if_unchanged=True)
+        seconds = round(interval * LEASE_INTERVALS)
+        renewed = {"holderIdentity": key, "leaseDurationSeconds": seconds, "renewTime": format_micro_time(now)}
+        renewal = parse_time(lease.spec.renew_time) if lease is not None and lease.spec.renew_time else 0.0
+        if renewal + interval > now:
+            yield RequeueAfter(renewal + interval - now)
+            return
+        if lease is None:
+            owner = {"apiVersion": "v1", "kind": "Node", "name": key, "uid": node.uid}
+            metadata = {"name": key, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
+            yield Create(Lease, {"metadata": metadata, "spec": renewed})
+        else:
+            yield Patch(lease, {"spec": renewed})
         yield RequeueAfter(interval)
-        return
-    due = (parse_time(lease.spec.renew_time) if lease.spec.renew_time else 0.0) + interval
-    if due <= now:
-        yield Patch(lease, {"spec": renewed})
-        yield RequeueAfter(interval)
-    else:
-        yield RequeueAfter(due - now)

@@ -1,4 +1,4 @@
-"""Garbage: objects whose owners are gone go too; owners that wait for their dependents, or let them go, are heeded."""
+"""Garbage collection: delete objects without owners, and finish foreground and orphan deletions of owners."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
@@ -6,9 +6,10 @@ from typing import Final
 
 import msgspec
 
-from moorage.cluster.controllers.actions import ControllerAction, Delete, Patch, RequeueAfter
+from moorage.cluster.controllers.actions import ControllerAction, Delete, RequeueAfter
+from moorage.cluster.controllers.base import BaseController
 from moorage.cluster.controllers.informer_cache import InformerCache
-from moorage.cluster.controllers.ownership import reference_data, without_owner
+from moorage.cluster.controllers.ownership import owned_by, without_finalizer, without_owner
 from moorage.common.clock import Clock
 from moorage.kube.api.cluster import PodDisruptionBudget
 from moorage.kube.api.devices import ResourceClaim
@@ -42,7 +43,7 @@ DEPENDENTS: Final = (
     Lease,
 )
 GROUPS: Final = (Workload, PodGroup, CompositePodGroup)
-"""Kinds that are served, and looked after, only if their gates are on."""
+"""Kinds that are served and collected only if their gates are enabled."""
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 PATIENCE: Final = 2.0
@@ -58,16 +59,15 @@ class OwnerState(Enum):
     GONE = auto()
 
 
-class GarbageCollector:
+class GarbageCollector(BaseController):
     """Follows owner references. Keys are ``Kind/namespace/name``. ``more`` are kinds that not every cluster has."""
 
     name = "garbage"
-    pause = 0.0
 
     def __init__(self, clock: Clock, more: Sequence[type[KubeObject]] = ()) -> None:
-        self._clock = clock
+        super().__init__(clock)
         self._owners: tuple[type[KubeObject], ...] = (*OWNERS, *more)
-        self.kinds: Sequence[type[KubeObject]] = tuple(dict.fromkeys((*self._owners, *DEPENDENTS)))
+        self.kinds = tuple(dict.fromkeys((*self._owners, *DEPENDENTS)))
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Return the keys of the object, if it has owners or finalizers, and of its dependents."""
@@ -91,7 +91,7 @@ class GarbageCollector:
 
     def _collect(self, obj: KubeObject, cache: InformerCache) -> Iterator[ControllerAction]:
         references = obj.metadata.owner_references
-        owners = [self._state_of(owner, obj.namespace, cache) for owner in references]
+        owners = [self._find_state(owner, obj.namespace, cache) for owner in references]
         gone_owners = [state for state in owners if state is not OwnerState.THERE]
         if not gone_owners:
             return
@@ -100,11 +100,11 @@ class GarbageCollector:
         if OwnerState.WAITING not in gone_owners and age < PATIENCE:
             yield RequeueAfter(PATIENCE - age)
         elif OwnerState.THERE in owners:
-            # One owner is enough to stay; those that are gone, or wait for it to go, are named no more.
+            # One owner is enough; references to missing and waiting owners are removed.
             states = zip(references, owners, strict=True)
-            yield _owned_by(obj, [owner for owner, state in states if state is OwnerState.THERE])
+            yield owned_by(obj, [owner for owner, state in states if state is OwnerState.THERE])
         else:
-            # An owner that waits stays until everything below it is gone, so nothing below it may be left to itself.
+            # A waiting owner must outlive all indirect dependents, so their deletion is in the foreground, too.
             yield Delete(obj, propagation="Foreground" if OwnerState.WAITING in gone_owners else "Background")
 
     def _settle(
@@ -115,29 +115,35 @@ class GarbageCollector:
             # The owner is deleted last: dependents that still refer to it would be collected as garbage.
             yield from (without_owner(dependent, owner.uid) for dependent in dependents)
             if not dependents:
-                yield _without_finalizer(owner, ORPHAN)
+                yield without_finalizer(owner, ORPHAN)
         elif FOREGROUND in owner.metadata.finalizers:
-            if _is_in_a_circle(owner, dependents):
-                references = owner.metadata.owner_references
-                yield _owned_by(
+            references = owner.metadata.owner_references
+            is_blocking = any(item.block_owner_deletion is True for item in references)
+            waiting = (item for item in dependents if item.is_terminating and FOREGROUND in item.metadata.finalizers)
+            if is_blocking and any(waiting):
+                # An object and a dependent may wait for each other, so neither may block the other.
+                yield owned_by(
                     owner, [msgspec.structs.replace(item, block_owner_deletion=False) for item in references]
                 )
             for item in dependents:
                 states = [
-                    self._state_of(reference, item.namespace, cache) for reference in item.metadata.owner_references
+                    self._find_state(reference, item.namespace, cache) for reference in item.metadata.owner_references
                 ]
                 if OwnerState.THERE in states:
                     yield without_owner(item, owner.uid)
                 elif not item.is_terminating:
                     yield Delete(item, propagation="Foreground")
-            if not any(_blocks(item, owner) for item in dependents):
-                yield _without_finalizer(owner, FOREGROUND)
+            own_references = (
+                ref for item in dependents for ref in item.metadata.owner_references if ref.uid == owner.uid
+            )
+            if not any(reference.block_owner_deletion is True for reference in own_references):
+                yield without_finalizer(owner, FOREGROUND)
             else:
                 yield RequeueAfter(PATIENCE)
 
-    def _state_of(self, owner: OwnerReference, namespace: str, cache: InformerCache) -> OwnerState:
+    def _find_state(self, owner: OwnerReference, namespace: str, cache: InformerCache) -> OwnerState:
         """Return the state of an owner; owners of unwatched kinds count as existing."""
-        kind = _kind_of(owner)
+        kind = _find_kind(owner)
         if kind not in self._owners:
             return OwnerState.THERE
         assert kind is not None
@@ -149,39 +155,18 @@ class GarbageCollector:
 
 
 def find_dependents(uid: str, cache: InformerCache) -> Iterator[KubeObject]:
-    """Go through everything that names an owner."""
+    """Yield all objects that refer to an owner."""
     for kind in (*DEPENDENTS, *GROUPS):
         yield from cache[kind].owned_by(uid)
 
 
-def _blocks(dependent: KubeObject, owner: KubeObject) -> bool:
-    """Return whether an owner has to wait for a dependent."""
-    references = dependent.metadata.owner_references
-    return any(item.block_owner_deletion is True for item in references if item.uid == owner.uid)
-
-
-def _is_in_a_circle(obj: KubeObject, dependents: list[KubeObject]) -> bool:
-    """Return whether an object and one below it wait for each other, perhaps: then neither may block."""
-    is_blocking = any(item.block_owner_deletion is True for item in obj.metadata.owner_references)
-    return is_blocking and any(item.is_terminating and FOREGROUND in item.metadata.finalizers for item in dependents)
-
-
-def _owned_by(obj: KubeObject, owners: Sequence[OwnerReference]) -> Patch:
-    return Patch(obj, {"metadata": {"ownerReferences": [reference_data(item) for item in owners]}}, if_unchanged=True)
-
-
-def _without_finalizer(obj: KubeObject, finalizer: str) -> Patch:
-    finalizers = [name for name in obj.metadata.finalizers if name != finalizer]
-    return Patch(obj, {"metadata": {"finalizers": finalizers}}, if_unchanged=True)
-
-
 def _owner_key(owner: OwnerReference, namespace: str) -> str:
     """Return the key of an owner: in the namespace of its dependents, or cluster-scoped."""
-    kind = _kind_of(owner)
+    kind = _find_kind(owner)
     return owner.name if kind is not None and not BY_TYPE[kind].namespaced else f"{namespace}/{owner.name}"
 
 
-def _kind_of(owner: OwnerReference) -> type[KubeObject] | None:
+def _find_kind(owner: OwnerReference) -> type[KubeObject] | None:
     """Return the struct of an owner; other API groups may have kinds of the same name."""
     return _BY_NAME.get((owner.api_version.rpartition("/")[0], owner.kind))
 

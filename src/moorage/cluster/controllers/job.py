@@ -17,11 +17,11 @@ from moorage.cluster.controllers.actions import (
     RequeueAfter,
     status_actions,
 )
+from moorage.cluster.controllers.base import PodSetController
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.job_pod_groups import find_job_group
 from moorage.cluster.controllers.kubelet import command_annotations
 from moorage.cluster.controllers.ownership import (
-    adopter_keys,
     is_active,
     is_ready,
     managed_pods,
@@ -31,7 +31,6 @@ from moorage.cluster.controllers.ownership import (
     with_condition,
 )
 from moorage.common.clock import Clock
-from moorage.kube.api.container import ContainerStatus
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.meta import KubeObject, format_time, parse_time
 from moorage.kube.api.pod import Pod
@@ -43,30 +42,27 @@ INDEX: Final = "batch.kubernetes.io/job-completion-index"
 BURST: Final = 500
 FIRST_PAUSE: Final = 10.0
 LAST_PAUSE: Final = 600.0
-"""A job whose pods fail waits before it makes the next: twice as long each time."""
+"""The backoff between failed pods, which doubles with each failure."""
 
 
-class JobController:
+class JobController(PodSetController):
     """Runs jobs; with ``makes_groups`` the pods of a job form a pod group, and its writes are recorded as events."""
 
     name = "jobs"
-    pause = 0.1
+    workload = Job
 
     def __init__(self, clock: Clock, *, makes_groups: bool = False) -> None:
-        self._clock = clock
+        super().__init__(clock)
         self._makes_groups = makes_groups
-        self.kinds: tuple[type[KubeObject], ...] = (Job, Pod, *((Workload, PodGroup) if makes_groups else ()))
+        self.kinds = (Job, Pod, *((Workload, PodGroup) if makes_groups else ()))
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the jobs that a changed job or pod affects."""
-        if isinstance(obj, Job):
-            return (obj.key,)
-        if isinstance(obj, Workload):
-            # Owned by a job, or by the controller that manages the job.
-            owner = obj.metadata.controller
-            jobs = cache[Job].owned_by(owner.uid) if owner is not None else ()
-            return [*owner_keys(obj, Job), *(job.key for job in jobs)]
-        return owner_keys(obj, Job) or adopter_keys(obj, cache[Job].in_namespace(obj.namespace))
+        if not isinstance(obj, Workload):
+            return super().affected(obj, cache)
+        # Owned by a job, or by the controller that manages the job.
+        owner = obj.metadata.controller
+        jobs = cache[Job].owned_by(owner.uid) if owner is not None else ()
+        return [*owner_keys(obj, Job), *(job.key for job in jobs)]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Create pods, finish the job, or delete it when its TTL expires."""
@@ -81,7 +77,7 @@ class JobController:
             return claimed
         pods = managed_pods(job, cache)
         group = None
-        if self._makes_groups and finished_at(job) is None:
+        if self._makes_groups and find_end(job) is None:
             job_group = find_job_group(job, cache, has_started=bool(pods or job.status.get("startTime")))
             if job_group.actions:
                 return job_group.actions
@@ -105,11 +101,11 @@ class JobProgress:
     pods: list[Pod]
     now: float
     group: str | None = None
-    """The group that new pods are to be in."""
+    """The pod group of new pods."""
 
     @cached_property
     def active(self) -> list[Pod]:
-        """The pods that are still to end."""
+        """The pods that have not ended."""
         return [pod for pod in self.pods if is_active(pod)]
 
     @cached_property
@@ -117,11 +113,6 @@ class JobProgress:
         """The pods that failed, as far as they count."""
         failed = (pod for pod in self.pods if pod.status.phase == "Failed")
         return apply_policy(self.job.spec.pod_failure_policy, failed)
-
-    @property
-    def failed(self) -> int:
-        """The number of failed pods, including ignored failures."""
-        return sum(pod.status.phase == "Failed" for pod in self.pods)
 
     @property
     def is_indexed(self) -> bool:
@@ -133,13 +124,17 @@ class JobProgress:
         """The achieved completions: their indexes, or consecutive numbers for jobs without indexes."""
         succeeded = [pod for pod in self.pods if pod.status.phase == "Succeeded"]
         if self.is_indexed:
-            return {index_of(pod) for pod in succeeded if index_of(pod) < (self.job.spec.completions or 0)}
+            return {index for index in map(completion_index, succeeded) if index < (self.job.spec.completions or 0)}
         return set(range(len(succeeded)))
 
     def actions(self) -> Iterator[ControllerAction]:
         """Return the actions for the current state."""
-        if finished_at(self.job) is not None:
-            yield from self._after_the_end()
+        if end := find_end(self.job):
+            yield from (Delete(pod) for pod in self.active)
+            lifetime = self.job.spec.ttl_seconds_after_finished
+            if lifetime is not None:
+                remaining = parse_time(end["lastTransitionTime"]) + lifetime - self.now
+                yield RequeueAfter(remaining) if remaining > 0 else Delete(self.job, propagation="Background")
             return
         if ending := self._ending():
             yield from (Delete(pod) for pod in self.active)
@@ -149,12 +144,12 @@ class JobProgress:
             yield from (Delete(pod) for pod in self.active)
         else:
             yield from self._make_pods()
-        yield from status_actions(self.job, self._told, {**self._status(), "conditions": self._conditions()})
+        yield from status_actions(self.job, self._reported_status, {**self._status(), "conditions": self._conditions()})
         if self.job.spec.active_deadline_seconds is not None:
             yield RequeueAfter(max(0.1, self._started + self.job.spec.active_deadline_seconds - self.now))
 
     @property
-    def _told(self) -> Data:
+    def _reported_status(self) -> Data:
         """The status; these two counts are written even if they are zero."""
         return {"ready": None, "terminating": None, **self.job.status}
 
@@ -181,25 +176,24 @@ class JobProgress:
         return ("Complete", "CompletionsReached", reached) if len(self.done) >= spec.completions else None
 
     def _make_pods(self) -> Iterator[ControllerAction]:
-        missing = self._wanted - len(self.active)
+        spec = self.job.spec
+        if spec.completions is None:
+            pod_limit = 0 if self.done else spec.parallelism
+        else:
+            pod_limit = min(spec.parallelism, spec.completions - len(self.done))
+        missing = pod_limit - len(self.active)
         if missing > 0 and (seconds := self._pause()) > 0:
             yield RequeueAfter(seconds)
         elif missing > 0:
-            numbers = self._free_numbers() if self.is_indexed else count()
+            used_indexes = self.done | {completion_index(pod) for pod in self.active}
+            free_indexes = (number for number in range(spec.completions or 0) if number not in used_indexes)
+            numbers = free_indexes if self.is_indexed else count()
             yield from (Create(Pod, self._pod(number)) for number in islice(numbers, min(missing, BURST)))
-        elif missing < 0 and (self.job.spec.completions is not None or not self.done):
+        elif missing < 0 and (spec.completions is not None or not self.done):
             yield from (Delete(pod) for pod in self.active[missing:])
 
-    @property
-    def _wanted(self) -> int:
-        """The number of pods that should be active."""
-        spec = self.job.spec
-        if spec.completions is None:
-            return 0 if self.done else spec.parallelism
-        return min(spec.parallelism, spec.completions - len(self.done))
-
     def _pause(self) -> float:
-        """Return how long to wait after a failure before the next pod is made."""
+        """Return how long to wait after a failure before the next pod is created."""
         failed = self.failures.counted
         if not failed:
             return 0.0
@@ -207,10 +201,6 @@ class JobProgress:
         ends = [parse_time(item.last_transition_time) for item in conditions if item and item.last_transition_time]
         pause = min(FIRST_PAUSE * 2.0 ** min(len(failed) - 1, 20), LAST_PAUSE)
         return max(ends, default=0.0) + pause - self.now
-
-    def _free_numbers(self) -> Iterator[int]:
-        used_indexes = self.done | {index_of(pod) for pod in self.active}
-        return (number for number in range(self.job.spec.completions or 0) if number not in used_indexes)
 
     def _pod(self, number: int) -> Data:
         job = self.job
@@ -239,7 +229,7 @@ class JobProgress:
             "active": len(self.active),
             "ready": sum(map(is_ready, self.active)),
             "succeeded": len(self.done),
-            "failed": self.failed,
+            "failed": sum(pod.status.phase == "Failed" for pod in self.pods),
             "terminating": sum(pod.is_terminating and not pod.is_finished for pod in self.pods),
         }
         if self.is_indexed:
@@ -273,14 +263,7 @@ class JobProgress:
         status = {**self._status(), "active": 0, "ready": 0, "terminating": 0, "conditions": conditions}
         if kind == "Complete":
             status["completionTime"] = now
-        yield from status_actions(self.job, self._told, status)
-
-    def _after_the_end(self) -> Iterator[ControllerAction]:
-        yield from (Delete(pod) for pod in self.active)
-        lifetime, finish_time = self.job.spec.ttl_seconds_after_finished, finished_at(self.job)
-        if lifetime is not None and finish_time is not None:
-            remaining = finish_time + lifetime - self.now
-            yield RequeueAfter(remaining) if remaining > 0 else Delete(self.job, propagation="Background")
+        yield from status_actions(self.job, self._reported_status, status)
 
 
 def met_rule(policy: SuccessPolicy, succeeded: set[int]) -> int | None:
@@ -307,15 +290,13 @@ def parse_indexes(text: str) -> list[range]:
     return [range(int(part[1]), int(part[2] or part[1]) + 1) for part in matches if part is not None]
 
 
-def finished_at(job: Job) -> float | None:
-    """Return when a job ended, ``None`` if it has not."""
-    for condition in job.status.get("conditions") or ():
-        if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
-            return parse_time(condition["lastTransitionTime"])
-    return None
+def find_end(job: Job) -> Data | None:
+    """Return the condition Complete or Failed of a finished job, otherwise ``None``."""
+    conditions = (item for item in job.status.get("conditions") or () if item.get("status") == "True")
+    return next((item for item in conditions if item.get("type") in ("Complete", "Failed")), None)
 
 
-def index_of(pod: Pod) -> int:
+def completion_index(pod: Pod) -> int:
     """Return the number of an indexed job's pod."""
     return to_int64(pod.annotations.get(INDEX, "")) or 0
 
@@ -340,7 +321,7 @@ SOURCE: Final = "job-controller"
 
 
 def with_events(action: ControllerAction, job: Job, now: float) -> ControllerAction:
-    """Return an action with the event that follows it, if one does."""
+    """Return an action with the event to record after it, if any."""
 
     def event(reason: str, message: str, *, is_warning: bool = False) -> ControllerEvent:
         return ControllerEvent(job, SOURCE, reason, message, now, is_warning)
@@ -354,7 +335,8 @@ def with_events(action: ControllerAction, job: Job, now: float) -> ControllerAct
         case Delete(obj=Pod(name=name)):
             return replace(action, event=event("SuccessfulDelete", f"Deleted pod: {name}"))
         case Patch(obj=Job(), patch={"status": {"conditions": conditions}}):
-            for item in _changed_conditions(conditions, job.status.get("conditions") or ()):
+            before = {item.get("type"): item.get("status") for item in job.status.get("conditions") or ()}
+            for item in (item for item in conditions if before.get(item["type"]) != item["status"]):
                 match item["type"], item["status"]:
                     case "Suspended", "True":
                         return replace(action, event=event("Suspended", "Job suspended"))
@@ -367,49 +349,33 @@ def with_events(action: ControllerAction, job: Job, now: float) -> ControllerAct
     return action
 
 
-def _changed_conditions(conditions: list[Data], before_list: Iterable[Data]) -> list[Data]:
-    statuses = {item.get("type"): item.get("status") for item in before_list}
-    return [item for item in conditions if statuses.get(item["type"]) != item["status"]]
-
-
 def apply_policy(policy: FailurePolicy, failed: Iterable[Pod]) -> FailureOutcome:
-    """Apply a policy to the pods that failed; the first rule that fits a pod decides about it."""
+    """Apply a policy to the failed pods; the first matching rule decides."""
     counted: list[Pod] = []
     for pod in failed:
-        action, message = _action(policy, pod)
-        if action == "FailJob":
-            return FailureOutcome(counted, message)
-        if action != "Ignore":
+        matches = ((number, rule, next(_fits(rule, pod), "")) for number, rule in enumerate(policy.rules))
+        number, rule, message = next((match for match in matches if match[2]), (0, None, ""))
+        if rule is not None and rule.action == "FailJob":
+            return FailureOutcome(counted, f"{message} matching FailJob rule at index {number}")
+        if rule is None or rule.action != "Ignore":
             counted.append(pod)
     return FailureOutcome(counted)
-
-
-def _action(policy: FailurePolicy, pod: Pod) -> tuple[str, str]:
-    for number, rule in enumerate(policy.rules):
-        if message := next(_fits(rule, pod), ""):
-            return rule.action, f"{message} matching {rule.action} rule at index {number}"
-    return "Count", ""
 
 
 def _fits(rule: FailureRule, pod: Pod) -> Iterator[str]:
     """Yield a message for each way in which a rule matches a pod."""
     if rule.on_exit_codes is not None:
         for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-            code = _exit_code(container)
-            if code and _matches_exit_code(rule.on_exit_codes, container.name, code):
-                yield f"Container {container.name} for pod {pod.key} failed with exit code {code}"
+            ended = container.state.terminated if container.state is not None else None
+            if ended is not None and ended.exit_code and _matches(rule.on_exit_codes, container.name, ended.exit_code):
+                yield f"Container {container.name} for pod {pod.key} failed with exit code {ended.exit_code}"
     for pattern in rule.on_pod_conditions:
         condition = pod.condition(pattern.type)
         if condition is not None and condition.status == pattern.status:
             yield f"Pod {pod.key} has condition {pattern.type}"
 
 
-def _exit_code(container: ContainerStatus) -> int:
-    state = container.state
-    return state.terminated.exit_code if state is not None and state.terminated is not None else 0
-
-
-def _matches_exit_code(codes: ExitCodes, container: str, code: int) -> bool:
+def _matches(codes: ExitCodes, container: str, code: int) -> bool:
     if codes.container_name is not None and codes.container_name != container:
         return False
     return (code in codes.values) == (codes.operator == "In")

@@ -1,4 +1,4 @@
-"""Groups of pods: those of jobs, made from workloads; and groups that are deleted, kept while a pod is in them."""
+"""Pod groups: created for jobs from workloads, and protected from deletion while they have pods."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -7,8 +7,9 @@ from typing import Final
 from msgspec import to_builtins
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Patch
+from moorage.cluster.controllers.base import BaseController
 from moorage.cluster.controllers.informer_cache import InformerCache
-from moorage.cluster.controllers.ownership import owner_reference, safe_name
+from moorage.cluster.controllers.ownership import owner_reference, safe_name, without_finalizer
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
@@ -22,15 +23,13 @@ TEMPLATE_NAME: Final = "scheduling.k8s.io/group-template-name"
 MAX_NAME: Final = 253
 
 
-class PodGroupProtection:
+class PodGroupProtection(BaseController):
     """Removes the finalizer of a deleted group when it has no pending or running pods."""
 
     name = "protection of pod groups"
     kinds = (PodGroup, Pod)
-    pause = 0.0
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the groups that a changed group or pod affects."""
         if isinstance(obj, Pod):
             return () if obj.group_key is None else (obj.group_key,)
         return (obj.key,)
@@ -42,8 +41,7 @@ class PodGroupProtection:
             return
         pods = cache[Pod].in_namespace(group.namespace)
         if not any(pod.group_key == key and not pod.is_finished for pod in pods):
-            finalizers = [name for name in group.metadata.finalizers if name != PROTECTION]
-            yield Patch(group, {"metadata": {"finalizers": finalizers}}, if_unchanged=True)
+            yield without_finalizer(group, PROTECTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +62,17 @@ def find_job_group(job: Job, cache: InformerCache, *, has_started: bool) -> JobG
         return JobGroup()
     if job.metadata.controller is not None:
         return _delegated(job, cache, has_started=has_started)
-    workload = next((item for item in cache[Workload].owned_by(job.uid) if _is_made_for(item, job)), None)
+    controllers = ((item, item.metadata.controller) for item in cache[Workload].owned_by(job.uid))
+    workload = next((item for item, owner in controllers if owner is not None and owner.uid == job.uid), None)
     template = _template(job)
     if workload is None:
         return JobGroup() if has_started else JobGroup(actions=(Create(Workload, _workload(job, template)),))
     group = cache[PodGroup].get(f"{job.namespace}/{group_name(workload.name, template['name'])}")
     if group is None:
-        creation = Create(PodGroup, _group(job, workload, template, owners=(_owner(workload),)))
+        # The workload owns the group, too, but does not control it.
+        reference = owner_reference(workload)
+        owner = {name: reference[name] for name in ("apiVersion", "kind", "name", "uid")}
+        creation = Create(PodGroup, _group(job, workload, template, owner))
         return JobGroup() if has_started else JobGroup(actions=(creation,))
     return JobGroup(group.name, tuple(_count_changes(workload, group, template)))
 
@@ -89,10 +91,6 @@ def _delegated(job: Job, cache: InformerCache, *, has_started: bool) -> JobGroup
         if not has_started:
             return JobGroup(actions=(Create(PodGroup, _group(job, workload, _as_data(template))),))
     return JobGroup()
-
-
-def _is_made_for(workload: Workload, job: Job) -> bool:
-    return workload.metadata.controller is not None and workload.metadata.controller.uid == job.uid
 
 
 def _template(job: Job) -> Data:
@@ -121,7 +119,7 @@ def _workload(job: Job, template: Data) -> Data:
     }
 
 
-def _group(job: Job, workload: Workload, template: Data, owners: tuple[Data, ...] = ()) -> Data:
+def _group(job: Job, workload: Workload, template: Data, *owners: Data) -> Data:
     settings = {name: content for name, content in template.items() if name != "name"}
     return {
         "metadata": {
@@ -134,7 +132,7 @@ def _group(job: Job, workload: Workload, template: Data, owners: tuple[Data, ...
 
 
 def group_name(workload: str, template: str) -> str:
-    """Name the group that is made from a template.
+    """Return the name of the group of a template.
 
     >>> group_name("train-7464df7ddb", "train-pgt-0")
     'train-7464df7ddb-train-pgt-0-5fc59b7747'
@@ -143,29 +141,19 @@ def group_name(workload: str, template: str) -> str:
     return f"{workload}-{template}"[: MAX_NAME - len(suffix) - 1] + f"-{suffix}"
 
 
-def _owner(obj: KubeObject) -> Data:
-    """Return an owner reference that is not the controller."""
-    reference = owner_reference(obj)
-    return {name: reference[name] for name in ("apiVersion", "kind", "name", "uid")}
-
-
 def _count_changes(workload: Workload, group: PodGroup, template: Data) -> Iterator[ControllerAction]:
-    """Pass on how many pods must run together, the one thing that may change."""
+    """Update the minCount of the workload and the group, the only field that may change."""
     count = (template["schedulingPolicy"].get("gang") or {}).get("minCount")
     if count is None or group.min_count is None:
         return
     policy = {"schedulingPolicy": {"gang": {"minCount": count}}}
     templates_before = workload.spec.pod_group_templates
-    if any(_count_of(item) not in (None, count) for item in templates_before if item.name == template["name"]):
+    gangs = (item.scheduling_policy.gang for item in templates_before if item.name == template["name"])
+    if any(gang is not None and gang.min_count not in (None, count) for gang in gangs):
         templates = [_as_data(item) | (policy if item.name == template["name"] else {}) for item in templates_before]
         yield Patch(workload, {"spec": {"podGroupTemplates": templates}}, if_unchanged=True)
     if group.min_count != count:
         yield Patch(group, {"spec": policy})
-
-
-def _count_of(template: PodGroupTemplate) -> int | None:
-    gang = template.scheduling_policy.gang
-    return None if gang is None else gang.min_count
 
 
 def _as_data(template: PodGroupTemplate) -> Data:

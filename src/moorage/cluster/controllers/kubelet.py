@@ -18,8 +18,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import to_builtins
+
 from moorage.cluster.controllers.actions import ControllerAction, Delete, Patch, RequeueAfter
+from moorage.cluster.controllers.base import BaseController
 from moorage.cluster.controllers.informer_cache import InformerCache
+from moorage.cluster.controllers.ownership import is_ready
 from moorage.common.clock import Clock
 from moorage.common.durations import parse_duration
 from moorage.common.errors import InputError
@@ -38,7 +42,7 @@ MISSING_TAG: Final = ":non-existent"
 HOST_IP: Final = "127.0.0.1"
 """All fake nodes are on this machine."""
 FAKE_LABEL: Final = "moorage.io/fake"
-"""On the nodes that fake kubelets look after; others on the same API server have their own."""
+"""Label of the nodes of fake kubelets; the API server may have real nodes, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +58,21 @@ class KubeletPace:
     run_job: float | None = 5.0
 
 
-class Kubelet:
+class Kubelet(BaseController):
     """Runs the pods of every fake node."""
 
     name = "kubelets"
     kinds = (Pod, Node)
-    pause = 0.0
 
     def __init__(self, clock: Clock, pace: KubeletPace | None = None, *, runs_every_node: bool = False) -> None:
-        self._clock = clock
+        super().__init__(clock)
         self._runs_every_node = runs_every_node
         self._pace = pace or KubeletPace()
         self._since: dict[str, tuple[str, float]] = {}
         self._missed: set[str] = set()
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the key of a changed pod, or the keys of all pods of a node that failed or recovered.
-
-        Pods and nodes have separate watches: a pod that arrives before its node is reconciled again with the node.
-        """
+        """Return the key of a pod, or of all pods of a node that failed, recovered, or arrived after its pods."""
         if isinstance(obj, Pod):
             if cache[Pod].get(obj.key) is None:
                 self._since.pop(obj.uid, None)
@@ -95,15 +95,12 @@ class Kubelet:
             return ()
         if not (self._runs_every_node or FAKE_LABEL in node.labels) or is_silent(node):
             return ()
-        return next_step(pod, self._pace, since=self._state_since(pod), now=self._clock.now())
-
-    def _state_since(self, pod: Pod) -> float:
-        """Return when a pod entered its state; the API's timestamps have whole seconds only."""
-        state = "Stopping" if pod.is_terminating else pod.status.phase
+        state, now = "Stopping" if pod.is_terminating else pod.status.phase, self._clock.now()
         entry = self._since.get(pod.uid)
         if entry is None or entry[0] != state:
-            entry = self._since[pod.uid] = (state, self._clock.now())
-        return entry[1]
+            # Timestamps in the API have only whole seconds.
+            entry = self._since[pod.uid] = (state, now)
+        return next_step(pod, self._pace, since=entry[1], now=now)
 
 
 def is_silent(node: Node) -> bool:
@@ -125,9 +122,13 @@ def next_step(pod: Pod, pace: KubeletPace, *, since: float, now: float) -> Itera
         elif pod.status.start_time is None:
             yield from _when_due(since + delay, now, lambda: Patch(pod, {"status": without_image(pod, now)}, "status"))
     elif pod.status.phase == "Running":
-        if not _is_ready(pod):
+        if not is_ready(pod):
             yield Patch(pod, {"status": running(pod, now)}, "status")
-        lifetime = _lifetime(pod, pace)
+        owner, lifetime = pod.metadata.controller, None
+        if RUN_FOR in pod.annotations:
+            lifetime = read_duration(pod.annotations, RUN_FOR, pace.run or 0.0)
+        elif pod.spec.restart_policy in ("Never", "OnFailure"):
+            lifetime = pace.run_job if owner is not None and owner.kind == "Job" else pace.run
         if lifetime is not None:
             yield from _when_due(since + lifetime, now, lambda: Patch(pod, {"status": terminated(pod, now)}, "status"))
 
@@ -136,30 +137,22 @@ def _when_due(moment: float, now: float, action: Callable[[], ControllerAction])
     yield RequeueAfter(moment - now) if moment > now else action()
 
 
-def _lifetime(pod: Pod, pace: KubeletPace) -> float | None:
-    if RUN_FOR in pod.annotations:
-        return read_duration(pod.annotations, RUN_FOR, pace.run or 0.0)
-    if pod.spec.restart_policy not in ("Never", "OnFailure"):
-        return None
-    maker = pod.metadata.controller
-    return pace.run_job if maker is not None and maker.kind == "Job" else pace.run
-
-
-def _is_ready(pod: Pod) -> bool:
-    condition = pod.condition("Ready")
-    return condition is not None and condition.status == "True"
-
-
 def running(pod: Pod, now: float) -> Data:
     """Return the status of a pod whose containers have started."""
     moment = format_time(now)
     state = {"running": {"startedAt": moment}}
+    # A stable and unique address.
+    number = int.from_bytes(pod.uid.encode()[-6:], "big") % 0xFFFF00 + 1
+    address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
     return {
         "phase": "Running",
         "startTime": pod.status.start_time or moment,
         "conditions": _conditions(pod, "True", moment),
         "containerStatuses": _containers(pod, state, is_ready=True),
-        **_addresses(pod),
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "hostIP": HOST_IP,
+        "hostIPs": [{"ip": HOST_IP}],
     }
 
 
@@ -203,17 +196,7 @@ def _conditions(pod: Pod, ready: str, moment: str, reason: str = "PodCompleted")
     if pod.condition("PodScheduled") is None:
         # The pod was created with a node name, without a scheduler.
         own["PodScheduled"] = "True"
-    foreign = [condition for condition in pod.status.conditions if condition.type not in own]
-    conditions: list[Data] = [
-        {
-            "type": condition.type,
-            "status": condition.status,
-            "lastTransitionTime": condition.last_transition_time,
-            **({"reason": condition.reason} if condition.reason else {}),
-            **({"message": condition.message} if condition.message else {}),
-        }
-        for condition in foreign
-    ]
+    conditions: list[Data] = [to_builtins(item) for item in pod.status.conditions if item.type not in own]
     for kind, status in own.items():
         current = pod.condition(kind)
         since = current.last_transition_time if current is not None and current.status == status else moment
@@ -236,13 +219,6 @@ def _containers(pod: Pod, state: Data, *, is_ready: bool) -> list[Data]:
         }
         for container in pod.spec.containers
     ]
-
-
-def _addresses(pod: Pod) -> Data:
-    """Return a stable, unique address for a pod."""
-    number = int.from_bytes(pod.uid.encode()[-6:], "big") % 0xFFFF00 + 1
-    address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
-    return {"podIP": address, "podIPs": [{"ip": address}], "hostIP": HOST_IP, "hostIPs": [{"ip": HOST_IP}]}
 
 
 def read_duration(annotations: Mapping[str, str], key: str, default: float) -> float:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count, groupby
+from itertools import count, groupby, product
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -54,22 +54,20 @@ log = structlog.get_logger(__name__)
 
 
 class Controller(Protocol):
-    """Brings objects of one kind to their desired state; its input is the informer cache."""
+    """Brings objects of one kind to their desired state; its input is the informer cache.
+
+    ``name`` appears in logs. ``kinds`` are listed and watched. ``pause`` is the minimum time between two
+    reconciliations of a key, which batches changes.
+    """
 
     @property
-    def name(self) -> str:
-        """The name in logs."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def kinds(self) -> Sequence[type[KubeObject]]:
-        """The kinds to list and watch."""
-        ...
+    def kinds(self) -> Sequence[type[KubeObject]]: ...
 
     @property
-    def pause(self) -> float:
-        """The minimum time between two reconciliations of a key, which batches changes."""
-        ...
+    def pause(self) -> float: ...
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         """Return the keys to reconcile after an object was added, updated or deleted."""
@@ -84,17 +82,13 @@ class ChangeSource(Protocol):
     """A source of changes of one kind: an informer, or its in-process replacement."""
 
     @property
-    def kind(self) -> Kind:
-        """The kind."""
-        ...
+    def kind(self) -> Kind: ...
 
     async def run(self) -> None:
         """List and watch."""
-        ...
 
     async def synced(self) -> None:
         """Wait until everything was listed once."""
-        ...
 
 
 MakeInformer = Callable[[Kind, OnChanges], ChangeSource]
@@ -176,7 +170,13 @@ class ControllerManager:
                 for informer in self._informers:
                     await informer.synced()
                 self._synced.set()
-                await self._process_queue(group)
+                while True:
+                    await self._wakeup.wait()
+                    self._wakeup.clear()
+                    for item in [item for item in self._ready if item not in self._busy]:
+                        del self._ready[item]
+                        self._reconcile(item, group)
+                    await asyncio.sleep(0)
         finally:
             for timer in self._timers.values():
                 timer.cancel()
@@ -187,13 +187,8 @@ class ControllerManager:
                 self.cache[kind.type].put(change.after)
             elif change.before is not None:
                 self.cache[kind.type].drop(change.before)
-        for change in changes:
-            for obj in (change.before, change.after):
-                if obj is not None:
-                    self._enqueue_affected(obj)
-
-    def _enqueue_affected(self, obj: KubeObject) -> None:
-        for number in self._watchers[type(obj)]:
+        objects = (obj for change in changes for obj in (change.before, change.after) if obj is not None)
+        for obj, number in product(objects, self._watchers[kind.type]):
             controller = self._controllers[number]
             try:
                 keys = list(controller.affected(obj, self.cache))
@@ -213,8 +208,7 @@ class ControllerManager:
         if pause and rested > now:
             self._enqueue_after(item, rested - now)
         else:
-            self._ready[item] = None
-            self._wakeup.set()
+            self._make_ready(item)
 
     def _enqueue_after(self, item: Item, seconds: float) -> None:
         """Queue an item after a delay, unless it is due earlier."""
@@ -229,17 +223,11 @@ class ControllerManager:
 
     def _due(self, item: Item) -> None:
         del self._timers[item]
+        self._make_ready(item)
+
+    def _make_ready(self, item: Item) -> None:
         self._ready[item] = None
         self._wakeup.set()
-
-    async def _process_queue(self, group: asyncio.TaskGroup) -> None:
-        while True:
-            await self._wakeup.wait()
-            self._wakeup.clear()
-            for item in [item for item in self._ready if item not in self._busy]:
-                del self._ready[item]
-                self._reconcile(item, group)
-            await asyncio.sleep(0)
 
     def _reconcile(self, item: Item, group: asyncio.TaskGroup) -> None:
         controller = self._controllers[item.controller]
@@ -338,8 +326,4 @@ class ControllerManager:
         elif failures == 1:
             # Not an API error but a bug or a bad object: log the traceback once.
             log.error("controller raised an exception; retrying", exc_info=error, **facts)
-        asyncio.get_running_loop().call_later(max(delay, retry_after), partial(self._retry, item))
-
-    def _retry(self, item: Item) -> None:
-        self._ready[item] = None
-        self._wakeup.set()
+        asyncio.get_running_loop().call_later(max(delay, retry_after), self._make_ready, item)

@@ -1,4 +1,4 @@
-"""Namespaces: one that is deleted takes everything in it along, and goes when nothing is left."""
+"""Namespaces: their content is deleted before them, and each has a default account and the root CA."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, EmptyNamespace, Patch, RequeueAfter
+from moorage.cluster.controllers.base import BaseController
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import with_condition
-from moorage.common.clock import Clock
 from moorage.common.errors import NotFound
 from moorage.kube.api.cluster import ConfigMap, Namespace, ServiceAccount
 from moorage.kube.api.meta import KubeObject, format_time
@@ -24,34 +24,22 @@ PATIENCE: Final = 0.5
 """Delay before checking again for remaining pods and finalizers."""
 
 
-class NamespaceController:
+class NamespaceController(BaseController):
     """Empties namespaces that are being deleted."""
 
     name = "namespaces"
     kinds = (Namespace,)
     pause = PATIENCE
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the key of a namespace."""
-        return (obj.key,)
-
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Empty a namespace that is being deleted, and look again until it is gone."""
+        """Empty a namespace that is being deleted, and check again until it is gone."""
         namespace = cache[Namespace].get(key)
-        return () if namespace is None else reconcile(namespace, self._clock.now())
-
-
-def reconcile(namespace: Namespace, now: float) -> Iterator[ControllerAction]:
-    """Return the actions for one namespace."""
-    if not namespace.is_terminating or FINALIZER not in namespace.spec.finalizers:
-        return
-    if namespace.status.get("phase") != "Terminating":
-        yield Patch(namespace, {"status": {"phase": "Terminating"}}, "status")
-    yield EmptyNamespace(namespace, now)
-    yield RequeueAfter(PATIENCE)
+        if namespace is None or not namespace.is_terminating or FINALIZER not in namespace.spec.finalizers:
+            return
+        if namespace.status.get("phase") != "Terminating":
+            yield Patch(namespace, {"status": {"phase": "Terminating"}}, "status")
+        yield EmptyNamespace(namespace, self._clock.now())
+        yield RequeueAfter(PATIENCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +59,21 @@ async def empty_namespace(client: ApiClient, namespace: KubeObject, now: float) 
     pods = [remains for remains in remaining if remains.resource == "pods."]
     for remains in pods or remaining:
         await client.request("DELETE", remains.path, b'{"apiVersion":"v1","kind":"DeleteOptions"}')
+    path = f"/api/v1/namespaces/{namespace.name}"
+    current = await _get(client, path)
     if remaining:
-        await _report_remaining(client, namespace.name, remaining, format_time(now))
+        # The status reports what blocks the deletion.
+        before = conditions = (current.get("status") or {}).get("conditions") or []
+        for condition in _conditions(remaining):
+            conditions = with_condition(conditions, format_time(now), **condition)
+        if conditions != before:
+            body = msgspec.json.encode({"status": {"conditions": conditions}})
+            await client.request("PATCH", f"{path}/status", body, MERGE_PATCH)
     else:
-        await _remove_finalizer(client, namespace.name)
+        spec = current.get("spec") or {}
+        finalizers = [finalizer for finalizer in spec.get("finalizers") or () if finalizer != FINALIZER]
+        body = msgspec.json.encode({**current, "spec": {**spec, "finalizers": finalizers}})
+        await client.request("PUT", f"{path}/finalize", body)
 
 
 async def _remains(client: ApiClient, namespace: str) -> AsyncIterator[Remains]:
@@ -90,18 +89,6 @@ async def _remains(client: ApiClient, namespace: str) -> AsyncIterator[Remains]:
             finalizers = Counter(name for item in items for name in item["metadata"].get("finalizers") or ())
             group = root.split("/")[2] if root.startswith("/apis/") else ""
             yield Remains(path, f"{plural}.{group}", count, finalizers)
-
-
-async def _report_remaining(client: ApiClient, name: str, remaining: list[Remains], moment: str) -> None:
-    """Report in the status of a namespace what blocks its deletion."""
-    path = f"/api/v1/namespaces/{name}"
-    current = ((await _get(client, path)).get("status") or {}).get("conditions") or []
-    conditions = current
-    for condition in _conditions(remaining):
-        conditions = with_condition(conditions, moment, **condition)
-    if conditions != current:
-        body = msgspec.json.encode({"status": {"conditions": conditions}})
-        await client.request("PATCH", f"{path}/status", body, MERGE_PATCH)
 
 
 def _conditions(remaining: list[Remains]) -> Iterator[dict[str, str]]:
@@ -142,15 +129,6 @@ async def _namespaced(client: ApiClient) -> list[tuple[str, str]]:
     return resources
 
 
-async def _remove_finalizer(client: ApiClient, name: str) -> None:
-    path = f"/api/v1/namespaces/{name}"
-    current = await _get(client, path)
-    spec = current.get("spec") or {}
-    finalizers = [finalizer for finalizer in spec.get("finalizers") or () if finalizer != FINALIZER]
-    body = msgspec.json.encode({**current, "spec": {**spec, "finalizers": finalizers}})
-    await client.request("PUT", f"{path}/finalize", body)
-
-
 async def _get(client: ApiClient, path: str) -> Data:
     content: dict[str, Any] = msgspec.json.decode(await client.request("GET", path))
     return content
@@ -168,7 +146,7 @@ ABOUT_ROOT: Final = {
 }
 
 
-class AccountController:
+class AccountController(BaseController):
     """Creates the default service account of each namespace."""
 
     name = "service accounts"
@@ -176,7 +154,6 @@ class AccountController:
     pause = 0.1
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the namespace, or the namespace of a service account."""
         return (obj.name,) if isinstance(obj, Namespace) else (obj.namespace,)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
@@ -188,7 +165,7 @@ class AccountController:
         return [Create(ServiceAccount, {"metadata": {"name": DEFAULT, "namespace": key}})]
 
 
-class RootAuthorityController:
+class RootAuthorityController(BaseController):
     """Publishes the CA of the API server in each namespace, if the server uses TLS."""
 
     name = "root authority"
@@ -196,7 +173,6 @@ class RootAuthorityController:
     pause = 0.1
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the namespace of a changed copy, or all namespaces if the CA changes."""
         if isinstance(obj, Namespace):
             return (obj.name,)
         if obj.key == AUTHORITY:

@@ -36,16 +36,10 @@ def owner_reference(owner: KubeObject) -> Data:
     }
 
 
-def controller_of(obj: KubeObject, kind: type[KubeObject]) -> OwnerReference | None:
-    """Return the controller reference of an object if it refers to a kind."""
-    owner = obj.metadata.controller
-    return owner if owner is not None and owner.kind == BY_TYPE[kind].name else None
-
-
 def owner_keys(obj: KubeObject, kind: type[KubeObject]) -> Iterable[str]:
     """Return the key of an object's controller if it is of a kind."""
-    owner = controller_of(obj, kind)
-    return () if owner is None else (f"{obj.namespace}/{owner.name}",)
+    owner = obj.metadata.controller
+    return () if owner is None or owner.kind != BY_TYPE[kind].name else (f"{obj.namespace}/{owner.name}",)
 
 
 def managed_pods(owner: KubeObject, cache: InformerCache) -> list[Pod]:
@@ -63,43 +57,42 @@ def pod_selector(owner: Owner) -> LabelSelector | None:
 def adoptions(owner: Owner, orphans: Iterable[KubeObject]) -> Iterator[Patch]:
     """Adopt orphans that a workload selects."""
     selector = pod_selector(owner)
-    if owner.is_terminating or selector is None:
-        return
-    matcher = label_matcher(selector)
-    for orphan in orphans:
-        if not orphan.is_terminating and matcher.matches(orphan.labels):
-            yield Patch(orphan, {"metadata": {"ownerReferences": [owner_reference(owner)]}}, if_unchanged=True)
-
-
-def releases(owner: Owner, owned: Iterable[KubeObject]) -> Iterator[Patch]:
-    """Release objects that a workload no longer selects because their labels changed."""
-    selector = pod_selector(owner)
-    if owner.is_terminating or selector is None:
-        return
-    matcher = label_matcher(selector)
-    for obj in owned:
-        if not obj.is_terminating and not matcher.matches(obj.labels):
-            yield without_owner(obj, owner.uid)
+    if not owner.is_terminating and selector is not None:
+        matcher = label_matcher(selector)
+        for orphan in orphans:
+            if not orphan.is_terminating and matcher.matches(orphan.labels):
+                yield Patch(orphan, {"metadata": {"ownerReferences": [owner_reference(owner)]}}, if_unchanged=True)
 
 
 def pod_claims(owner: Owner, cache: InformerCache) -> list[Patch]:
-    """Return the adoptions and releases that must precede the counting of a workload's pods."""
+    """Return the adoptions and releases that must precede the counting of a workload's pods.
+
+    Pods are released if the workload no longer selects them because their labels changed.
+    """
     orphans = (pod for pod in cache[Pod].orphans_in(owner.namespace) if not pod.is_finished)
-    return [*adoptions(owner, orphans), *releases(owner, managed_pods(owner, cache))]
+    claims, selector = [*adoptions(owner, orphans)], pod_selector(owner)
+    if not owner.is_terminating and selector is not None:
+        matcher, pods = label_matcher(selector), managed_pods(owner, cache)
+        released = (pod for pod in pods if not pod.is_terminating and not matcher.matches(pod.labels))
+        claims += [without_owner(pod, owner.uid) for pod in released]
+    return claims
 
 
 def without_owner(obj: KubeObject, uid: str) -> Patch:
     """Remove an owner reference from an object."""
-    references = [reference_data(owner) for owner in obj.metadata.owner_references if owner.uid != uid]
+    return owned_by(obj, [owner for owner in obj.metadata.owner_references if owner.uid != uid])
+
+
+def owned_by(obj: KubeObject, owners: Iterable[OwnerReference]) -> Patch:
+    """Replace the owner references of an object."""
+    references = [msgspec.to_builtins(owner) for owner in owners]
     return Patch(obj, {"metadata": {"ownerReferences": references}}, if_unchanged=True)
 
 
-def reference_data(owner: OwnerReference) -> Data:
-    """Return an owner reference as plain data."""
-    marks = {} if owner.controller is None else {"controller": owner.controller}
-    blocks = {} if owner.block_owner_deletion is None else {"blockOwnerDeletion": owner.block_owner_deletion}
-    identity = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
-    return {**identity, **marks, **blocks}
+def without_finalizer(obj: KubeObject, finalizer: str) -> Patch:
+    """Remove a finalizer from an object."""
+    finalizers = [name for name in obj.metadata.finalizers if name != finalizer]
+    return Patch(obj, {"metadata": {"finalizers": finalizers}}, if_unchanged=True)
 
 
 def adopter_keys(obj: KubeObject, owners: Iterable[Owner]) -> Iterable[str]:
@@ -189,9 +182,10 @@ def scaled(amount: int | str | None, total: int, *, round_up: bool) -> int:
 
 def with_condition(conditions: Iterable[Data], now: str, **desired: str) -> list[Data]:
     """Return conditions with one of them replaced; lastTransitionTime changes only with the status."""
-    unchanged = [dict(condition) for condition in conditions if condition.get("type") != desired["type"]]
-    current = next((dict(item) for item in conditions if item.get("type") == desired["type"]), None)
+    copies = [dict(condition) for condition in conditions]
+    unchanged = [condition for condition in copies if condition.get("type") != desired["type"]]
+    current = next((condition for condition in copies if condition.get("type") == desired["type"]), None)
     if current is not None and all(current.get(key) == text for key, text in desired.items()):
-        return [*(dict(condition) for condition in conditions)]
+        return copies
     since = current["lastTransitionTime"] if current and current.get("status") == desired["status"] else now
     return [*unchanged, {**desired, "lastTransitionTime": since}]

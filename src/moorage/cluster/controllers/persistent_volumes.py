@@ -10,8 +10,9 @@ from typing import Final
 import msgspec
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch, status_actions
+from moorage.cluster.controllers.base import BaseController
 from moorage.cluster.controllers.informer_cache import InformerCache
-from moorage.cluster.controllers.ownership import owner_reference
+from moorage.cluster.controllers.ownership import is_active, owner_keys, owner_reference, without_finalizer
 from moorage.kube.api import claims
 from moorage.kube.api.claims import BIND_COMPLETED, BOUND_BY_CONTROLLER, NO_PROVISIONER, SELECTED_NODE, claim_use
 from moorage.kube.api.meta import KubeObject
@@ -31,27 +32,22 @@ TOPOLOGY: Final = "moorage.io/topology"
 """Storage class parameter: volumes are accessible from one ``host``, one ``zone`` (default) or ``any`` node."""
 
 
-class ClaimController:
-    """Finds or makes a volume for every claim."""
+class ClaimController(BaseController):
+    """Finds or creates a volume for every claim."""
 
     name = "volume claims"
     kinds = (PersistentVolumeClaim, PersistentVolume, StorageClass, Node, Pod)
-    pause = 0.0
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the claims that a changed claim, storage class, volume or pod affects."""
         match obj:
             case PersistentVolumeClaim():
                 return (obj.key,)
-            case PersistentVolume():
-                reference = obj.spec.claim_ref
-                if reference is not None:
-                    return (f"{reference.namespace}/{reference.name}",)
-                return [claim.key for claim in cache[PersistentVolumeClaim] if not claim.spec.volume_name]
-            case StorageClass():
-                return [claim.key for claim in cache[PersistentVolumeClaim] if not claim.spec.volume_name]
             case Pod():
                 return [f"{obj.namespace}/{use.name}" for use in claims.claim_uses(obj)]
+            case PersistentVolume() if (reference := obj.spec.claim_ref) is not None:
+                return (f"{reference.namespace}/{reference.name}",)
+            case PersistentVolume() | StorageClass():
+                return [claim.key for claim in cache[PersistentVolumeClaim] if not claim.spec.volume_name]
         return ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
@@ -59,21 +55,16 @@ class ClaimController:
         claim = cache[PersistentVolumeClaim].get(key)
         if claim is None:
             return ()
-        if claim.is_terminating:
-            return _release(claim, cache)
-        return Claiming(claim, cache).actions()
-
-
-def _release(claim: PersistentVolumeClaim, cache: InformerCache) -> Iterator[ControllerAction]:
-    pods = cache[Pod].in_namespace(claim.namespace)
-    if IN_USE in claim.metadata.finalizers and not any(claims.uses_claim(p, claim) and not p.is_finished for p in pods):
-        finalizers = [name for name in claim.metadata.finalizers if name != IN_USE]
-        yield Patch(claim, {"metadata": {"finalizers": finalizers}}, if_unchanged=True)
+        if not claim.is_terminating:
+            return Claiming(claim, cache).actions()
+        pods = (pod for pod in cache[Pod].in_namespace(claim.namespace) if not pod.is_finished)
+        is_released = IN_USE in claim.metadata.finalizers and not any(claims.uses_claim(pod, claim) for pod in pods)
+        return [without_finalizer(claim, IN_USE)] if is_released else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Claiming:
-    """One claim, and everything that may help it."""
+    """One claim, and the objects that its binding depends on."""
 
     claim: PersistentVolumeClaim
     cache: InformerCache
@@ -81,18 +72,20 @@ class Claiming:
     @property
     def storage_class(self) -> StorageClass | None:
         """The class of the claim."""
-        return self.cache[StorageClass].get(claims.class_of_claim(self.claim))
+        return self.cache[StorageClass].get(claims.storage_class_name(self.claim))
 
     def actions(self) -> Iterator[ControllerAction]:
         """Return the actions for the current state."""
         if self.claim.spec.volume_name:
             return self._complete(self.cache[PersistentVolume].get(self.claim.spec.volume_name))
-        volume = self._meant_for_it()
-        if volume is None and not self._waits:
-            volume = self._smallest_that_fits()
-        if volume is not None:
-            return self._complete(volume)
-        return self._provision()
+        # Volumes that refer to the claim were bound to it in advance, by the scheduler or by their creator.
+        volumes = self.cache[PersistentVolume]
+        volume = next((item for item in volumes if claims.is_bound_to(item, self.claim)), None)
+        if volume is None and not self._waits and SELECTED_NODE not in self.claim.annotations:
+            # With a selected node, the scheduler would have bound a suitable volume.
+            fitting = (item for item in volumes if fits(item, self.claim))
+            volume = min(fitting, key=lambda item: (claims.exact_capacity(item), item.name), default=None)
+        return self._provision() if volume is None else self._complete(volume)
 
     @property
     def _waits(self) -> bool:
@@ -100,17 +93,6 @@ class Claiming:
         storage_class = self.storage_class
         waits = storage_class is not None and storage_class.volume_binding_mode == claims.WAIT_FOR_FIRST_CONSUMER
         return waits and SELECTED_NODE not in self.claim.annotations
-
-    def _meant_for_it(self) -> PersistentVolume | None:
-        """Find the volume that refers to the claim: pre-bound by the scheduler or by its creator."""
-        return next((item for item in self.cache[PersistentVolume] if claims.is_bound_to(item, self.claim)), None)
-
-    def _smallest_that_fits(self) -> PersistentVolume | None:
-        if SELECTED_NODE in self.claim.annotations:
-            # The scheduler found no volume that can be reached from there, or it would have bound it.
-            return None
-        fitting = (item for item in self.cache[PersistentVolume] if fits(item, self.claim))
-        return min(fitting, key=lambda item: (claims.exact_capacity(item), item.name), default=None)
 
     def _complete(self, volume: PersistentVolume | None) -> Iterator[ControllerAction]:
         """Write the missing sides of a binding."""
@@ -123,7 +105,7 @@ class Claiming:
         if reference is not None and not claims.is_bound_to(volume, claim):
             return
         if reference is None or not reference.uid:
-            # Only when the volume is ours for sure may the claim name it: another claim may want it at this moment.
+            # Another claim may bind the volume concurrently: the claim refers to it after this write has succeeded.
             yield Patch(volume, {"spec": {"claimRef": reference_to(claim)}}, if_unchanged=True)
             return
         if volume.status.phase != "Bound":
@@ -137,23 +119,21 @@ class Claiming:
             yield Patch(claim, {"status": status}, "status")
 
     def _provision(self) -> Iterator[ControllerAction]:
-        if self.claim.spec.storage_class_name is None and (default := self._default_class()) is not None:
-            yield Patch(self.claim, {"spec": {"storageClassName": default.name}})
+        defaults = [item for item in self.cache[StorageClass] if item.annotations.get(IS_DEFAULT) == "true"]
+        if self.claim.spec.storage_class_name is None and defaults:
+            newest = max(defaults, key=lambda item: (item.metadata.creation_timestamp or "", item.name))
+            yield Patch(self.claim, {"spec": {"storageClassName": newest.name}})
             return
         storage_class = self.storage_class
         if storage_class is None or self._waits or storage_class.provisioner in ("", NO_PROVISIONER):
             return
         if any(self.claim.annotations.get(key) != storage_class.provisioner for key in PROVISIONERS):
-            # External provisioners, and people, read there whose turn it is.
+            # External provisioners recognize their claims by these annotations.
             yield Patch(
                 self.claim, {"metadata": {"annotations": dict.fromkeys(PROVISIONERS, storage_class.provisioner)}}
             )
         node = self.cache[Node].get(self.claim.annotations.get(SELECTED_NODE, ""))
         yield Create(PersistentVolume, provisioned(self.claim, storage_class, node))
-
-    def _default_class(self) -> StorageClass | None:
-        marked = [item for item in self.cache[StorageClass] if item.annotations.get(IS_DEFAULT) == "true"]
-        return max(marked, key=lambda item: (item.metadata.creation_timestamp or "", item.name), default=None)
 
 
 def fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
@@ -163,7 +143,7 @@ def fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
         volume.spec.claim_ref is None
         and not volume.is_terminating
         and volume.status.phase in ("", "Pending", "Available")
-        and claims.class_of_volume(volume) == claims.class_of_claim(claim)
+        and claims.storage_class_name(volume) == claims.storage_class_name(claim)
         and claims.exact_capacity(volume) >= claims.exact_request(claim)
         and set(spec.access_modes) <= set(volume.spec.access_modes)
         and (spec.volume_mode or "Filesystem") == (volume.spec.volume_mode or "Filesystem")
@@ -172,7 +152,7 @@ def fits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def reference_to(claim: PersistentVolumeClaim) -> Data:
-    """Return how a volume names its claim."""
+    """Return the reference of a volume to its claim."""
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -217,15 +197,13 @@ def _among(key: str, values: Iterable[str]) -> Data:
     return {"key": key, "operator": "In", "values": list(values)}
 
 
-class VolumeController:
+class VolumeController(BaseController):
     """Updates the phase of volumes, and reclaims volumes whose claim was deleted."""
 
     name = "volumes"
     kinds = (PersistentVolume, PersistentVolumeClaim)
-    pause = 0.0
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the volumes that a changed volume or claim affects."""
         if isinstance(obj, PersistentVolumeClaim):
             return (obj.spec.volume_name,) if obj.spec.volume_name else ()
         return (obj.name,)
@@ -237,64 +215,46 @@ class VolumeController:
             return ()
         reference = volume.spec.claim_ref
         name = f"{reference.namespace}/{reference.name}" if reference is not None else ""
-        return reconcile(volume, cache[PersistentVolumeClaim].get(name))
-
-
-def reconcile(volume: PersistentVolume, claim: PersistentVolumeClaim | None) -> Iterator[ControllerAction]:
-    """Return the actions for one volume; ``claim`` is the claim it is bound to."""
-    reference = volume.spec.claim_ref
-    is_claimed = reference is not None and claim is not None and reference.uid in ("", claim.uid)
-    if volume.is_terminating:
-        if VOLUME_IN_USE in volume.metadata.finalizers and not is_claimed:
-            finalizers = [name for name in volume.metadata.finalizers if name != VOLUME_IN_USE]
-            yield Patch(volume, {"metadata": {"finalizers": finalizers}}, if_unchanged=True)
-        return
-    if is_claimed:
-        return
-    if reference is None or not reference.uid:
+        claim = cache[PersistentVolumeClaim].get(name)
+        if reference is not None and claim is not None and reference.uid in ("", claim.uid):
+            return ()
+        if volume.is_terminating:
+            is_protected = VOLUME_IN_USE in volume.metadata.finalizers
+            return [without_finalizer(volume, VOLUME_IN_USE)] if is_protected else ()
         phase = "Available"
-    elif volume.spec.persistent_volume_reclaim_policy == "Delete" and PROVISIONED_BY in volume.annotations:
-        yield Delete(volume)
-        return
-    else:
-        phase = "Released"
-    yield from status_actions(volume, msgspec.to_builtins(volume.status), {"phase": phase})
+        if reference is not None and reference.uid:
+            if volume.spec.persistent_volume_reclaim_policy == "Delete" and PROVISIONED_BY in volume.annotations:
+                return [Delete(volume)]
+            phase = "Released"
+        return status_actions(volume, msgspec.to_builtins(volume.status), {"phase": phase})
 
 
-class EphemeralVolumeController:
+class EphemeralVolumeController(BaseController):
     """Creates the claims of pods' ephemeral volumes; garbage collection deletes them."""
 
     name = "ephemeral volumes"
     kinds = (Pod, PersistentVolumeClaim)
-    pause = 0.0
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the key of a pod with ephemeral volumes, or of the pod that owns a claim."""
         if isinstance(obj, Pod):
             return (obj.key,) if any(volume.ephemeral for volume in obj.spec.volumes) else ()
-        owner = obj.metadata.controller
-        return (f"{obj.namespace}/{owner.name}",) if owner is not None and owner.kind == "Pod" else ()
+        return owner_keys(obj, Pod)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Create the missing claims of a pod."""
+        """Create the missing claims of a pod; if another object owns a claim of that name, the pod stays pending."""
         pod = cache[Pod].get(key)
-        if pod is None or pod.is_terminating or pod.is_finished:
-            return ()
+        if pod is None or not is_active(pod):
+            return
         claim_names = {claim.name for claim in cache[PersistentVolumeClaim].in_namespace(pod.namespace)}
-        return claims_for(pod, claim_names)
-
-
-def claims_for(pod: Pod, claim_names: set[str]) -> Iterator[ControllerAction]:
-    """Yield the missing claims of a pod; if another object owns a claim of that name, the pod stays pending."""
-    for volume in pod.spec.volumes:
-        use, template = claim_use(pod, volume), volume.ephemeral and volume.ephemeral.volume_claim_template
-        if not template or use is None or use.name in claim_names:
-            continue
-        metadata = {
-            "name": use.name,
-            "namespace": pod.namespace,
-            "labels": dict(template.metadata.labels),
-            "annotations": dict(template.metadata.annotations),
-            "ownerReferences": [owner_reference(pod)],
-        }
-        yield Create(PersistentVolumeClaim, {"metadata": metadata, "spec": msgspec.to_builtins(template.spec)})
+        for volume in pod.spec.volumes:
+            use, template = claim_use(pod, volume), volume.ephemeral and volume.ephemeral.volume_claim_template
+            if not template or use is None or use.name in claim_names:
+                continue
+            metadata = {
+                "name": use.name,
+                "namespace": pod.namespace,
+                "labels": dict(template.metadata.labels),
+                "annotations": dict(template.metadata.annotations),
+                "ownerReferences": [owner_reference(pod)],
+            }
+            yield Create(PersistentVolumeClaim, {"metadata": metadata, "spec": msgspec.to_builtins(template.spec)})

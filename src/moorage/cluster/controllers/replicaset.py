@@ -4,14 +4,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, RequeueAfter, status_actions
+from moorage.cluster.controllers.base import PodSetController
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import (
-    adopter_keys,
     is_active,
     is_available,
     is_ready,
     managed_pods,
-    owner_keys,
     pod_claims,
     pod_from_template,
     ready_since,
@@ -20,7 +19,7 @@ from moorage.cluster.controllers.ownership import (
 from moorage.common.clock import Clock
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.kinds import BY_TYPE
-from moorage.kube.api.meta import KubeObject, format_time
+from moorage.kube.api.meta import format_time
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.struct import Data
 from moorage.kube.api.workloads import ReplicaSet, ReplicationController
@@ -31,26 +30,19 @@ BURST: Final = 500
 """The number of pods created or deleted in one reconciliation."""
 
 
-class ReplicaSetController:
-    """Manages the pods of replica sets or of replication controllers."""
+class ReplicaSetController(PodSetController):
+    """Manages the pods of replica sets."""
 
-    pause = 0.1
+    workload: type[Replicas] = ReplicaSet
 
-    def __init__(self, clock: Clock, kind: type[Replicas] = ReplicaSet) -> None:
-        self._clock = clock
-        self._kind = kind
-        self.name = BY_TYPE[kind].plural
-        self.kinds = (kind, Pod)
-
-    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the replica sets that a changed replica set or pod affects."""
-        if isinstance(obj, self._kind):
-            return (obj.key,)
-        return owner_keys(obj, self._kind) or adopter_keys(obj, cache[self._kind].in_namespace(obj.namespace))
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.name = BY_TYPE[self.workload].plural
+        self.kinds = (self.workload, Pod)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Create missing pods, delete surplus pods, and update the status."""
-        replica_set = cache[self._kind].get(key)
+        replica_set = cache[self.workload].get(key)
         if replica_set is None:
             return ()
         if claimed := pod_claims(replica_set, cache):
@@ -59,41 +51,40 @@ class ReplicaSetController:
         return reconcile(replica_set, managed_pods(replica_set, cache), self._clock.now(), rejection)
 
 
+class ReplicationManager(ReplicaSetController):
+    """Manages the pods of replication controllers."""
+
+    workload = ReplicationController
+
+
 def reconcile(
     replica_set: Replicas, pods: Iterable[Pod], now: float, rejection: str = ""
 ) -> Iterator[ControllerAction]:
     """Yield the actions for one replica set; ``rejection`` is the server's reason for rejecting its last pods."""
     active = [pod for pod in pods if is_active(pod)]
-    missing = replica_set.spec.replicas - len(active)
-    if replica_set.is_terminating:
-        missing = 0
-    conditions = _conditions(replica_set, rejection if missing > 0 else "", now)
-    status = {**_status(replica_set, active, now), "conditions": conditions}
-    if rejection:
-        # Before the next attempt: if it is rejected too, later actions are not executed.
-        yield from status_actions(replica_set, replica_set.status, status)
-    template = replica_set.spec.template if missing > 0 else {}
-    for _ in range(min(missing, BURST)):
-        data = pod_from_template(replica_set, template, generateName=f"{replica_set.name}-")
-        yield Create(Pod, data)
-    if missing < 0:
-        surplus = sorted(active, key=_deletion_rank)[: min(-missing, BURST)]
-        yield from (Delete(pod) for pod in surplus)
-    if not rejection:
-        yield from status_actions(replica_set, replica_set.status, status)
-    yield from wait_for_availability(active, replica_set.spec.min_ready_seconds, now)
-
-
-def _status(replica_set: Replicas, active: list[Pod], now: float) -> Data:
+    missing = 0 if replica_set.is_terminating else replica_set.spec.replicas - len(active)
     labels = (replica_set.spec.template.get("metadata") or {}).get("labels") or {}
     min_ready = replica_set.spec.min_ready_seconds
-    return {
+    status = {
         "replicas": len(active),
         "fullyLabeledReplicas": sum(1 for pod in active if labels.items() <= pod.labels.items()),
         "readyReplicas": sum(map(is_ready, active)),
         "availableReplicas": sum(1 for pod in active if is_available(pod, min_ready, now)),
         "observedGeneration": replica_set.metadata.generation,
+        "conditions": _conditions(replica_set, rejection if missing > 0 else "", now),
     }
+    if rejection:
+        # Before the next attempt: if it is rejected too, later actions are not executed.
+        yield from status_actions(replica_set, replica_set.status, status)
+    template = replica_set.spec.template if missing > 0 else {}
+    for _ in range(min(missing, BURST)):
+        yield Create(Pod, pod_from_template(replica_set, template, generateName=f"{replica_set.name}-"))
+    if missing < 0:
+        surplus = sorted(active, key=_deletion_rank)[: min(-missing, BURST)]
+        yield from (Delete(pod) for pod in surplus)
+    if not rejection:
+        yield from status_actions(replica_set, replica_set.status, status)
+    yield from wait_for_availability(active, min_ready, now)
 
 
 def _conditions(replica_set: Replicas, rejection: str, now: float) -> list[Data]:
@@ -116,7 +107,7 @@ def wait_for_availability(pods: Iterable[Pod], min_ready: int, now: float) -> It
 
 
 def _deletion_rank(pod: Pod) -> tuple[bool, bool, bool, int, str]:
-    """Rank pods by how little is lost with them: without a node, not running, not ready, cheap, young ones first."""
+    """Rank pods for deletion: first those without a node, not running, not ready, of low cost, and young ones."""
     cost = to_int64(pod.annotations.get("controller.kubernetes.io/pod-deletion-cost", "0")) or 0
     young_first = "".join(chr(0x10FFFF - ord(char)) for char in pod.metadata.creation_timestamp or "")
     return bool(pod.node_name), pod.status.phase == "Running", is_ready(pod), cost, young_first

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch
+from moorage.cluster.controllers.base import BaseController
 from moorage.cluster.controllers.informer_cache import InformerCache
-from moorage.cluster.controllers.ownership import owner_reference
+from moorage.cluster.controllers.ownership import is_active, owner_keys, owner_reference, without_finalizer
+from moorage.common.clock import Clock
 from moorage.kube.api.devices import ClaimConsumer, ResourceClaim, ResourceClaimTemplate
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod, PodResourceClaim
@@ -16,57 +18,49 @@ MADE_FOR: Final = "resource.kubernetes.io/pod-claim-name"
 PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 
 
-class PodClaimController:
+class PodClaimController(BaseController):
     """Creates the claims of pods from templates; with ``has_groups`` pods can share the claims of their group."""
 
     name = "claims of pods"
-    pause = 0.0
 
-    def __init__(self, *, has_groups: bool = False) -> None:
+    def __init__(self, clock: Clock, *, has_groups: bool = False) -> None:
+        super().__init__(clock)
         self._has_groups = has_groups
-        groups = (PodGroup,) if has_groups else ()
-        self.kinds: tuple[type[KubeObject], ...] = (Pod, ResourceClaim, ResourceClaimTemplate, *groups)
+        self.kinds = (Pod, ResourceClaim, ResourceClaimTemplate, *((PodGroup,) if has_groups else ()))
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the keys of pods with claims that a changed pod, claim or template affects."""
-        match obj:
-            case Pod():
-                return (obj.key,) if obj.spec.resource_claims else ()
-            case ResourceClaim():
-                owner = obj.metadata.controller
-                return (f"{obj.namespace}/{owner.name}",) if owner is not None and owner.kind == "Pod" else ()
-            case PodGroup():
-                pods = cache[Pod].in_namespace(obj.namespace)
-                return [pod.key for pod in pods if pod.group_key == obj.key and pod.spec.resource_claims]
+        if isinstance(obj, Pod):
+            return (obj.key,) if obj.spec.resource_claims else ()
+        if isinstance(obj, ResourceClaim):
+            return owner_keys(obj, Pod)
         pods = cache[Pod].in_namespace(obj.namespace)
+        if isinstance(obj, PodGroup):
+            return [pod.key for pod in pods if pod.group_key == obj.key and pod.spec.resource_claims]
         return [pod.key for pod in pods if any(c.resource_claim_template_name for c in pod.spec.resource_claims)]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Create the missing claims of a pod and record them in its status."""
         pod = cache[Pod].get(key)
-        if pod is None or pod.is_terminating or pod.is_finished:
+        if pod is None or not is_active(pod):
             return ()
         if not self._has_groups or pod.group_key is None:
             return claims_for(pod, cache)
         group = cache[PodGroup].get(pod.group_key)
-        # Which claims are the group's is not known before the group is.
+        # The shared claims are unknown until the group exists.
         return () if group is None else claims_for(pod, cache, group)
 
 
-class GroupClaimController:
+class GroupClaimController(BaseController):
     """Creates the shared claims of pod groups from templates."""
 
     name = "claims of pod groups"
     kinds = (PodGroup, ResourceClaim, ResourceClaimTemplate)
-    pause = 0.0
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the keys of groups with claims that a changed group, claim or template affects."""
         if isinstance(obj, PodGroup):
             return (obj.key,) if obj.spec.resource_claims else ()
         if isinstance(obj, ResourceClaim):
-            owner = obj.metadata.controller
-            return (f"{obj.namespace}/{owner.name}",) if owner is not None and owner.kind == "PodGroup" else ()
+            return owner_keys(obj, PodGroup)
         return [group.key for group in cache[PodGroup].in_namespace(obj.namespace) if group.spec.resource_claims]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
@@ -78,9 +72,9 @@ class GroupClaimController:
 def claims_for(
     owner: Pod | PodGroup, cache: InformerCache, group: PodGroup | None = None
 ) -> Iterator[ControllerAction]:
-    """Decide about the claims of one pod or group: its status names them when all are there.
+    """Create the claims of one pod or group; its status refers to them when all exist.
 
-    An entry that the ``group`` of a pod has, too, is served by the claim of the group.
+    Entries that the ``group`` of a pod has, too, use the claims of the group.
     """
     shared = group.spec.resource_claims if group is not None else ()
     claims = _claims_made_for(owner, cache)
@@ -124,23 +118,24 @@ def claim_from(template: ResourceClaimTemplate, owner: Pod | PodGroup, entry: Po
     }
 
 
-class ClaimUseController:
+class ClaimUseController(BaseController):
     """Removes the reservations of finished or deleted pods and of deleted groups."""
 
     name = "use of claims"
-    pause = 0.0
 
-    def __init__(self, *, has_groups: bool = False) -> None:
+    def __init__(self, clock: Clock, *, has_groups: bool = False) -> None:
+        super().__init__(clock)
         self._has_groups = has_groups
-        self.kinds: tuple[type[KubeObject], ...] = (ResourceClaim, Pod, *((PodGroup,) if has_groups else ()))
+        self.kinds = (ResourceClaim, Pod, *((PodGroup,) if has_groups else ()))
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the claims that a changed claim, pod or group affects."""
         if isinstance(obj, ResourceClaim):
             return (obj.key,)
-        if isinstance(obj, Pod) and (not _may_use_claims(obj) or is_consumer(obj.uid, obj.key, cache)):
-            return ()
-        if isinstance(obj, PodGroup) and _is_there(obj.uid, obj.key, cache):
+        if isinstance(obj, Pod):
+            may_use_claims = obj.spec.resource_claims or obj.status.extended_resource_claim_status is not None
+            if not may_use_claims or _is_consumer(Pod, obj.uid, obj.key, cache):
+                return ()
+        if isinstance(obj, PodGroup) and _is_consumer(PodGroup, obj.uid, obj.key, cache):
             return ()
         claims = cache[ResourceClaim].in_namespace(obj.namespace)
         return [claim.key for claim in claims if any(user.uid == obj.uid for user in claim.status.reserved_for)]
@@ -150,61 +145,34 @@ class ClaimUseController:
         claim = cache[ResourceClaim].get(key)
         if claim is None:
             return ()
+        kinds: dict[str, type[Pod | PodGroup]] = {"pods": Pod, **({"podgroups": PodGroup} if self._has_groups else {})}
         users = [
             user
             for user in claim.status.reserved_for
-            if self._still_uses(user, f"{claim.namespace}/{user.name}", cache)
+            if user.resource not in kinds
+            or _is_consumer(kinds[user.resource], user.uid, f"{claim.namespace}/{user.name}", cache)
         ]
-        return release_claim(claim, users, is_orphan=_is_of_finished_pod(claim, cache))
-
-    def _still_uses(self, user: ClaimConsumer, key: str, cache: InformerCache) -> bool:
-        if user.resource == "podgroups" and self._has_groups:
-            return _is_there(user.uid, key, cache)
-        return user.resource != "pods" or is_consumer(user.uid, key, cache)
-
-
-def release_claim(claim: ResourceClaim, users: list[ClaimConsumer], *, is_orphan: bool) -> Iterator[ControllerAction]:
-    """Decide about one claim, given who still uses it, and whether the pod it was made for has ended."""
-    is_unused = claim.is_terminating and not users and claim.status.allocation is not None
-    if len(users) < len(claim.status.reserved_for) or is_unused:
-        reserved_for = [_as_data(user) for user in users]
-        status: Data = {"reservedFor": reserved_for or None}
-        if not users:
-            # An unused claim is deallocated; prepared devices belong to the allocation.
-            status |= {"allocation": None, "devices": None}
-        yield Patch(claim, {"status": status}, "status", if_unchanged=True)
-        return
-    if users or claim.status.allocation is not None:
-        return
-    if PROTECTION in claim.metadata.finalizers and claim.is_terminating:
-        # Only now: a scheduler adds the finalizer and the allocation in two separate writes.
-        finalizers = [name for name in claim.metadata.finalizers if name != PROTECTION]
-        yield Patch(claim, {"metadata": {"finalizers": finalizers}}, if_unchanged=True)
-    elif is_orphan and not claim.is_terminating:
-        yield Delete(claim)
+        is_unused = claim.is_terminating and not users and claim.status.allocation is not None
+        if len(users) < len(claim.status.reserved_for) or is_unused:
+            status: Data = {"reservedFor": [_as_data(user) for user in users] or None}
+            if not users:
+                # An unused claim is deallocated; prepared devices belong to the allocation.
+                status |= {"allocation": None, "devices": None}
+            return [Patch(claim, {"status": status}, "status", if_unchanged=True)]
+        if users or claim.status.allocation is not None:
+            return ()
+        if claim.is_terminating:
+            # Not earlier: a scheduler adds the finalizer and the allocation in two separate writes.
+            return [without_finalizer(claim, PROTECTION)] if PROTECTION in claim.metadata.finalizers else ()
+        pods = ((pod, claim.metadata.controller) for key in owner_keys(claim, Pod) if (pod := cache[Pod].get(key)))
+        is_orphan = any(owner is not None and pod.uid == owner.uid and pod.is_finished for pod, owner in pods)
+        return [Delete(claim)] if is_orphan else ()
 
 
-def is_consumer(uid: str, key: str, cache: InformerCache) -> bool:
-    """Return whether a pod exists and still uses its reservation."""
-    pod = cache[Pod].get(key)
-    return pod is not None and pod.uid == uid and not pod.is_finished
-
-
-def _is_there(uid: str, key: str, cache: InformerCache) -> bool:
-    group = cache[PodGroup].get(key)
-    return group is not None and group.uid == uid
-
-
-def _may_use_claims(pod: Pod) -> bool:
-    return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
-
-
-def _is_of_finished_pod(claim: ResourceClaim, cache: InformerCache) -> bool:
-    owner = claim.metadata.controller
-    if owner is None or owner.kind != "Pod":
-        return False
-    pod = cache[Pod].get(f"{claim.namespace}/{owner.name}")
-    return pod is not None and pod.uid == owner.uid and pod.is_finished
+def _is_consumer(kind: type[Pod | PodGroup], uid: str, key: str, cache: InformerCache) -> bool:
+    """Return whether a group or an unfinished pod exists that a claim is reserved for."""
+    obj = cache[kind].get(key)
+    return obj is not None and obj.uid == uid and not (isinstance(obj, Pod) and obj.is_finished)
 
 
 def _as_data(user: ClaimConsumer) -> Data:

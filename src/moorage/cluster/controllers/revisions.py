@@ -1,4 +1,4 @@
-"""Revisions: the templates a stateful or daemon set had, kept so that `kubectl rollout` can show them and go back."""
+"""Revisions: the previous templates of stateful and daemon sets, for `kubectl rollout`."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from moorage.kube.api.struct import Data
 from moorage.kube.api.workloads import AppsWorkload, ControllerRevision
 
 REVISION_LABEL: Final = "controller-revision-hash"
-"""On a pod: which template it was made from. A stateful set's pods have the revision's name there, daemons the hash."""
+"""Label of a pod with its template: the name of the revision for stateful sets, the hash for daemon sets."""
 
 
 @dataclass(frozen=True)
 class History:
-    """One workload, and the revisions it owns."""
+    """One workload and its revisions."""
 
     owner: AppsWorkload
     revisions: list[ControllerRevision]
@@ -41,15 +41,14 @@ class History:
         return f"{self.owner.name}-{self.hash}"
 
     def template(self, name: str) -> Data:
-        """Return the template of a revision; the current one, if it is not known."""
+        """Return the template of a revision; the current template if the revision is unknown."""
         revision = next((item for item in self.revisions if item.name == name), None)
         recorded = ((revision.data.get("spec") or {}).get("template") or {}) if revision is not None else {}
         return {key: part for key, part in recorded.items() if key != "$patch"} or self.owner.spec.template
 
     def record(self, cache: InformerCache) -> list[ControllerAction]:
         """Record the current template as a revision; a restored one gets a new number."""
-        adopted = list(adoptions(self.owner, cache[ControllerRevision].orphans_in(self.owner.namespace)))
-        if adopted:
+        if adopted := list(adoptions(self.owner, cache[ControllerRevision].orphans_in(self.owner.namespace))):
             return [*adopted]
         current = next((item for item in self.revisions if item.name == self.name), None)
         latest = max((item.revision for item in self.revisions), default=0)
@@ -67,13 +66,13 @@ class History:
             "annotations": dict(self.owner.annotations),
             "ownerReferences": [owner_reference(self.owner)],
         }
-        # A patch that puts the template back: what kubectl sends to undo a rollout.
+        # A patch that restores the template: kubectl sends it to undo a rollout.
         # Keys are sorted because clients compare the data byte by byte.
         data = msgspec.to_builtins({"spec": {"template": {**template, "$patch": "replace"}}}, order="sorted")
         return Create(ControllerRevision, {"metadata": metadata, "data": data, "revision": number})
 
     def forget(self, in_use: Collection[str]) -> Iterator[ControllerAction]:
-        """Delete the oldest revisions beyond the limit that no pod is of; ``in_use`` are names or hashes."""
+        """Delete the oldest revisions beyond the limit without pods; ``in_use`` are names or hashes."""
         spare = [
             item
             for item in self.revisions

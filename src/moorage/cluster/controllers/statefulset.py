@@ -5,24 +5,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec import to_builtins
+
 from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch, status_actions
+from moorage.cluster.controllers.base import PodSetController
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import (
-    adopter_keys,
     is_active,
     is_available,
     is_ready,
     managed_pods,
-    owner_keys,
     owner_reference,
     pod_claims,
     pod_from_template,
-    reference_data,
     scaled,
 )
 from moorage.cluster.controllers.replicaset import BURST, wait_for_availability
 from moorage.cluster.controllers.revisions import REVISION_LABEL, History
-from moorage.common.clock import Clock
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject
@@ -35,24 +34,18 @@ NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
 
 
-class StatefulSetController:
+class StatefulSetController(PodSetController):
     """Manages the pods of stateful sets."""
 
     name = "stateful sets"
+    workload = StatefulSet
     kinds = (StatefulSet, Pod, PersistentVolumeClaim, ControllerRevision)
-    pause = 0.1
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Return the stateful sets that a changed stateful set, pod or revision affects."""
-        if isinstance(obj, StatefulSet):
-            return (obj.key,)
+        if not isinstance(obj, PersistentVolumeClaim):
+            return super().affected(obj, cache)
         sets = cache[StatefulSet].in_namespace(obj.namespace)
-        if isinstance(obj, PersistentVolumeClaim):
-            return [item.key for item in sets if _is_named_for(obj, item)]
-        return owner_keys(obj, StatefulSet) or adopter_keys(obj, sets)
+        return [item.key for item in sets if any(obj.name.startswith(f"{n}-{item.name}-") for n in _templates(item))]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Create, replace or delete the next pod, and update the status."""
@@ -80,7 +73,7 @@ class Ordinals:
 
     @property
     def numbers(self) -> range:
-        """The numbers of the pods there should be; there may be two billion of them."""
+        """The ordinals of the desired pods, perhaps two billion of them."""
         spec = self.stateful_set.spec
         return range(spec.ordinals.start, spec.ordinals.start + spec.replicas)
 
@@ -98,7 +91,7 @@ class Ordinals:
 
     @property
     def current_revision(self) -> str:
-        """The name of the template before, while it is still being replaced; else of the current one."""
+        """The name of the previous template during an update, otherwise of the current one."""
         return str(self.stateful_set.status.get("currentRevision") or self.revision)
 
     def actions(self) -> Iterator[ControllerAction]:
@@ -110,17 +103,14 @@ class Ordinals:
         yield from wait_for_availability(self.pods.values(), self.stateful_set.spec.min_ready_seconds, self.now)
 
     def _retention(self) -> Iterator[ControllerAction]:
-        own = self.stateful_set.name
-        for name in sorted({*self.pods, *self._names_of_claims()}):
-            claims = [self.claims[f"{item}-{name}"] for item in self._templates if f"{item}-{name}" in self.claims]
+        """Update the owners of the claims of all existing and former pods."""
+        own, templates = self.stateful_set.name, _templates(self.stateful_set)
+        names = {name.removeprefix(f"{item}-") for item in templates for name in self.claims if name.startswith(item)}
+        for name in sorted({*self.pods, *names}):
+            claims = [self.claims[f"{item}-{name}"] for item in templates if f"{item}-{name}" in self.claims]
             if claims and re.fullmatch(rf"{re.escape(own)}-\d+", name):
                 surplus = not self._is_wanted(name)
                 yield from claim_owners(self.stateful_set, self.pods.get(name), claims, is_surplus=surplus)
-
-    def _names_of_claims(self) -> Iterator[str]:
-        for template in self._templates:
-            prefix = f"{template}-{self.stateful_set.name}-"
-            yield from (name.removeprefix(f"{template}-") for name in self.claims if name.startswith(prefix))
 
     def _keep(self) -> list[ControllerAction]:
         """Create missing pods; with ordered management, each waits for its predecessors."""
@@ -141,43 +131,35 @@ class Ordinals:
         return actions
 
     def _create(self, name: str) -> Iterator[ControllerAction]:
-        spec, ordinal = self.stateful_set.spec, name.rpartition("-")[2]
-        claims = {template: f"{template}-{name}" for template in self._templates}
+        spec, ordinal, templates = self.stateful_set.spec, name.rpartition("-")[2], _templates(self.stateful_set)
+        claims = {template: f"{template}-{name}" for template in templates}
         if any(claim in self.claims and self.claims[claim].is_terminating for claim in claims.values()):
             # The remains of a predecessor must be deleted first.
             return
         revision = self._revision_for(int(ordinal))
         labels = {NAME_LABEL: name, INDEX_LABEL: ordinal, REVISION_LABEL: revision}
         data = pod_from_template(self.stateful_set, self.history.template(revision), name=name, labels=labels)
-        volumes = [volume for volume in data["spec"].get("volumes") or () if volume["name"] not in self._templates]
+        volumes = [volume for volume in data["spec"].get("volumes") or () if volume["name"] not in templates]
+        selected = (spec.selector.match_labels or {}) if spec.selector else {}
         for template, claim in claims.items():
             volumes.append({"name": template, "persistentVolumeClaim": {"claimName": claim}})
             if claim not in self.claims:
-                yield Create(PersistentVolumeClaim, self._claim(template, claim))
+                metadata = templates[template].get("metadata") or {}
+                labels = {**(metadata.get("labels") or {}), **selected}
+                own = {**metadata, "name": claim, "namespace": self.stateful_set.namespace, "labels": labels}
+                content = {"metadata": own, "spec": templates[template].get("spec") or {}}
+                yield Create(PersistentVolumeClaim, content)
         data["spec"] = {**data["spec"], "volumes": volumes, "hostname": name, "subdomain": spec.service_name}
         yield Create(Pod, data)
 
     def _revision_for(self, ordinal: int) -> str:
-        """Name the revision of a pod to be made; below the partition that is the one before."""
+        """Return the revision of a new pod: the previous one for ordinals below the partition."""
         spec = self.stateful_set.spec
         first = spec.ordinals.start + (spec.update_strategy.rolling_update.partition or 0)
         return self.revision if ordinal >= first else self.current_revision
 
-    @property
-    def _templates(self) -> dict[str, Data]:
-        templates = self.stateful_set.spec.volume_claim_templates
-        return {(template.get("metadata") or {}).get("name", ""): template for template in templates}
-
-    def _claim(self, template: str, name: str) -> Data:
-        template_data = self._templates[template]
-        metadata = template_data.get("metadata") or {}
-        selector = self.stateful_set.spec.selector
-        labels = {**(metadata.get("labels") or {}), **((selector.match_labels or {}) if selector else {})}
-        own = {**metadata, "name": name, "namespace": self.stateful_set.namespace, "labels": labels}
-        return {"metadata": own, "spec": template_data.get("spec") or {}}
-
     def _remove_surplus(self) -> list[ControllerAction]:
-        """Remove pods with numbers that are too high: the highest first, and in order one at a time."""
+        """Remove pods with too high ordinals: the highest first and, with ordered management, one at a time."""
         surplus = [pod for name, pod in self.pods.items() if not self._is_wanted(name)]
         doomed = sorted(surplus, key=lambda pod: -_ordinal(pod))
         if self.stateful_set.spec.pod_management_policy != "Parallel":
@@ -185,7 +167,7 @@ class Ordinals:
         return [Delete(pod) for pod in doomed if not pod.is_terminating]
 
     def _update(self) -> list[ControllerAction]:
-        """Replace the highest pods that are not up to date, as many at a time as may be missing."""
+        """Replace outdated pods from the highest ordinal, within maxUnavailable."""
         strategy = self.stateful_set.spec.update_strategy
         if strategy.type == "OnDelete":
             return []
@@ -233,9 +215,10 @@ def is_member(obj: KubeObject, stateful_set: StatefulSet) -> bool:
     return re.fullmatch(rf"{re.escape(stateful_set.name)}-\d+", obj.name) is not None
 
 
-def _is_named_for(claim: PersistentVolumeClaim, stateful_set: StatefulSet) -> bool:
-    names = ((item.get("metadata") or {}).get("name", "") for item in stateful_set.spec.volume_claim_templates)
-    return any(claim.name.startswith(f"{name}-{stateful_set.name}-") for name in names)
+def _templates(stateful_set: StatefulSet) -> dict[str, Data]:
+    """Return the volume claim templates by name."""
+    templates = stateful_set.spec.volume_claim_templates
+    return {(template.get("metadata") or {}).get("name", ""): template for template in templates}
 
 
 def _revision(pod: Pod) -> str:
@@ -262,7 +245,7 @@ def claim_owners(
         current = [item for item in claim.metadata.owner_references if item.kind in _KINDS]
         if [item.uid for item in current] == ([owner.uid] if owner is not None else []):
             continue
-        foreign = [reference_data(item) for item in claim.metadata.owner_references if item.kind not in _KINDS]
+        foreign = [to_builtins(item) for item in claim.metadata.owner_references if item.kind not in _KINDS]
         references = [*foreign, *([owner_reference(owner)] if owner is not None else [])]
         yield Patch(claim, {"metadata": {"ownerReferences": references}}, if_unchanged=True)
 

@@ -1,4 +1,4 @@
-"""Custom resources of a described cluster: defaults and checks by their definitions, if any."""
+"""Custom resources in cluster files: defaults and validation by their definitions, if any."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ class CustomInput:
         """Return the objects with their defaults, and the definitions; raise InputError if one is invalid."""
         store, resources = Store(), Resources()
         custom = CustomResources(store, resources)
-        definition = resources.of_kind(*DEFINITION)
+        definition = resources.find_kind(*DEFINITION)
         assert definition is not None
         for data, title in self._definitions:
             try:
@@ -46,7 +46,7 @@ class CustomInput:
                 raise InputError(title, str(error)) from error
             store.put(DEFINITIONS, str(data["metadata"]["name"]), data)
         for data, title in self._objects:
-            resource = resources.of_kind(*kind_name(data))
+            resource = resources.find_kind(*kind_name(data))
             if resource is not None:
                 try:
                     custom.complete(resource, data)
@@ -66,8 +66,8 @@ def added_kinds() -> dict[tuple[str, str], Kind]:
 
 
 def custom_object(kind: Kind, content: Mapping[str, Any]) -> KubeObject:
-    """Return a custom resource as the struct of its kind; InputError if it does not fit in."""
-    complete_content = placed(kind, content)
+    """Return a custom resource as the struct of its kind; InputError if it does not fit the struct."""
+    complete_content = with_namespace(kind, content)
     if not complete_content["metadata"].get("name"):
         raise InputError(f"a {kind.name} of the input, metadata.name", "the object has no name", hint="write one")
     try:
@@ -77,15 +77,15 @@ def custom_object(kind: Kind, content: Mapping[str, Any]) -> KubeObject:
         raise InputError(title, f"a plugin cannot read it: {error}") from error
 
 
-def placed(kind: Kind, content: Mapping[str, Any]) -> Data:
-    """Return a custom resource with the namespace that it is in, if its kind has namespaces."""
+def with_namespace(kind: Kind, content: Mapping[str, Any]) -> Data:
+    """Return a custom resource with its namespace, if its kind is namespaced."""
     metadata = {key: item for key, item in content["metadata"].items() if key != "namespace"}
     if kind.namespaced:
         metadata["namespace"] = content["metadata"].get("namespace") or DEFAULT_NAMESPACE
     return {**content, "metadata": metadata}
 
 
-def definition_of(kind: Kind) -> Data:
+def define_kind(kind: Kind) -> Data:
     """Define a kind that a plugin lists but the input does not define; its objects are not validated."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": kind.version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
@@ -103,22 +103,21 @@ def definition_of(kind: Kind) -> Data:
 
 
 def notes_on(custom: Iterable[Mapping[str, Any]], definitions: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Report custom resources that no plugin reads, and those that were accepted without validation."""
+    """Report custom resources that no plugin reads, and custom resources accepted without validation."""
     defined = {
         (f"{spec['group']}/{version['name']}", str(spec["names"]["kind"]))
         for spec in (definition["spec"] for definition in definitions)
         for version in spec["versions"]
     }
     read, counted = added_kinds(), Counter(map(kind_name, custom))
-    unread = [f"{count} {kind}" for (version, kind), count in counted.items() if (version, kind) not in read]
-    loose = [
-        f"{count} {kind}"
-        for (version, kind), count in counted.items()
-        if (version, kind) in read and (version, kind) not in defined
+    problems = {
+        "skipped, because no plugin uses them": [kind for kind in counted if kind not in read],
+        "not validated, because there is no CustomResourceDefinition": [
+            kind for kind in counted if kind in read and kind not in defined
+        ],
+    }
+    return [
+        f"{problem}: {', '.join(f'{counted[kind]} {kind[1]}' for kind in kinds)}"
+        for problem, kinds in problems.items()
+        if kinds
     ]
-    notes = []
-    if unread:
-        notes.append(f"skipped, because no plugin uses them: {', '.join(unread)}")
-    if loose:
-        notes.append(f"not validated, because there is no CustomResourceDefinition: {', '.join(loose)}")
-    return notes

@@ -1,4 +1,4 @@
-"""From files to a cluster: typed objects in order of appearance, as an API server would have stored them.
+"""Cluster files: typed objects in order of appearance, as an API server would have stored them.
 
 >>> cluster = cluster_from([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}])
 >>> [obj.key for obj in cluster.objects], cluster.pending[0].uid
@@ -33,7 +33,7 @@ from moorage.common.errors import InputError, did_you_mean
 from moorage.kube.admission.defaults import default_namespace, default_pod, with_defaults
 from moorage.kube.admission.group_admission import GroupAdmission
 from moorage.kube.admission.pod_admission import PodAdmission
-from moorage.kube.admission.validation import problems_of
+from moorage.kube.admission.validation import find_problems
 from moorage.kube.api.cluster import Namespace, PriorityClass
 from moorage.kube.api.codec import convert
 from moorage.kube.api.gated import pod_adapter
@@ -44,7 +44,7 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.kube.api.workloads import AppsWorkload, ReplicationController
 from moorage.kube.features import FeatureGates
-from moorage.kube.manifests import Document, documents_of
+from moorage.kube.manifests import Document, to_documents
 
 #: When the first object of an input was created; each object is a second younger than the one before it.
 EPOCH: Final = VirtualClock().now()
@@ -60,7 +60,7 @@ IGNORED_KINDS: Final = frozenset(
         *("Ingress", "IngressClass", "NetworkPolicy", "VolumeAttributesClass"),
     )
 )
-#: Those that decide what the pods of workloads look like: they are stored if there are workloads.
+#: Kinds that change the pods of workloads: they are stored if there are workloads.
 SHAPING_KINDS: Final = frozenset(("LimitRange", "ResourceQuota", "RuntimeClass"))
 #: The shape of device claims and slices changed after these versions.
 _OLD_DEVICE_APIS: Final = tuple(f"resource.k8s.io/{old}" for old in ("v1alpha1", "v1alpha2", "v1alpha3", "v1beta1"))
@@ -141,7 +141,7 @@ def _moments(obj: KubeObject) -> Iterator[float]:
             yield parse_time(text)
 
 
-def cluster_of(documents: Iterable[Document], *, features: FeatureGates = _DEFAULT_GATES) -> ClusterInput:
+def cluster_from_documents(documents: Iterable[Document], *, features: FeatureGates = _DEFAULT_GATES) -> ClusterInput:
     """Create a cluster from documents."""
     return Creation(features).create(documents)
 
@@ -150,7 +150,7 @@ def cluster_from(
     contents: Iterable[Any], *, features: FeatureGates = _DEFAULT_GATES, source: str = "the input"
 ) -> ClusterInput:
     """Create a cluster from objects as plain data."""
-    return Creation(features).create(documents_of(contents, source=source))
+    return Creation(features).create(to_documents(contents, source=source))
 
 
 class Creation:
@@ -172,13 +172,17 @@ class Creation:
         self._groups = GroupAdmission(features)
 
     def create(self, documents: Iterable[Document]) -> ClusterInput:
-        """Create everything that some documents describe; InputError for the first bad one."""
+        """Create all objects of some documents; InputError for the first invalid one."""
         created: list[tuple[KubeObject, Document]] = []
         for document in documents:
-            obj = self._create(document)
+            kind = _find_kind(document)
+            if kind is None:
+                self._keep_aside(document)
+            else:
+                obj = self._identified(_decode(document, kind), kind)
+                self._check_name(obj, kind, document)
+                created.append((self._completed(obj, document), document))
             self._count += 1
-            if obj is not None:
-                created.append((obj, document))
         # Priority classes may come after the pods that name them.
         classes = [obj for obj, _ in created if isinstance(obj, PriorityClass)]
         admission, adapt = PodAdmission(classes, self._features), pod_adapter(self._features)
@@ -196,7 +200,7 @@ class Creation:
         self, document: Document, like: KubeObject | None, classes: Iterable[PriorityClass]
     ) -> KubeObject | None:
         """Create one object, or recreate an object with its previous identity; ``None`` if its kind is unknown."""
-        kind = _kind_of(document)
+        kind = _find_kind(document)
         if kind is None:
             return None
         decoded = _decode(document, kind)
@@ -212,33 +216,19 @@ class Creation:
         adapt = pod_adapter(self._features)
         return adapt(admitted) if adapt is not None and isinstance(admitted, Pod) else admitted
 
-    def _create(self, document: Document) -> KubeObject | None:
-        kind = _kind_of(document)
-        if kind is None:
-            self._keep_aside(document)
-            return None
-        obj = self._identified(_decode(document, kind), kind)
-        self._refuse_again(obj, kind, document)
-        return self._completed(obj, document)
-
     def _completed(self, obj: KubeObject, document: Document) -> KubeObject:
-        _refuse_problems(obj, document.title)
-        if not self._runs_workloads:
+        _check(obj, document.title)
+        if not self._runs_workloads or not isinstance(obj, WORKLOADS):
             return with_defaults(obj)
-        if isinstance(obj, SELECTING):
-            return self._admit_selecting(obj, document)
-        if isinstance(obj, WORKLOADS):
+        if not isinstance(obj, SELECTING):
             return self._workloads.admit(obj, document.content, document.title)
-        return with_defaults(obj)
-
-    def _admit_selecting(self, workload: PodSource, document: Document) -> KubeObject:
-        """Admit a workload. If the workload is invalid, keep only its selector, which the scheduler reads."""
-        if makes_pods(workload):
+        # The scheduler reads the selector, even if the workload is invalid.
+        if makes_pods(obj):
             try:
-                return self._workloads.admit(workload, document.content, document.title)
+                return self._workloads.admit(obj, document.content, document.title)
             except InputError as error:
                 self._selecting[document.title] = error.problem
-        return selecting_only(with_defaults(workload))
+        return selecting_only(with_defaults(obj))
 
     def _admit(self, admission: PodAdmission, obj: KubeObject, document: Document) -> KubeObject:
         if self._runs_workloads and isinstance(obj, WORKLOADS) and makes_pods(obj):
@@ -285,7 +275,7 @@ class Creation:
         )
         return replace(obj, metadata=metadata)
 
-    def _refuse_again(self, obj: KubeObject, kind: Kind, document: Document) -> None:
+    def _check_name(self, obj: KubeObject, kind: Kind, document: Document) -> None:
         if not obj.name:
             raise InputError(
                 f"{document.title}, metadata.name",
@@ -301,14 +291,12 @@ class Creation:
             raise InputError(document.source, problem, hint="remove one of them, or name it differently")
 
     def _missing_namespaces(self, objects: Iterable[KubeObject]) -> list[Namespace]:
-        names = {obj.name for obj in objects if isinstance(obj, Namespace)}
-        missing = dict.fromkeys(obj.namespace for obj in objects if obj.namespace)
+        existing = {"", *(obj.name for obj in objects if isinstance(obj, Namespace))}
         namespaces = []
-        for name in missing:
-            if name not in names:
-                namespace = Namespace(ObjectMeta(name=name))
-                namespaces.append(default_namespace(self._identified(namespace, BY_NAME["Namespace"])))
-                self._count += 1
+        for name in dict.fromkeys(obj.namespace for obj in objects if obj.namespace not in existing):
+            namespace = Namespace(ObjectMeta(name=name))
+            namespaces.append(default_namespace(self._identified(namespace, BY_NAME["Namespace"])))
+            self._count += 1
         return namespaces
 
 
@@ -317,7 +305,7 @@ def _check_template(admission: PodAdmission, workload: PodSource, document: Docu
     where = f"{document.title}, the pod template"
     try:
         pod = example_pod(workload)
-        _refuse_problems(pod, where)
+        _check(pod, where)
         admission.admit(default_pod(pod))
     except msgspec.ValidationError as error:
         raise InputError(where, str(error)) from error
@@ -326,12 +314,12 @@ def _check_template(admission: PodAdmission, workload: PodSource, document: Docu
         raise InputError(location, error.problem, hint=error.hint) from error
 
 
-def _refuse_problems(obj: KubeObject, title: str) -> None:
-    for problem in problems_of(obj):
+def _check(obj: KubeObject, title: str) -> None:
+    for problem in find_problems(obj):
         raise InputError(f"{title}, {problem.path}", problem.text, hint=problem.hint)
 
 
-def _kind_of(document: Document) -> Kind | None:
+def _find_kind(document: Document) -> Kind | None:
     """Find the kind by group and name; ``None`` for custom resources and kinds the scheduler does not watch."""
     name, api_version = document.kind, document.api_version
     if not name or not api_version:

@@ -1,9 +1,10 @@
-"""Workloads of a described cluster: taken in as the API server would, and run by the embedded cluster's controllers."""
+"""Workloads in cluster files: admitted as by the API server, and run by the controllers of the embedded cluster."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from moorage.cluster.apiserver.admission.chain import Admission
 from moorage.cluster.apiserver.storage.store import Store
@@ -17,7 +18,7 @@ from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.job import JobController
 from moorage.cluster.controllers.manager import Controller
 from moorage.cluster.controllers.persistent_volumes import ClaimController, EphemeralVolumeController, VolumeController
-from moorage.cluster.controllers.replicaset import ReplicaSetController
+from moorage.cluster.controllers.replicaset import ReplicaSetController, ReplicationManager
 from moorage.cluster.controllers.resource_claims import ClaimUseController, PodClaimController
 from moorage.cluster.controllers.statefulset import StatefulSetController
 from moorage.common.clock import Clock
@@ -46,7 +47,7 @@ from moorage.kube.resources import served
 PodSource: TypeAlias = AppsWorkload | ReplicationController | Job | CronJob
 WORKLOADS: Final = (Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet, Job, CronJob)
 SELECTING: Final = (ReplicaSet, ReplicationController, StatefulSet)
-"""Kinds that the scheduler itself reads, for their selectors: without a good template they are there for that alone."""
+"""Kinds whose selectors the scheduler reads; without a valid template they are kept only for that."""
 _OWNER_NAMES: Final = frozenset(BY_TYPE[kind].name for kind in OWNERS)
 
 
@@ -83,8 +84,7 @@ class WorkloadAdmission:
 def selecting_only(obj: KubeObject) -> KubeObject:
     """Return a workload without a template: it creates no pods, and the scheduler reads only its selector."""
     assert isinstance(obj, SELECTING)
-    spec = msgspec.structs.replace(obj.spec, template_json=msgspec.Raw(b"{}"))
-    return msgspec.structs.replace(obj, spec=spec)
+    return replace(obj, spec=replace(obj.spec, template_json=msgspec.Raw(b"{}")))
 
 
 def selector_uids(objects: Iterable[KubeObject]) -> frozenset[str]:
@@ -92,7 +92,7 @@ def selector_uids(objects: Iterable[KubeObject]) -> frozenset[str]:
     return frozenset(obj.uid for obj in objects if isinstance(obj, SELECTING) and not makes_pods(obj))
 
 
-def template_of(obj: PodSource) -> Data:
+def find_template(obj: PodSource) -> Data:
     """Return the pod template of a workload; empty if the workload has only a selector."""
     if not isinstance(obj, CronJob):
         return obj.spec.template
@@ -102,8 +102,8 @@ def template_of(obj: PodSource) -> Data:
 
 
 def makes_pods(obj: PodSource) -> bool:
-    """Return whether a workload has a template of which pods can be made."""
-    spec = template_of(obj).get("spec")
+    """Return whether a workload has a template for pods."""
+    spec = find_template(obj).get("spec")
     return isinstance(spec, dict) and bool(spec.get("containers"))
 
 
@@ -121,8 +121,8 @@ def pods_wanted(obj: PodSource, nodes: int) -> int:
 
 
 def example_pod(obj: PodSource) -> Pod:
-    """Return a pod as its template has it, to be checked before any is made."""
-    template = template_of(obj)
+    """Return a pod of the template of a workload, to validate the template."""
+    template = find_template(obj)
     labels = (template.get("metadata") or {}).get("labels") or {}
     identity = {"name": obj.name, "namespace": obj.namespace, "labels": labels}
     return convert(Pod, {"metadata": identity, "spec": template.get("spec") or {}})
@@ -136,39 +136,29 @@ def keep_as_given(objects: Iterable[KubeObject]) -> list[KubeObject]:
     """
     all_objects = list(objects)
     owners = {owner.uid for pod in all_objects if isinstance(pod, Pod) for owner in pod.metadata.owner_references}
-    return [_not_updating(obj) if _is_revised(obj) and obj.uid in owners else obj for obj in all_objects]
-
-
-def _is_revised(obj: KubeObject) -> bool:
-    return isinstance(obj, StatefulSet | DaemonSet)
-
-
-def _not_updating(obj: KubeObject) -> KubeObject:
-    assert isinstance(obj, StatefulSet | DaemonSet)
-    strategy = msgspec.structs.replace(obj.spec.update_strategy, type="OnDelete")
-    return msgspec.structs.replace(obj, spec=msgspec.structs.replace(obj.spec, update_strategy=strategy))
+    for index, obj in enumerate(all_objects):
+        if isinstance(obj, StatefulSet | DaemonSet) and obj.uid in owners:
+            strategy = replace(obj.spec.update_strategy, type="OnDelete")
+            all_objects[index] = replace(obj, spec=replace(obj.spec, update_strategy=strategy))
+    return all_objects
 
 
 class PatientCollector(GarbageCollector):
     """Garbage collector that ignores objects whose owner is missing in the input, which may be incomplete."""
 
-    def __init__(self, clock: Clock, described: Iterable[KubeObject]) -> None:
+    def __init__(self, clock: Clock, objects: Sequence[KubeObject]) -> None:
         super().__init__(clock)
-        objects = list(described)
-        there = {obj.uid for obj in objects} - selector_uids(objects)
-        self._without_owner = {
-            obj.uid
-            for obj in objects
-            if any(item.kind in _OWNER_NAMES and item.uid not in there for item in obj.metadata.owner_references)
-        }
+        owners = {obj.uid for obj in objects} - selector_uids(objects)
+        references = ((obj.uid, item) for obj in objects for item in obj.metadata.owner_references)
+        self._without_owner = {uid for uid, item in references if item.kind in _OWNER_NAMES and item.uid not in owners}
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Check objects with owners, unless the owners never existed."""
+        """Skip objects whose owners never existed."""
         return () if obj.uid in self._without_owner else super().affected(obj, cache)
 
 
 def controllers_for(objects: Iterable[KubeObject], clock: Clock) -> tuple[Controller, ...]:
-    """Return the controllers that have something to do in a cluster; none, if there are only nodes and pods."""
+    """Return the controllers that a cluster needs; none if it has only nodes and pods."""
     all_objects = list(objects)
     kinds = {type(obj) for obj in all_objects}
     has_workloads = any(isinstance(obj, WORKLOADS) and makes_pods(obj) for obj in all_objects)
@@ -177,23 +167,18 @@ def controllers_for(objects: Iterable[KubeObject], clock: Clock) -> tuple[Contro
         controllers += [
             DeploymentController(clock),
             ReplicaSetController(clock),
-            ReplicaSetController(clock, ReplicationController),
+            ReplicationManager(clock),
             StatefulSetController(clock),
             DaemonSetController(clock),
             JobController(clock),
             CronJobController(clock),
             PatientCollector(clock, all_objects),
         ]
-    if has_workloads or PersistentVolumeClaim in kinds or _any_ephemeral(all_objects):
-        controllers += [ClaimController(), VolumeController(), EphemeralVolumeController()]
+    volumes = (volume for obj in all_objects if isinstance(obj, Pod) for volume in obj.spec.volumes)
+    if has_workloads or PersistentVolumeClaim in kinds or any(volume.ephemeral is not None for volume in volumes):
+        controllers += [ClaimController(clock), VolumeController(clock), EphemeralVolumeController(clock)]
     if has_workloads or kinds & {ResourceClaim, ResourceClaimTemplate}:
-        controllers += [PodClaimController(), ClaimUseController()]
-    budgets = [obj for obj in all_objects if isinstance(obj, PodDisruptionBudget)]
-    if has_workloads and budgets:
+        controllers += [PodClaimController(clock), ClaimUseController(clock)]
+    if has_workloads and PodDisruptionBudget in kinds:
         controllers.append(DisruptionController(clock))
     return tuple(controllers)
-
-
-def _any_ephemeral(objects: Iterable[KubeObject]) -> bool:
-    pods = (obj for obj in objects if isinstance(obj, Pod))
-    return any(volume.ephemeral is not None for pod in pods for volume in pod.spec.volumes)

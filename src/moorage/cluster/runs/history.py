@@ -125,7 +125,7 @@ class RunHistory:
         end = self._last_change
         rows = []
         for group, resource in sorted(offered, key=_order):
-            level, unit = self._levels.get((group, resource), Level(self._start)), _unit(resource)
+            level, unit = self._levels.get((group, resource), Level(self._start)), _MILLI if resource == CPU else 1
             level.settle(end)
             mean = level.area / (end - self._start) if end > self._start else level.amount
             rows.append(
@@ -158,7 +158,10 @@ class RunHistory:
     def _pod_changed(self, before: Entry | None, after: Entry | None) -> None:
         if after is None:
             assert before is not None
-            self._gone(before.typed(Pod))
+            uid = before.typed(Pod).uid
+            self._free(uid)
+            if uid in self._pods:
+                self._pods[uid].deleted = self._moment()
             return
         pod = after.typed(Pod)
         uid, node = pod.metadata.uid, pod.spec.node_name
@@ -173,18 +176,9 @@ class RunHistory:
                 record.finished, record.phase = self._moment(), pod.status.phase
             self._free(uid)
         elif node and uid not in self._placed:
-            self._place(uid, pod)
-
-    def _gone(self, pod: Pod) -> None:
-        self._free(pod.uid)
-        record = self._pods.get(pod.uid)
-        if record is not None:
-            record.deleted = self._moment()
-
-    def _place(self, uid: str, pod: Pod) -> None:
-        group, requests = self._group(pod.node_name), {**pod.requests_on_node, PODS: 1}
-        self._placed[uid] = (group, requests)
-        self._add(group, requests, 1)
+            group, requests = self._group(node), {**pod.requests_on_node, PODS: 1}
+            self._placed[uid] = (group, requests)
+            self._add(group, requests, 1)
 
     def _free(self, uid: str) -> None:
         group, requests = self._placed.pop(uid, ("", {}))
@@ -220,10 +214,6 @@ class Level:
         """Add the time since the last change to the area."""
         self.area += self.amount * (now - self.since)
         self.since = now
-
-
-def _unit(resource: str) -> int:
-    return _MILLI if resource == CPU else 1
 
 
 def _rounded(seconds: float) -> float:

@@ -104,7 +104,9 @@ class LoggedRun:
         recorder = RunRecorder()
         recorder.seconds = self.seconds
         names = dict.fromkeys(line.node for line in self.lines if line.node)
-        recorder.nodes = {node.name: node for node in nodes} or {name: named_node(name) for name in names}
+        recorder.nodes = {node.name: node for node in nodes} or {
+            name: msgspec.convert({"metadata": {"name": name}}, Node) for name in names
+        }
         before = [pod for pod in running if pod.node_name and pod.key not in self.pods]
         recorder.pods = {**{pod.key: pod for pod in before}, **self.pods}
         recorder.steps = [HistoryStep(0.0, StepKind.TAKES, pod.key, pod.node_name) for pod in before]
@@ -147,8 +149,3 @@ def make_logged_pod(line: LoggedDecision) -> Pod:
     spec = {"schedulerName": line.profile, "priority": line.priority, "containers": [container]}
     data = {"metadata": {"name": name, "namespace": namespace, "uid": line.uid}, "spec": spec}
     return msgspec.convert(data, Pod)
-
-
-def named_node(name: str) -> Node:
-    """Return a node that has only a name."""
-    return msgspec.convert({"metadata": {"name": name}}, Node)

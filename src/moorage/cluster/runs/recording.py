@@ -1,6 +1,6 @@
 """A recording of a simulation, step by step, from which any moment can be replayed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -104,6 +104,11 @@ class RecordedMoves(QueueObserver):
         """Record a move."""
         self._recorder.moved(pod.key, queue, event)
 
+    def group_moved(self, pods: Sequence[Pod], queue: str, event: str) -> None:
+        """Record the move of each pod of a group."""
+        for pod in pods:
+            self.moved(pod, queue, event)
+
 
 class RunRecorder:
     """Records a simulation. :attr:`steps` and :attr:`decisions` are in order of time."""
@@ -126,12 +131,8 @@ class RunRecorder:
 
     def begin(self, store: Store, now: Callable[[], float]) -> None:
         """Start recording the changes of a store."""
-        self.start_clock(now)
-        store.subscribe(self._changed)
-
-    def start_clock(self, now: Callable[[], float]) -> None:
-        """Read the time from a clock; the current time is the start."""
         self._now, self._start = now, now()
+        store.subscribe(self._changed)
 
     def note(self, what: StepKind, pod: str, detail: Any = None) -> None:
         """Record a step."""

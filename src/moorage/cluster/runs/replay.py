@@ -19,7 +19,7 @@ CHECKPOINT_STEPS: Final = 5000
 
 
 class WaitingRecord:
-    """A pending pod: since when, in which queue, because of which event, and its last failure."""
+    """A pending pod: its start time, its queue, the event that moved it there, and its last failure."""
 
     __slots__ = ("attempts", "event", "failure", "place", "since")
 
@@ -93,7 +93,8 @@ class Replay:
         """Return the pods at a moment, placed or pending."""
         moment = self.at(seconds)
         placed = [self.pods[key].on_node(node) for key, node in moment.placed.items()]
-        return placed + [_without_node(self.pods[key]) for key in moment.waiting]
+        pending = (self.pods[key] for key in moment.waiting)
+        return placed + [pod.on_node("") if pod.node_name else pod for pod in pending]
 
     def _take(self, step: HistoryStep) -> None:
         now, key, detail = self._now, step.pod, step.detail
@@ -141,7 +142,3 @@ def _last_news(steps: Sequence[HistoryStep]) -> float:
             last_failures[step.pod] = step.detail
         last = step.moment
     return last
-
-
-def _without_node(pod: Pod) -> Pod:
-    return pod if not pod.node_name else pod.on_node("")

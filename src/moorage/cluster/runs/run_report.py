@@ -37,7 +37,7 @@ def print_run(run: Run, console: "Console", *, whole_timeline: bool) -> None:
 
 
 def timeline_lines(run: Run, *, whole: bool) -> Iterator[tuple[str, str]]:
-    """Yield times and events in order; the short form omits pods that got a node at once and kept it."""
+    """Yield times and events in order; the short form omits pods that got a node immediately and kept it."""
     events = [event for record in run.timeline for event in _events(record, is_complete=whole)]
     for moment, text in sorted(events, key=lambda event: event[0]):
         yield format_seconds(moment), text

@@ -5,28 +5,30 @@ are timers, the store replaces the informer cache, and most writes bypass the AP
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+import msgspec
 import structlog
 
 from moorage.cluster.apiserver.api import Api
 from moorage.cluster.apiserver.requests.request import ApiRequest, ApiResponse
-from moorage.cluster.apiserver.storage.store import Entry, Store, storage_of
-from moorage.cluster.apiserver.writing.typed import merge_status
-from moorage.cluster.controllers.actions import ControllerAction, Create, Patch, RequeueAfter, Write, build_request
+from moorage.cluster.apiserver.storage.store import Entry, Store, storage_name
+from moorage.cluster.controllers.actions import Create, Patch, RequeueAfter, Write, build_request
 from moorage.cluster.controllers.informer_cache import InformerCache, ObjectIndex
 from moorage.cluster.controllers.kubelet import Kubelet
 from moorage.cluster.in_process import StoreWatch
 from moorage.kube.api.kinds import Kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
-from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod import Pod, PodStatus
 from moorage.kube.client.list_watch import Change
 
 T = TypeVar("T", bound=KubeObject)
-PODS: Final = storage_of(Pod)
+PODS: Final = storage_name(Pod)
 MIN_WAIT: Final = 0.001
+_FIELDS: Final = {field.encode_name: field.name for field in msgspec.structs.fields(PodStatus)}
+_RESOURCES: Final = frozenset(("allocatedResources", "resources", "initContainerStatuses"))
 log = structlog.get_logger(__name__)
 
 
@@ -64,20 +66,16 @@ class SimulatedKubelets:
 
     def _reconcile(self, key: str) -> None:
         """Reconcile a pod; its previous timer is cancelled."""
-        timer = self._timers.pop(key, None)
-        if timer is not None:
+        loop = asyncio.get_running_loop()
+        if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
         for action in self._kubelet.reconcile(key, self._cache):
-            self._begin(key, action)
-
-    def _begin(self, key: str, action: ControllerAction) -> None:
-        loop = asyncio.get_running_loop()
-        if isinstance(action, RequeueAfter):
-            # Timers may fire a rounding error early; without a minimum, the pod would spin.
-            self._timers[key] = loop.call_later(max(action.seconds, MIN_WAIT), self._due, key)
-        elif isinstance(action, Write):
-            self._busy.add(key)
-            loop.call_later(self._write_seconds(), self._write, key, action)
+            if isinstance(action, RequeueAfter):
+                # Timers may fire a rounding error early; without a minimum, the pod would spin.
+                self._timers[key] = loop.call_later(max(action.seconds, MIN_WAIT), self._due, key)
+            elif isinstance(action, Write):
+                self._busy.add(key)
+                loop.call_later(self._write_seconds(), self._write, key, action)
 
     def _due(self, key: str) -> None:
         del self._timers[key]
@@ -87,19 +85,15 @@ class SimulatedKubelets:
     def _write(self, key: str, action: Write) -> None:
         self._busy.discard(key)
         entry = self._api.store.get(PODS, key)
-        if entry is None:
+        if entry is None or isinstance(action, Create) or entry.typed(Pod).uid != action.obj.uid:
             return
-        is_same = not isinstance(action, Create) and entry.typed(Pod).uid == action.obj.uid
-        if is_same and not self._merge_status(entry, action):
-            self._request(action)
-        # The watch event of this write reconciles the pod again.
-
-    def _merge_status(self, entry: Entry, action: Write) -> bool:
-        if not isinstance(action, Patch) or action.subresource != "status":
-            return False
-        return merge_status(self._api.store, entry, action.patch["status"])
-
-    def _request(self, action: Write) -> None:
+        # The watch event of the write reconciles the pod again.
+        if (
+            isinstance(action, Patch)
+            and action.subresource == "status"
+            and merge_status(self._api.store, entry, action.patch["status"])
+        ):
+            return
         sent = build_request(action)
         response = self._api.answer(
             ApiRequest(sent.method, sent.path, body=sent.body, content_type=sent.content_type, user_agent="kubelet")
@@ -109,6 +103,21 @@ class SimulatedKubelets:
             log.warning("write of a kubelet rejected", path=sent.path, status=response.status)
 
 
+def merge_status(store: Store, entry: Entry, patch: Mapping[str, Any]) -> bool:
+    """Merge fields into the status of a pod that is stored as a struct, as the API does.
+
+    False unless plain replacement is enough: unusual cases are left to the API.
+    """
+    if not entry.is_typed or _RESOURCES & patch.keys() or any(isinstance(item, dict) for item in patch.values()):
+        return False
+    pod = entry.typed(Pod)
+    new_status = msgspec.convert(patch, PodStatus)
+    changed = {_FIELDS[key]: getattr(new_status, _FIELDS[key]) for key in patch if key in _FIELDS}
+    # Cached properties of a pod depend on its spec and its reported resources, not on these fields.
+    store.put_typed(PODS, pod, status=msgspec.structs.replace(pod.status, **changed))
+    return True
+
+
 class StoreIndex(ObjectIndex[T]):
     """The stored objects of a kind. Only the methods that kubelets use are supported."""
 
@@ -116,7 +125,7 @@ class StoreIndex(ObjectIndex[T]):
         super().__init__()
         self._store = store
         self._kind = kind
-        self._storage = storage_of(kind)
+        self._storage = storage_name(kind)
 
     def get(self, key: str) -> T | None:
         """Return the object of a key, or ``None``."""

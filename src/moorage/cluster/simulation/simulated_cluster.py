@@ -6,34 +6,34 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from moorage.cluster.apiserver.api import Api
-from moorage.cluster.apiserver.requests.request import ApiRequest, target_of
+from moorage.cluster.apiserver.requests.request import ApiRequest, parse_target
 from moorage.cluster.apiserver.storage.objects import ObjectStore
-from moorage.cluster.apiserver.storage.store import StoredChange, storage_of
-from moorage.cluster.apiserver.writing.typed import bind_pod
+from moorage.cluster.apiserver.storage.store import Entry, Store, StoredChange, storage_name
 from moorage.cluster.controllers import kubelet
 from moorage.cluster.controllers.manager import Controller, ControllerManager
 from moorage.cluster.in_process import InProcessClient, StoreInformer, StoreWatch
-from moorage.cluster.simulation.kubelets import SimulatedKubelets
+from moorage.cluster.simulation.kubelets import PODS, SimulatedKubelets
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import ApiError
 from moorage.kube.api.kinds import BY_TYPE, Kind
-from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.meta import Condition, KubeObject, format_time
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.records import EventNote
 from moorage.kube.client.dispatcher import Dispatcher
-from moorage.kube.client.event_note import EventNote
-from moorage.kube.client.informer import OnChanges
+from moorage.kube.client.informer import InformerObserver, OnChanges
 from moorage.kube.client.rest import MERGE_PATCH, decoded
 from moorage.kube.features import FeatureGates
-from moorage.scheduler.engine.binding.task_pool import TaskBackground
+from moorage.scheduler.engine.task_pool import TaskBackground
 from moorage.scheduler.state.objects import Objects
 from moorage.scheduler.wiring.api_writer import ApiWriter
 from moorage.scheduler.wiring.assembly import Keeps, find_watched_kinds
 from moorage.scheduler.wiring.scheduling_loop import SchedulingLoop
 
-K = TypeVar("K", bound=KubeObject)
 Fault = Callable[[str, KubeObject], ApiError | None]
 """Called before each write of the scheduler with its verb and object; a returned error fails the write."""
 
@@ -93,10 +93,14 @@ class SimulatedCluster:
         self.on_eviction: Callable[[str], None] = lambda _uid: None
         """Called with the uid of each pod that the scheduler evicts."""
         self._watch = StoreWatch(self.api.store, lambda: self.pace.watch)
-        client = InProcessClient(self.api, clock, self._scheduler_request, "kube-scheduler")
-        self._writer = ApiWriter(client, Dispatcher(random=Random(0)), self, clock, self._find_cached)
+        self.cluster = SimulatedWriter(self)
+        """The target of the scheduler's writes."""
         self._kubelets = self._make_kubelets() if has_kubelets else None
-        self._driver = self._drive(controllers, hidden) if controllers else None
+        self._driver: ControllerManager | None = None
+        if controllers:
+            client = InProcessClient(self.api, clock, self._controller_request, "kube-controller-manager")
+            make_informer = partial(StoreInformer, self.api.store, self._watch, hidden=hidden)
+            self._driver = ControllerManager(client, controllers, make_informer)
         self._driving: asyncio.Task[None] | None = None
         self.failures: Counter[str] = Counter()
         """Failed attempts of each pod since the last progress: a pod added, bound, ended or deleted, a node changed."""
@@ -108,12 +112,6 @@ class SimulatedCluster:
         kubelet_pace = kubelet.KubeletPace(pace.start_container, pace.run, pace.stop_container, pace.run_job)
         all_nodes = kubelet.Kubelet(self.clock, kubelet_pace, runs_every_node=True)
         return SimulatedKubelets(self.api, self._watch, all_nodes, lambda: self.pace.write)
-
-    def _drive(self, controllers: Sequence[Controller], hidden: Collection[str]) -> ControllerManager:
-        client = InProcessClient(self.api, self.clock, self._controller_request, "kube-controller-manager")
-        return ControllerManager(
-            client, controllers, partial(StoreInformer, self.api.store, self._watch, hidden=hidden)
-        )
 
     @property
     def is_busy(self) -> bool:
@@ -128,17 +126,12 @@ class SimulatedCluster:
         return self._watch.is_busy or is_working or (kubelets is not None and not kubelets.is_idle)
 
     @property
-    def cluster(self) -> Self:
-        """The target of the scheduler's writes."""
-        return self
-
-    @property
     def refusals(self) -> dict[str, str]:
         """Writes of controllers that the API rejected, by controller and object."""
         refusals = self._driver.cache.rejections if self._driver is not None else {}
         return {f"{controller} of {key}": problem for (controller, key), problem in refusals.items()}
 
-    def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
+    def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps, observer: InformerObserver | None) -> None:
         """Report changes of the watched kinds to the scheduler."""
         self._objects = objects
         for kind in find_watched_kinds(objects):
@@ -168,44 +161,6 @@ class SimulatedCluster:
         """Interrupt all watches: events in transit are lost, and found again by the next list."""
         self._watch.cut(seconds)
 
-    async def bind(self, pod: Pod, node_name: str) -> None:
-        """Bind a pod to a node after the latency of a binding."""
-        if self.fault is not no_faults or self._writer.is_writing(pod) or not await self._bind_in_store(pod, node_name):
-            await self._writer.bind(pod, node_name)
-        self.bindings[pod.uid] = node_name
-
-    async def _bind_in_store(self, pod: Pod, node_name: str) -> bool:
-        """Bind a pod that is stored as a struct without a request; return False if the API must process it."""
-        await asyncio.sleep(self.pace.bind)
-        entry = self.api.store.get("pods", pod.key)
-        return entry is not None and bind_pod(self.api.store, entry, pod.uid, node_name, self.clock.now())
-
-    async def get(self, obj: K) -> K:
-        """Return the current state of an object."""
-        return await self._writer.get(obj)
-
-    async def create(self, obj: K) -> K:
-        """Create an object."""
-        return await self._writer.create(obj)
-
-    async def update(self, obj: K, *, subresource: str = "") -> K:
-        """Replace an object; Conflict if its resourceVersion has changed."""
-        return await self._writer.update(obj, subresource=subresource)
-
-    async def patch(self, obj: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
-        """Merge a patch into an object."""
-        return await self._writer.patch(obj, patch, subresource=subresource)
-
-    async def patch_status(self, obj: K, patch: Mapping[str, Any]) -> K:
-        """Merge a patch into the status of an object."""
-        return await self._writer.patch_status(obj, patch)
-
-    async def delete(self, obj: KubeObject) -> None:
-        """Delete an object; a running pod gets its grace period."""
-        await self._writer.delete(obj)
-        self.evicted.add(obj.uid)
-        self.on_eviction(obj.uid)
-
     @property
     def evictors(self) -> dict[str, str]:
         """The preemptor of each evicted pod, by the uid of the evicted pod."""
@@ -220,14 +175,14 @@ class SimulatedCluster:
 
     def put_data(self, content: Mapping[str, Any]) -> None:
         """Store an object as plain data, unless its kind is not served."""
-        resource = self.api.resources.of_kind(str(content["apiVersion"]), str(content["kind"]))
+        resource = self.api.resources.find_kind(str(content["apiVersion"]), str(content["kind"]))
         if resource is not None:
             metadata = content["metadata"]
             key = resource.key(str(metadata.get("namespace") or "default"), str(metadata["name"]))
             self.api.store.put(resource.storage, key, {**content, "metadata": dict(metadata)})
 
     def add(self, *objects: KubeObject) -> None:
-        """Create objects at once, unchanged."""
+        """Create objects immediately, unchanged."""
         for obj in objects:
             self.store.create(obj)
 
@@ -237,44 +192,75 @@ class SimulatedCluster:
         response = self.api.answer(ApiRequest("DELETE", BY_TYPE[type(obj)].path(obj.name, obj.namespace)))
         assert getattr(response, "status", 0) < 300, f"{obj.key} cannot be deleted: {response}"
 
-    def _find_cached(self, obj: KubeObject) -> KubeObject | None:
+    def find_cached(self, obj: KubeObject) -> KubeObject | None:
+        """Return the version of an object that the scheduler has."""
         return self._objects[type(obj)].find(obj.key) if type(obj) in self._objects.kinds() else None
 
     def _note_progress(self, resource: str, change: StoredChange) -> None:
-        if self.failures and resource in ("pods", "nodes") and not _is_pending_status(resource, change):
-            self.failures.clear()
+        if not self.failures or resource not in ("pods", "nodes"):
+            return
+        if resource == "pods" and change.before is not None and change.after is not None:
+            before, after = change.before.typed(Pod), change.after.typed(Pod)
+            if not after.node_name and before.status.phase == after.status.phase:
+                # A mere status update of a pending pod, as failed attempts cause it.
+                return
+        self.failures.clear()
 
     async def _controller_request(self, _request: ApiRequest) -> None:
         await asyncio.sleep(self.pace.write)
 
-    async def _scheduler_request(self, request: ApiRequest) -> None:
-        verb = _verb(request)
+    async def scheduler_request(self, request: ApiRequest) -> None:
+        """Delay a request of the scheduler; raise the error of the fault, if any."""
+        verb = _VERBS.get(request.method, "")
+        if request.path.endswith("/binding"):
+            verb = "bind"
+        elif request.method == "PATCH":
+            verb = "update" if request.content_type == MERGE_PATCH else "patch"
         await asyncio.sleep(self.pace.bind if verb == "bind" else self.pace.write)
         if verb and self.fault is not no_faults:
-            error = self.fault(verb, self._subject(request))
-            if error is not None:
+            target = parse_target(request.path, self.api.resources)
+            kind = next(kind for kind in BY_TYPE if storage_name(kind) == target.resource.storage)
+            entry = self.api.store.get(target.resource.storage, target.key) if target.name else None
+            obj = decoded(kind, request.body) if entry is None else entry.typed(kind)
+            if (error := self.fault(verb, obj)) is not None:
                 raise error
 
-    def _subject(self, request: ApiRequest) -> KubeObject:
-        """Return the object of a write."""
-        target = target_of(request.path, self.api.resources)
-        kind = next(kind for kind in BY_TYPE if storage_of(kind) == target.resource.storage)
-        entry = self.api.store.get(target.resource.storage, target.key) if target.name else None
-        return decoded(kind, request.body) if entry is None else entry.typed(kind)
+
+class SimulatedWriter(ApiWriter):
+    """Writes of the scheduler through its production client."""
+
+    def __init__(self, world: SimulatedCluster) -> None:
+        client = InProcessClient(world.api, world.clock, world.scheduler_request, "kube-scheduler")
+        super().__init__(client, Dispatcher(random=Random(0)), world, world.clock, world.find_cached)
+        self._world = world
+
+    async def bind(self, pod: Pod, node_name: str) -> None:
+        """Bind a pod to a node; a pod that is stored as a struct needs no request."""
+        world, is_bound = self._world, False
+        if world.fault is no_faults and not self.is_writing(pod):
+            await asyncio.sleep(world.pace.bind)
+            entry = world.api.store.get(PODS, pod.key)
+            is_bound = entry is not None and bind_pod(world.api.store, entry, pod.uid, node_name, world.clock.now())
+        if not is_bound:
+            await super().bind(pod, node_name)
+        world.bindings[pod.uid] = node_name
+
+    async def delete(self, obj: KubeObject) -> None:
+        """Delete an object; a running pod gets its grace period."""
+        await super().delete(obj)
+        self._world.evicted.add(obj.uid)
+        self._world.on_eviction(obj.uid)
 
 
-def _is_pending_status(resource: str, change: StoredChange) -> bool:
-    """Return whether a change is a mere status update of a pending pod, as failed attempts cause it."""
-    if resource != "pods" or change.before is None or change.after is None:
+def bind_pod(store: Store, entry: Entry, uid: str, node_name: str, now: float) -> bool:
+    """Bind a pod that is stored as a struct, as the API does; False if the API must handle the request."""
+    if not entry.is_typed:
         return False
-    before, after = change.before.typed(Pod), change.after.typed(Pod)
-    return not after.node_name and before.status.phase == after.status.phase
-
-
-def _verb(request: ApiRequest) -> str:
-    """Return the verb of a write; empty for a read."""
-    if request.path.endswith("/binding"):
-        return "bind"
-    if request.method == "PATCH":
-        return "update" if request.content_type == MERGE_PATCH else "patch"
-    return _VERBS.get(request.method, "")
+    pod = entry.typed(Pod)
+    if pod.metadata.uid != uid or pod.is_terminating or pod.spec.node_name or pod.spec.scheduling_gates:
+        return False
+    unchanged = tuple(item for item in pod.status.conditions if item.type != "PodScheduled")
+    scheduled = Condition("PodScheduled", "True", last_transition_time=format_time(now))
+    status = replace(pod.status, nominated_node_name="", conditions=(*unchanged, scheduled))
+    store.put_typed(PODS, pod, spec=replace(pod.spec, node_name=node_name), status=status)
+    return True

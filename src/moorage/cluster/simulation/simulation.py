@@ -1,12 +1,12 @@
 """A simulation: a scheduler on a simulated cluster, until nothing changes any more, and the outcome for each pod."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from moorage.cluster.files.custom import added_kinds, custom_object, definition_of, kind_name, placed
+from moorage.cluster.files.custom import added_kinds, custom_object, define_kind, kind_name, with_namespace
 from moorage.cluster.files.loading import ClusterInput
 from moorage.cluster.files.workloads import controllers_for, selector_uids
 from moorage.cluster.offline import OfflineScheduler
@@ -14,6 +14,7 @@ from moorage.cluster.runs.history import Run, RunHistory
 from moorage.cluster.runs.recording import RunRecorder
 from moorage.cluster.simulation.simulated_cluster import Pace, SimulatedCluster
 from moorage.common.clock import VirtualClock
+from moorage.common.observers import Observer
 from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
@@ -21,7 +22,7 @@ from moorage.scheduler.decisions.attempts import AttemptLog, ShowProgress, not_t
 from moorage.scheduler.decisions.decision import Decision, Result
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.observer import GATED, INCOMPLETE, UNSCHEDULABLE
-from moorage.scheduler.wiring.assembly import Observers, Tuning, find_watched_kinds
+from moorage.scheduler.wiring.assembly import Tuning, find_watched_kinds
 from moorage.scheduler.wiring.policy import Policy
 
 MAX_ERRORS: Final = 8
@@ -53,7 +54,7 @@ def simulate(  # noqa: PLR0913 - keywords only
     """
     clock = VirtualClock(cluster.now)
     attempts = AttemptLog(with_nodes=with_nodes) if recorder is None else recorder.attempts
-    observers = Observers(attempts, None if recorder is None else recorder.moves)
+    observers = (attempts,) if recorder is None else (attempts, recorder.moves)
 
     async def run() -> Run:
         simulated = SimulatedCluster(
@@ -98,7 +99,7 @@ class Simulation:
         policy: Policy,
         *,
         cross_check: bool = False,
-        observers: Observers | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self.cluster = cluster
         tuning = Tuning(cross_check=cross_check)
@@ -168,12 +169,12 @@ def load(simulation: Simulation, cluster: ClusterInput) -> None:
     """
     kinds = added_kinds()
     defined = {str(definition["metadata"]["name"]) for definition in cluster.definitions}
-    missing = [definition_of(kind) for kind in kinds.values() if kind.full_name not in defined]
+    missing = [define_kind(kind) for kind in kinds.values() if kind.full_name not in defined]
     custom = []
     for content in cluster.custom:
         if (kind := kinds.get(kind_name(content))) is not None:
             custom_object(kind, content)  # InputError before anything starts
-            custom.append(placed(kind, content))
+            custom.append(with_namespace(kind, content))
     simulation.load(cluster.objects, (*cluster.definitions, *missing, *cluster.shaping, *custom))
 
 

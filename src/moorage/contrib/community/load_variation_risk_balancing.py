@@ -6,16 +6,16 @@ from collections.abc import Hashable
 import numpy as np
 
 from moorage.common.arrays import NDArray
-from moorage.contrib.community.measured_load import LoadColumns, LoadSource, Measurements
+from moorage.contrib.community.measured_load import LoadColumns, LoadPlugin, LoadSource, Measurements
 from moorage.kube.api.arithmetic import round_half_away, round_half_away_nodes
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.config.community_args import LoadVariationRiskBalancingArgs
+from moorage.scheduler.config.contrib_args import LoadVariationRiskBalancingArgs
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
-from moorage.scheduler.framework.plugin import DependsOn, PreScorePlugin, ScorePlugin
-from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, IntArray, Status
+from moorage.scheduler.framework.plugin import DependsOn, ScorePlugin
+from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, IntArray
 
 
 class RiskColumns(LoadColumns):
@@ -28,7 +28,7 @@ class RiskColumns(LoadColumns):
         self._margin, sensitivity = args.safe_variance_margin, args.safe_variance_sensitivity
         self._power = math.inf if sensitivity == 0 else 1.0 / sensitivity
 
-    def numbers_of(self, info: NodeInfo, measured: Measurements) -> tuple[float, ...]:
+    def compute_numbers(self, info: NodeInfo, measured: Measurements) -> tuple[float, ...]:
         """Return the measurements of CPU and memory; an unmeasured resource is ``NaN``."""
         load, has = measured.nodes.get(info.name), info.node.allocatable
         if load is None:
@@ -45,7 +45,7 @@ class RiskColumns(LoadColumns):
         return float(has), average / 100.0, _bounded(self._margin * variation)
 
 
-class LoadVariationRiskBalancing(PreScorePlugin, ScorePlugin):
+class LoadVariationRiskBalancing(LoadPlugin, ScorePlugin):
     """Score nodes by risk: the mean load of a resource, including the pod, and its variation.
 
     The riskier of CPU and memory counts. Without a recent measurement the plugin is skipped; unmeasured nodes score 0.
@@ -55,23 +55,11 @@ class LoadVariationRiskBalancing(PreScorePlugin, ScorePlugin):
     depends_on = DependsOn.NODE
 
     def __init__(self, *, args: LoadVariationRiskBalancingArgs, handle: Handle) -> None:
-        self._source = LoadSource(handle, args, self.name)
+        super().__init__(args=args, handle=handle)
         self._columns = RiskColumns(handle, self._source, args)
-
-    async def start(self) -> None:
-        await self._source.polled.start()
-
-    async def close(self) -> None:
-        self._source.close()
 
     def sign(self, pod: Pod) -> Hashable:
         return pod.requests.get("cpu", 0), pod.requests.get("memory", 0)
-
-    def epoch(self) -> Hashable:
-        return self._source.polled.epoch
-
-    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        return None if self._source.polled.value is not None else Status.skip()
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         numbers = self._columns.of(node)

@@ -1,7 +1,7 @@
 """Measured utilization of nodes from a load watcher or a Prometheus server, as columns."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -12,12 +12,15 @@ from moorage.kube.api.meta import parse_time
 from moorage.kube.api.pod import Pod
 from moorage.kube.http.tls import ClientTls
 from moorage.kube.http.web_service import WebService
-from moorage.scheduler.config.community_args import PROMETHEUS, LoadArgs
+from moorage.scheduler.config.contrib_args import PROMETHEUS, LoadArgs
 from moorage.scheduler.framework.columns import Growing
+from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import PreScorePlugin
 from moorage.scheduler.framework.polling import Polled
+from moorage.scheduler.framework.status import Status
 from moorage.scheduler.state.side_columns import SideColumns
 
 EVERY: Final = 30.0
@@ -76,7 +79,6 @@ class LoadSource:
         )
 
     def close(self) -> None:
-        """Let go of the connection."""
         self._service.close()
 
     async def _fetch(self) -> Measurements:
@@ -96,7 +98,7 @@ class LoadSource:
 
 def _row(row: Any) -> tuple[str, float]:
     labels = row["metric"]
-    # An exporter is known by its address, whose port is not part of the node's name.
+    # The label `instance` is an address; its port is not part of the node's name.
     name = labels.get("node") or str(labels["instance"]).rpartition(":")[0] or labels["instance"]
     return str(name), 100.0 * float(row["value"][1])
 
@@ -141,10 +143,29 @@ def _is_sound(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value) and 0 <= value < 1e9
 
 
+class LoadPlugin(PreScorePlugin):
+    """Base class of plugins that score measured load; they are skipped without a recent measurement."""
+
+    def __init__(self, *, args: LoadArgs, handle: Handle) -> None:
+        self._source = LoadSource(handle, args, self.name)
+
+    async def start(self) -> None:
+        await self._source.polled.start()
+
+    async def close(self) -> None:
+        self._source.close()
+
+    def epoch(self) -> Hashable:
+        return self._source.polled.epoch
+
+    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
+        return None if self._source.polled.value is not None else Status.skip()
+
+
 class LoadColumns(SideColumns):
     """One number per row, computed from the measurements of a node and its pods.
 
-    A subclass defines the numbers in :meth:`numbers_of`; a node without measurements has ``NaN``.
+    A subclass defines the numbers in :meth:`compute_numbers`; a node without measurements has ``NaN``.
     """
 
     names: tuple[str, ...] = ()
@@ -155,26 +176,18 @@ class LoadColumns(SideColumns):
         self._epoch: object = None
         self._columns = [Growing(np.float64) for _ in self.names]
 
-    def numbers_of(self, info: NodeInfo, measured: Measurements) -> tuple[float, ...]:
+    def compute_numbers(self, info: NodeInfo, measured: Measurements) -> tuple[float, ...]:
         """Return the numbers of a node, one for each name."""
         raise NotImplementedError
 
     def write(self, info: NodeInfo) -> None:
-        """Bring a row in line with its node."""
         for column, number in zip(self._columns, self.of(info), strict=True):
             column.put(info.row, number)
 
-    def clear(self, row: int) -> None:
-        """Ignore a row without a node: it is written before it is read."""
-
-    def rows_of(self, source: str, key: str) -> Iterable[int]:
-        """Concern no row: nodes and pods are in the node table's own log."""
-        return ()
-
     def of(self, info: NodeInfo) -> tuple[float, ...]:
-        """Return the numbers of one node, perhaps a what-if."""
+        """Return the numbers of one node, possibly a changed copy."""
         measured = self._polled.value
-        return (math.nan,) * len(self.names) if measured is None else self.numbers_of(info, measured)
+        return (math.nan,) * len(self.names) if measured is None else self.compute_numbers(info, measured)
 
     def through(self, nodes: NodeTable) -> "list[np.ndarray[Any, np.dtype[np.float64]]]":
         """Return the numbers of a window of nodes."""
@@ -188,7 +201,7 @@ class LoadColumns(SideColumns):
 
 
 def scheduled_at(pod: Pod) -> float:
-    """Return when a pod got its node; one that is not bound yet gets it only now."""
+    """Return when a pod was scheduled; infinity if it is not bound yet."""
     condition = pod.condition("PodScheduled")
     since = None if condition is None or condition.status != "True" else condition.last_transition_time
     return math.inf if since is None else parse_time(since)

@@ -1,4 +1,4 @@
-"""NodeResourcesAllocatable: prefer nodes that are small, or large, whatever is on them."""
+"""NodeResourcesAllocatable: prefer small or large nodes, independent of their pods."""
 
 from collections.abc import Hashable
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from moorage.contrib.community.scaling import spread
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.config.community_args import MOST, NodeResourcesAllocatableArgs
+from moorage.scheduler.config.contrib_args import MOST, NodeResourcesAllocatableArgs
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import DependsOn, ScorePlugin

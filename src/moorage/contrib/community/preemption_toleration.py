@@ -1,4 +1,4 @@
-"""PreemptionToleration: pods of some priority classes are left alone by those that are only a little more important."""
+"""PreemptionToleration: priority classes that tolerate preemptors of a slightly higher priority."""
 
 import re
 from functools import partial
@@ -11,7 +11,7 @@ from moorage.kube.api.cluster import PriorityClass
 from moorage.kube.api.meta import parse_time
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.config.args import DefaultPreemptionArgs
-from moorage.scheduler.config.community_args import PreemptionTolerationArgs
+from moorage.scheduler.config.contrib_args import PreemptionTolerationArgs
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.group_plugins import GroupPostFilterResult
 from moorage.scheduler.framework.groups import GroupTree
@@ -35,7 +35,7 @@ class ClassToleration(Struct, frozen=True):
 
     min_priority: int
     seconds: int = 0
-    """Since a pod was scheduled; a negative number means for ever."""
+    """Seconds since a pod was scheduled; a negative number means forever."""
 
 
 class Tolerations:
@@ -46,7 +46,7 @@ class Tolerations:
         self._classes = handle.lister(PriorityClass)
         self._complained: dict[str, str] = {}
         self.ends_at: float | None = None
-        """When the first of those that were spared since this was reset can be preempted."""
+        """When the first toleration ends that protected a pod since the last reset."""
 
     def may_evict(self, preemptor: Pod, victim: Pod, priority: int) -> bool:
         """Return whether a pod has a lower priority and its class does not tolerate this preemptor."""
@@ -90,7 +90,7 @@ class Tolerations:
     def _scheduled_at(self, pod: Pod) -> float:
         condition = pod.condition(SCHEDULED)
         since = None if condition is None or condition.status != "True" else condition.last_transition_time
-        # One that was placed a moment ago, and is not bound yet, has been there for no time at all.
+        # A pod that is not bound yet was scheduled just now.
         return self._handle.clock.wall() if since is None else parse_time(since)
 
 

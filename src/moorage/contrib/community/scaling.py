@@ -1,4 +1,4 @@
-"""Bringing raw scores of any size into the range that counts."""
+"""Scales raw scores to the range of node scores."""
 
 from typing import Final
 
@@ -7,11 +7,11 @@ import numpy as np
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, IntArray
 
 _MAX_EXACT: Final = 2**56
-"""Up to here a hundred times a number is still an int64."""
+"""Up to this number, a hundred times the number fits an int64."""
 
 
 def spread(scores: IntArray, lowest: int, highest: int, *, onto: int = 0) -> IntArray:
-    """Move scores so that the lowest becomes ``onto`` and the highest 100; if all are equal they become ``onto``.
+    """Scale scores so that the lowest becomes ``onto`` and the highest 100; equal scores become ``onto``.
 
     >>> spread(np.array([-5, 0, 5]), -5, 5).tolist()
     [0, 50, 100]

@@ -6,17 +6,17 @@ from typing import Final
 
 import numpy as np
 
-from moorage.contrib.community.measured_load import LoadColumns, LoadSource, Measurements, scheduled_at
+from moorage.contrib.community.measured_load import LoadColumns, LoadPlugin, LoadSource, Measurements, scheduled_at
 from moorage.kube.api.arithmetic import round_half_away, round_half_away_nodes
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.quantity import milli_value
-from moorage.scheduler.config.community_args import TargetLoadPackingArgs
+from moorage.scheduler.config.contrib_args import TargetLoadPackingArgs
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
-from moorage.scheduler.framework.plugin import DependsOn, PreScorePlugin, ScorePlugin
-from moorage.scheduler.framework.status import MIN_NODE_SCORE, IntArray, Status
+from moorage.scheduler.framework.plugin import DependsOn, ScorePlugin
+from moorage.scheduler.framework.status import MIN_NODE_SCORE, IntArray
 
 REPORTING_SECONDS: Final = 60.0
 """Seconds until measurements include a new pod."""
@@ -48,8 +48,8 @@ class PackingColumns(LoadColumns):
         super().__init__(handle, source.polled)
         self._prediction = prediction
 
-    def numbers_of(self, info: NodeInfo, measured: Measurements) -> tuple[float, ...]:
-        """Add what pods will use that are too new to be in the measurements."""
+    def compute_numbers(self, info: NodeInfo, measured: Measurements) -> tuple[float, ...]:
+        """Return the capacity, and the measured usage with the expected usage of pods that are not measured yet."""
         load = measured.nodes.get(info.name)
         if load is None or load.cpu is None:
             return math.nan, math.nan
@@ -58,7 +58,7 @@ class PackingColumns(LoadColumns):
         return capacity, load.cpu / 100.0 * capacity + sum(map(self._prediction.of, new))
 
 
-class TargetLoadPacking(PreScorePlugin, ScorePlugin):
+class TargetLoadPacking(LoadPlugin, ScorePlugin):
     """Prefer the busiest node that stays below the target, then the least busy of those above it.
 
     Without a recent measurement the plugin is skipped; unmeasured nodes score 0.
@@ -68,25 +68,13 @@ class TargetLoadPacking(PreScorePlugin, ScorePlugin):
     depends_on = DependsOn.PODS
 
     def __init__(self, *, args: TargetLoadPackingArgs, handle: Handle) -> None:
-        self._source = LoadSource(handle, args, self.name)
+        super().__init__(args=args, handle=handle)
         self._prediction = Prediction(args)
         self._columns = PackingColumns(handle, self._source, self._prediction)
         self._target = float(args.target_utilization)
 
-    async def start(self) -> None:
-        await self._source.polled.start()
-
-    async def close(self) -> None:
-        self._source.close()
-
     def sign(self, pod: Pod) -> Hashable:
         return self._prediction.of(pod)
-
-    def epoch(self) -> Hashable:
-        return self._source.polled.epoch
-
-    def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        return None if self._source.polled.value is not None else Status.skip()
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         capacity, usage = self._columns.of(node)

@@ -1,1 +1,1 @@
-"""GPUs that can be shared: devices, fragmentation, and policies that pack them; on when a profile names them."""
+"""GPU sharing: devices, fragmentation, and packing policies; a profile must enable the plugins."""

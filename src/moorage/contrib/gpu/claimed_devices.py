@@ -1,6 +1,5 @@
 """GPUs of dynamic resource allocation: devices in slices, and their use by claims."""
 
-from collections.abc import Iterable, Iterator
 from math import ceil
 
 from msgspec import Struct
@@ -39,7 +38,7 @@ class ClaimedDevices:
         self._claims_version = -1
 
     def refresh(self) -> None:
-        """Take in what changed: slices as a whole, which are few, and claims one by one."""
+        """Apply changes: slices as a whole, which are few, and claims one by one."""
         if self._slices_version != self.slices.version:
             self._slices_version, self._claims_version = self.slices.version, -1
             self._read_slices()
@@ -75,15 +74,14 @@ class ClaimedDevices:
         if claim is None or claim.status.allocation is None:
             return
         results = claim.status.allocation.devices.results
-        self._held[key] = parts = tuple(self._parts(results))
+        parts = self._held[key] = tuple(
+            HeldPart(result.pool, result.device, self._milli(result))
+            for result in results
+            if result.driver == self.driver and not result.admin_access
+        )
         for part in parts:
             device_key = (part.pool, part.device)
             self._taken[device_key] = self._taken.get(device_key, 0) + part.milli
-
-    def _parts(self, results: Iterable[DeviceRequestAllocationResult]) -> Iterator[HeldPart]:
-        for result in results:
-            if result.driver == self.driver and not result.admin_access:
-                yield HeldPart(result.pool, result.device, self._milli(result))
 
     def _milli(self, result: DeviceRequestAllocationResult) -> int:
         if result.share_id is None:
@@ -102,7 +100,7 @@ class ClaimedDevices:
         device_keys = sorted(self._on_node.get(node_name, ()))[:MAX_DEVICES]
         return tuple(max(WHOLE_GPU - self._taken.get(device_key, 0), 0) for device_key in device_keys)
 
-    def demand_of(self, pod: Pod) -> GpuDemand | None:
+    def claimed_demand(self, pod: Pod) -> GpuDemand | None:
         """Return the number of devices that the claims of a pod request; all count as whole devices."""
         count = 0
         generated_claims = {entry.name: entry.resource_claim_name for entry in pod.status.resource_claim_statuses}

@@ -1,6 +1,5 @@
-"""The devices of all nodes as columns, kept in line row by row."""
+"""The devices of all nodes as columns, which are updated row by row."""
 
-from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
@@ -9,7 +8,7 @@ from msgspec import Struct
 
 from moorage.common.arrays import NDArray
 from moorage.common.caches import cached
-from moorage.contrib.gpu.devices import NO_GPUS, NodeGpus, gpus_of
+from moorage.contrib.gpu.devices import NO_GPUS, NodeGpus, read_gpus
 from moorage.kube.api.gpu_sharing import GPU_MODEL
 from moorage.scheduler.framework.columns import Categorical
 from moorage.scheduler.framework.nodeinfo import NodeInfo
@@ -21,7 +20,7 @@ SaltArray = NDArray[np.uint64]
 
 
 class GpuTable(Struct, frozen=True):
-    """The GPUs of a table of nodes: a row per node, and in ``free`` a column per device; 0 where there is none."""
+    """The GPUs of a table of nodes: a row per node, and in ``free`` a column per device; missing devices are 0."""
 
     free: IntArray
     count: IntArray
@@ -31,7 +30,6 @@ class GpuTable(Struct, frozen=True):
 
     @classmethod
     def of(cls, gpus: "list[NodeGpus]") -> "GpuTable":
-        """Build a table from single nodes."""
         width = max((len(node.free) for node in gpus), default=0)
         free = np.zeros((len(gpus), width), dtype=np.int64)
         for row, node in enumerate(gpus):
@@ -55,7 +53,7 @@ class GpuTable(Struct, frozen=True):
 
 
 class GpuColumns(SideColumns):
-    """The GPUs of every node of the cluster; only rows that changed are worked out again."""
+    """The GPUs of every node of the cluster; only changed rows are computed again."""
 
     def __init__(self, nodes: NodeTable) -> None:
         super().__init__(nodes, {})
@@ -66,8 +64,7 @@ class GpuColumns(SideColumns):
         self._salts: SaltArray = np.zeros(0, dtype=np.uint64)
 
     def write(self, info: NodeInfo) -> None:
-        """Bring a row in line with its node."""
-        row, gpus = info.row, gpus_of(info)
+        row, gpus = info.row, read_gpus(info)
         while len(self._gpus) <= row:
             self._gpus.append(NO_GPUS)
         self._reserve(len(self._gpus), len(gpus.free))
@@ -75,7 +72,7 @@ class GpuColumns(SideColumns):
         self._free[row] = gpus.free + (0,) * (self._free.shape[1] - len(gpus.free))
         self._count[row] = len(gpus.free)
         self._classes[row] = gpus.classes
-        self._salts[row] = salt_of(info.name)
+        self._salts[row] = hash_text(info.name)
 
     def _reserve(self, rows: int, width: int) -> None:
         has_rows, has_width = self._free.shape
@@ -89,32 +86,25 @@ class GpuColumns(SideColumns):
         self._classes = _longer(self._classes, has_room)
         self._salts = _longer(self._salts, has_room)
 
-    def clear(self, row: int) -> None:
-        """Ignore a row without a node: it is written before it is read."""
-
-    def rows_of(self, source: str, key: str) -> Iterable[int]:
-        """Concern no row: nodes and pods are in the node table's own log."""
-        return ()
-
     def of(self, info: NodeInfo) -> NodeGpus:
-        """Return the GPUs of one node, perhaps a what-if."""
+        """Return the GPUs of one node, possibly a changed copy."""
         nodes = self._nodes
         if 0 <= info.row < len(nodes) and nodes[info.row] is info:
             self.refresh()
             return self._gpus[info.row]
-        return gpus_of(info)
+        return read_gpus(info)
 
     def salts(self, nodes: NodeTable) -> SaltArray:
-        """Return a number for each node of a window that follows from its name and looks like chance."""
+        """Return a pseudo-random number for each node of a window, derived from its name."""
         if not nodes.is_window_of(self._nodes):
-            return np.array([salt_of(info.name) for info in nodes], dtype=np.uint64)
+            return np.array([hash_text(info.name) for info in nodes], dtype=np.uint64)
         self.refresh()
         return self._salts[nodes.rows]
 
     def through(self, nodes: NodeTable) -> GpuTable:
         """Return the GPUs of a window of nodes."""
         if not nodes.is_window_of(self._nodes):
-            return GpuTable.of([gpus_of(info) for info in nodes])
+            return GpuTable.of([read_gpus(info) for info in nodes])
         self.refresh()
         rows = slice(0, len(nodes)) if nodes.shows_all else nodes.rows
         cpu_free = nodes.allocatable["cpu"] - nodes.requested["cpu"]
@@ -126,6 +116,6 @@ def _longer(column: NDArray[Any], rows: int) -> NDArray[Any]:
 
 
 @cached(1 << 16)
-def salt_of(text: str) -> int:
-    """Return 64 bits that follow from a text and look like chance."""
+def hash_text(text: str) -> int:
+    """Return 64 pseudo-random bits derived from a text."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")

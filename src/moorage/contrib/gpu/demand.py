@@ -10,7 +10,7 @@ from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI, GPU_
 from moorage.kube.api.pod import Pod
 
 MAX_DEVICES: Final = 62
-"""More devices no node has: the classes of the pods on a node are bits of one number."""
+"""Maximum number of devices per node: the classes of a node's pods are bits of one 64-bit number."""
 
 _NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII).fullmatch
 
@@ -48,7 +48,7 @@ class UnreadableDemand(Struct, frozen=True):
     problem: str
 
 
-def demand_of(pod: Pod) -> GpuDemand | UnreadableDemand | None:
+def read_demand(pod: Pod) -> GpuDemand | UnreadableDemand | None:
     """Return the GPU request of a pod; ``None`` without one."""
     annotations = pod.metadata.annotations
     if not annotations or (GPU_COUNT not in annotations and GPU_MILLI not in annotations):
@@ -58,7 +58,7 @@ def demand_of(pod: Pod) -> GpuDemand | UnreadableDemand | None:
 
 def readable_demand(pod: Pod) -> GpuDemand | None:
     """Return the GPU request of a pod; an invalid one counts as none."""
-    demand = demand_of(pod)
+    demand = read_demand(pod)
     return demand if isinstance(demand, GpuDemand) else None
 
 

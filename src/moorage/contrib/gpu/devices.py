@@ -27,7 +27,7 @@ class NodeGpus(Struct, frozen=True):
 NO_GPUS: Final = NodeGpus(())
 
 
-def gpus_of(info: NodeInfo) -> NodeGpus:
+def read_gpus(info: NodeInfo) -> NodeGpus:
     """Compute the free amounts of a node, which may be a modified copy.
 
     A pod without a device annotation (bound by another scheduler, or only nominated) is counted on the devices that it
@@ -72,17 +72,17 @@ def fits(free: Sequence[int], demand: GpuDemand) -> bool:
 
 
 def first_fitting(free: Sequence[int], demand: GpuDemand) -> tuple[int, ...]:
-    """Return the devices with the lowest numbers that have enough left; none if they are too few."""
+    """Return the first devices with enough free capacity; empty if there are too few."""
     fitting = tuple(device for device, device_free in enumerate(free) if device_free >= demand.milli)
     return fitting[: demand.count] if len(fitting) >= demand.count else ()
 
 
 def tightest(free: Sequence[int], demand: GpuDemand) -> tuple[int, ...]:
-    """Return the devices that a pod fits on with the least left over; whole GPUs in order of their numbers."""
+    """Return the devices with the least sufficient free capacity; whole GPUs in the order of their numbers."""
     fitting = sorted((device_free, device) for device, device_free in enumerate(free) if device_free >= demand.milli)
     return tuple(sorted(device for _, device in fitting[: demand.count])) if len(fitting) >= demand.count else ()
 
 
 def loosest(free: Sequence[int], demand: GpuDemand) -> tuple[int, ...]:
-    """Return the devices that have most left; none if they are too few."""
+    """Return the devices with the most free capacity; empty if there are too few."""
     return _emptiest(free, demand.count) if fits(free, demand) else ()

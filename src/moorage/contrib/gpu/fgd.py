@@ -1,4 +1,4 @@
-"""FGD: fragmentation gradient descent, which puts a pod where it leaves the least idle GPU of no use to others."""
+"""FGD (fragmentation gradient descent): prefer nodes where a pod leaves the least unusable GPU capacity."""
 
 import math
 from collections.abc import Hashable
@@ -10,11 +10,11 @@ from moorage.common.caches import LRU
 from moorage.contrib.gpu.columns import GpuTable
 from moorage.contrib.gpu.demand import GpuDemand
 from moorage.contrib.gpu.devices import NodeGpus, first_fitting
-from moorage.contrib.gpu.policy import GpuPolicy
+from moorage.contrib.gpu.gpu_policies import GpuPolicy
 from moorage.contrib.gpu.shapes import FixedShapes, LearnedShapes, ShapeSource, Typical
 from moorage.kube.api.gpu_sharing import WHOLE_GPU
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.config.gpu_args import FGDArgs
+from moorage.scheduler.config.contrib_args import FGDArgs
 from moorage.scheduler.framework.columns import Categorical
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, IntArray
@@ -23,10 +23,10 @@ MAX_GRADES: Final = 1 << 16
 
 
 class FGD(GpuPolicy):
-    """Score how much less fragmented a node is with the pod on it: 50 if it makes no difference.
+    """Score the reduction of a node's fragmentation by the pod; 50 means no difference.
 
-    A share is tried on every device that has enough left, and takes the one with the highest score; of equals the
-    one with the lowest number.
+    A share is tried on every device with enough free capacity. The device with the highest score is selected, the first
+    of equal ones.
     """
 
     Args = FGDArgs
@@ -47,7 +47,7 @@ class FGD(GpuPolicy):
 
     @property
     def typical(self) -> Typical:
-        """The shapes that are typical now."""
+        """The current typical shapes."""
         self._shapes.refresh()
         if self._graded_epoch != self._shapes.epoch:
             self._graded_epoch = self._shapes.epoch
@@ -55,7 +55,7 @@ class FGD(GpuPolicy):
         return self._shapes.typical
 
     def _grade(self, gain: int) -> int:
-        """Return the score of so much less fragmentation, as :class:`Typical` counts it."""
+        """Return the score of a reduced fragmentation, in the unit of :class:`Typical`."""
         weight = max(self._shapes.typical.weight, 1)
         return int(MAX_NODE_SCORE * (1.0 / (1.0 + math.exp(-(gain / weight / WHOLE_GPU)))))
 
@@ -63,18 +63,18 @@ class FGD(GpuPolicy):
         return self._best(cpu, demand, node)[0]
 
     def devices_for(self, pod: Pod, demand: GpuDemand, node: NodeGpus) -> tuple[int, ...]:
-        """Return the devices that the score of a node had in mind."""
+        """Return the devices for which a node was scored."""
         return self._best(pod.requests.get("cpu", 0), demand, node)[1]
 
     def _best(self, cpu: int, demand: GpuDemand | None, node: NodeGpus) -> tuple[int, tuple[int, ...]]:
         typical = self.typical
-        before, cpu_left = typical.fragmentation_of(node), node.cpu_free - cpu
+        before, cpu_left = typical.node_fragmentation(node), node.cpu_free - cpu
         if demand is None or not demand.is_share:
             devices = () if demand is None else first_fitting(node.free, demand)
             if demand is not None and not devices:
                 return MIN_NODE_SCORE, ()
             after = _without(node, devices, demand.milli if demand else 0, cpu_left)
-            return self._grades.lookup(before - typical.fragmentation_of(after)), devices
+            return self._grades.lookup(before - typical.node_fragmentation(after)), devices
         best = -1
         chosen: tuple[int, ...] = ()
         tried_amounts: set[int] = set()
@@ -82,7 +82,7 @@ class FGD(GpuPolicy):
             if free >= demand.milli and free not in tried_amounts:
                 tried_amounts.add(free)
                 after = _without(node, (device,), demand.milli, cpu_left)
-                score = self._grades.lookup(before - typical.fragmentation_of(after))
+                score = self._grades.lookup(before - typical.node_fragmentation(after))
                 if score > best:
                     best, chosen = score, (device,)
         return max(best, MIN_NODE_SCORE), chosen
@@ -111,9 +111,9 @@ def _without(node: NodeGpus, devices: tuple[int, ...], milli: int, cpu_left: int
 
 
 def _ways(demand: GpuDemand | None, free: IntArray) -> tuple[IntArray, tuple[IntArray, IntArray]]:
-    """List the ways to serve a demand: the row of each, and which devices (as places in all ways) lose something.
+    """List the possible allocations: the row of each, and the indexes of the devices that are used by it.
 
-    A share may take any device that has enough left; whole GPUs are taken in the order of their numbers.
+    A share may use any device with enough free capacity; whole GPUs are allocated in the order of their numbers.
     """
     nothing = np.zeros(0, dtype=np.int64)
     if demand is None:

@@ -1,22 +1,23 @@
-"""GpuShare: pods on parts of GPUs or on whole ones, device by device."""
+"""GpuShare: allocates parts of GPUs or whole GPUs to pods."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
 
-from moorage.contrib.gpu.books import books_of
-from moorage.contrib.gpu.choosing import way_to_choose
+from moorage.contrib.gpu.books import device_selection, shared_books
 from moorage.contrib.gpu.claimed_devices import ClaimedDevices
-from moorage.contrib.gpu.demand import UnreadableDemand, demand_of, readable_demand
-from moorage.contrib.gpu.devices import fits, gpus_of
-from moorage.contrib.gpu.reporting import gauges, with_claimed
-from moorage.contrib.gpu.shapes import LearnedShapes
-from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI, GPU_MODEL
+from moorage.contrib.gpu.columns import GpuTable
+from moorage.contrib.gpu.demand import UnreadableDemand, read_demand, readable_demand
+from moorage.contrib.gpu.devices import NodeGpus, fits, read_gpus
+from moorage.contrib.gpu.shapes import LearnedShapes, Typical
+from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI, GPU_MODEL, WHOLE_GPU
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.config.gpu_args import FGDArgs, GpuShareArgs
+from moorage.scheduler.config.contrib_args import FGDArgs, GpuShareArgs
+from moorage.scheduler.framework.columns import Categorical
 from moorage.scheduler.framework.cycle import ASSUMED, CycleState, StateKey
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.scheduler.framework.handle import Handle
@@ -31,7 +32,7 @@ from moorage.scheduler.framework.plugin import (
     PreFilterPlugin,
     ReservePlugin,
 )
-from moorage.scheduler.framework.status import Status, Verdict
+from moorage.scheduler.framework.status import FloatArray, Status, Verdict
 
 NO_GPU: Final = Status.unresolvable("node(s) had no GPUs to share")
 OTHER_MODEL: Final = Status.unresolvable("node(s) had GPUs of another model")
@@ -40,6 +41,13 @@ NONE_FREE: Final = Status.unschedulable("node(s) had too few free GPUs")
 NO_SHARE_FREE: Final = Status.unschedulable("node(s) had no GPU with enough left to share")
 
 GIVEN: Final = StateKey[str]("the devices that the pod is given")
+
+FRAGMENTATION: Final = "moorage_fragmentation_ratio"
+LARGEST_JOB: Final = "moorage_largest_job_gpus"
+ALL_SHAPES: Final = "typical"
+ALL_POOLS: Final = "all"
+MAX_SHAPES: Final = 20
+"""Number of popular shapes with their own gauges."""
 
 
 class GpuShare(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin, GaugeSource):
@@ -56,14 +64,14 @@ class GpuShare(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin, Gaug
     def __init__(self, *, args: GpuShareArgs | None = None, handle: Handle) -> None:
         args = args or GpuShareArgs()
         self._handle = handle
-        self._books = books_of(handle)
-        self._choose = way_to_choose(args.device_selection, args.seed, self._books)
+        self._books = shared_books(handle)
+        self._choose = device_selection(args.device_selection, args.seed, self._books)
         self._pool_label = args.pool_label
         self._claimed = ClaimedDevices(handle, args.dra_driver) if args.dra_driver else None
         self._learned = LearnedShapes(handle, FGDArgs(), self._claimed)
 
     def sign(self, pod: Pod) -> Hashable:
-        return demand_of(pod)
+        return read_demand(pod)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         node_change = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL
@@ -74,7 +82,7 @@ class GpuShare(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin, Gaug
         )
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
-        demand = demand_of(pod)
+        demand = read_demand(pod)
         if isinstance(demand, UnreadableDemand):
             return Status.unresolvable(demand.problem)
         return Status.skip() if demand is None else None
@@ -118,7 +126,7 @@ class GpuShare(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin, Gaug
         node_copy = info.copy()
         if pod.uid in node_copy.pods:
             node_copy.remove_pod(pod)
-        devices = self._choose(pod, demand, gpus_of(node_copy))
+        devices = self._choose(pod, demand, read_gpus(node_copy))
         if not devices:
             return NO_SHARE_FREE if demand.is_share else NONE_FREE
         cycle[GIVEN] = device_list = ",".join(map(str, devices))
@@ -136,7 +144,7 @@ class GpuShare(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin, Gaug
         return None
 
     def gauges(self) -> Iterable[GaugeReading]:
-        """Read how fragmented each pool is, and how large a job may be that starts now."""
+        """Return the fragmentation of each pool, and the largest job that can start now."""
         shapes = self._books.shapes or self._learned
         shapes.refresh()
         nodes = self._handle.nodes
@@ -155,12 +163,12 @@ def _with_devices(pod: Pod, device_list: str) -> Pod:
 
 
 def after_pod_deletion(pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
-    """Try again when a pod is gone that had a part of a GPU."""
+    """Queue when a pod with a part of a GPU was deleted."""
     return QueueingHint.QUEUE if old.node_name and readable_demand(old) is not None else QueueingHint.SKIP
 
 
 def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-    """Try again when a node came, or has other GPUs than before, and the pod would fit it were it empty."""
+    """Queue when a node was added or its GPUs changed, and the pod fits the empty node."""
     demand = readable_demand(pod)
     count = new.allocatable.get(GPU_COUNT, 0)
     if demand is None or count < demand.count or not demand.accepts(new.labels.get(GPU_MODEL)):
@@ -178,3 +186,31 @@ def after_own_change(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint
     before, after = old.metadata.annotations, new.metadata.annotations
     changed = any(before.get(key) != after.get(key) for key in (GPU_COUNT, GPU_MILLI, GPU_MODEL))
     return QueueingHint.QUEUE if changed else QueueingHint.SKIP
+
+
+def with_claimed(table: GpuTable, nodes: NodeTable, claimed: ClaimedDevices) -> GpuTable:
+    """Return the GPUs of all nodes; nodes that declare no GPUs get the devices that a driver publishes."""
+    gpus = []
+    for row, info in enumerate(nodes):
+        free = tuple(table.free[row, : table.count[row]].tolist()) or claimed.free_on(info.name)
+        gpus.append(NodeGpus(free, table.models[row], int(table.cpu_free[row])))
+    return GpuTable.of(gpus)
+
+
+def gauges(table: GpuTable, pools: Categorical[str | None], typical: Typical) -> Iterator[GaugeReading]:
+    """Return the gauges of every pool of nodes with GPUs."""
+    useless: dict[str, FloatArray] = {ALL_SHAPES: typical.fragmentation(table) / max(typical.weight, 1)}
+    for shape in islice(typical.counts, MAX_SHAPES):
+        useless[str(shape)] = Typical({shape: 1}).fragmentation(table).astype(np.float64)
+    whole_gpus = (table.free == WHOLE_GPU).sum(axis=1)
+    for pool in (ALL_POOLS, *pools.values):
+        selected = table.count > 0
+        if pool is not ALL_POOLS:
+            selected &= pools.is_in((pool,))
+        capacity = int(table.count[selected].sum()) * WHOLE_GPU
+        if not capacity:
+            continue
+        name = pool or ""
+        for shape_name, amounts in useless.items():
+            yield FRAGMENTATION, (name, shape_name), float(amounts[selected].sum()) / capacity
+        yield LARGEST_JOB, (name,), float(whole_gpus[selected].max())

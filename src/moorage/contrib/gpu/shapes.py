@@ -1,4 +1,4 @@
-"""Typical shapes of pods, and how much of the idle GPUs of a node is of no use to them: fragmentation."""
+"""Typical shapes of pods, and fragmentation: the idle GPU capacity of a node that they cannot use."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -11,8 +11,9 @@ from moorage.contrib.gpu.claimed_devices import ClaimedDevices
 from moorage.contrib.gpu.columns import GpuTable
 from moorage.contrib.gpu.demand import readable_demand
 from moorage.contrib.gpu.devices import NodeGpus
+from moorage.kube.api.gpu_sharing import WHOLE_GPU
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.config.gpu_args import FGDArgs, TypicalShape
+from moorage.scheduler.config.contrib_args import FGDArgs, TypicalShape
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.status import IntArray
 
@@ -34,20 +35,20 @@ class GpuShape(Struct, frozen=True, order=True):
         return f"cpu={self.cpu}m,gpu={gpus}" + (f",model={'|'.join(self.models)}" if self.models else "")
 
 
-def shape_of(pod: Pod, claimed: ClaimedDevices | None = None) -> GpuShape:
+def read_shape(pod: Pod, claimed: ClaimedDevices | None = None) -> GpuShape:
     """Return the shape of a pod, including its claims if they count."""
     demand = readable_demand(pod)
     if demand is None and claimed is not None:
-        demand = claimed.demand_of(pod)
+        demand = claimed.claimed_demand(pod)
     cpu = pod.requests.get("cpu", 0)
     return GpuShape(cpu) if demand is None else GpuShape(cpu, demand.count, demand.milli, demand.models)
 
 
 class Typical:
-    """The typical shapes, each with how many pods have it.
+    """The typical shapes, each with its number of pods.
 
-    Numbers stay integers: fragmentation is ``weight`` times as large as in thousandths of a GPU, where ``weight`` is
-    how many pods have a typical shape, so that both forms of a plugin come to the very same number.
+    Fragmentation is an integer, so that both forms of a plugin compute the same number: thousandths of a GPU multiplied
+    by ``weight``, the number of pods with a typical shape.
     """
 
     def __init__(self, counts: Mapping[GpuShape, int]) -> None:
@@ -59,7 +60,7 @@ class Typical:
             if shape.count:
                 self._by_milli.setdefault(shape.milli, []).append((shape, pods))
         self._known: LRU[tuple[tuple[int, ...], int, str | None], int] = LRU(
-            "GPU fragmentation", MAX_KNOWN, self._work_out
+            "GPU fragmentation", MAX_KNOWN, self._compute
         )
 
     @classmethod
@@ -77,7 +78,7 @@ class Typical:
         return cls(popular)
 
     def fragmentation(self, table: GpuTable) -> IntArray:
-        """Return how much of the idle GPUs of each node is of no use, times ``weight``."""
+        """Return the unusable idle capacity of each node, multiplied by ``weight``."""
         idle = table.idle
         useless: IntArray = idle * self._without_gpus
         for milli, shapes in self._by_milli.items():
@@ -91,12 +92,17 @@ class Typical:
                 useless += pods * np.where(runs, too_small, idle)
         return useless
 
-    def fragmentation_of(self, node: NodeGpus) -> int:
-        """Return how much of the idle GPUs of one node is of no use, times ``weight``."""
-        # Which device has what left does not matter, so that many nodes are alike.
+    def useless_share(self, table: GpuTable) -> float:
+        """Return the share of all GPU capacity that is idle and that typical pods cannot use."""
+        capacity = int(table.count.sum()) * WHOLE_GPU * max(self.weight, 1)
+        return float(self.fragmentation(table).sum()) / capacity if capacity else 0.0
+
+    def node_fragmentation(self, node: NodeGpus) -> int:
+        """Return the unusable idle capacity of one node, multiplied by ``weight``."""
+        # The order of the devices does not matter: sorting lets more nodes share a cached value.
         return self._known.lookup((tuple(sorted(node.free)), node.cpu_free, node.model))
 
-    def _work_out(self, state: tuple[tuple[int, ...], int, str | None]) -> int:
+    def _compute(self, state: tuple[tuple[int, ...], int, str | None]) -> int:
         free, cpu_free, model = state
         idle = sum(free)
         useless = idle * self._without_gpus
@@ -111,7 +117,7 @@ class Typical:
 
 
 class FixedShapes:
-    """Typical shapes that the configuration gives."""
+    """Typical shapes from the configuration."""
 
     def __init__(self, shapes: Sequence[TypicalShape]) -> None:
         counts: dict[GpuShape, int] = {}
@@ -146,17 +152,17 @@ class LearnedShapes:
         self._due = 0.0
         self.typical = Typical({})
         self.epoch = 0
-        """Grows whenever other shapes are typical, or other shares of them."""
+        """Grows whenever the typical shapes or their shares change."""
 
     def refresh(self) -> None:
-        """Count the pods, if it is time to."""
+        """Count the pods again if a recount is due."""
         if self._pods.version == self._version:
             return
         if self._clock.now() < self._due and self._pods.version < 2 * self._version:
             return
         self._version = self._pods.version
         self._due = self._clock.now() + self._args.relearn_seconds
-        shapes = (shape_of(pod, self._claimed) for pod in self._pods.list() if not pod.is_finished)
+        shapes = (read_shape(pod, self._claimed) for pod in self._pods.list() if not pod.is_finished)
         typical = Typical.covering(shapes, self._args.coverage_percent)
         if typical.counts != self.typical.counts:
             self.typical = typical

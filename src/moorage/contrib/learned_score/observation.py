@@ -46,30 +46,24 @@ class ObservedColumns:
         self.of_nodes = (*per_node, "pods.free", "taints.avoided")
         self.of_pod = (*(f"{resource}.request" for resource in self.resources), "priority")
         self.left = [self.of_nodes.index(f"{resource}.left") for resource in self.resources]
-        """Where the shares are that would be left: what there is to go by without a policy."""
+        """The indexes of the ``left`` columns, which decide without a policy."""
 
     def observe(self, pod: Pod, nodes: NodeTable) -> Observation:
         """Return the observation of a pod and the nodes of a table."""
         rows = np.zeros((len(nodes), len(self.of_nodes)), dtype=np.float32)
         for number, resource in enumerate(self.resources):
-            self._resource(rows[:, 3 * number : 3 * number + 3], resource, pod.requests.get(resource, 0), nodes)
+            allocatable, columns = nodes.allocatable[resource], rows[:, 3 * number : 3 * number + 3]
+            free = allocatable - nodes.requested[resource]
+            columns[:, 0] = allocatable / _unit(resource)
+            columns[:, 1] = _shares(free, allocatable)
+            columns[:, 2] = _shares(free - pod.requests.get(resource, 0), allocatable)
         rows[:, -2] = _shares(nodes.allocatable[PODS] - nodes.pod_count, nodes.allocatable[PODS])
         rows[:, -1] = nodes.taints.map(
             lambda taints: sum(taint.effect == _AVOIDED and not pod.tolerates(taint) for taint in taints)
         )
-        return Observation(rows, self._pod(pod))
-
-    def _resource(self, columns: Float32Array, resource: str, request: int, nodes: NodeTable) -> None:
-        allocatable = nodes.allocatable[resource]
-        free = allocatable - nodes.requested[resource]
-        columns[:, 0] = allocatable / _unit(resource)
-        columns[:, 1] = _shares(free, allocatable)
-        columns[:, 2] = _shares(free - request, allocatable)
-
-    def _pod(self, pod: Pod) -> Float32Array:
         requests = [pod.requests.get(resource, 0) / _unit(resource) for resource in self.resources]
         importance = np.sign(pod.priority) * np.log10(1.0 + abs(pod.priority))
-        return np.array([*requests, importance], dtype=np.float32)
+        return Observation(rows, np.array([*requests, importance], dtype=np.float32))
 
 
 def _unit(resource: str) -> float:

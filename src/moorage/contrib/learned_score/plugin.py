@@ -10,7 +10,7 @@ from moorage.contrib.learned_score.policies import NonsenseAnswer, ScoringFuncti
 from moorage.contrib.learned_score.process import NONSENSE, RAISED, NoAnswer, PolicyProcess
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.config.args import LEAST_ALLOCATED, MOST_ALLOCATED
-from moorage.scheduler.config.learned_args import LearnedScoreArgs
+from moorage.scheduler.config.contrib_args import LearnedScoreArgs
 from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.events import EventRegistration
 from moorage.scheduler.framework.faults import described
@@ -30,13 +30,12 @@ class LearnedScores:
         self._by_row: dict[int, int] = {}
 
     def of(self, row: int) -> int:
-        """Return the score of a row; one that was not feasible has the least."""
+        """Return the score of a row; infeasible rows have the minimum."""
         if not self._by_row:
             self._by_row.update(zip(self._rows.tolist(), self._scores.tolist(), strict=True))
         return self._by_row.get(row, MIN_NODE_SCORE)
 
     def at(self, rows: RowArray) -> IntArray:
-        """Return the scores of some rows."""
         if np.array_equal(rows, self._rows):
             return self._scores
         return np.array([self.of(row) for row in rows.tolist()], dtype=np.int64)
@@ -100,7 +99,9 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
             scores = self._asked(observation)
         except NoAnswer as failure:
             self._count(failure)
-            return self._without_policy(observation)
+            # The mean share of the remaining resources; None skips the plugin.
+            remaining: FloatArray = observation.nodes[:, self._columns.left].mean(axis=1, dtype=np.float64)
+            return {LEAST_ALLOCATED: remaining, MOST_ALLOCATED: -remaining}.get(self._fallback)
         self._seconds.observe(perf_counter() - began)
         return scores
 
@@ -113,7 +114,7 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
         except NonsenseAnswer as error:
             raise NoAnswer(NONSENSE, str(error)) from error
         except Exception as error:  # the author's code may raise anything
-            raise NoAnswer(RAISED, f"{type(error).__name__}: {described(error)}") from error
+            raise NoAnswer(RAISED, described(error)) from error
 
     def _count(self, failure: NoAnswer) -> None:
         self.fallbacks.inc(reason=failure.reason)
@@ -127,14 +128,9 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
                 instead=self._fallback,
             )
 
-    def _without_policy(self, observation: Observation) -> FloatArray | None:
-        """Score by the mean share of the remaining resources; return ``None`` to skip."""
-        remaining: FloatArray = observation.nodes[:, self._columns.left].mean(axis=1, dtype=np.float64)
-        return {LEAST_ALLOCATED: remaining, MOST_ALLOCATED: -remaining}.get(self._fallback)
-
 
 def spread_out(scores: FloatArray) -> IntArray:
-    """Spread scores over 0…100; only those that are really the best get 100, so that the choice is the policy's.
+    """Spread scores over 0…100; only the best scores get 100, so that the policy selects the node.
 
     >>> spread_out(np.array([-1.0, 0.999, 1.0])).tolist(), spread_out(np.array([7.0, 7.0])).tolist()
     ([0, 99, 100], [100, 100])

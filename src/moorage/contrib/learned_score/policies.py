@@ -7,13 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from moorage.common.errors import InputError
+from moorage.common.user_files import open_file
 from moorage.contrib.learned_score.observation import Float32Array, Observation
-from moorage.scheduler.config.learned_args import ONNX_SUFFIX
+from moorage.scheduler.config.contrib_args import ONNX_SUFFIX
 from moorage.scheduler.framework.faults import shown
 from moorage.scheduler.framework.status import FloatArray
 
 ScoringFunction = Callable[[Float32Array, Float32Array], Any]
-"""Takes the columns of the nodes, a row each, and those of the pod; returns one number a node, the more the better."""
+"""Takes the columns of the nodes, one row each, and of the pod; returns one number per node, higher is better."""
 
 _INPUTS: Final = ("nodes", "pod")
 
@@ -50,10 +52,12 @@ def _onnx_function(file: Path) -> ScoringFunction:
         import onnxruntime
     except ImportError:
         raise UnusablePolicy(f"the policy {file} needs onnxruntime: pip install 'moorage[onnx]'") from None
-    if not file.is_file():
-        raise UnusablePolicy(f"the policy {file} is not there")
+    try:
+        open_file(file).close()
+    except InputError as error:
+        raise UnusablePolicy(f"the policy {error}") from error
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # the scheduler has the other cores, and sums must not depend on their number
+    options.intra_op_num_threads = 1  # sums must not depend on the number of cores
     try:
         session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the library's own errors share no base

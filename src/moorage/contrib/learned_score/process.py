@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from moorage.common.child_process import BlockingChild
+from moorage.common.child_process import BlockingChild, RestartPolicy
 from moorage.contrib.learned_score.observation import Observation
 from moorage.contrib.learned_score.policies import UnusablePolicy
 from moorage.contrib.learned_score.worker import LOADING_SECONDS, PolicyQuestion, PolicyReply
@@ -23,7 +23,6 @@ NOT_RUNNING: Final = "not_running"
 REASONS: Final = (SLOW, RAISED, NONSENSE, NOT_RUNNING)
 
 WORKER: Final = "moorage.contrib.learned_score.worker"
-MAX_PAUSE: Final = 60.0
 
 _replies: Final = msgspec.msgpack.Decoder(PolicyReply)
 
@@ -44,8 +43,7 @@ class PolicyProcess:
         self._seconds = seconds
         self._child: BlockingChild | None = None
         self._is_ready = False
-        self._pause = 0.0
-        self._not_before = 0.0
+        self._restarts = RestartPolicy()
 
     def start(self) -> None:
         """Start the process and wait until the policy is loaded. Raise UnusablePolicy if it cannot be loaded."""
@@ -72,13 +70,12 @@ class PolicyProcess:
         except OSError as error:
             self._replace_later()
             raise NoAnswer(NOT_RUNNING, f"its process ended: {error}") from error
-        self._pause = 0.0
+        self._restarts.succeeded()
         if reply.problem:
             raise NoAnswer(NONSENSE if reply.is_nonsense else RAISED, reply.problem)
         return np.frombuffer(reply.scores, dtype=np.float64)
 
     def close(self) -> None:
-        """Kill the process."""
         if self._child is not None:
             self._child.close()
         self._child = None
@@ -89,8 +86,8 @@ class PolicyProcess:
         return self._child
 
     def _ready_child(self) -> BlockingChild:
-        """Return a process with a loaded policy; start one if there is none, without waiting for it."""
-        if self._child is None and monotonic() < self._not_before:
+        """Return a process with a loaded policy; if necessary, start one without waiting for it."""
+        if self._child is None and self._restarts.remaining:
             raise NoAnswer(NOT_RUNNING, "its process was ended a moment ago")
         child = self._child or self._spawn()
         if not self._is_ready:
@@ -111,5 +108,4 @@ class PolicyProcess:
 
     def _replace_later(self) -> None:
         self.close()
-        self._pause = min(MAX_PAUSE, 2.0 * self._pause or 1.0)
-        self._not_before = monotonic() + self._pause
+        self._restarts.failed()

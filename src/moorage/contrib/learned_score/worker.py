@@ -21,7 +21,7 @@ from moorage.contrib.learned_score.policies import (
     load_policy_function,
     scores_by,
 )
-from moorage.scheduler.framework.faults import described, place_of
+from moorage.scheduler.framework.faults import described
 
 ALARM_SECONDS: Final = 5.0
 """Time after the limit of a reply at which the process ends; its parent has replaced it before."""
@@ -37,11 +37,9 @@ class PolicyQuestion(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def of(cls, observation: Observation) -> "PolicyQuestion":
-        """Encode an observation."""
         return cls(observation.nodes.tobytes(), observation.pod.tobytes(), len(observation.nodes))
 
     def read(self) -> Observation:
-        """Decode the observation."""
         nodes = np.frombuffer(self.nodes, dtype=np.float32).reshape(self.count, -1)
         return Observation(nodes, np.frombuffer(self.pod, dtype=np.float32))
 
@@ -63,7 +61,7 @@ def serve(channel: ParentChannel, policy: str, seconds: float) -> None:
         channel.send(PolicyReply(problem=str(error)))
         return
     except Exception as error:  # the author's module may raise anything
-        problem = f"the policy {policy} cannot be imported: {described(error)}{place_of(error)}"
+        problem = f"the policy {policy} cannot be imported: {described(error)}"
         channel.send(PolicyReply(problem=problem))
         return
     channel.send(PolicyReply())
@@ -82,7 +80,7 @@ def call_policy(function: ScoringFunction, observation: Observation) -> PolicyRe
     except NonsenseAnswer as error:
         return PolicyReply(problem=str(error), is_nonsense=True)
     except Exception as error:  # the author's code may raise anything
-        return PolicyReply(problem=f"{type(error).__name__}: {described(error)}{place_of(error)}")
+        return PolicyReply(problem=described(error))
 
 
 def main() -> None:

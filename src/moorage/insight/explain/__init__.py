@@ -1,1 +1,1 @@
-"""Why a pod waits or is where it is, and the smallest changes that would let it run."""
+"""Why a pod is pending or on its node, and the smallest changes that make it fit."""

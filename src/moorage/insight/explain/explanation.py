@@ -29,7 +29,7 @@ class ReasonGroup(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PossibleChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A change that would let the pod run, as a sentence and as edits; where it would go, and who would have to go."""
+    """A change that makes the pod fit, as text and as edits; its node, and the pods to preempt there."""
 
     text: str
     kind: str
@@ -55,7 +55,7 @@ class WakingEvent(msgspec.Struct, frozen=True):
 
 
 class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a pod waits, or is where it is."""
+    """Why a pod is pending, or on its node."""
 
     decision: Decision
     is_bound: bool = False
@@ -74,7 +74,7 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
         return f"The search for changes is incomplete: {self.stopped}." if self.stopped else ""
 
     def as_data(self) -> dict[str, Any]:
-        """Write it down as the format has it."""
+        """Return the documented format."""
         data: dict[str, Any] = msgspec.to_builtins(self.decision)
         if self.is_bound:
             data["result"] = "bound"
@@ -100,7 +100,7 @@ class WorkloadExplanation(msgspec.Struct, frozen=True):
     """The state of a group that is scheduled as a whole."""
 
     def as_data(self) -> dict[str, Any]:
-        """Write it down as the format has it."""
+        """Return the documented format."""
         data: dict[str, Any] = {"workload": self.workload, "fits": self.fits, "of": self.of}
         data |= {} if self.group is None else {"group": dict(self.group)}
         return data if self.next is None else {**data, "next": self.next.as_data()}

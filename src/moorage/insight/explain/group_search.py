@@ -6,19 +6,17 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moorage.common.errors import InputError
-from moorage.insight.explain.fixes.evictions import CURED_BY_LEAVING, may_leave
+from moorage.insight.explain.fixes.evictions import CURED_BY_LEAVING, deletions, list_deletable
 from moorage.insight.explain.fixes.nodes import MAX_SHAPES, clone_node, shapes
 from moorage.insight.explain.groups import GroupView, list_pending_members, place_members, remove_gates, set_min_count
 from moorage.insight.explain.obstacles import Obstacles, find_obstacles
 from moorage.insight.explain.search import SearchResult, by_plugin, collect, together
-from moorage.insight.explain.subject import Limits, Remedy, Subject
-from moorage.insight.whatif.attempts import Attempt, GroupOutcome
-from moorage.insight.whatif.edits import DeleteObject, Edit, ObjectId, PatchObject
+from moorage.insight.explain.subject import Limits, ProposedChange, Remedy, Subject, fix
+from moorage.insight.whatif.attempts import Attempt
+from moorage.insight.whatif.edits import Edit, ObjectId, PatchObject
 from moorage.insight.whatif.session import Session
-from moorage.kube.api.cluster import PodDisruptionBudget
 from moorage.scheduler.decisions.decision import Decision, Result
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.plugins.default_preemption.budgets import Budgets
 
 ELSEWHERE: Final = Status.unresolvable("node(s) are in another domain than the other pods of the group").by("the group")
 OWN_FIELDS: Final = ("hostname", "nodeName")
@@ -60,7 +58,7 @@ class GroupSubject(Subject):
             waiting = [pod.key for pod in list_pending_members(session, self.view.key)]
             self.key = next((name for name in [self.key, *waiting] if name not in placed), self.key)
             if self.key in placed:
-                return _attempt(self.key, placed[self.key]), Obstacles([{} for _ in range(len(self.nodes))])
+                return _make_attempt(self.key, placed[self.key]), Obstacles([{} for _ in range(len(self.nodes))])
             attempt = session.try_pod(self.key, preempts=False)
             obstacles = find_obstacles(session, session.pod(self.key), attempt)
             self._reject_other_domains(obstacles, placed)
@@ -78,11 +76,16 @@ class GroupSubject(Subject):
                     obstacles.rows[row].setdefault(ELSEWHERE.plugin, ELSEWHERE)
 
     def alike(self) -> list[ObjectId]:
-        """Name the members that wait and are just like this one, this one first."""
-        own_spec = _comparable(self.session, self.id)
+        """List the pending members with the same spec, this one first."""
+
+        def comparable_spec(target: ObjectId) -> dict[str, Any]:
+            spec = self.session.objects.content(target).get("spec") or {}
+            return {name: item for name, item in spec.items() if name not in OWN_FIELDS}
+
+        own_spec = comparable_spec(self.id)
         names = (pod.key for pod in list_pending_members(self.session, self.view.key))
         pod_ids = (ObjectId("Pod", *name.split("/", 1)) for name in names if name != self.key)
-        return [self.id, *(pod_id for pod_id in pod_ids if _comparable(self.session, pod_id) == own_spec)]
+        return [self.id, *(pod_id for pod_id in pod_ids if comparable_spec(pod_id) == own_spec)]
 
     def _for_all(self, edits: Sequence[Edit]) -> list[Edit]:
         group_edits: list[Edit] = []
@@ -96,16 +99,12 @@ class GroupSubject(Subject):
     def _try(self, edits: Sequence[Edit]) -> Attempt | None:
         return super()._try(self._for_all(edits))
 
-    def _placed(self) -> Attempt | None:
-        outcome = self.session.place_group(self.view.key, preempts=False)
-        return self._outcome(outcome) if self._group_fits(outcome) else None
-
-    def _group_fits(self, outcome: GroupOutcome) -> bool:
-        """Return whether the group can start; if it can already, whether this member can join."""
-        return outcome.fits and (self.key in outcome.placed or not (self.view.is_met or self.view.needed is None))
-
-    def _outcome(self, outcome: GroupOutcome) -> Attempt:
-        return _attempt(self.key, outcome.placed.get(self.key) or next(iter(outcome.placed.values()), ""))
+    def _place(self) -> Attempt | None:
+        """Place the group; ``None`` if it cannot start, or if it can already and this member cannot join."""
+        placed = (outcome := self.session.place_group(self.view.key, preempts=False)).placed
+        can_start = outcome.fits and (self.key in placed or not (self.view.is_met or self.view.needed is None))
+        node = placed.get(self.key) or next(iter(placed.values()), "")
+        return _make_attempt(self.key, node) if can_start else None
 
     def needs_all(self, *edits: Edit) -> bool:
         """Return true: the group did not fit with one obstacle fewer, and an edit of all pods counts as one change."""
@@ -121,17 +120,12 @@ class GroupSubject(Subject):
         return Remedy(kind, description, (*self.base, *group_edits), attempt, cost)
 
 
-def _attempt(key: str, node: str) -> Attempt:
+def _make_attempt(key: str, node: str) -> Attempt:
     return Attempt(Decision(pod=key, profile="", result=Result.SCHEDULED, node=node))
 
 
-def _comparable(session: Session, target: ObjectId) -> dict[str, Any]:
-    spec = session.objects.content(target).get("spec") or {}
-    return {name: item for name, item in spec.items() if name not in OWN_FIELDS}
-
-
 def search_group(session: Session, view: GroupView, limits: Limits) -> SearchResult:
-    """Look for changes with which a group could start, or one more member could follow."""
+    """Search for changes with which a group can start, or one more member can join."""
     return collect(_search(session, view, limits), limits)
 
 
@@ -147,24 +141,21 @@ def _search(session: Session, view: GroupView, limits: Limits) -> Iterator[Remed
         if (offer := free.offer("gate", f"Remove the scheduling gates of {count}", *gates)) is not None:
             yield offer
             return
-    any_found = False
-    for offer in _single(subject):
-        any_found = True
-        yield replace(offer, kind="pair", text=f"Remove its scheduling gates. {offer.text}") if gates else offer
-    if not any_found:
+    is_helped = False
+    for search in (_lower_min_count, _drop_topology, by_plugin, _add_nodes, _delete_pods):
+        try:
+            for offer in search(subject):
+                is_helped = True
+                yield replace(offer, kind="pair", text=f"Remove its scheduling gates. {offer.text}") if gates else offer
+        except InputError:
+            continue  # the manifest does not contain the field to change
+    if not is_helped:
         yield from together(subject)
 
 
-def _single(subject: GroupSubject) -> Iterator[Remedy]:
-    for fix in (_lower_min_count, _drop_topology, by_plugin, _add_nodes, _delete_pods):
-        try:
-            yield from fix(subject)
-        except InputError:
-            continue  # the manifest does not contain the field to change
-
-
-def _lower_min_count(subject: GroupSubject) -> Iterator[Remedy]:
-    """Have the group start with fewer members: as many as there are places for."""
+@fix()
+def _lower_min_count(subject: GroupSubject) -> Iterator[ProposedChange]:
+    """Let the group start with fewer members: as many as fit."""
     min_count, name = subject.view.needed, subject.view.key.rpartition("/")[2]
     if min_count is None or min_count < 2 or subject.view.is_met:
         return
@@ -174,64 +165,54 @@ def _lower_min_count(subject: GroupSubject) -> Iterator[Remedy]:
 
     largest = subject.largest(1, min_count, edits_for, subject.view.most)
     if largest is not None:
-        text = (
-            f"Lower minCount of the group {name} from {min_count} to {largest}, so that it starts with {largest} pods"
-        )
-        if offer := subject.offer("group", text, *edits_for(largest)):
-            yield offer
+        effect = f"so that it starts with {largest} pods"
+        text = f"Lower minCount of the group {name} from {min_count} to {largest}, {effect}"
+        yield ProposedChange("group", text, edits_for(largest))
 
 
-def _drop_topology(subject: GroupSubject) -> Iterator[Remedy]:
-    """Have the pods of the group be anywhere."""
+@fix()
+def _drop_topology(subject: GroupSubject) -> Iterator[ProposedChange]:
+    """Remove the topology constraint of the group."""
     if subject.view.topology_key:
         namespace, _, name = subject.view.key.rpartition("/")
-        edit = subject.draft_of("PodGroup", name, namespace).remove("spec", "schedulingConstraints").edit()
+        edit = subject.draft_object("PodGroup", name, namespace).remove("spec", "schedulingConstraints").edit()
         span = f"span several {subject.view.topology_key} domains"
         text = f"Remove the topology constraint of the group {name}, so that it can {span}"
-        if offer := subject.offer("topology", text, replace(edit, must_replace=True)):
-            yield offer
+        yield ProposedChange("topology", text, [replace(edit, must_replace=True)])
 
 
-def _add_nodes(subject: GroupSubject) -> Iterator[Remedy]:
+@fix()
+def _add_nodes(subject: GroupSubject) -> Iterator[ProposedChange]:
     """Add the fewest copies of an existing node, of the smallest shape for which that number is enough."""
     most, best = len(list_pending_members(subject.session, subject.view.key)), ""
 
-    def edits_for(fewer: int) -> list[Edit]:
-        names = (f"{like}-new-{number}" for number in range(1, 1 - fewer))
+    def edits_for(count: int) -> list[Edit]:
+        names = (f"{like}-new-{number}" for number in range(1, count + 1))
         return [edit for name in names for edit in clone_node(subject, like, name)]
 
     for like in [info.name for info in shapes(subject)[:MAX_SHAPES]]:
-        # The fewest are the largest of the negative numbers.
-        negated_count = subject.largest(-most, 0, edits_for, -1) if most else None
-        if negated_count is not None:
-            most, best = -negated_count - 1, like
+        smallest = subject.smallest(0, most, edits_for, 1) if most else None
+        if smallest is not None:
+            most, best = smallest - 1, like
     if best:
         like, count = best, most + 1
         text = f"Add a node like {like}" if count == 1 else f"Add {count} nodes like {like}"
-        if offer := subject.offer("add-node", text, *edits_for(-count), cost=count):
-            yield offer
+        yield ProposedChange("add-node", text, edits_for(count), count)
 
 
-def _delete_pods(subject: GroupSubject) -> Iterator[Remedy]:
+@fix()
+def _delete_pods(subject: GroupSubject) -> Iterator[ProposedChange]:
     """Delete the fewest other pods, the least important first; disruption budgets are respected."""
-    budgets = Budgets(subject.session.scheduler.objects[PodDisruptionBudget])
     rows = subject.rows_where_only(*CURED_BY_LEAVING)
     candidates = [pod for row in rows for pod in subject.nodes[row].pods.values() if pod.group_key != subject.view.key]
-    pods = may_leave(candidates, budgets)[:MAX_LEAVING]
-
-    def edits_for(fewer: int) -> list[Edit]:
-        return [DeleteObject(ObjectId("Pod", pod.namespace, pod.name)) for pod in pods[:-fewer]]
-
-    negated_count = subject.largest(-len(pods), 0, edits_for, -1) if pods else None
-    if negated_count is None:
+    pods = list_deletable(subject, candidates)[:MAX_LEAVING]
+    count = subject.smallest(0, len(pods), lambda count: deletions(pods[:count]), 1) if pods else None
+    if count is None:
         return
-    victims = pods[:-negated_count]
-    for pod in [*victims]:
+    victims = pods[:count]
+    for pod in pods[:count]:
         fewer = [victim for victim in victims if victim is not pod]
-        if fewer and subject.trial(*(DeleteObject(ObjectId("Pod", victim.namespace, victim.name)) for victim in fewer)):
+        if fewer and subject.trial(*deletions(fewer)):
             victims = fewer
-    edits = [DeleteObject(ObjectId("Pod", pod.namespace, pod.name)) for pod in victims]
-    if offer := subject.offer(
-        "delete-pod", f"Delete {' and '.join(pod.key for pod in victims)}", *edits, cost=len(victims)
-    ):
-        yield offer
+    text = f"Delete {' and '.join(pod.key for pod in victims)}"
+    yield ProposedChange("delete-pod", text, deletions(victims), len(victims))

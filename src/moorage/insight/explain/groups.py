@@ -1,6 +1,5 @@
-"""Pod groups: how many members fit at once, in which domain, and which member does not fit."""
+"""Pod groups: how many members fit together, in which domain, and which member does not fit."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -10,7 +9,6 @@ from moorage.insight.whatif.edits import Edit, ObjectId, PatchObject, put, remov
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import PodGroup
-from moorage.scheduler.engine.group_results import GroupTrial
 from moorage.scheduler.framework.groups import DescribedGroup
 from moorage.scheduler.state.pod_groups import group_key
 
@@ -18,13 +16,13 @@ GATES = ("spec", "schedulingGates")
 
 
 def list_active_pods(session: Session) -> list[Pod]:
-    """List the pods that run or wait, and are not on their way out."""
+    """List the running and pending pods that are not terminating."""
     objects = (session.objects.find(target) for target in session.objects.known("Pod"))
     return [pod for pod in objects if isinstance(pod, Pod) and not pod.is_finished and not pod.is_terminating]
 
 
 class GroupView(Struct, frozen=True):
-    """A group as it would fare: as a whole, and as many of its members as go together."""
+    """The result of trying a group: as a whole, and with as many of its members as fit together."""
 
     key: str
     outcome: GroupOutcome
@@ -32,23 +30,23 @@ class GroupView(Struct, frozen=True):
     members: int
     scheduled: int
     most: int
-    """The number of members with a node, including those that would fit if the group needed no more."""
+    """The number of members with a node, including members that would be placed if fewer were required."""
     needed: int | None
     """The number of members needed to start; ``None`` if members are independent."""
     blocked: str = ""
     """The first member that does not fit next to the others; empty if all fit."""
     topology_key: str = ""
     domain: str = ""
-    """The part of the cluster that holds the most."""
+    """The topology domain that holds the most members."""
     domains: int = 0
 
     @property
     def is_met(self) -> bool:
-        """Whether the group can start, or has."""
+        """Whether the group can start, or has started."""
         return self.outcome.fits
 
     def facts(self) -> dict[str, Any]:
-        """Write it down as the format has it."""
+        """Return the group in the documented format."""
         facts: dict[str, Any] = {"name": self.key.rpartition("/")[2], "members": self.members, "fits": self.most}
         facts |= {} if self.needed is None else {"minCount": self.needed}
         if self.topology_key:
@@ -64,7 +62,7 @@ def is_scheduled_with_group(session: Session, pod: Pod) -> bool:
 
 
 def described_key(session: Session, pod: Pod) -> str:
-    """Name the group that a plugin puts a pod into, by whatever it knows; empty if none does."""
+    """Return the key of the group that a plugin assigns to a pod; empty without such a plugin."""
     groups, stored = session.scheduler.cache.groups, session.scheduler.objects[Pod].find(pod.key)
     key = None if groups is None or stored is None else group_key(stored)
     return key if groups is not None and key and isinstance(groups.group(key), DescribedGroup) else ""
@@ -77,16 +75,15 @@ def view_group(session: Session, key: str, *, in_detail: bool = False) -> GroupV
     group_members = groups.members(key)
     assert group_members is not None
     assert group_members.group is not None
-    members, scheduled, topology = (
-        group_members.known_count,
-        group_members.scheduled_count,
-        group_members.group.spec.topology_key or "",
-    )
+    members, scheduled = group_members.known_count, group_members.scheduled_count
+    topology = group_members.group.spec.topology_key or ""
     waiting = [pod.key for pod in list_pending_members(session, key)]
     with session.branch():
         session.apply(*remove_gates(session, waiting))
         most = place_members(session, key)
         placed = most.placed if most is not None else {}
+    trial = None if most is None or most.attempt is None else most.attempt.trial
+    leaves = () if trial is None else trial.leaves
     is_by_topology = bool(topology) and session.policy.features.enabled("TopologyAwareWorkloadScheduling")
     names = {info.labels.get(topology) for info in session.scheduler.cache.nodes} - {None} if is_by_topology else set()
     return GroupView(
@@ -98,20 +95,20 @@ def view_group(session: Session, key: str, *, in_detail: bool = False) -> GroupV
         needed=group_members.group.min_count,
         blocked=next((name for name in waiting if name not in placed), ""),
         topology_key=topology if is_by_topology else "",
-        domain=_domain(most, key) if most is not None else "",
+        domain=next((leaf.placement for leaf in leaves if leaf.tree.key == key), ""),
         domains=len(names),
     )
 
 
 def list_pending_members(session: Session, key: str) -> list[Pod]:
-    """List the members of a group that wait and are not on their way out, in the order in which they are tried."""
+    """List the pending members of a group that are not terminating, in the order of their attempts."""
     queued = session.queued_group(key)
     infos = () if queued is None else queued.members
     return [info.pod for info in infos if info.pod.group_key == key and not info.pod.is_terminating]
 
 
 def place_members(session: Session, key: str) -> GroupOutcome | None:
-    """Place as many members as go together, whatever the group needs; they stay. ``None`` if none has a place."""
+    """Place as many members as fit together, regardless of minCount; ``None`` if none fits. They stay placed."""
     group_members = session.groups().members(key)
     assert group_members is not None
     assert group_members.group is not None
@@ -122,28 +119,14 @@ def place_members(session: Session, key: str) -> GroupOutcome | None:
             outcome = session.place_group(key, preempts=False)
         if not outcome.fits:
             break
-        best = max(
-            target_count,
-            group_members.scheduled_count + len([name for name in outcome.placed if _is_of(session, name, key)]),
-        )
+        placed = sum(session.pod(name).group_key == key for name in outcome.placed)
+        best = max(target_count, group_members.scheduled_count + placed)
         if group_members.group.spec.topology_key is None:
-            break  # in one place the first that fit are all there are; of several places another may hold more
+            break  # without domains, one attempt places all that fit; another domain might hold more
     if not best:
         return None
     session.apply(set_min_count(session, key, best))
     return session.place_group(key, preempts=False)
-
-
-def _is_of(session: Session, name: str, key: str) -> bool:
-    return session.pod(name).group_key == key
-
-
-def _domain(outcome: GroupOutcome, key: str) -> str:
-    def below(trial: GroupTrial) -> Iterator[GroupTrial]:
-        yield from trial.leaves
-
-    trial = outcome.attempt.trial if outcome.attempt is not None else None
-    return next((leaf.placement for leaf in below(trial) if leaf.tree.key == key), "") if trial is not None else ""
 
 
 def set_min_count(session: Session, key: str, count: int) -> PatchObject:
@@ -166,26 +149,22 @@ def remove_gates(session: Session, names: list[str]) -> list[Edit]:
     ]
 
 
-def find_group(session: Session, key: str) -> PodGroup | None:
-    """Return a stored group by ``namespace/name``."""
-    group = session.objects.find(ObjectId("PodGroup", *key.split("/", 1)))
-    return group if isinstance(group, PodGroup) else None
-
-
 def group_facts(session: Session, pod: Pod) -> dict[str, Any] | None:
     """Count the members of a pod's group that fit one after the other, if groups are not scheduled as a whole."""
     described = described_key(session, pod)
     key = described or pod.group_key
     if not key:
         return None
-    everyone = list_active_pods(session)
     members = [
-        member for member in everyone if (described_key(session, member) if described else member.group_key) == key
+        member
+        for member in list_active_pods(session)
+        if (described_key(session, member) if described else member.group_key) == key
     ]
     fits = 0
     with session.branch():
         for member in members:
             fits += bool(member.node_name or session.place(member.key, preempts=False).node)
-    group = session.groups().group(key) if described else find_group(session, key)
+    stored = session.objects.find(ObjectId("PodGroup", *key.split("/", 1)))
+    group = session.groups().group(key) if described else stored if isinstance(stored, PodGroup) else None
     facts: dict[str, Any] = {"name": key.rpartition("/")[2], "members": len(members), "fits": fits}
     return facts if group is None or group.min_count is None else {**facts, "minCount": group.min_count}

@@ -3,7 +3,9 @@
 from html import escape
 from typing import Final
 
-from moorage.insight.explain.explanation import PodExplanation, ScoreDifference, WorkloadExplanation
+import msgspec
+
+from moorage.insight.explain.explanation import PodExplanation, WorkloadExplanation
 from moorage.insight.explain.text import (
     NO_CHANGE,
     change_line,
@@ -63,8 +65,6 @@ def _section(title: str, items: list[str]) -> str:
 
 
 def _changes(explanation: PodExplanation) -> str:
-    import msgspec
-
     stopped = f"<p class=quiet>{escape(explanation.stopped_sentence)}</p>" if explanation.stopped else ""
     if not explanation.changes:
         is_pending = explanation.decision.result is not Result.SCHEDULED and not explanation.is_bound
@@ -72,24 +72,19 @@ def _changes(explanation: PodExplanation) -> str:
     items = []
     for change in explanation.changes:
         edits = msgspec.json.format(msgspec.json.encode(change.edits), indent=2).decode()
-        items.append(f"<li>{escape(change_line(change))}<details><summary class=quiet>as patches</summary>"
-                     f"<pre>{escape(edits)}</pre></details></li>")  # fmt: skip
+        patches = f"<details><summary class=quiet>as patches</summary><pre>{escape(edits)}</pre></details>"
+        items.append(f"<li>{escape(change_line(change))}{patches}</li>")
     return f"<h2>Changes that would make it fit</h2><ol>{''.join(items)}</ol>{stopped}"
 
 
 def _scores(explanation: PodExplanation) -> str:
     largest = max(1, *(abs(item.winner - item.runner_up) for item in explanation.because))
-    rows = "".join(_score(item, largest) for item in explanation.because)
-    head = (
-        f"<tr><th>plugin</th><th>{escape(explanation.decision.node)}</th><th>{escape(explanation.runner_up)}</th></tr>"
-    )
-    return f"<h2>Scores</h2><table>{head}{rows}</table>"
-
-
-def _score(item: ScoreDifference, largest: int) -> str:
-    difference = item.winner - item.runner_up
-    width = round(abs(difference) / largest * _WIDTH)
-    bar = f'<span class="bar{" minus" if difference < 0 else ""}" style="width:{width}px"></span>' if width else ""
-    name = escape(item.plugin)
-    cells = f"<td>{name}</td><td>{item.winner}</td><td>{item.runner_up}</td><td>{difference:+}</td>"
-    return f'<tr>{cells}<td style="text-align:left">{bar}</td></tr>'
+    names = ("plugin", explanation.decision.node, explanation.runner_up)
+    rows = [f"<tr>{''.join(f'<th>{escape(name)}</th>' for name in names)}</tr>"]
+    for item in explanation.because:
+        difference = item.winner - item.runner_up
+        width = round(abs(difference) / largest * _WIDTH)
+        bar = f'<span class="bar{" minus" if difference < 0 else ""}" style="width:{width}px"></span>' if width else ""
+        cells = f"<td>{escape(item.plugin)}</td><td>{item.winner}</td><td>{item.runner_up}</td><td>{difference:+}</td>"
+        rows.append(f'<tr>{cells}<td style="text-align:left">{bar}</td></tr>')
+    return f"<h2>Scores</h2><table>{''.join(rows)}</table>"

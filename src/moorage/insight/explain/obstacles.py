@@ -4,7 +4,7 @@ A scheduler stops at the first plugin that rejects a node. A suggestion needs to
 one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from moorage.common.errors import PluginError
 from moorage.insight.whatif.attempts import Attempt
 from moorage.insight.whatif.session import Session
-from moorage.kube.api.container import Container, ResourceRequirements
+from moorage.kube.api.container import Container
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.quantity import Quantity
 from moorage.kube.api.requests import PODS
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes
 from moorage.scheduler.engine.extension_points import pre_filter
@@ -33,11 +34,11 @@ FIT: Final = "NodeResourcesFit"
 DEVICES: Final = "DynamicResources"
 INSUFFICIENT: Final = "Insufficient "
 TOO_MANY_PODS: Final = "Too many pods"
-NARROWED: Final = Status.unresolvable("node(s) didn't match the names that the pod asks for")
+NARROWED: Final = Status.unresolvable("node(s) didn't match the names that the pod requires")
 
 
 class Obstacles(Struct):
-    """Per row the statuses with which plugins reject it; ``everywhere`` are those that reject the pod as such."""
+    """The rejections of each row by plugin; ``everywhere`` are the rejections of the pod itself."""
 
     rows: list[dict[str, Status]]
     everywhere: dict[str, Status] = field(default_factory=dict)
@@ -56,20 +57,16 @@ class Obstacles(Struct):
     def where_only(self, names: Iterable[str], *, but_for_preemption: bool = False) -> list[int]:
         """Find the rows that only these plugins reject; preemption may remove obstacles that are not unresolvable."""
         expected = frozenset(names)
-        if not self._are_in(self.everywhere, expected, but_for_preemption=False):
+        if not self.everywhere.keys() <= expected:
             return []
         return [
             row
             for row, statuses in enumerate(self.rows)
-            if self._are_in(statuses, expected, but_for_preemption=but_for_preemption)
+            if all(
+                name in expected or (but_for_preemption and status.code == Code.UNSCHEDULABLE)
+                for name, status in statuses.items()
+            )
         ]
-
-    @staticmethod
-    def _are_in(statuses: dict[str, Status], expected: frozenset[str], *, but_for_preemption: bool) -> bool:
-        return all(
-            name in expected or (but_for_preemption and status.code == Code.UNSCHEDULABLE)
-            for name, status in statuses.items()
-        )
 
 
 def find_obstacles(session: Session, pod: Pod, attempt: Attempt) -> Obstacles:
@@ -81,7 +78,9 @@ def find_obstacles(session: Session, pod: Pod, attempt: Attempt) -> Obstacles:
     for preparing in profile.pre_filter:
         result = _run_pre_filter(preparing, state, pod, nodes)
         if isinstance(result, NodeNames):
-            _add_narrowing(obstacles, nodes, result, preparing.name)
+            for row, info in enumerate(nodes):
+                if info.name not in result.names:
+                    obstacles.rows[row].setdefault(preparing.name, NARROWED.by(preparing.name))
         elif isinstance(result, Status):
             skipped.add(preparing.name)
             if result.code == Code.SKIP:
@@ -150,7 +149,7 @@ def _check_devices_again(obstacles: Obstacles, profile: Profile, pod: Pod, nodes
 
 
 def list_short_resources(status: Status) -> tuple[str, ...]:
-    """Read from a rejection what a node has too little of."""
+    """Return the insufficient resources of a rejection."""
     resources = [reason.removeprefix(INSUFFICIENT) for reason in status.reasons if reason.startswith(INSUFFICIENT)]
     return tuple(resources + [PODS for reason in status.reasons if reason == TOO_MANY_PODS])
 
@@ -158,26 +157,17 @@ def list_short_resources(status: Status) -> tuple[str, ...]:
 def without_resources(pod: Pod, names: AbstractSet[str]) -> Pod:
     """Return a copy of a pod whose containers do not request some resources."""
 
-    def less(requirements: ResourceRequirements) -> ResourceRequirements:
-        requests = {name: amount for name, amount in requirements.requests.items() if name not in names}
-        return replace(
-            requirements,
-            requests=requests,
-            limits={key: text for key, text in requirements.limits.items() if key not in names},
-        )
+    def kept(amounts: Mapping[str, Quantity]) -> dict[str, Quantity]:
+        return {name: amount for name, amount in amounts.items() if name not in names}
 
-    def containers(items: Iterable[Container]) -> tuple[Container, ...]:
-        return tuple(replace(item, resources=less(item.resources)) for item in items)
+    def less(container: Container) -> Container:
+        resources = container.resources
+        resources = replace(resources, requests=kept(resources.requests), limits=kept(resources.limits))
+        return replace(container, resources=resources)
 
     spec = pod.spec
-    spec = replace(spec, containers=containers(spec.containers), init_containers=containers(spec.init_containers))
-    return replace(pod, spec=spec)
-
-
-def _add_narrowing(obstacles: Obstacles, nodes: NodeTable, selected: NodeNames, plugin: str) -> None:
-    for row, info in enumerate(nodes):
-        if info.name not in selected.names:
-            obstacles.rows[row].setdefault(plugin, NARROWED.by(plugin))
+    containers, init_containers = (tuple(map(less, items)) for items in (spec.containers, spec.init_containers))
+    return replace(pod, spec=replace(spec, containers=containers, init_containers=init_containers))
 
 
 def _add_nominated(obstacles: Obstacles, nodes: NodeTable, attempt: Attempt) -> None:
@@ -191,9 +181,3 @@ def _add_nominated(obstacles: Obstacles, nodes: NodeTable, attempt: Attempt) -> 
             status = statuses[nodes[row].name]
             if status is not NOT_EXAMINED:
                 met[status.plugin] = status
-
-
-def find_rows(names: Iterable[str], nodes: NodeTable) -> RowArray:
-    """Look the rows of some nodes up."""
-    infos = (nodes.find(name) for name in names)
-    return np.array([info.row for info in infos if info is not None], dtype=np.int64)

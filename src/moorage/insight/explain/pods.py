@@ -15,7 +15,7 @@ from moorage.insight.explain.explanation import (
     ScoreDifference,
     WakingEvent,
 )
-from moorage.insight.explain.fixes.resources import shortage, written
+from moorage.insight.explain.fixes.resources import format_amount, shortage
 from moorage.insight.explain.group_search import search_group
 from moorage.insight.explain.groups import (
     GroupView,
@@ -29,12 +29,12 @@ from moorage.insight.explain.groups import (
 from moorage.insight.explain.obstacles import INSUFFICIENT, TOO_MANY_PODS, Obstacles, find_obstacles
 from moorage.insight.explain.search import search
 from moorage.insight.explain.subject import DEFAULT_SECONDS, Limits, Remedy
-from moorage.insight.whatif.attempts import Attempt
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.decisions.decision import Decision, NodeEntry, Result
+from moorage.scheduler.decisions.decision import Decision, Result
 from moorage.scheduler.framework.events import Action, ClusterEvent
 from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.status import Status
 
 MAX_EXAMPLES: Final = 3
 PODS: Final = "pods"
@@ -65,51 +65,32 @@ def explain_pod(
         if not node and is_scheduled_with_group(session, pod):
             return explain_member(session, pod, view_group(session, pod.group_key or "", in_detail=True), seconds)
         if not node and (key := described_key(session, pod)):
-            return _explain_described(session, pod, key)
-        explained = _explain_pending(session, pod)
-        if with_changes and (not explained.decision.node or (node and _is_rejected(explained, node))):
+            # Only a plugin defines the group: no object of it can be changed.
+            outcome = session.try_group(key, in_detail=True)
+            return _describe(session, pod, outcome.decisions[pod.key], outcome.gates[:1])
+        attempt = session.try_pod(pod, in_detail=True)
+        obstacles = find_obstacles(session, pod, attempt) if not attempt.decision.node else None
+        explained = _describe(session, pod, attempt.decision, attempt.gates, obstacles)
+        entry = explained.decision.nodes.get(node)
+        if with_changes and (not explained.decision.node or (node and (entry is None or entry.is_rejected))):
             result = search(session, pod.key, only_node=node, seconds=seconds, spared=spared)
             explained = replace(explained, changes=tuple(map(_to_change, result.offers)), stopped=result.stopped)
         return _restrict_to_node(explained, node)
 
 
-def _explain_described(session: Session, pod: Pod, key: str) -> PodExplanation:
-    """Explain a pod of a group that only a plugin knows of; there is no object of it that could be changed."""
-    outcome = session.try_group(key, in_detail=True)
-    decision = outcome.decisions[pod.key]
-    if outcome.gates:
-        decision = _mark_gated(decision, Attempt(decision, gates=outcome.gates[:1]))
-    reasons = tuple(group_reasons(decision, pod, session.scheduler.cache.nodes))
-    wakes = () if decision.node else tuple(_list_retry_events(session, pod, decision.unschedulable_plugins))
+def _describe(
+    session: Session, pod: Pod, decision: Decision, gates: tuple[Status, ...], obstacles: Obstacles | None = None
+) -> PodExplanation:
+    """Explain the decision on a pending pod, without changes."""
     because, runner_up = compare(session, pod, decision, decision.node)
-    return PodExplanation(
-        decision=decision,
-        reasons=reasons,
-        because=because,
-        runner_up=runner_up,
-        wakes=wakes,
-        group=group_facts(session, pod),
-    )
-
-
-def _is_rejected(explained: PodExplanation, node: str) -> bool:
-    return explained.decision.nodes.get(node, NodeEntry(code="?")).is_rejected
-
-
-def _explain_pending(session: Session, pod: Pod) -> PodExplanation:
-    attempt = session.try_pod(pod, in_detail=True)
-    decision = attempt.decision
-    obstacles = find_obstacles(session, pod, attempt) if not attempt.decision.node else None
     reasons = tuple(group_reasons(decision, pod, session.scheduler.cache.nodes, obstacles))
-    because, runner_up = compare(session, pod, decision, decision.node)
-    if attempt.gates:
-        decision = _mark_gated(decision, attempt)
+    decision = _mark_gated(decision, gates)
     return PodExplanation(
         decision=decision,
         reasons=reasons,
         because=because,
         runner_up=runner_up,
-        wakes=tuple(_list_retry_events(session, pod, decision.unschedulable_plugins)) if not attempt.node else (),
+        wakes=() if decision.node else tuple(_list_retry_events(session, pod, decision.unschedulable_plugins)),
         group=group_facts(session, pod),
     )
 
@@ -117,9 +98,7 @@ def _explain_pending(session: Session, pod: Pod) -> PodExplanation:
 def explain_member(session: Session, pod: Pod, view: GroupView, seconds: float) -> PodExplanation:
     """Explain a pod that is pending with its group: the result of the group's attempt, and its obstacles."""
     outcome = view.outcome
-    decision = outcome.decisions[pod.key]
-    if outcome.gates:
-        decision = _mark_gated(decision, Attempt(decision, gates=outcome.gates))
+    decision = _mark_gated(outcome.decisions[pod.key], outcome.gates)
     because, runner_up = compare(session, pod, decision, decision.node)
     explained = PodExplanation(decision=decision, because=because, runner_up=runner_up, group=view.facts())
     if decision.node:
@@ -146,7 +125,7 @@ def _find_next_obstacle(session: Session, view: GroupView) -> tuple[Decision, tu
 
 
 def _in_domain(session: Session, decision: Decision, view: GroupView) -> Decision:
-    """Leave out nodes where the rest of the group is not."""
+    """Leave out the nodes outside of the domain of the group."""
     if not view.domain:
         return decision
     infos = session.scheduler.cache.nodes
@@ -154,23 +133,23 @@ def _in_domain(session: Session, decision: Decision, view: GroupView) -> Decisio
     return replace(decision, nodes={name: entry for name, entry in decision.nodes.items() if name in here})
 
 
-def _mark_gated(decision: Decision, attempt: Attempt) -> Decision:
-    plugins = tuple(sorted({status.plugin for status in attempt.gates}))
-    # All members of a gated group have the same message.
-    message = "; ".join(dict.fromkeys(status.message for status in attempt.gates))
+def _mark_gated(decision: Decision, gates: tuple[Status, ...]) -> Decision:
+    if not gates:
+        return decision
     return replace(
         decision,
         result=Result.GATED,
         node="",
         tied=(),
-        message=message,
-        unschedulable_plugins=plugins,
+        # All members of a gated group have the same message.
+        message="; ".join(dict.fromkeys(status.message for status in gates)),
+        unschedulable_plugins=tuple(sorted({status.plugin for status in gates})),
         post_filter=None,
     )
 
 
 def _explain_bound(session: Session, pod: Pod, node: str) -> PodExplanation:
-    """Explain a pod that has a node, as if it were to be placed now, with all others where they are."""
+    """Explain a pod on a node, as if it were scheduled now and all other pods stayed."""
     waiting = session.unplace(pod)
     attempt = session.try_pod(waiting, in_detail=True, preempts=False)
     because, runner_up = compare(session, waiting, attempt.decision, pod.node_name)
@@ -233,13 +212,13 @@ def group_reasons(
 
 
 def _count_alone(plugin: str, names: Iterable[str], nodes: NodeTable, obstacles: Obstacles) -> int:
-    """Count the nodes on which nothing else is in the way."""
+    """Count the nodes without another obstacle."""
     rows = (info.row for name in names if (info := nodes.find(name)) is not None)
     return sum(obstacles.of(row).keys() == {plugin} and len(obstacles.of(row)[plugin].reasons) == 1 for row in rows)
 
 
 def _count_taints(names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, int]:
-    """Count the taints that keep the pod off."""
+    """Count the taints that the pod does not tolerate."""
     counted: Counter[str] = Counter()
     for name in names:
         info = nodes.find(name)
@@ -256,7 +235,7 @@ def _find_shortage(reason: str, names: Iterable[str], pod: Pod, nodes: NodeTable
     infos = [info for name in names if (info := nodes.find(name)) is not None]
     missing = [shortage(info, resource, pod.requests.get(resource, 0)) for info in infos]
     least = min((amount for amount in missing if amount > 0), default=0)
-    return {resource: written(resource, least)} if least else {}
+    return {resource: format_amount(resource, least)} if least else {}
 
 
 def compare(session: Session, pod: Pod, decision: Decision, winner: str) -> tuple[tuple[ScoreDifference, ...], str]:
@@ -287,7 +266,7 @@ def _list_retry_events(session: Session, pod: Pod, plugins: Iterable[str]) -> It
 
 
 def event_names(event: ClusterEvent) -> list[str]:
-    """Spell an event, and each of several that were registered at once.
+    """Return the name of an event, or the names of several that were registered together.
 
     >>> event_names(ClusterEvent("Node", Action.ADD | Action.UPDATE_NODE_TAINT))
     ['Node/Add', 'Node/UpdateNodeTaint']

@@ -21,9 +21,8 @@ from moorage.insight.explain.fixes import (
     resources,
     storage,
 )
-from moorage.insight.explain.fixes.resources import Fix
 from moorage.insight.explain.obstacles import FIT
-from moorage.insight.explain.subject import DEFAULT_SECONDS, LimitReached, Limits, Remedy, Subject
+from moorage.insight.explain.subject import DEFAULT_SECONDS, Fix, LimitReached, Limits, Remedy, Subject
 from moorage.insight.whatif.edits import Edit, ObjectId, PatchObject
 from moorage.insight.whatif.session import Session
 
@@ -70,7 +69,7 @@ MAX_ALIKE_ROWS: Final = 8
 MAX_IDEAS: Final = 4
 SEVERAL: Final = "several"
 FEW_NODES: Final = 500
-"""On so few it costs little to see what would be without a plugin, though something else was found."""
+"""In clusters of this size, disabling a plugin is tried even if other changes help."""
 
 
 class SearchResult(Struct):
@@ -78,7 +77,7 @@ class SearchResult(Struct):
 
     offers: list[Remedy] = field(default_factory=list)
     stopped: str = ""
-    """Why it stopped looking before everything was tried."""
+    """Why the search ended before everything was tried."""
     trials: int = 0
 
 
@@ -90,13 +89,13 @@ def search(
     seconds: float = DEFAULT_SECONDS,
     spared: frozenset[str] = frozenset(),
 ) -> SearchResult:
-    """Look for changes with which a pod that waits would fit, somewhere or on one node, with ``spared`` pods there."""
+    """Search for changes with which a pending pod fits, anywhere or on one node; ``spared`` pods stay."""
     limits = Limits(monotonic() + seconds)
     return collect(_search(Subject(session, key, limits, only_node=only_node, spared=spared)), limits)
 
 
 def collect(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
-    """Collect distinct offers until there are no more or a limit is reached; sort them."""
+    """Collect all distinct offers, or as many as the limits allow; sort them."""
     result = SearchResult()
     try:
         for offer in offers:
@@ -105,18 +104,16 @@ def collect(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
     except LimitReached as limit:
         result.stopped = str(limit)
     result.trials = limits.trials
-    result.offers.sort(key=_intrusiveness)
+
+    def rank(kind: str) -> int:
+        return INTRUSIVENESS.index(kind) if kind in INTRUSIVENESS else len(INTRUSIVENESS)
+
+    def intrusiveness(offer: Remedy) -> tuple[int, list[int], int, int]:
+        """Order by kind; combinations come last, by the most intrusive of their parts."""
+        return rank(offer.kind), sorted(map(rank, offer.parts), reverse=True), offer.cost, len(offer.edits)
+
+    result.offers.sort(key=intrusiveness)
     return result
-
-
-def _intrusiveness(offer: Remedy) -> tuple[int, list[int], int, int]:
-    """Order by kind; what takes several comes last, by the most intrusive of its parts."""
-    parts = sorted(map(_rank, offer.parts), reverse=True)
-    return _rank(offer.kind), parts, offer.cost, len(offer.edits)
-
-
-def _rank(kind: str) -> int:
-    return INTRUSIVENESS.index(kind) if kind in INTRUSIVENESS else len(INTRUSIVENESS)
 
 
 def _search(subject: Subject) -> Iterator[Remedy]:
@@ -138,22 +135,22 @@ def _search(subject: Subject) -> Iterator[Remedy]:
 
 
 def offers(subject: Subject) -> Iterator[Remedy]:
-    """Look for single changes, then for several together, and last for a plugin to do without."""
-    any_found = False
+    """Search for single changes, then for combinations, and last for a plugin to disable."""
+    is_helped = False
     for offer in _single(subject):
-        any_found = True
+        is_helped = True
         yield offer
-    if any_found:
+    if is_helped:
         return
     stopped: LimitReached | None = None
     try:
         for offer in together(subject):
-            any_found = True
+            is_helped = True
             yield offer
     except LimitReached as limit:
         stopped = limit
     # The last resort, and the most expensive one: the cluster is read again for each plugin.
-    if not any_found or len(subject.nodes) <= FEW_NODES:
+    if not is_helped or len(subject.nodes) <= FEW_NODES:
         yield from configuration.disable_plugins(subject, set(subject.obstacles.plugins()))
     if stopped is not None:
         raise stopped
@@ -174,17 +171,17 @@ def _find_release(subject: Subject) -> tuple[str, str, PatchObject] | None:
 
 
 def _single(subject: Subject) -> Iterator[Remedy]:
-    """Try every sort of single change; if a sort is of no use alone, perhaps it lets the pod preempt."""
-    if subject.may_raise_priority:
+    """Try single changes of every kind."""
+    if not subject.preempts and not subject.is_nominated:
         yield from evictions.raise_priority(subject)
     yield from by_plugin(subject)
-    for fix in (nodes.add_node, evictions.delete_pods):
-        yield from fix(subject, [])
+    yield from nodes.add_node(subject, [])
+    yield from evictions.delete_pods(subject, [])
     yield from configuration.change_arguments(subject, set(subject.obstacles.plugins()))
 
 
 def by_plugin(subject: Subject) -> Iterator[Remedy]:
-    """Try what can be done about the plugins that are in the way."""
+    """Try the fixes of all plugins that reject nodes; a fix that does not help may let the pod preempt."""
     preempting: Subject | None = None
     attempted: set[tuple[object, ...]] = set()
     for plugin in subject.obstacles.plugins():
@@ -211,40 +208,36 @@ def _family(plugin: str) -> tuple[str, ...]:
     return FAMILIES.get(plugin, (plugin,))
 
 
-def _list_obstacles(subject: Subject, row: int) -> list[str]:
-    """Name the sorts of obstacles on a row, each by the first plugin of its family that is met."""
-    by_family: dict[tuple[str, ...], str] = {}
-    for plugin in subject.obstacles.of(row):
-        by_family.setdefault(_family(plugin), plugin)
-    return list(by_family.values())
-
-
 def together(subject: Subject) -> Iterator[Remedy]:
-    """Clear all obstacles of one node: of those that have the fewest, so that no change is larger than it must be."""
+    """Remove all obstacles of one node, of those with the fewest, so that changes are as small as possible."""
     rows = _rows_by_obstacles(subject)
     for count in range(2, MAX_TOGETHER + 1):
-        any_found = False
+        is_helped = False
         for names, alike in rows.get(count, {}).items():
             for row in alike[:MAX_ALIKE_ROWS]:
                 offer = next(_clear_obstacles(subject, names, row, subject), None)
                 if offer is not None:
-                    any_found = True
+                    is_helped = True
                     kind = "pair" if len(offer.parts) == 2 else SEVERAL
                     yield replace(offer, kind=kind, edits=merge_edits(offer.edits))
                     break
-        if any_found:
+        if is_helped:
             return
     if any(count > MAX_TOGETHER for count in rows):
         raise LimitReached(f"every other node has more than {MAX_TOGETHER} problems")
 
 
 def _rows_by_obstacles(subject: Subject) -> dict[int, dict[tuple[str, ...], list[int]]]:
-    """Group the nodes by how many sorts of obstacles they have, and by which."""
+    """Group the nodes by the number of their obstacles, and by the obstacles."""
     grouped: dict[int, dict[tuple[str, ...], list[int]]] = {}
     only = subject.nodes.find(subject.only_node) if subject.only_node else None
     for row in range(len(subject.nodes)) if not subject.only_node else () if only is None else (only.row,):
+        # An obstacle is named by the first plugin of its family.
+        by_family: dict[tuple[str, ...], str] = {}
+        for plugin in subject.obstacles.of(row):
+            by_family.setdefault(_family(plugin), plugin)
         # Obstacles with an amount come last: the amount is then as small as the remaining nodes permit.
-        names = tuple(sorted(_list_obstacles(subject, row), key=lambda name: name == FIT))
+        names = tuple(sorted(by_family.values(), key=lambda name: name == FIT))
         grouped.setdefault(len(names), {}).setdefault(names, []).append(row)
     return grouped
 
@@ -253,9 +246,10 @@ def _clear_obstacles(subject: Subject, plugins: Sequence[str], row: int, origina
     """Remove the obstacles of a node one after the other; skip changes that are not needed."""
     first, *later_plugins = plugins
     if not later_plugins:
-        for offer in _clear_last(subject, first, row):
-            if original.needs_all(*offer.edits[len(original.base) :]):
-                yield offer
+        if row in subject.rows_where_only(*_family(first)):
+            for offer in (offer for fix in _list_fixes(first) for offer in _run_fix(fix, subject, first)):
+                if original.needs_all(*offer.edits[len(original.base) :]):
+                    yield offer
         return
     for idea in _find_ideas(subject, first, row):
         try:
@@ -281,27 +275,21 @@ def _find_ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
             continue
 
 
-def _clear_last(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
-    if row in subject.rows_where_only(*_family(plugin)):
-        for fix in _list_fixes(plugin):
-            yield from _run_fix(fix, subject, plugin)
-
-
 def _list_fixes(plugin: str) -> Iterator[Fix]:
-    """List what can be done about a plugin where more is in the way: pods of the node can leave it, too."""
+    """List the fixes of a plugin on a node with several obstacles: pods of the node may also be deleted."""
     yield from FIXES.get(plugin, ())
     if plugin in evictions.CURED_BY_LEAVING:
         yield evictions.delete_from
 
 
 def merge_edits(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
-    """Put patches of one object together, if they are applied in the same way."""
-    merge_edits: list[Edit] = []
+    """Combine consecutive patches of one object."""
+    merged: list[Edit] = []
     for edit in edits:
-        last = merge_edits[-1] if merge_edits else None
+        last = merged[-1] if merged else None
         if isinstance(edit, PatchObject) and isinstance(last, PatchObject) and last.target == edit.target:
             operations = (*last.operations, *edit.operations)
-            merge_edits[-1] = replace(last, operations=operations, must_replace=last.must_replace or edit.must_replace)
+            merged[-1] = replace(last, operations=operations, must_replace=last.must_replace or edit.must_replace)
         else:
-            merge_edits.append(edit)
-    return tuple(merge_edits)
+            merged.append(edit)
+    return tuple(merged)

@@ -1,9 +1,11 @@
 """The subject of a search: a pod, its obstacles, and trials of changes."""
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, wraps
+from itertools import islice
 from time import monotonic
-from typing import Any, Final, Self
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Self, TypeVar
 
 from msgspec import Struct
 
@@ -24,35 +26,44 @@ from moorage.insight.whatif.edits import (
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.pod import Pod
 from moorage.kube.patches import json_patch
-from moorage.scheduler.framework.nodeinfo import NodeInfo, ports_conflict
+from moorage.scheduler.framework.nodeinfo import ports_conflict
 from moorage.scheduler.framework.nodetable import NodeTable
 
 NEVER: Final = "Never"
 DEFAULT_SECONDS: Final = 10.0
 """Default time limit of a search, in seconds."""
 MAX_TRIALS: Final = 2_000
-"""So much is tried at most, however fast the machine is. Usual pods take a few dozen trials."""
+"""Limit of trials, however fast the machine is. Usual pods take a few dozen trials."""
 
 
 class LimitReached(Exception):
-    """The search has taken as long, or tried as much, as it may."""
+    """The search has reached its limit of time or trials."""
+
+
+class ProposedChange(NamedTuple):
+    """A change that may help."""
+
+    kind: str
+    text: str
+    edits: "Sequence[Edit]"
+    cost: int = 0
 
 
 class Remedy(Struct, frozen=True):
-    """A change that was found to help, with what came of it."""
+    """A change that helps, and the attempt with it."""
 
     kind: str
     text: str
     edits: tuple[Edit, ...]
     attempt: Attempt
     cost: int = 0
-    """Among changes of one kind: which is the smaller one."""
+    """Orders changes of one kind, the smallest first."""
     parts: tuple[str, ...] = ()
-    """The kinds of the changes that it is put together from, if it takes several."""
+    """The kinds of the combined changes, if there are several."""
 
 
 class Draft:
-    """Operations on one object, each made for the object as the ones before it have left it."""
+    """Operations on one object; each is based on the result of the previous ones."""
 
     def __init__(self, target: ObjectId, content: dict[str, Any], *, must_replace: bool = False) -> None:
         self._target = target
@@ -75,13 +86,13 @@ class Draft:
         return self.do(put(self.content, path, value))
 
     def append(self, path: Sequence[str | int], items: Sequence[Any]) -> Self:
-        """Add items to a list, making it if it is missing."""
+        """Add items to a list; create the list if it is missing."""
         for item in items:
-            self.do(*append(self.content, path, [item]))
+            self.do(append(self.content, path, item))
         return self
 
     def remove(self, *path: str | int) -> Self:
-        """Take something out."""
+        """Remove a field or an item."""
         return self.do(remove(*path))
 
     def edit(self) -> PatchObject:
@@ -90,14 +101,14 @@ class Draft:
 
 
 class Limits(Struct):
-    """How long a search may take, how much it may try, and how much it has tried."""
+    """The limits of a search in time and trials, and the number of trials so far."""
 
     deadline: float
     max_trials: int = MAX_TRIALS
     trials: int = 0
 
     def spend(self) -> None:
-        """Count a trial; LimitReached if it is one too many, or there is no time for it."""
+        """Count a trial; raise LimitReached if a limit is exceeded."""
         if self.trials >= self.max_trials:
             raise LimitReached(f"the limit of {self.max_trials} trials was reached")
         if monotonic() > self.deadline:
@@ -136,40 +147,26 @@ class Subject:
             self.content = session.objects.content(self.id)
         self._tried: dict[tuple[str, ...], Attempt | None] = {}
         self._aim: tuple[tuple[str, ...], int] | None = None
-        self._may_preempt: bool | None = None
-        self._is_nominated: bool | None = None
 
     def _look(self) -> tuple[Attempt, Obstacles]:
         """Find the obstacles in the current state."""
         attempt = self.session.try_pod(self.key, preempts=False)
         return attempt, find_obstacles(self.session, self.session.pod(self.key), attempt)
 
-    @property
+    @cached_property
     def may_preempt(self) -> bool:
         """Whether a nomination would be new: the pod preempts no pods now, and there are candidates."""
-        if self._may_preempt is None:
-            self._may_preempt = self._find_out_whether_to_preempt()
-        return self._may_preempt
-
-    def _find_out_whether_to_preempt(self) -> bool:
         if self.preempts or self.pod.spec.preemption_policy == NEVER:
             return False
         lowest = min((pod.priority for info in self.nodes for pod in info.pods.values()), default=self.pod.priority)
         return lowest < self.pod.priority and not self.is_nominated
 
-    @property
+    @cached_property
     def is_nominated(self) -> bool:
         """Whether the pod preempts other pods without a change."""
-        if self._is_nominated is None:
-            with self.session.branch():
-                self.session.apply(*self.base)
-                self._is_nominated = bool(self.session.try_pod(self.key).nominated_node)
-        return self._is_nominated
-
-    @property
-    def may_raise_priority(self) -> bool:
-        """Whether a higher priority could be of use."""
-        return not self.preempts and not self.is_nominated
+        with self.session.branch():
+            self.session.apply(*self.base)
+            return bool(self.session.try_pod(self.key).nominated_node)
 
     @property
     def pods(self) -> int:
@@ -188,15 +185,15 @@ class Subject:
         return self.session.scheduler.cache.nodes
 
     def with_base(self, *edits: Edit) -> "Subject":
-        """Search further, after some edits."""
+        """Return a subject to which some more edits are applied."""
         return self._like(base=(*self.base, *edits), preempts=self.preempts)
 
     def preempting(self) -> "Subject":
-        """Search for changes after which the pod could at least preempt."""
+        """Return a subject for which a nomination is enough."""
         return self._like(base=self.base, preempts=True)
 
     def aiming(self, plugins: tuple[str, ...], row: int) -> "Subject":
-        """Search for changes after which some plugins accept a node, whether or not others do."""
+        """Return a subject that fits when some plugins accept a node, whether or not others do."""
         subject = self._like(base=self.base)
         subject._aim = (plugins, row)
         return subject
@@ -220,25 +217,21 @@ class Subject:
             return [row for row in rows if info is not None and row == info.row]
         return rows
 
-    def infos(self, rows: Iterable[int]) -> list[NodeInfo]:
-        """Return the nodes of some rows."""
-        return [self.nodes[row] for row in rows]
-
     def draft(self) -> Draft:
-        """Begin a change of the pod which Kubernetes takes only from a new pod."""
+        """Start a change of the pod that the API server permits only on a new object."""
         return Draft(self.id, self.content, must_replace=True)
 
     def live_draft(self) -> Draft:
         """Start a change of the pod that the API server permits on the existing object."""
         return Draft(self.id, self.content)
 
-    def draft_of(self, kind: str, name: str, namespace: str = "") -> Draft:
-        """Begin a change of another object."""
+    def draft_object(self, kind: str, name: str, namespace: str = "") -> Draft:
+        """Start a change of another object."""
         target = ObjectId(kind, namespace, name)
         return Draft(target, self.session.objects.content(target))
 
     def trial(self, *edits: Edit) -> Attempt | None:
-        """Make some edits and try the pod: what came of it if it fits then, else ``None``."""
+        """Apply edits and try the pod; return the attempt, or ``None`` if the pod does not fit."""
         cache_key = tuple(repr(edit) for edit in edits)
         if cache_key not in self._tried:
             self.limits.spend()
@@ -256,10 +249,10 @@ class Subject:
                 plugins, row = self._aim
                 attempt, obstacles = self._look()
                 return None if any(plugin in obstacles.of(row) for plugin in plugins) else attempt
-            return self._placed()
+            return self._place()
 
-    def _placed(self) -> Attempt | None:
-        """Place the pod; ``None`` if it does not fit."""
+    def _place(self) -> Attempt | None:
+        """Place the pod; ``None`` if it does not fit. Groups override this."""
         attempt = self.session.place(self.key, preempts=self.preempts)
         return attempt if self._is_enough(attempt) else None
 
@@ -290,9 +283,9 @@ class Subject:
         return ports_conflict(own_pod.host_ports, host_ports)
 
     def largest(self, low: int, high: int, edits_for: Callable[[int], Sequence[Edit]], guess: int) -> int | None:
-        """Find the largest amount with which the pod fits, between a low one and one with which it does not.
+        """Find the largest amount with which the pod fits, from ``low`` to below ``high``, with which it does not fit.
 
-        ``guess`` is where it should be; two trials are enough if it is right.
+        Two trials are enough if ``guess`` is right.
         """
         if low < guess < high and self.trial(*edits_for(guess)):
             if guess + 1 >= high or not self.trial(*edits_for(guess + 1)):
@@ -311,6 +304,11 @@ class Subject:
                 high = middle
         return low
 
+    def smallest(self, low: int, high: int, edits_for: Callable[[int], Sequence[Edit]], guess: int) -> int | None:
+        """Find the smallest amount with which the pod fits, above ``low``, with which it does not, up to ``high``."""
+        largest = self.largest(-high, -low, lambda amount: edits_for(-amount), -guess)
+        return None if largest is None else -largest
+
     def _gallop(self, low: int, high: int, edits_for: Callable[[int], Sequence[Edit]]) -> tuple[int, int]:
         """Narrow a wide range from above in growing steps: the result is often close to the current value."""
         step = 1
@@ -320,15 +318,20 @@ class Subject:
             high, step = closer, step * 4
         return low, high
 
-    def fewest(self, items: Sequence[Any], edits_for: Callable[[Sequence[Any]], Sequence[Edit]]) -> list[Any] | None:
-        """Find items none of which can be left out: one alone if one is enough; ``None`` if all do not help."""
+    def fewest(
+        self, items: Sequence[Any], edits_for: Callable[[Sequence[Any]], Sequence[Edit]], *, spares_last: bool = False
+    ) -> list[Any] | None:
+        """Find a minimal set of items: one alone if one is enough; ``None`` if all do not help.
+
+        The first items are omitted first; with ``spares_last``, the last ones.
+        """
         if not items or not self.trial(*edits_for(items)):
             return None
         for item in items:
             if self.trial(*edits_for([item])):
                 return [item]
         remaining = list(items)
-        for item in items:
+        for item in reversed(items) if spares_last else items:
             fewer = [candidate for candidate in remaining if candidate is not item]
             if fewer and self.trial(*edits_for(fewer)):
                 remaining = fewer
@@ -342,6 +345,32 @@ class Subject:
         return all(self.trial(*fewer) is None for fewer in subsets) and self.trial(*edits) is not None
 
     def offer(self, kind: str, text: str, *edits: Edit, cost: int = 0) -> Remedy | None:
-        """Make a change known if it helps."""
+        """Return a change if it helps."""
         attempt = self.trial(*edits)
         return None if attempt is None else Remedy(kind, text, (*self.base, *edits), attempt, cost)
+
+
+Fix = Callable[[Subject, list[int]], Iterator[Remedy]]
+"""Searches for changes that remove an obstacle; the rows are those without other obstacles."""
+S = TypeVar("S", bound=Subject)
+P = ParamSpec("P")
+
+
+def fix(
+    limit: int = 1,
+) -> Callable[[Callable[Concatenate[S, P], Iterator[ProposedChange]]], Callable[Concatenate[S, P], Iterator[Remedy]]]:
+    """Make a fix of a function that proposes changes: try them in order, and return the first ones that help."""
+
+    def decorate(
+        propose: Callable[Concatenate[S, P], Iterator[ProposedChange]],
+    ) -> Callable[Concatenate[S, P], Iterator[Remedy]]:
+        @wraps(propose)
+        def search(subject: S, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Remedy]:
+            proposals = propose(subject, *args, **kwargs)
+            # Lazily: the function stops proposing when enough changes help.
+            remedies = (subject.offer(kind, text, *edits, cost=cost) for kind, text, edits, cost in proposals)
+            return islice(filter(None, remedies), limit)
+
+        return search
+
+    return decorate

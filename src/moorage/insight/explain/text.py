@@ -1,6 +1,6 @@
 """Explanations as text, for the terminal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from moorage.insight.explain.explanation import PodExplanation, PossibleChange, ReasonGroup, WorkloadExplanation
@@ -19,26 +19,36 @@ def print_explanation(explanation: PodExplanation, console: "Console", *, node: 
     """Print the explanation of one pod."""
     from rich.markup import escape
 
-    console.print(f"[bold]{escape(explanation.decision.pod)}[/]  {escape(headline(explanation))}", highlight=False)
+    def print_section(title: str, lines: Iterable[str]) -> None:
+        console.print(f"\n[bold]{escape(title)}[/]", highlight=False)
+        for line in lines:
+            console.print(f"  {escape(line)}", highlight=False)
+
+    decision = explanation.decision
+    console.print(f"[bold]{escape(decision.pod)}[/]  {escape(headline(explanation))}", highlight=False)
     if explanation.group is not None:
-        console.print("\n[bold]Pod group[/]")
-        for line in group_lines(explanation.group):
-            console.print(f"  {escape(line)}", highlight=False)
+        print_section("Pod group", group_lines(explanation.group))
     if node:
-        _print_node(explanation, console, node)
+        print_section(f"Node {node}", [_describe_node(explanation, node)])
     elif explanation.reasons:
-        console.print("\n[bold]Rejected nodes[/]")
-        for group in explanation.reasons:
-            console.print(f"  {escape(group_line(group))}", highlight=False)
-    if (nomination := explanation.decision.post_filter) is not None:
-        console.print("\n[bold]Preemption[/]")
-        console.print(f"  {escape(preemption_line(nomination))}", highlight=False)
-    _print_scores(explanation, console)
-    _print_changes(explanation, console)
+        print_section("Rejected nodes", map(group_line, explanation.reasons))
+    if decision.post_filter is not None:
+        print_section("Preemption", [preemption_line(decision.post_filter)])
+    if explanation.because:
+        winner = decision.node or "the best node"
+        print_section(f"Scores: {winner} and the runner-up {explanation.runner_up}", waterfall(explanation))
+    if explanation.changes:
+        numbered = enumerate(explanation.changes[:MAX_CHANGES], start=1)
+        more = len(explanation.changes) - MAX_CHANGES
+        note = [f"{more} more changes: -o json lists all of them, with patches"] if more > 0 else []
+        lines = [f"{number}. {change_line(change)}" for number, change in numbered]
+        print_section("Changes that would make it fit", [*lines, *note])
+    elif decision.result is not Result.SCHEDULED and not explanation.is_bound:
+        console.print(f"\n{NO_CHANGE}")
+    if explanation.stopped:
+        console.print(f"  {escape(explanation.stopped_sentence)}", style="dim", highlight=False)
     if explanation.wakes:
-        console.print("\n[bold]Events that trigger a retry[/]")
-        for line in retry_lines(explanation):
-            console.print(f"  {escape(line)}", highlight=False)
+        print_section("Events that trigger a retry", retry_lines(explanation))
 
 
 def group_lines(facts: Mapping[str, Any]) -> list[str]:
@@ -103,17 +113,11 @@ def preemption_line(nomination: Nomination) -> str:
     return f"would evict {victims} from node {nomination.nominated_node}"
 
 
-def _print_node(explanation: PodExplanation, console: "Console", node: str) -> None:
-    from rich.markup import escape
-
-    entry = explanation.decision.nodes.get(node)
-    if entry is None:
-        text = "not examined"
-        if explanation.decision.pre_filter is not None:
-            text = ", ".join(explanation.decision.pre_filter.reasons)
-    else:
-        text = node_line(entry)
-    console.print(f"\n[bold]Node {escape(node)}[/]\n  {escape(text)}", highlight=False)
+def _describe_node(explanation: PodExplanation, node: str) -> str:
+    entry, pre_filter = explanation.decision.nodes.get(node), explanation.decision.pre_filter
+    if entry is not None:
+        return node_line(entry)
+    return "not examined" if pre_filter is None else ", ".join(pre_filter.reasons)
 
 
 def node_line(entry: NodeEntry) -> str:
@@ -121,17 +125,6 @@ def node_line(entry: NodeEntry) -> str:
     if entry.is_rejected:
         return f"{', '.join(entry.reasons)} ({entry.plugin})" if entry.plugin else ", ".join(entry.reasons)
     return "fits" + (f", with a score of {entry.total}" if entry.total is not None else "")
-
-
-def _print_scores(explanation: PodExplanation, console: "Console") -> None:
-    if not explanation.because:
-        return
-    from rich.markup import escape
-
-    winner, runner_up = explanation.decision.node or "the best node", explanation.runner_up
-    console.print(f"\n[bold]Scores: {escape(winner)} and the runner-up {escape(runner_up)}[/]")
-    for line in waterfall(explanation):
-        console.print(f"  {escape(line)}", highlight=False)
 
 
 def waterfall(explanation: PodExplanation) -> list[str]:
@@ -145,27 +138,11 @@ def waterfall(explanation: PodExplanation) -> list[str]:
             bar = ("+" if difference > 0 else "-") * max(1, round(abs(difference) / largest * BAR_WIDTH))
             lines.append(f"{item.plugin:<{width}}  {item.winner:>5} : {item.runner_up:<5} {difference:>+5}  {bar}")
     equal = sum(1 for item in explanation.because if item.winner == item.runner_up)
-    total, runner_up_total = (
-        sum(pair) for pair in zip(*((i.winner, i.runner_up) for i in explanation.because), strict=True)
-    )
+    total = sum(item.winner for item in explanation.because)
+    runner_up_total = sum(item.runner_up for item in explanation.because)
     sums = f"{total:>5} : {runner_up_total:<5} {total - runner_up_total:>+5}"
     lines.append(f"{'total':<{width}}  {sums}  ({equal} plugins score both equally)")
     return lines
-
-
-def _print_changes(explanation: PodExplanation, console: "Console") -> None:
-    from rich.markup import escape
-
-    if explanation.changes:
-        console.print("\n[bold]Changes that would make it fit[/]")
-        for number, change in enumerate(explanation.changes[:MAX_CHANGES], start=1):
-            console.print(f"  {number}. {escape(change_line(change))}", highlight=False)
-        if (more := len(explanation.changes) - MAX_CHANGES) > 0:
-            console.print(f"  {more} more changes: -o json lists all of them, with patches")
-    elif explanation.decision.result is not Result.SCHEDULED and not explanation.is_bound:
-        console.print(f"\n{NO_CHANGE}")
-    if explanation.stopped:
-        console.print(f"  {escape(explanation.stopped_sentence)}", style="dim", highlight=False)
 
 
 def change_line(change: PossibleChange) -> str:
@@ -182,12 +159,11 @@ def retry_lines(explanation: PodExplanation) -> list[str]:
     by_plugin: dict[str, list[str]] = {}
     for item in explanation.wakes:
         by_plugin.setdefault(item.plugin, []).append(item.event)
-    return [f"{plugin}: {_list_some(events)}" for plugin, events in by_plugin.items()]
-
-
-def _list_some(events: Sequence[str]) -> str:
-    more = len(events) - MAX_WAKES
-    return ", ".join(events[:MAX_WAKES]) + (f" and {more} more" if more > 0 else "")
+    lines = []
+    for plugin, events in by_plugin.items():
+        more = f" and {len(events) - MAX_WAKES} more" if len(events) > MAX_WAKES else ""
+        lines.append(f"{plugin}: {', '.join(events[:MAX_WAKES])}{more}")
+    return lines
 
 
 def print_workload(explanation: WorkloadExplanation, console: "Console") -> None:

@@ -1,7 +1,7 @@
 """Explain workloads: how many of their pods fit, and why the next one does not."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -13,11 +13,12 @@ from moorage.insight.explain.explanation import PodExplanation, PossibleChange, 
 from moorage.insight.explain.groups import is_scheduled_with_group, list_active_pods, view_group
 from moorage.insight.explain.pods import explain_member, explain_pod
 from moorage.insight.explain.subject import DEFAULT_SECONDS
+from moorage.insight.whatif.changes import find_named_kind
 from moorage.insight.whatif.edits import CreateObject, ObjectId
 from moorage.insight.whatif.objects import missing
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.codec import convert
-from moorage.kube.api.kinds import BY_NAME, Kind
+from moorage.kube.api.kinds import BY_NAME
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.selectors import LabelMatcher, LabelSelector, label_matcher, label_set_matcher
 
@@ -39,7 +40,7 @@ class NamedWorkload(Struct, frozen=True):
 
     @property
     def wanted(self) -> int:
-        """The number of pods that run at once."""
+        """The number of pods that run in parallel."""
         if self.id.kind == "Job":
             parallel = int(self.spec.get("parallelism", 1))
             return min(parallel, int(self.spec.get("completions") or parallel))
@@ -68,7 +69,7 @@ class NamedWorkload(Struct, frozen=True):
 def find_workload(session: Session, text: str, namespace: str) -> NamedWorkload | None:
     """Find a workload such as ``deployment/web``; return ``None`` if the text names a pod."""
     word, slash, name = text.partition("/")
-    kind = _kind(word, WORKLOADS) if slash else None
+    kind = find_named_kind(word, WORKLOADS) if slash else None
     if kind is None:
         _check_is_pod(session, text)
         return None
@@ -80,21 +81,13 @@ def find_workload(session: Session, text: str, namespace: str) -> NamedWorkload 
 
 
 def _check_is_pod(session: Session, text: str) -> None:
-    """Refuse other kinds of objects, unless a namespace is called so."""
+    """Raise InputError for other kinds of objects, unless a namespace has the name of the kind."""
     word, slash, name = text.partition("/")
-    kind = _kind(word, [name for name in BY_NAME if name != "Pod"]) if slash else None
+    kind = find_named_kind(word, [name for name in BY_NAME if name != "Pod"]) if slash else None
     if kind is not None and ObjectId("Pod", word, name) not in session.objects:
         kinds = ", ".join(sorted(kinds.lower() for kinds in WORKLOADS))
         hint = f"use a pod (NAME or NAMESPACE/NAME) or KIND/NAME, where KIND is one of {kinds}"
         raise InputError(text, f"a {kind.name} cannot be scheduled", hint=hint)
-
-
-def _kind(word: str, names: Iterable[str]) -> Kind | None:
-    for name in names:
-        kind = BY_NAME[name]
-        if word.lower() in (kind.name.lower(), kind.plural, *kind.short_names):
-            return kind
-    return None
 
 
 def explain_workload(
@@ -109,13 +102,10 @@ def explain_workload(
         own += _create_gang(session, workload, title) if not own else []
         gang = next((pod.group_key for pod in own if is_scheduled_with_group(session, pod)), None)
         if gang is not None:
-            group_explanation = _explain_group(session, gang, title, seconds)
-            names = {pod.key for pod in own}
-            return (
-                group_explanation
-                if group_explanation.next is None
-                else replace(group_explanation, next=_edit_template(group_explanation.next, workload, names))
-            )
+            explanation = _explain_group(session, gang, title, seconds)
+            if explanation.next is None:
+                return explanation
+            return replace(explanation, next=_edit_template(explanation.next, workload, {pod.key for pod in own}))
     running = [pod for pod in own if pod.node_name]
     waiting = [pod.key for pod in own if not pod.node_name]
     placed = {pod.key for pod in running}
@@ -127,11 +117,10 @@ def explain_workload(
             is_made = not waiting
             key = waiting.pop(0) if waiting else _create_pod(session, workload, fits)
             if not session.place(key, preempts=False).node:
-                # One that goes for another of the same workload would come back and wait itself.
+                # A deleted pod of the same workload would be created again, and be pending itself.
                 explained = explain_pod(session, key, seconds=seconds, spared=frozenset(placed))
-                return WorkloadExplanation(
-                    title, fits, pod_count, _edit_template(explained, workload, {key}) if is_made else explained
-                )
+                explained = _edit_template(explained, workload, {key}) if is_made else explained
+                return WorkloadExplanation(title, fits, pod_count, explained)
             placed.add(key)
             fits += 1
     return WorkloadExplanation(title, fits, pod_count)
@@ -163,23 +152,20 @@ def _create_gang(session: Session, workload: NamedWorkload, title: str) -> list[
     target = ObjectId("PodGroup", workload.id.namespace, workload.id.name)
     metadata = {"name": target.name, "namespace": target.namespace}
     head = {"apiVersion": BY_NAME[target.kind].api_version, "kind": target.kind, "metadata": metadata}
-    session.apply(CreateObject({**head, "spec": _group_spec(scheduling, workload)}))
+    policy = scheduling.get("schedulingPolicy") or {"basic": {}}
+    if "gang" in policy:
+        policy = {"gang": {"minCount": (policy["gang"] or {}).get("minCount") or max(1, workload.wanted)}}
+    spec = {name: scheduling[name] for name in ("schedulingConstraints", "disruptionMode") if name in scheduling}
+    if priority := ((workload.spec.get("template") or {}).get("spec") or {}).get("priorityClassName"):
+        spec["priorityClassName"] = priority
+    session.apply(CreateObject({**head, "spec": {"schedulingPolicy": policy, **spec}}))
     group_reference = {"schedulingGroup": {"podGroupName": target.name}}
     keys = [_create_pod(session, workload, number, group_reference) for number in range(workload.wanted)]
     return [session.pod(key) for key in keys]
 
 
-def _group_spec(scheduling: Mapping[str, Any], workload: NamedWorkload) -> dict[str, Any]:
-    policy = scheduling.get("schedulingPolicy") or {"basic": {}}
-    if "gang" in policy:
-        policy = {"gang": {"minCount": (policy["gang"] or {}).get("minCount") or max(1, workload.wanted)}}
-    settings = {name: scheduling[name] for name in ("schedulingConstraints", "disruptionMode") if name in scheduling}
-    priority = ((workload.spec.get("template") or {}).get("spec") or {}).get("priorityClassName")
-    return {"schedulingPolicy": policy, **settings, **({"priorityClassName": priority} if priority else {})}
-
-
 def _create_pod(session: Session, workload: NamedWorkload, number: int, more: Mapping[str, Any] | None = None) -> str:
-    """Make the next pod from the template, with the claims that a stateful set makes for it."""
+    """Create the next pod from the template, with the claims that a StatefulSet creates for it."""
     template = copy.deepcopy(workload.spec.get("template") or {})
     name = f"{workload.id.name}-{number}"
     while ObjectId("Pod", workload.id.namespace, name) in session.objects:
@@ -200,55 +186,48 @@ def _create_pod(session: Session, workload: NamedWorkload, number: int, more: Ma
 
 
 def _edit_template(explained: PodExplanation, workload: NamedWorkload, pods: AbstractSet[str]) -> PodExplanation:
-    """Have changes of pods that were only thought of, or are all alike, be changes of their template."""
-    changes = tuple(_convert_change(change, pods, workload) for change in explained.changes)
-    return replace(explained, changes=changes)
+    """Replace changes of pods that do not exist yet, or are all equal, by changes of their template."""
+    owner, is_job = workload.id.as_data(str(workload.content.get("apiVersion", ""))), workload.id.kind == "Job"
 
+    def convert_change(change: PossibleChange) -> PossibleChange:
+        edits: list[dict[str, Any]] = []
+        for edit in change.edits:
+            target = edit.get("object", {})
+            if target.get("kind") == "Pod" and f"{target.get('namespace')}/{target.get('name')}" in pods:
+                patch = [{**operation, "path": f"/spec/template{operation['path']}"} for operation in edit["patch"]]
+                template_edit = {"object": owner, "apply": "replace" if is_job else "patch", "patch": patch}
+                # An edit of all pods of a group is one edit of the template.
+                edits += [template_edit] if template_edit not in edits else []
+            elif target.get("kind") == "PodGroup" and is_job:
+                operations = edit["patch"]
+                patch = [{**operation, "path": f"/spec/scheduling{operation['path'][5:]}"} for operation in operations]
+                edits.append({"object": owner, "apply": "replace", "patch": patch})
+            else:
+                edits.append(edit)
+        return replace(change, edits=edits)
 
-def _convert_change(change: PossibleChange, pods: AbstractSet[str], workload: NamedWorkload) -> PossibleChange:
-    edits: list[dict[str, Any]] = []
-    for edit in change.edits:
-        target = edit.get("object", {})
-        if target.get("kind") == "Pod" and f"{target.get('namespace')}/{target.get('name')}" in pods:
-            patch = [{**operation, "path": f"/spec/template{operation['path']}"} for operation in edit["patch"]]
-            owner = workload.id.as_data(str(workload.content.get("apiVersion", "")))
-            is_fixed = workload.id.kind == "Job"
-            template_edit = {"object": owner, "apply": "replace" if is_fixed else "patch", "patch": patch}
-            # An edit of all pods of a group is one edit of the template.
-            edits += [template_edit] if template_edit not in edits else []
-        elif target.get("kind") == "PodGroup" and workload.id.kind == "Job":
-            moved = [{**operation, "path": f"/spec/scheduling{operation['path'][5:]}"} for operation in edit["patch"]]
-            owner = workload.id.as_data(str(workload.content.get("apiVersion", "")))
-            edits.append({"object": owner, "apply": "replace", "patch": moved})
-        else:
-            edits.append(edit)
-    return replace(change, edits=edits)
+    return replace(explained, changes=tuple(map(convert_change, explained.changes)))
 
 
 def _explain_group(session: Session, key: str, title: str, seconds: float) -> WorkloadExplanation:
     """Try a group as a whole; without group scheduling, try its members one by one."""
     groups = session.scheduler.cache.groups
     if groups is None:
-        return _one_by_one(session, key, title, seconds)
+        members = [pod for pod in list_active_pods(session) if pod.group_key == key]
+        fits = sum(1 for pod in members if pod.node_name)
+        with session.branch():
+            for pod in members:
+                if not pod.node_name:
+                    if not session.place(pod.key, preempts=False).node:
+                        explained = explain_pod(session, pod.key, seconds=seconds)
+                        return WorkloadExplanation(title, fits, len(members), explained)
+                    fits += 1
+        return WorkloadExplanation(title, fits, len(members))
     group_members = groups.members(key)
     if group_members is None or not group_members.known_count:
         return WorkloadExplanation(title, 0, 0)
     with session.branch():
         view = view_group(session, key, in_detail=True)
         stuck = session.pod(view.blocked) if view.blocked else None
-        explained = None if stuck is None else explain_member(session, stuck, view, seconds)
-    return WorkloadExplanation(title, view.most, view.members, explained, view.facts())
-
-
-def _one_by_one(session: Session, key: str, title: str, seconds: float) -> WorkloadExplanation:
-    members = [pod for pod in list_active_pods(session) if pod.group_key == key]
-    fits = sum(1 for pod in members if pod.node_name)
-    with session.branch():
-        for pod in members:
-            if not pod.node_name:
-                if not session.place(pod.key, preempts=False).node:
-                    return WorkloadExplanation(
-                        title, fits, len(members), explain_pod(session, pod.key, seconds=seconds)
-                    )
-                fits += 1
-    return WorkloadExplanation(title, fits, len(members))
+        member = None if stuck is None else explain_member(session, stuck, view, seconds)
+    return WorkloadExplanation(title, view.most, view.members, member, view.facts())

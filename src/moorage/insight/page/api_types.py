@@ -8,14 +8,14 @@ class PageData(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class Grouping(PageData, frozen=True):
-    """A column of which few values are distinct: the values, and for each node which one; -1 for none."""
+    """A column with few distinct values: the values, and the index of each node's value (-1 for none)."""
 
     values: list[str]
     of: list[int]
 
 
 class NodeLayout(PageData, frozen=True):
-    """Properties of nodes that do not depend on pods. ``labels`` are those that divide the nodes into a few groups."""
+    """Properties of nodes that do not depend on pods. ``labels`` divide the nodes into a few groups."""
 
     version: int
     names: list[str]
@@ -34,7 +34,7 @@ class NodeLoad(PageData, frozen=True):
 
 
 class WaitingPodLine(PageData, frozen=True):
-    """A pod that waits, as one line of a list; ``since`` is in seconds of the source's clock."""
+    """A pending pod as one line of a list; ``since`` is in seconds of the source's clock."""
 
     pod: str
     place: str
@@ -50,7 +50,7 @@ class WaitingPodLine(PageData, frozen=True):
 
 
 class WaitingGroup(PageData, frozen=True):
-    """Pods that wait for the same reasons; ``help`` is a change that would let the first example run."""
+    """Pods that are pending for the same reasons; ``help`` is a change that makes the first example fit."""
 
     id: str
     reasons: tuple[str, ...]
@@ -61,11 +61,11 @@ class WaitingGroup(PageData, frozen=True):
     oldest: float
     help: str = ""
     is_helped: bool = False
-    """Whether the search for something that helps has ended."""
+    """Whether the search for a change has ended."""
 
 
 class RetryEvent(PageData, frozen=True):
-    """An event that could bring pods back to the queue, how many, and the plugins that hope for it."""
+    """An event that triggers a retry of pods, their number, and the plugins that registered it."""
 
     event: str
     pods: int
@@ -73,7 +73,7 @@ class RetryEvent(PageData, frozen=True):
 
 
 class GroupLine(PageData, frozen=True):
-    """A pod group, and how many of its members wait and have a node."""
+    """A pod group with the number of its pending and placed members."""
 
     name: str
     waiting: int
@@ -82,7 +82,7 @@ class GroupLine(PageData, frozen=True):
 
 
 class DecisionLine(PageData, frozen=True):
-    """An attempt that ended; ``number`` grows by one with each."""
+    """A finished attempt; ``number`` counts all attempts."""
 
     number: int
     time: float
@@ -91,14 +91,6 @@ class DecisionLine(PageData, frozen=True):
     node: str = ""
     text: str = ""
     attempt: int = 0
-
-
-class RunDifference(PageData, frozen=True):
-    """A pod that fares differently: its node in each run, ``waits``, or nothing if it is not there."""
-
-    pod: str
-    before: str
-    after: str
 
 
 class TimeLines(PageData, frozen=True):
@@ -110,11 +102,11 @@ class TimeLines(PageData, frozen=True):
     failed: list[int]
     waiting: list[int]
     latency: list[float]
-    """The mean time from a pod's first attempt to its node, of those placed in this step."""
+    """The mean time from the first attempt to the node, of the pods placed in this step."""
 
 
 class PageState(PageData, frozen=True):
-    """A cluster at one moment."""
+    """A cluster at one time."""
 
     version: int
     layout: int

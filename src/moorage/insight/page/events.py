@@ -51,7 +51,7 @@ class EventStream:
         self._ticks = 0
 
     def start(self, sink: Sink) -> None:
-        """Begin: the reader learns at once which version there is."""
+        """Begin: send the current version immediately."""
         self._sink = sink
         sink.send(chunk(b"retry: 2000\n\n"))
         self._news.add(self)

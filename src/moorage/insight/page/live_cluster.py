@@ -12,14 +12,13 @@ from moorage.insight.page.api_types import (
     DecisionLine,
     NodeLayout,
     PageState,
-    RunDifference,
     TimeLines,
     WaitingPodLine,
 )
 from moorage.insight.page.node_columns import compute_layout, compute_load
 from moorage.insight.page.observer import PageObserver, SecondOfWork
-from moorage.insight.page.page_source import MAX_STEPS, page_state
-from moorage.insight.page.pending_groups import Suggestion, list_events, list_retry_events, pod_groups
+from moorage.insight.page.page_source import MAX_STEPS, PageSource, page_state
+from moorage.insight.page.pending_groups import Suggestion, list_events
 from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.profile import Profile
@@ -36,7 +35,7 @@ Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 """Sends a question to a process with a copy of the cluster."""
 
 
-class LiveCluster:
+class LiveCluster(PageSource):
     """The page source of a running scheduler, read-only; ``ask`` sends questions to another process.
 
     ``moment`` is a monotonic clock for cached states: the scheduler's clock may be a wall clock.
@@ -114,7 +113,10 @@ class LiveCluster:
         if self._state is None or (now >= self._fresh_until and self._state.version != self._newest()):
             self._state = self._read()
             self._fresh_until = now + max(PAUSE_SECONDS, BUSY_SHARE * (self._moment() - now))
-            self._search_suggestions(now, self._state)
+            if now - self._searched_at > HELP_SECONDS:
+                self._searched_at = now
+                self._suggestions.forget()
+            self._suggestions.search_for(self._state.groups)
         return self._state
 
     def _read(self) -> PageState:
@@ -133,8 +135,8 @@ class LiveCluster:
             placed=sum(load.pods),
             bound=self._observer.bound_count,
             queues={name: count for name, count in sizes._asdict().items() if count},
-            events=list_retry_events(lines, self._events()),
-            groups=pod_groups(lines, self._members(lines)),
+            events=self._events(),
+            members=self._members(lines),
         )
 
     def _line(self, info: QueuedPodInfo) -> WaitingPodLine:
@@ -158,14 +160,8 @@ class LiveCluster:
         on_nodes = (pod for pod in self._scheduler.objects[Pod].list() if pod.node_name)
         return Counter(group for pod in on_nodes if (group := pod.group_key))
 
-    def _search_suggestions(self, now: float, state: PageState) -> None:
-        if now - self._searched_at > HELP_SECONDS:
-            self._searched_at = now
-            self._suggestions.forget()
-        self._suggestions.search_for(state.groups)
-
     def waiting(self, run: int, at: float) -> Sequence[WaitingPodLine]:
-        """List the pods that wait, as the last state had them."""
+        """List the pending pods of the last state."""
         self.state(run, at)
         return self._waiting
 
@@ -178,7 +174,7 @@ class LiveCluster:
         return [line for line in self._observer.recent if line.number >= since]
 
     def attempts(self, run: int, at: float, pod: str) -> Sequence[DecisionLine]:
-        """List the attempts of one pod that are remembered."""
+        """List the recorded attempts of one pod."""
         return self._observer.attempts(pod)
 
     def lines(self, run: int, at: float) -> TimeLines:
@@ -200,16 +196,11 @@ class LiveCluster:
             latency=[round(second.latency / max(1, second.placed), 6) for second in seconds],
         )
 
-    def differences(self, at: float) -> Sequence[RunDifference]:
-        """Return no differences: there is one run."""
-        return ()
-
     async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
         """Handle questions about pods on a node from the cache; send other questions to the other process."""
         if question == "node" and arguments.get("deep") == "no":
-            from moorage.insight.page.question_handlers import (
-                node_facts,
-            )  # a late import: the module loads the whole explain package
+            # A late import: the module loads the whole explain package.
+            from moorage.insight.page.question_handlers import node_facts
 
             name = str(arguments.get("node", ""))
             info = self._scheduler.cache.node(name)
@@ -223,6 +214,9 @@ class LiveCluster:
         suggestions: Mapping[str, str] = await self._ask("helps", {"pods": list(pods)})
         return suggestions
 
+    async def start(self) -> None:
+        """Do nothing: the scheduler reads the cluster."""
+
     async def stop(self) -> None:
-        """Give a search for help up."""
+        """Cancel the search for suggestions."""
         await self._suggestions.stop()

@@ -1,4 +1,4 @@
-"""Nodes as the page draws them: columns taken from the rows of a scheduler's cache."""
+"""Nodes for the page: columns from the rows of a scheduler's cache."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -8,11 +8,11 @@ from moorage.kube.api.node import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL, Node
 from moorage.scheduler.framework.nodetable import NodeTable
 
 MAX_GROUPS: Final = 200
-"""A label with more values than this is no way to divide a map."""
+"""Labels with more values are not used to group nodes."""
 MAX_LABELS: Final = 16
 FIRST_LABELS: Final = (ZONE_LABEL, REGION_LABEL)
 WORDS: Final = ("rack", "pool", "group", "instance-type", "row", "block")
-"""Labels with these words in their names are looked for first."""
+"""Labels with these words in their names come first."""
 READY: Final = "Ready"
 
 
@@ -27,7 +27,12 @@ def compute_layout(nodes: Sequence[Node], version: int) -> NodeLayout:
         allocatable={name: [node.allocatable.get(name, 0) for node in nodes] for name in resources},
         taints=_grouping(text or None for text in taints),
         cordoned=[row for row, node in enumerate(nodes) if node.spec.unschedulable],
-        not_ready=[row for row, node in enumerate(nodes) if is_not_ready(node)],
+        # A node without the condition counts as ready.
+        not_ready=[
+            row
+            for row, node in enumerate(nodes)
+            if any(item.type == READY and item.status != "True" for item in node.status.conditions)
+        ],
     )
 
 
@@ -38,12 +43,6 @@ def compute_load(nodes: NodeTable) -> NodeLoad:
         requested={name: requested[name].tolist() for name in requested if name != "pods"},
         pods=nodes.pod_count.tolist(),
     )
-
-
-def is_not_ready(node: Node) -> bool:
-    """Return whether a node reports that it is not ready; without a condition it counts as ready."""
-    ready = next((item for item in node.status.conditions if item.type == READY), None)
-    return ready is not None and ready.status != "True"
 
 
 def dividing_labels(nodes: Sequence[Node]) -> list[str]:

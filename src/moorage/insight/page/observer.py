@@ -1,7 +1,8 @@
-"""Watching a scheduler at work for the page: its last decisions, why pods failed, and how fast it goes."""
+"""Observes a scheduler for the page: its last decisions, the reasons of failures, and its speed."""
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from moorage.common.caches import LRU
@@ -20,20 +21,18 @@ MAX_FAILURES: Final = 200_000
 MAX_SECONDS: Final = 600
 
 
+@dataclass(slots=True)
 class SecondOfWork:
     """The attempts of one second."""
 
-    __slots__ = ("failed", "latency", "placed", "second")
-
-    def __init__(self, second: int) -> None:
-        self.second = second
-        self.placed = 0
-        self.failed = 0
-        self.latency = 0.0
+    second: int
+    placed: int = 0
+    failed: int = 0
+    latency: float = 0.0
 
 
 class PageObserver(AttemptObserver):
-    """Remembers what the page shows."""
+    """Records the data of the page."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -44,14 +43,14 @@ class PageObserver(AttemptObserver):
         self.bound_count = 0
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
-        """Note an attempt."""
+        """Record an attempt."""
         if isinstance(outcome, Placed):
             self._note(queued, Result.SCHEDULED, node=outcome.node_name)
         elif isinstance(outcome, Unschedulable | Failed):
             self._failed(queued, outcome)
 
     def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
-        """Count a pod that got its node."""
+        """Count a bound pod."""
         self.bound_count += 1
         second = self._second()
         second.placed += 1

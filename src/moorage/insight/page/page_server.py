@@ -1,19 +1,40 @@
 """Serving the page to users on this machine, or to users with a token."""
 
-from collections.abc import Coroutine
-from typing import Any, Final
+import asyncio
+from collections.abc import Callable
+from typing import Final
 
 from moorage.common.errors import InputError
+from moorage.common.signals import stop_on_signals
 from moorage.insight.page.events import PageNews
 from moorage.insight.page.page_source import PageSource
 from moorage.insight.page.paths import EVENTS, MAX_BODY, problem, public_paths
 from moorage.insight.page.service import PageService
-from moorage.kube.http.bearer_tokens import BearerTokens
-from moorage.kube.http.messages import AnyReply, HttpRequest, HttpService, Reply, ReplyStream
-from moorage.kube.http.server import HttpServer, is_loopback
+from moorage.kube.http.messages import AnyReply, HttpRequest, HttpService
+from moorage.kube.http.proxies import is_loopback
+from moorage.kube.http.server import BearerTokens, HttpServer
 
 MAX_CONNECTIONS: Final = 256
 STOP_SECONDS: Final = 1.0
+
+
+def run_page(source: PageSource, address: str, port: int, tokens: BearerTokens, on_ready: Callable[[str], None]) -> int:
+    """Serve until SIGINT or SIGTERM; call ``on_ready`` with the URL of the page. Return the exit code."""
+
+    async def serve() -> None:
+        stopping = stop_on_signals()
+        await source.start()
+        server = PageServer(source, address, port, tokens)
+        try:
+            await server.start()
+            on_ready(server.url)
+            await stopping.wait()
+        finally:
+            await server.stop()
+            await source.stop()
+
+    asyncio.run(serve())
+    return 0
 
 
 class PageServer:
@@ -34,7 +55,7 @@ class PageServer:
             port = await self._http.listen(self._address, self._port)
         except OSError as error:
             where = f"--address {self._address} --port {self._port}"
-            hint = "--port 0 takes any that is free"
+            hint = "--port 0 picks a free port"
             raise InputError(where, f"cannot listen: {error.strerror or error}", hint=hint) from error
         host = f"[{self._address}]" if ":" in self._address else self._address
         self.url = f"http://{host}:{port}/ui/"
@@ -51,9 +72,6 @@ class PageServer:
             return problem(401, "a token is needed: Authorization: Bearer TOKEN")
         if request.path == EVENTS:
             return self._news.stream()
-        return self._page(request)
-
-    def _page(self, request: HttpRequest) -> Coroutine[Any, Any, Reply | ReplyStream]:
         return self._service.answer(request)
 
 

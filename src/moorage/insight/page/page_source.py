@@ -1,93 +1,116 @@
 """The interface between the page and a cluster with nodes, pending pods, and a copy for what-if questions."""
 
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from moorage.insight.page.api_types import (
     About,
     DecisionLine,
-    GroupLine,
     NodeLayout,
     NodeLoad,
     PageState,
-    RetryEvent,
-    RunDifference,
     TimeLines,
     WaitingPodLine,
 )
-from moorage.insight.page.pending_groups import MAX_SHOWN, Suggestion, described, grouped
+from moorage.insight.page.pending_groups import (
+    MAX_SHOWN,
+    Suggestion,
+    describe_group,
+    group_lines,
+    list_retry_events,
+    pod_groups,
+)
+
+if TYPE_CHECKING:
+    from moorage.insight.whatif.questions import OutcomeDifference
 
 MAX_STEPS: Final = 240
 """Maximum number of points of a chart."""
 
 
-class PageSource(Protocol):
-    """A cluster to show. ``run`` selects a run, ``at`` a time; a live cluster has one run, and only now."""
+class PageSource(ABC):
+    """A cluster to show. ``run`` selects a run, ``at`` a time; a live cluster has one run, and only now.
+
+    The methods that are not abstract describe a cluster at one time, without a scheduler.
+    """
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Read the cluster; raise InputError if that fails."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Release all resources."""
 
     @property
+    @abstractmethod
     def version(self) -> int:
-        """A number that grows when there is something new to see."""
-        ...
+        """A number that grows when there is new data."""
 
+    @abstractmethod
     def about(self) -> About:
         """Describe the source."""
-        ...
 
+    @abstractmethod
     def layout(self, run: int) -> NodeLayout:
         """Describe the nodes."""
-        ...
 
+    @abstractmethod
     def state(self, run: int, at: float) -> PageState:
-        """Describe a moment."""
-        ...
+        """Return the state at a time."""
 
+    @abstractmethod
     def waiting(self, run: int, at: float) -> Sequence[WaitingPodLine]:
-        """List the pods that wait."""
-        ...
+        """List the pending pods."""
 
+    @abstractmethod
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
         """Return the computed suggestions by group."""
-        ...
 
     def decisions(self, run: int, at: float, since: int) -> Sequence[DecisionLine]:
-        """List the attempts after a number, the last ones if there are many."""
-        ...
+        """List the attempts from a number on; only the last ones if there are many."""
+        return ()
 
     def attempts(self, run: int, at: float, pod: str) -> Sequence[DecisionLine]:
         """List the attempts of one pod."""
-        ...
+        return ()
 
     def lines(self, run: int, at: float) -> TimeLines:
-        """Return numbers over time."""
-        ...
+        """Return the values of the charts."""
+        return TimeLines(start=0.0, step=1.0, placed=[], failed=[], waiting=[], latency=[])
 
-    def differences(self, at: float) -> Sequence[RunDifference]:
+    def differences(self, at: float) -> "Sequence[OutcomeDifference]":
         """List the pods with different results in the first two runs; empty if there is one run."""
-        ...
+        return ()
 
+    @abstractmethod
     async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
         """Return the result of a question on a copy of the cluster; raise InputError if that is impossible."""
-        ...
 
 
-def page_state(  # noqa: PLR0913 - keywords only: what a state is made of
+def page_state(  # noqa: PLR0913 - keywords only: the parts of a state
     lines: Sequence[WaitingPodLine],
     helps: Mapping[str, Suggestion],
     *,
+    events: Mapping[str, Sequence[str]],
+    members: Mapping[str, int],
     version: int,
     layout: int,
     time: float,
     load: NodeLoad,
     placed: int,
     bound: int,
-    queues: dict[str, int],
-    events: list[RetryEvent],
-    groups: list[GroupLine],
+    queues: dict[str, int] | None = None,
     note: str = "",
 ) -> PageState:
-    """Put a state together; of many groups the largest are shown."""
-    groups_found = grouped(lines)
-    group_lines = [described(members, helps) for members in groups_found[:MAX_SHOWN]]
+    """Return a state with the largest groups of pending pods.
+
+    ``events`` are the events of each plugin, ``members`` the number of placed members of each pod group.
+    """
+    groups = group_lines(lines)
+    shown = [describe_group(group, helps) for group in groups[:MAX_SHOWN]]
     return PageState(
         version=version,
         layout=layout,
@@ -96,12 +119,12 @@ def page_state(  # noqa: PLR0913 - keywords only: what a state is made of
         placed=placed,
         waiting=len(lines),
         bound=bound,
-        queues=queues,
-        groups=group_lines,
-        groups_left=len(groups_found) - len(group_lines),
-        pods_left=len(lines) - sum(group.pods for group in group_lines),
-        events=events,
-        pod_groups=groups,
+        queues=dict(Counter(line.place for line in lines)) if queues is None else queues,
+        groups=shown,
+        groups_left=len(groups) - len(shown),
+        pods_left=len(lines) - sum(group.pods for group in shown),
+        events=list_retry_events(lines, events),
+        pod_groups=pod_groups(lines, members),
         load=load,
         note=note,
     )

@@ -16,7 +16,7 @@ MAX_SHOWN: Final = 50
 MAX_EXAMPLES: Final = 3
 MAX_EVENTS: Final = 40
 NOT_TRIED: Final = "not tried yet"
-UNTOLD: Final = "no reason reported yet"
+NO_REASON: Final = "no reason reported yet"
 
 
 class Suggestion(Struct, frozen=True):
@@ -26,23 +26,23 @@ class Suggestion(Struct, frozen=True):
 
 
 def group_id(reasons: Sequence[str]) -> str:
-    """Name a group in a few letters; the same reasons have the same name."""
+    """Return a short ID of a group; equal reasons have equal IDs."""
     return blake2s("\0".join(sorted(reasons)).encode(), digest_size=6).hexdigest()
 
 
 def list_reasons(line: WaitingPodLine) -> tuple[str, ...]:
-    """Return the reasons why a pod is pending, by which pods are grouped."""
+    """Return the reasons why a pod is pending; pods with equal reasons form a group."""
     if line.reasons:
         return line.reasons
     if line.place == GATED:
         return (f"gated by {', '.join(line.plugins)}" if line.plugins else "gated",)
     if line.place == INCOMPLETE:
         return ("its pod group does not exist",)
-    return (NOT_TRIED if not line.attempts else UNTOLD,)
+    return (NOT_TRIED if not line.attempts else NO_REASON,)
 
 
-def grouped(lines: Iterable[WaitingPodLine]) -> list[list[WaitingPodLine]]:
-    """Group pods by why they wait, the largest groups first; the order of the reasons does not matter."""
+def group_lines(lines: Iterable[WaitingPodLine]) -> list[list[WaitingPodLine]]:
+    """Group pods by their reasons, the largest groups first; the order of the reasons does not matter."""
     by_id: dict[str, list[WaitingPodLine]] = {}
     names: dict[tuple[str, ...], str] = {}
     for line in lines:
@@ -53,11 +53,11 @@ def grouped(lines: Iterable[WaitingPodLine]) -> list[list[WaitingPodLine]]:
     return sorted(by_id.values(), key=lambda members: (-len(members), list_reasons(members[0])))
 
 
-def described(members: Sequence[WaitingPodLine], helps: Mapping[str, Suggestion]) -> WaitingGroup:
+def describe_group(members: Sequence[WaitingPodLine], helps: Mapping[str, Suggestion]) -> WaitingGroup:
     """Describe a group; called only for groups that are shown."""
     reasons = list_reasons(members[0])
     name = group_id(reasons)
-    helped = helps.get(name)
+    suggestion = helps.get(name)
     return WaitingGroup(
         id=name,
         reasons=reasons,
@@ -66,22 +66,22 @@ def described(members: Sequence[WaitingPodLine], helps: Mapping[str, Suggestion]
         examples=tuple(line.pod for line in members[:MAX_EXAMPLES]),
         message=members[0].message,
         oldest=min(line.since for line in members),
-        help="" if helped is None else helped.text,
-        is_helped=helped is not None,
+        help="" if suggestion is None else suggestion.text,
+        is_helped=suggestion is not None,
     )
 
 
 def list_retry_events(lines: Iterable[WaitingPodLine], events: Mapping[str, Sequence[str]]) -> list[RetryEvent]:
-    """Count the events that pods hope for; ``events`` are those that each plugin registered for."""
+    """Count the pods that each event would retry; ``events`` are the registered events of each plugin."""
     by_plugins = Counter(line.plugins for line in lines if line.plugins)
     pods: Counter[str] = Counter()
     plugins: dict[str, dict[str, None]] = {}
     for names, count in by_plugins.items():
-        hoping: dict[str, list[str]] = {}
+        by_event: dict[str, list[str]] = {}
         for plugin in names:
             for event in events.get(plugin, ()):
-                hoping.setdefault(event, []).append(plugin)
-        for event, plugin_names in hoping.items():
+                by_event.setdefault(event, []).append(plugin)
+        for event, plugin_names in by_event.items():
             pods[event] += count
             plugins.setdefault(event, {}).update(dict.fromkeys(plugin_names))
     return [
@@ -92,9 +92,7 @@ def list_retry_events(lines: Iterable[WaitingPodLine], events: Mapping[str, Sequ
 
 def list_events(profiles: Iterable[Profile]) -> dict[str, list[str]]:
     """Return the registered events of each plugin, over all profiles."""
-    from moorage.insight.explain.pods import (
-        event_names,  # imported on first use: it would slow the start of a cluster
-    )
+    from moorage.insight.explain.pods import event_names  # on first use: it would slow the start of a cluster
 
     by_plugin: dict[str, dict[str, None]] = {}
     for profile in profiles:

@@ -1,6 +1,6 @@
 """Handlers of the page's questions: details of a pod, details of a node, and suggested changes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any, Final
 
@@ -10,12 +10,11 @@ from moorage.common.errors import InputError, MoorageError, did_you_mean
 from moorage.insight.explain import text
 from moorage.insight.explain.explanation import PodExplanation
 from moorage.insight.explain.groups import list_active_pods
-from moorage.insight.explain.obstacles import Obstacles, find_obstacles
+from moorage.insight.explain.obstacles import find_obstacles
 from moorage.insight.explain.pods import compare, explain_pod
 from moorage.insight.page.what_if import try_changes
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.decisions.decision import NodeEntry
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 
 POD_SECONDS: Final = 5.0
@@ -46,38 +45,32 @@ def explain(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any]:
     key = _name(arguments, "pod")
     explained = explain_pod(session, key, seconds=POD_SECONDS, with_changes=arguments.get("changes") != "no")
     pod = session.pod(key)
-    because = explained.because
     return {
         "pod": explained.decision.pod,
         "headline": text.headline(explained),
         "node": explained.decision.node,
         "isBound": explained.is_bound,
         "result": "bound" if explained.is_bound else explained.decision.result,
-        "facts": _facts(pod),
+        "facts": {
+            "requests": dict(pod.requests),
+            "priority": pod.priority,
+            "profile": pod.scheduler_name,
+            "labels": dict(pod.labels),
+            "owner": _owner(pod),
+            "nominated": pod.nominated_node_name,
+            "tolerations": len(pod.spec.tolerations),
+            "gates": [gate.name for gate in pod.spec.scheduling_gates],
+        },
         "reasons": [{"line": text.group_line(item), **msgspec.to_builtins(item)} for item in explained.reasons],
         "preemption": explained.decision.post_filter,
         "changes": [{"line": text.change_line(item), **msgspec.to_builtins(item)} for item in explained.changes],
         "stopped": explained.stopped,
         "isSearched": arguments.get("changes") != "no",
-        "because": [msgspec.to_builtins(item) for item in because],
+        "because": msgspec.to_builtins(explained.because),
         "runnerUp": explained.runner_up,
         "wakes": text.retry_lines(explained),
         "group": explained.group,
         "table": _table(session, pod, explained),
-    }
-
-
-def _facts(pod: Pod) -> dict[str, Any]:
-    owner = pod.metadata.owner_references
-    return {
-        "requests": dict(pod.requests),
-        "priority": pod.priority,
-        "profile": pod.scheduler_name,
-        "labels": dict(pod.labels),
-        "owner": f"{owner[0].kind.lower()}/{owner[0].name}" if owner else "",
-        "nominated": pod.nominated_node_name,
-        "tolerations": len(pod.spec.tolerations),
-        "gates": [gate.name for gate in pod.spec.scheduling_gates],
     }
 
 
@@ -90,7 +83,20 @@ def _table(session: Session, pod: Pod, explained: PodExplanation) -> dict[str, A
         profile, nodes = session.find_runner(waiting).profile, session.scheduler.cache.nodes
         scoring = list(profile.weights)
         texts: dict[str, int] = {}
-        rows = [_row(info, obstacles, explained.decision.nodes, scoring, texts) for info in nodes]
+
+        def make_row(info: NodeInfo) -> list[Any]:
+            """Return the name, the text of each rejecting plugin by its index, the total, and the weighted scores."""
+            rejections = {
+                plugin: texts.setdefault("; ".join(status.reasons) or status.message, len(texts))
+                for plugin, status in obstacles.of(info.row).items()
+            }
+            entry = explained.decision.nodes.get(info.name)
+            if entry is None or entry.scores is None:
+                return [info.name, rejections, None, None]
+            scores = [entry.scores[name].weighted if name in entry.scores else None for name in scoring]
+            return [info.name, rejections, entry.total, scores]
+
+        rows = [make_row(info) for info in nodes]
         return {
             "filters": [plugin.name for plugin in profile.filter],
             "objecting": obstacles.plugins(),
@@ -99,25 +105,6 @@ def _table(session: Session, pod: Pod, explained: PodExplanation) -> dict[str, A
             "texts": list(texts),
             "rows": rows,
         }
-
-
-def _row(
-    info: NodeInfo,
-    obstacles: Obstacles,
-    entries: Mapping[str, NodeEntry],
-    scoring: Sequence[str],
-    texts: dict[str, int],
-) -> list[Any]:
-    """Write one node down: its name, who objects with which text, its total, and the weighted scores."""
-    rejections = {
-        plugin: texts.setdefault("; ".join(status.reasons) or status.message, len(texts))
-        for plugin, status in obstacles.of(info.row).items()
-    }
-    entry = entries.get(info.name)
-    if entry is None or entry.scores is None:
-        return [info.name, rejections, None, None]
-    scores = entry.scores
-    return [info.name, rejections, entry.total, [scores[name].weighted if name in scores else None for name in scoring]]
 
 
 def node(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,35 +132,28 @@ def node_facts(info: NodeInfo) -> dict[str, Any]:
         "conditions": {item.type: item.status for item in node_object.status.conditions},
         "allocatable": dict(info.allocatable),
         "requested": {**info.requested, "pods": len(info.pods)},
-        "pods": sorted((_on_node(pod) for pod in info.pods.values()), key=_size),
+        "pods": [
+            {"pod": pod.key, "requests": dict(pod.requests), "priority": pod.priority, "owner": _owner(pod)}
+            for pod in sorted(info.pods.values(), key=lambda pod: (-pod.requests.get("cpu", 0), pod.key))
+        ],
     }
 
 
-def _on_node(pod: Pod) -> dict[str, Any]:
-    facts = _facts(pod)
-    return {"pod": pod.key, "requests": facts["requests"], "priority": pod.priority, "owner": facts["owner"]}
-
-
-def _size(line: Mapping[str, Any]) -> tuple[int, str]:
-    return -line["requests"].get("cpu", 0), line["pod"]
-
-
-def _waiting_kinds(session: Session) -> list[Pod]:
-    """Select pending pods with different requests, up to a limit."""
-    kinds: dict[Any, Pod] = {}
-    for pod in list_active_pods(session):
-        if not pod.node_name and pod.scheduler_name in session.scheduler.runners:
-            kinds.setdefault((pod.namespace, pod.shape, tuple(sorted(pod.labels.items()))), pod)
-            if len(kinds) >= MAX_ALMOST:
-                break
-    return list(kinds.values())
+def _owner(pod: Pod) -> str:
+    owners = pod.metadata.owner_references
+    return f"{owners[0].kind.lower()}/{owners[0].name}" if owners else ""
 
 
 def _find_rejected_pods(session: Session, info: NodeInfo) -> list[dict[str, Any]]:
     """List pending pods and why they are not on this node, those with the fewest obstacles first."""
+    kinds: dict[Any, Pod] = {}
+    for pod in list_active_pods(session):
+        if len(kinds) < MAX_ALMOST and not pod.node_name and pod.scheduler_name in session.scheduler.runners:
+            # Pods that differ only in their names have the same obstacles.
+            kinds.setdefault((pod.namespace, pod.shape, tuple(sorted(pod.labels.items()))), pod)
     near_misses = []
     end = monotonic() + ALMOST_SECONDS
-    for pod in _waiting_kinds(session):
+    for pod in kinds.values():
         if monotonic() > end:
             break
         attempt = session.try_pod(pod, preempts=False)
@@ -210,7 +190,7 @@ def helps(session: Session, arguments: Mapping[str, Any]) -> dict[str, str]:
         try:
             explained = explain_pod(session, str(key), seconds=HELP_SECONDS)
         except MoorageError:
-            continue  # it is gone by now, or another scheduler's
+            continue  # it was deleted, or belongs to another scheduler
         suggestions[str(key)] = text.change_line(explained.changes[0]) if explained.changes else ""
     return suggestions
 

@@ -5,13 +5,14 @@ The first question starts the process. It reads the cluster again when its data 
 
 import asyncio
 from collections.abc import Mapping
+from math import ceil
 from typing import Any, Final
 
 import msgspec
 
-from moorage.common.child_process import ChildEnded, ChildProcess, encode_frame
+from moorage.common.child_process import ChildEnded, ChildProcess, RestartPolicy, encode_frame
 from moorage.common.errors import InputError
-from moorage.insight.explain.in_scheduler import ExplainRequest
+from moorage.insight.explain.explain_events import ExplainRequest
 
 WORKER: Final = "moorage.insight.page.question_worker"
 MAX_QUEUED: Final = 16
@@ -43,6 +44,7 @@ class QuestionProcess:
     def __init__(self, request: ExplainRequest) -> None:
         self.request = request
         self._process: ChildProcess | None = None
+        self._restarts = RestartPolicy()
         self._lock = asyncio.Lock()
         self._queued = 0
         self._idle: asyncio.TimerHandle | None = None
@@ -70,6 +72,8 @@ class QuestionProcess:
     async def _exchange(self, question: PageQuestion) -> PageAnswer:
         if self._idle is not None:
             self._idle.cancel()
+        if (seconds := self._restarts.remaining) > 0:
+            raise InputError("the question", "the worker process has ended", hint=f"try again in {ceil(seconds)} s")
         is_answered = False
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -79,9 +83,11 @@ class QuestionProcess:
                 await self._process.send(question)
                 answer = await self._process.receive(_answers)
             is_answered = True
+            self._restarts.succeeded()
         except TimeoutError as error:
             raise InputError("the question", f"no response within {ANSWER_SECONDS:.0f} s") from error
         except (ChildEnded, OSError) as error:
+            self._restarts.failed()
             raise InputError("the question", "the worker process has ended; see the log") from error
         finally:
             # The pipe may contain part of a result: it must not become the result of the next question.

@@ -9,11 +9,10 @@ import structlog
 
 from moorage.common.child_process import ParentChannel, lower_priority
 from moorage.common.errors import MoorageError
-from moorage.insight.explain.in_scheduler import ExplainRequest
-from moorage.insight.explain.worker import open_session
+from moorage.insight.explain.explain_events import ExplainRequest
+from moorage.insight.explain.explain_worker import open_session
 from moorage.insight.page.question_handlers import answer
 from moorage.insight.page.question_process import PageAnswer, PageQuestion
-from moorage.insight.whatif.session import Session
 
 MAX_AGE_SECONDS: Final = 15.0
 """Older data is read again, except during a search for changes that help."""
@@ -39,21 +38,14 @@ def main() -> int:
                 if session is not None:
                     session.close()
                 session, read_at = fresh, monotonic()
-            reply = _answer(session, question)
+            reply = PageAnswer(answer(session, question.question, question.asked))
         except MoorageError as error:
             reply = PageAnswer(problem=str(error))
+        except Exception:  # one question must not end the process
+            log.exception("a question of the page failed", question=question.question)
+            reply = PageAnswer(problem="the question failed; see the log")
         channel.send(reply)
     return 0
-
-
-def _answer(session: Session, question: PageQuestion) -> PageAnswer:
-    try:
-        return PageAnswer(answer(session, question.question, question.asked))
-    except MoorageError:
-        raise
-    except Exception:  # one question must not end the process
-        log.exception("a question of the page failed", question=question.question)
-        return PageAnswer(problem="the question failed; see the log")
 
 
 if __name__ == "__main__":

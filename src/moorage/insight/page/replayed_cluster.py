@@ -1,4 +1,4 @@
-"""Simulations to play forwards and backwards: one, or two under different configurations side by side."""
+"""Replays of simulations, forwards and backwards: of one, or of two configurations side by side."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -7,43 +7,41 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.cluster import ClusterMoment, RecordedDecision, Replay, WaitingRecord
+from moorage.cluster import RecordedDecision, Replay, WaitingRecord
 from moorage.insight.page.api_types import (
     About,
     DecisionLine,
     NodeLayout,
     NodeLoad,
     PageState,
-    RunDifference,
     TimeLines,
     WaitingPodLine,
 )
 from moorage.insight.page.node_columns import compute_layout
-from moorage.insight.page.page_source import MAX_STEPS, page_state
-from moorage.insight.page.pending_groups import Suggestion, list_events, list_retry_events, pod_groups
+from moorage.insight.page.page_source import MAX_STEPS, PageSource, page_state
+from moorage.insight.page.pending_groups import Suggestion, list_events
 from moorage.insight.page.session_thread import SessionThread
 from moorage.insight.page.suggestions import SuggestionSearch
+from moorage.insight.whatif.questions import OutcomeDifference
 from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.sources import LoadedCluster
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.pod import Pod
-from moorage.kube.manifests import Document, documents_of
+from moorage.kube.manifests import Document, to_documents
 from moorage.scheduler.queue.observer import GATED
 from moorage.scheduler.wiring.policy import Policy
 
 MAX_DECISIONS: Final = 200
 """Maximum number of attempts in one reply."""
-
-
 WAITS: Final = "waits"
 
 
 class ReplayedRun:
-    """One simulation that was recorded, and the policy it was run under."""
+    """A recorded simulation and its policy."""
 
     def __init__(self, name: str, policy: Policy, replay: Replay) -> None:
         self.name, self.policy, self.replay = name, policy, replay
-        # Sessions are opened on another thread, which must not turn the pages of this one.
+        # Sessions are opened on another thread, which must not move the position of this replay.
         self.for_sessions = replay.apart()
         self.layout = compute_layout(replay.nodes, 1)
         self.moments = [decision.moment for decision in replay.decisions]
@@ -51,7 +49,7 @@ class ReplayedRun:
         self.weights: dict[str, dict[str, int]] = {}
 
 
-class ReplayedCluster:
+class ReplayedCluster(PageSource):
     """Recorded simulations of one cluster; questions apply to the cluster at a point in time."""
 
     def __init__(self, cluster: LoadedCluster, runs: Sequence[ReplayedRun], title: str) -> None:
@@ -62,14 +60,14 @@ class ReplayedCluster:
 
     @property
     def version(self) -> int:
-        """A number that grows when there is something new to see."""
+        """A number that grows when there is new data."""
         return 1 + sum(search.version for search in self._suggestions.values())
 
     async def start(self) -> None:
         """Read the registered events and weights of every policy."""
-        await self.thread.run(self._read)
+        await self.thread.run(self._read_profiles)
 
-    def _read(self) -> None:
+    def _read_profiles(self) -> None:
         for number, run in enumerate(self._runs):
             session = self.thread.session((number, 0.0))
             profiles = [runner.profile for runner in session.scheduler.runners.values()]
@@ -77,7 +75,7 @@ class ReplayedCluster:
             run.weights = {profile.name: dict(profile.weights) for profile in profiles}
 
     async def stop(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         for search in self._suggestions.values():
             await search.stop()
         await self.thread.close()
@@ -89,7 +87,7 @@ class ReplayedCluster:
         if at <= 0.0:
             return self._cluster.session(run.policy)
         documents_without_pods = [document for document in self._cluster.documents if document.kind != "Pod"]
-        pods = documents_of(map(_written, run.for_sessions.pods_at(at)), source="the simulation")
+        pods = to_documents(map(_written, run.for_sessions.pods_at(at)), source="the simulation")
         documents: list[Document] = [*documents_without_pods, *pods]
         return Session(documents, run.policy, honours_nominations=False)
 
@@ -113,7 +111,7 @@ class ReplayedCluster:
         played = self._runs[run]
         at = min(at, played.replay.seconds)
         moment = played.replay.at(at)
-        lines = self._waiting(played, moment)
+        lines = self.waiting(run, at)
         search = self._suggestions_at(run, at)
         state = page_state(
             lines,
@@ -127,23 +125,17 @@ class ReplayedCluster:
             ),
             placed=len(moment.placed),
             bound=moment.bound,
-            queues=dict(Counter(line.place for line in lines)),
-            events=list_retry_events(lines, played.events),
-            groups=pod_groups(lines, _members(played.replay, moment)),
+            events=played.events,
+            members=Counter(group for key in moment.placed if (group := played.replay.pods[key].group_key)),
         )
         if self._can_suggest(run, at):
             search.search_for(state.groups)
         return state
 
     def waiting(self, run: int, at: float) -> Sequence[WaitingPodLine]:
-        """List the pods that wait."""
-        played = self._runs[run]
-        return self._waiting(played, played.replay.at(at))
-
-    @staticmethod
-    def _waiting(played: ReplayedRun, moment: ClusterMoment) -> list[WaitingPodLine]:
-        pods = played.replay.pods
-        return [_line(pods[key], record) for key, record in moment.waiting.items()]
+        """List the pending pods."""
+        replay = self._runs[run].replay
+        return [_line(replay.pods[key], record) for key, record in replay.at(at).waiting.items()]
 
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
         """Return the computed suggestions by group."""
@@ -154,9 +146,13 @@ class ReplayedCluster:
         return at >= self._runs[run].replay.seconds and bool(self._cluster.documents)
 
     def _suggestions_at(self, run: int, at: float) -> SuggestionSearch:
-        """Return the running search for suggestions at a moment, if any."""
+        """Return the search for suggestions at a time; an empty one if suggestions are not computed there."""
+
+        async def no_suggestions(_pods: Sequence[str]) -> Mapping[str, str]:
+            return {}
+
         if not self._can_suggest(run, at):
-            return SuggestionSearch(self._no_helps)
+            return SuggestionSearch(no_suggestions)
         end = self._runs[run].replay.seconds
         if run not in self._suggestions:
 
@@ -167,18 +163,15 @@ class ReplayedCluster:
             self._suggestions[run] = SuggestionSearch(ask)
         return self._suggestions[run]
 
-    async def _no_helps(self, _pods: Sequence[str]) -> Mapping[str, str]:
-        return {}
-
     def decisions(self, run: int, at: float, since: int) -> Sequence[DecisionLine]:
-        """List the attempts up to a moment."""
+        """List the attempts up to a time."""
         played = self._runs[run]
         end = bisect_right(played.moments, at)
         first = max(since, end - MAX_DECISIONS)
         return [_decision(number, played.replay.decisions[number]) for number in range(first, end)]
 
     def attempts(self, run: int, at: float, pod: str) -> Sequence[DecisionLine]:
-        """List the attempts of one pod up to a moment, the last ones if there are many."""
+        """List the attempts of one pod up to a time; only the last ones if there are many."""
         attempts = [
             _decision(number, decision)
             for number, decision in enumerate(self._runs[run].replay.decisions)
@@ -187,18 +180,19 @@ class ReplayedCluster:
         return attempts[-MAX_DECISIONS:]
 
     def lines(self, run: int, at: float) -> TimeLines:
-        """Return numbers over the whole run."""
+        """Return the values of the charts over the whole run."""
         if run not in self._lines:
             self._lines[run] = _time_lines(self._runs[run].replay)
         return self._lines[run]
 
-    def differences(self, at: float) -> Sequence[RunDifference]:
-        """List the pods that fare differently in the first two runs at a moment."""
+    def differences(self, at: float) -> Sequence[OutcomeDifference]:
+        """List the pods with different results in the first two runs: a node, ``waits``, or an empty text if absent."""
         if len(self._runs) < 2:
             return ()
-        before, after = (_whereabouts(run.replay.at(at)) for run in self._runs[:2])
+        moments = (run.replay.at(at) for run in self._runs[:2])
+        before, after = ({**moment.placed, **dict.fromkeys(moment.waiting, WAITS)} for moment in moments)
         return [
-            RunDifference(pod=pod, before=before.get(pod, ""), after=after.get(pod, ""))
+            OutcomeDifference(pod, before.get(pod, ""), after.get(pod, ""))
             for pod in dict.fromkeys((*before, *after))
             if before.get(pod) != after.get(pod)
         ]
@@ -206,10 +200,6 @@ class ReplayedCluster:
     async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
         """Return the result of a question on the cluster at a point in time."""
         return await self.thread.ask((run, min(at, self._runs[run].replay.seconds)), question, arguments)
-
-
-def _whereabouts(moment: ClusterMoment) -> dict[str, str]:
-    return {**moment.placed, **dict.fromkeys(moment.waiting, WAITS)}
 
 
 def _written(pod: Pod) -> dict[str, Any]:
@@ -236,11 +226,6 @@ def _line(pod: Pod, record: WaitingRecord) -> WaitingPodLine:
     )
 
 
-def _members(replay: Replay, moment: ClusterMoment) -> Mapping[str, int]:
-    groups = (replay.pods[key].group_key for key in moment.placed)
-    return Counter(group for group in groups if group)
-
-
 def _decision(number: int, decision: RecordedDecision) -> DecisionLine:
     return DecisionLine(
         number=number,
@@ -254,7 +239,7 @@ def _decision(number: int, decision: RecordedDecision) -> DecisionLine:
 
 
 def _time_lines(replay: Replay) -> TimeLines:
-    """Cut a run into equal steps, and count in each; the moments are gone through in order, once."""
+    """Divide a run into equal steps, and count attempts and pending pods in each."""
     step = max(replay.seconds / MAX_STEPS, 0.001)
     count = max(1, min(MAX_STEPS, int(replay.seconds / step) + 1))
     placed, failed, latency = [0] * count, [0] * count, [0.0] * count

@@ -12,7 +12,7 @@ import structlog
 from moorage.common.errors import InputError, MoorageError
 from moorage.insight.page.page_source import PageSource
 from moorage.insight.page.paths import API, ROOT, SAFETY, assets, problem
-from moorage.insight.page.pending_groups import described, group_id, grouped, list_reasons
+from moorage.insight.page.pending_groups import describe_group, group_id, group_lines, list_reasons
 from moorage.kube.http.messages import HttpRequest, Reply
 
 MAX_LISTED: Final = 200
@@ -57,7 +57,7 @@ class PageService:
             "version": lambda _query: {"version": source.version},
             "nodes": lambda query: source.layout(query.run),
             "state": lambda query: source.state(query.run, query.at),
-            "decisions": self._decisions,
+            "decisions": lambda query: {"decisions": source.decisions(query.run, query.at, query.number("since", 0))},
             "lines": lambda query: source.lines(query.run, query.at),
             "waiting": self._waiting,
             "reasons": self._reasons,
@@ -106,9 +106,6 @@ class PageService:
     def _query(self, parameters: Mapping[str, Any]) -> Query:
         return Query(parameters, len(self._source.about().runs))
 
-    def _decisions(self, query: Query) -> Any:
-        return {"decisions": self._source.decisions(query.run, query.at, query.number("since", 0))}
-
     def _differences(self, query: Query) -> Any:
         differences = self._source.differences(query.at)
         return {"differences": differences[:MAX_DIFFERENCES], "count": len(differences)}
@@ -131,13 +128,13 @@ class PageService:
         """List the groups of waiting pods, those whose reasons hold a text, page by page."""
         search_text = str(query.given.get("q", "")).lower()
         helps = self._source.helps(query.run, query.at)
-        groups = grouped(self._source.waiting(query.run, query.at))
+        groups = group_lines(self._source.waiting(query.run, query.at))
         if search_text:
             groups = [group for group in groups if any(search_text in text.lower() for text in list_reasons(group[0]))]
         first = query.number("offset", 0)
         page = groups[first : first + query.number("limit", MAX_LISTED, MAX_LISTED)]
         return {
-            "groups": [described(group, helps) for group in page],
+            "groups": [describe_group(group, helps) for group in page],
             "count": len(groups),
             "pods": sum(map(len, groups)),
         }

@@ -37,7 +37,7 @@ class SessionThread:
         return await self.run(lambda: answer(self.session(key), question, arguments))
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run something on the thread, after what waits there."""
+        """Run a function on the thread, after the pending ones."""
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._worker, work)
@@ -45,7 +45,7 @@ class SessionThread:
             self._waiting -= 1
 
     def session(self, key: Hashable) -> Session:
-        """Return the session for a key, opening it if need be; to be called on the thread."""
+        """Return the session for a key; open it if necessary. Call this on the thread."""
         session = self._sessions.find(key)
         if session is None:
             session = self._open(key)
@@ -53,11 +53,12 @@ class SessionThread:
         return session
 
     async def close(self) -> None:
-        """Let go of all sessions; who still waits is served before."""
-        await self.run(self._close_sessions)
-        self._worker.shutdown(wait=False)
+        """Close all sessions, after the pending questions."""
 
-    def _close_sessions(self) -> None:
-        for _, session in list(self._sessions.items()):
-            session.close()
-        self._sessions.clear()
+        def close_sessions() -> None:
+            for _, session in list(self._sessions.items()):
+                session.close()
+            self._sessions.clear()
+
+        await self.run(close_sessions)
+        self._worker.shutdown(wait=False)

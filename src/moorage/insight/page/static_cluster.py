@@ -10,19 +10,10 @@ from typing import Any, Final
 from moorage.cluster import why_not
 from moorage.common.errors import InputError, MoorageError
 from moorage.insight.explain.groups import list_active_pods
-from moorage.insight.page.api_types import (
-    About,
-    DecisionLine,
-    NodeLayout,
-    NodeLoad,
-    PageState,
-    RunDifference,
-    TimeLines,
-    WaitingPodLine,
-)
+from moorage.insight.page.api_types import About, NodeLayout, NodeLoad, PageState, WaitingPodLine
 from moorage.insight.page.node_columns import compute_layout, compute_load
-from moorage.insight.page.page_source import page_state
-from moorage.insight.page.pending_groups import Suggestion, list_events, list_retry_events, pod_groups
+from moorage.insight.page.page_source import PageSource, page_state
+from moorage.insight.page.pending_groups import Suggestion, list_events
 from moorage.insight.page.session_thread import SessionThread
 from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.insight.whatif.session import Session
@@ -40,7 +31,7 @@ MAX_BATCH: Final = 500
 OTHERS: Final = "another scheduler"
 
 
-class StaticCluster:
+class StaticCluster(PageSource):
     """A cluster at one time, with the result of an attempt for each pending pod."""
 
     def __init__(self, cluster: LoadedCluster, policy: Policy, title: str) -> None:
@@ -50,7 +41,7 @@ class StaticCluster:
         self._version = 1
         self._waiting: list[Pod] = []
         self._lines: dict[str, WaitingPodLine] = {}
-        self._try_pod = 0
+        self._tried = 0
         self._placed = 0
         self._members: dict[str, int] = {}
         self._layout: NodeLayout
@@ -61,7 +52,7 @@ class StaticCluster:
 
     @property
     def version(self) -> int:
-        """A number that grows when there is something new to see."""
+        """A number that grows when there is new data."""
         return self._version + self.suggestions.version
 
     async def start(self) -> None:
@@ -70,7 +61,7 @@ class StaticCluster:
         self._trying = asyncio.get_running_loop().create_task(self._try_all(), name="trying pending pods")
 
     async def stop(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         if self._trying is not None:
             self._trying.cancel()
             with suppress(asyncio.CancelledError):
@@ -90,16 +81,21 @@ class StaticCluster:
         self._placed = sum(1 for pod in pods if pod.node_name)
         self._members = Counter(pod.group_key for pod in pods if pod.node_name and pod.group_key)
         self._waiting = [pod for pod in pods if not pod.node_name]
-        self._lines = {pod.key: _line(pod) for pod in self._waiting}
+        self._lines = {
+            pod.key: WaitingPodLine(
+                pod=pod.key, place=ACTIVE, since=0.0, group=pod.group_key or "", priority=pod.priority
+            )
+            for pod in self._waiting
+        }
 
     async def _try_all(self) -> None:
         loop, batch = asyncio.get_running_loop(), FIRST_BATCH
-        while self._try_pod < len(self._waiting):
-            began, first = loop.time(), self._try_pod
-            pods = self._waiting[first : first + batch]
+        while self._tried < len(self._waiting):
+            began = loop.time()
+            pods = self._waiting[self._tried : self._tried + batch]
             for line in await self.thread.run(partial(self._try_some, pods)):
                 self._lines[line.pod] = line
-            self._try_pod += len(pods)
+            self._tried += len(pods)
             self._version += 1
             took = max(loop.time() - began, 0.001)
             batch = min(max(1, int(batch * BATCH_SECONDS / took)), MAX_BATCH)
@@ -120,7 +116,7 @@ class StaticCluster:
     def state(self, run: int, at: float) -> PageState:
         """Describe the cluster."""
         lines = self.waiting(run, at)
-        untried = len(self._waiting) - self._try_pod
+        untried = len(self._waiting) - self._tried
         return page_state(
             lines,
             self.suggestions.found,
@@ -130,35 +126,18 @@ class StaticCluster:
             load=self._load,
             placed=self._placed,
             bound=0,
-            queues=dict(Counter(line.place for line in lines)),
-            events=list_retry_events(lines, self._events),
-            groups=pod_groups(lines, self._members),
+            events=self._events,
+            members=self._members,
             note=f"{untried} of {len(lines)} pending pods have not been tried yet" if untried else "",
         )
 
     def waiting(self, run: int, at: float) -> Sequence[WaitingPodLine]:
-        """List the pods that wait."""
+        """List the pending pods."""
         return list(self._lines.values())
 
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
         """Return the computed suggestions by group."""
         return self.suggestions.found
-
-    def decisions(self, run: int, at: float, since: int) -> Sequence[DecisionLine]:
-        """Return no decisions: no scheduler runs."""
-        return ()
-
-    def attempts(self, run: int, at: float, pod: str) -> Sequence[DecisionLine]:
-        """List nothing."""
-        return ()
-
-    def lines(self, run: int, at: float) -> TimeLines:
-        """Return no points."""
-        return TimeLines(start=0.0, step=1.0, placed=[], failed=[], waiting=[], latency=[])
-
-    def differences(self, at: float) -> Sequence[RunDifference]:
-        """Return no differences: there is one run."""
-        return ()
 
     async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
         """Return the result of a question on the cluster."""
@@ -167,10 +146,6 @@ class StaticCluster:
     async def _find_suggestions(self, pods: Sequence[str]) -> Mapping[str, str]:
         suggestions: Mapping[str, str] = await self.thread.ask(None, "helps", {"pods": list(pods)})
         return suggestions
-
-
-def _line(pod: Pod) -> WaitingPodLine:
-    return WaitingPodLine(pod=pod.key, place=ACTIVE, since=0.0, group=pod.group_key or "", priority=pod.priority)
 
 
 def _try_pod(session: Session, pod: Pod) -> WaitingPodLine:

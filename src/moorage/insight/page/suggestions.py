@@ -9,7 +9,7 @@ import structlog
 
 from moorage.common.errors import MoorageError
 from moorage.insight.page.api_types import WaitingGroup
-from moorage.insight.page.pending_groups import NOT_TRIED, UNTOLD, Suggestion
+from moorage.insight.page.pending_groups import NO_REASON, NOT_TRIED, Suggestion
 
 MAX_GROUPS: Final = 12
 """Number of groups with automatic suggestions; the page of a pod computes them for others."""
@@ -34,9 +34,13 @@ class SuggestionSearch:
 
     def search_for(self, groups: Sequence[WaitingGroup]) -> None:
         """Start a search for groups without a suggestion, unless one is running."""
-        missing = [group for group in groups[:MAX_GROUPS] if group.id not in self.found and _can_be_fixed(group)]
+
+        def can_be_fixed(group: WaitingGroup) -> bool:
+            return bool(group.message or group.plugins) and group.reasons not in ((NOT_TRIED,), (NO_REASON,))
+
+        missing = [group for group in groups[:MAX_GROUPS] if group.id not in self.found and can_be_fixed(group)]
         if missing and (self._task is None or self._task.done()):
-            self._task = asyncio.get_running_loop().create_task(self._search(missing), name="looking for help")
+            self._task = asyncio.get_running_loop().create_task(self._search(missing), name="suggestions")
 
     async def _search(self, groups: Sequence[WaitingGroup]) -> None:
         for group in groups:
@@ -44,7 +48,7 @@ class SuggestionSearch:
             try:
                 answers = await self._ask([example])
             except (MoorageError, OSError, TimeoutError) as error:
-                log.warning("no help can be looked for", pod=example, error=str(error))
+                log.warning("the search for suggestions failed", pod=example, error=str(error))
                 await asyncio.sleep(self._retry_seconds)
                 break
             if len(self.found) >= MAX_CACHED:
@@ -58,12 +62,8 @@ class SuggestionSearch:
         self.found.clear()
 
     async def stop(self) -> None:
-        """Give a search up."""
+        """Cancel the search."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
-
-
-def _can_be_fixed(group: WaitingGroup) -> bool:
-    return bool(group.message or group.plugins) and group.reasons not in ((NOT_TRIED,), (UNTOLD,))

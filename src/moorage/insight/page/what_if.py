@@ -1,6 +1,6 @@
-"""Edit and try: pods dropped, nodes drained, weights changed, on a copy of the cluster; what moves then.
+"""Try changes on a copy of the cluster: add pods, drain nodes, change weights; and report the pods that move.
 
-Nothing here can write to a cluster: everything happens in a session, in a branch that is undone.
+Nothing is written to a cluster: all changes happen in a branch of a session, and are undone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from moorage.insight.whatif.questions import template_pod
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.documents import read_documents
 from moorage.kube.api.pod import Pod
-from moorage.kube.manifests import documents_of
+from moorage.kube.manifests import to_documents
 from moorage.scheduler.config import completed_view
 from moorage.scheduler.wiring.policy import load_policy
 
@@ -53,13 +53,18 @@ def try_changes(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any
     """Apply the changes, place all pending pods, and return the differences; the session is restored."""
     wish = _parse_wish(arguments)
     deadline = monotonic() + TRY_SECONDS
-    waiting = [pod.key for pod in _in_order(list_active_pods(session)) if _is_ours(session, pod)]
+    pending = [pod for pod in list_active_pods(session) if not pod.node_name and _is_ours(session, pod)]
+    waiting = [pod.key for pod in sorted(pending, key=lambda pod: -pod.priority)]
     with session.branch():
         before, untried = _place_in_order(session, waiting, deadline)
         before_load = compute_load(session.scheduler.cache.nodes)
     with _open_changed(session, wish) as changed_session, changed_session.branch():
-        dropped, driven = _edit(changed_session, wish)
-        after, left_after = _place_in_order(changed_session, [*waiting, *driven, *dropped], deadline + TRY_SECONDS)
+        changed_session.apply(*(edit_from(edit) for edit in wish.edits))
+        drained: dict[str, str] = {}
+        for name in wish.drain:
+            drained |= _drain(changed_session, name)
+        added = _add_pods(changed_session, wish)
+        after, left_after = _place_in_order(changed_session, [*waiting, *drained, *added], deadline + TRY_SECONDS)
         load = compute_load(changed_session.scheduler.cache.nodes)
         names = list(changed_session.scheduler.cache.nodes.names)
     moves = [
@@ -67,12 +72,12 @@ def try_changes(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any
         for pod in waiting
         if pod in before and pod in after and before[pod][0] != after[pod][0]
     ]
-    moves += [Moved(pod, node, *after.get(pod, ("", "not tried"))) for pod, node in driven.items()]
+    moves += [Moved(pod, node, *after.get(pod, ("", "not tried"))) for pod, node in drained.items()]
     if wish.weights:
         moves += _find_moved(session, wish, monotonic() + TRY_SECONDS)
     return {
         "moves": moves,
-        "dropped": [Moved(pod, "", *after.get(pod, ("", "not tried"))) for pod in dropped],
+        "dropped": [Moved(pod, "", *after.get(pod, ("", "not tried"))) for pod in added],
         "waitingBefore": sum(1 for node, _ in before.values() if not node),
         "waitingAfter": sum(1 for node, _ in after.values() if not node),
         "notTried": max(untried, left_after),
@@ -94,11 +99,6 @@ def _parse_wish(arguments: Mapping[str, Any]) -> Wish:
     if not (wish.drop or wish.drain or wish.weights or wish.edits):
         raise InputError("request", "no changes to simulate", hint="add a pod, drain a node, or change a weight")
     return wish
-
-
-def _in_order(pods: list[Pod]) -> list[Pod]:
-    """Sort pods as the queue does: by priority, then by age."""
-    return sorted((pod for pod in pods if not pod.node_name), key=lambda pod: -pod.priority)
 
 
 def _is_ours(session: Session, pod: Pod) -> bool:
@@ -124,22 +124,13 @@ def _place_in_order(session: Session, pods: list[str], deadline: float) -> tuple
     return outcomes, 0
 
 
-def _edit(session: Session, wish: Wish) -> tuple[list[str], dict[str, str]]:
-    """Make the changes; return the pods that were dropped in, and those that have to leave, with their nodes."""
-    session.apply(*(edit_from(edit) for edit in wish.edits))
-    driven: dict[str, str] = {}
-    for name in wish.drain:
-        driven |= _drain(session, name)
-    return _drop(session, wish), driven
-
-
 def _drain(session: Session, name: str) -> dict[str, str]:
-    """Cordon a node and have its pods wait, those that belong to the node excepted."""
+    """Cordon a node and evict its pods, except pods that disappear with the node; return them with the node."""
     target = ObjectId("Node", "", name)
     info = session.scheduler.cache.node(name)
     if info is None:
         raise missing(target, session.scheduler.cache.nodes.names)
-    driven: dict[str, str] = {}
+    drained: dict[str, str] = {}
     for pod in list(info.pods.values()):
         pod_id = ObjectId("Pod", pod.namespace, pod.name)
         if pod_id not in session.objects or not _is_ours(session, pod):
@@ -147,39 +138,35 @@ def _drain(session: Session, name: str) -> dict[str, str]:
         content = session.objects.content(pod_id)
         if not is_bound_to_node(content):
             session.apply(DeleteObject(pod_id), CreateObject(evicted(content)))
-            driven[pod.key] = name
+            drained[pod.key] = name
     cordon = put(session.objects.content(target), ("spec", "unschedulable"), True)
     session.apply(PatchObject(target, (cordon,)))
-    return driven
+    return drained
 
 
-def _drop(session: Session, wish: Wish) -> list[str]:
+def _add_pods(session: Session, wish: Wish) -> list[str]:
     """Add pods, or one pod of each workload, as many copies as requested; add other objects once."""
-    dropped: list[str] = []
+    added: list[str] = []
     if not wish.drop.strip():
-        return dropped
-    for document in documents_of(read_documents(wish.drop, source="added pods"), source="added pods"):
+        return added
+    for document in to_documents(read_documents(wish.drop, source="added pods"), source="added pods"):
         spec = document.content.get("spec")
         if document.kind != "Pod" and not (isinstance(spec, dict) and ("template" in spec or "jobTemplate" in spec)):
             session.apply(CreateObject(document.content))
             continue
         pod = template_pod([document])
         for number in range(1, wish.copies + 1):
-            content = _named_anew(session, pod, number, wish.copies)
+            metadata = {key: item for key, item in (pod.get("metadata") or {}).items() if key != "uid"}
+            name = str(metadata.get("name") or metadata.pop("generateName", "pod-").rstrip("-"))
+            metadata["name"] = name if wish.copies == 1 else f"{name}-{number}"
+            while ObjectId.of({"kind": "Pod", "metadata": metadata}) in session.objects:
+                metadata["name"] += "-copy"
+            content = {**pod, "metadata": metadata}
             session.apply(CreateObject(content))
-            dropped.append(ObjectId.of(content).key)
-    if not dropped:
+            added.append(ObjectId.of(content).key)
+    if not added:
         raise InputError("added pods", "no Pod and no workload with a pod template")
-    return dropped
-
-
-def _named_anew(session: Session, pod: Mapping[str, Any], number: int, copies: int) -> dict[str, Any]:
-    metadata = {key: item for key, item in (pod.get("metadata") or {}).items() if key != "uid"}
-    name = str(metadata.get("name") or metadata.pop("generateName", "pod-").rstrip("-"))
-    metadata["name"] = name if copies == 1 else f"{name}-{number}"
-    while ObjectId.of({"kind": "Pod", "metadata": metadata}) in session.objects:
-        metadata["name"] += "-copy"
-    return {**pod, "metadata": metadata}
+    return added
 
 
 @contextmanager
@@ -197,16 +184,15 @@ def _open_changed(session: Session, wish: Wish) -> Iterator[Session]:
         for plugin, weight in weights.items():
             _set_weight(profile, plugin, weight)
     policy = load_policy(policy_before.registry, msgspec.json.encode(view).decode(), features=policy_before.features)
-    documents = documents_of(session.objects.contents(), source="the cluster")
+    documents = to_documents(session.objects.contents(), source="the cluster")
     with Session(documents, policy, honours_nominations=session.honours_nominations) as changed_session:
         yield changed_session
 
 
 def _set_weight(profile: dict[str, Any], plugin: str, weight: int) -> None:
     if not 0 < weight <= MAX_WEIGHT:
-        raise InputError(
-            f"the weight of {plugin}", f"{weight} is not a weight", hint=f"use a number from 1 to {MAX_WEIGHT}"
-        )
+        hint = f"use a number from 1 to {MAX_WEIGHT}"
+        raise InputError(f"the weight of {plugin}", f"{weight} is not a weight", hint=hint)
     entries = [
         entry
         for point in ("multiPoint", "score")
@@ -221,18 +207,18 @@ def _set_weight(profile: dict[str, Any], plugin: str, weight: int) -> None:
 
 def _find_moved(session: Session, wish: Wish, deadline: float) -> list[Moved]:
     """Find pods that would move if they were scheduled again, one by one, under the new weights."""
+
+    def find_node(session: Session, pod: Pod) -> str:
+        with session.branch():
+            return session.try_pod(session.unplace(pod), preempts=False).node
+
     moved: list[Moved] = []
     with _open_changed(session, replace(wish, drop="", drain=(), edits=[])) as changed_session:
         for pod in list_active_pods(session):
             if monotonic() > deadline:
                 break
             if pod.node_name and _is_ours(session, pod):
-                before, after = _placed_anew(session, pod), _placed_anew(changed_session, pod)
+                before, after = find_node(session, pod), find_node(changed_session, pod)
                 if before and after and before != after:
                     moved.append(Moved(pod.key, before, after, "if it were scheduled again"))
     return moved
-
-
-def _placed_anew(session: Session, pod: Pod) -> str:
-    with session.branch():
-        return session.try_pod(session.unplace(pod), preempts=False).node

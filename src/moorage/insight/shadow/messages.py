@@ -5,7 +5,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from moorage.insight.explain.in_scheduler import ExplainRequest
+from moorage.insight.explain.explain_events import ExplainRequest
 from moorage.scheduler.decisions.decision import NodeEntry
 
 AGREES: Final = "agrees"
@@ -26,7 +26,7 @@ class Known(_Message, frozen=True, tag="k"):
 
 
 class Removed(_Message, frozen=True, tag="g"):
-    """An object that is no more."""
+    """A deleted object."""
 
     kind: str
     key: str
@@ -34,26 +34,26 @@ class Removed(_Message, frozen=True, tag="g"):
 
 
 class Assumed(_Message, frozen=True, tag="a"):
-    """A pod that was given a node."""
+    """An assumed pod."""
 
     key: str
     node: str
 
 
 class Forgotten(_Message, frozen=True, tag="f"):
-    """A pod from which its node was taken back."""
+    """A pod whose assumption was undone."""
 
     key: str
 
 
 class Whole(_Message, frozen=True, tag="w"):
-    """All that there was has been sent; these pods are on their way to their nodes."""
+    """The end of the initial objects, with the assumed pods and their nodes."""
 
     assumed: list[tuple[str, str]]
 
 
 class Question(_Message, frozen=True, tag="q"):
-    """A pod on which the scheduler has decided just now, before that changed anything; no node: it fits nowhere."""
+    """A decision of the scheduler, before it has effects; without a node, the pod is infeasible."""
 
     number: int
     key: str
@@ -65,7 +65,7 @@ Message: TypeAlias = Known | Removed | Assumed | Forgotten | Whole | Question
 
 
 class ShadowSetup(Struct, frozen=True):
-    """How both are set up, and which kinds the scheduler follows: what else the shadow needs it reads itself."""
+    """The setup of both configurations, and the kinds that the scheduler sends; the shadow reads other kinds itself."""
 
     in_charge: ExplainRequest
     file: str
@@ -74,11 +74,11 @@ class ShadowSetup(Struct, frozen=True):
 
 
 class ShadowReady(Struct, frozen=True, tag="ready"):
-    """The shadow has been put together."""
+    """The shadow is assembled."""
 
 
 class ShadowWhole(Struct, frozen=True, tag="whole"):
-    """The shadow knows all that there was; questions may come."""
+    """The shadow has the initial objects and accepts questions."""
 
 
 class ShadowBroken(Struct, frozen=True, tag="broken"):

@@ -1,4 +1,4 @@
-"""`moorage shadow report`: how often a shadow would have decided otherwise, where, and which plugin made it so."""
+"""`moorage shadow report`: how often a shadow decides differently, for which nodes, and which plugin is the cause."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -16,24 +16,24 @@ MAX_SHOWN: Final = 10
 
 
 class ShadowReport(msgspec.Struct, rename="camel"):
-    """A shadow's log in numbers, with the last few decisions that differ."""
+    """A summary of a shadow's log, with the last different decisions."""
 
     compared: int = 0
     results: dict[str, int] = {}
     plugins: dict[str, int] = {}
-    """Decisions that differ, by the plugin that made them so."""
+    """Number of different decisions by the plugin that caused them."""
     moves: dict[str, int] = {}
-    """The same by where pods went and would have gone."""
+    """Number of different decisions by both nodes."""
     examples: list[Comparison] = []
 
 
 def read_report(path: Path) -> ShadowReport:
-    """Sum a log up; InputError names the file and the line that is bad."""
-    return summed_up(read_lines(path, Comparison, written_by="--shadow-log"))
+    """Summarize a log; raise InputError with the file and the line of an invalid entry."""
+    return summarize(read_lines(path, Comparison, written_by="--shadow-log"))
 
 
-def summed_up(comparisons: Iterable[Comparison]) -> ShadowReport:
-    """Sum comparisons up."""
+def summarize(comparisons: Iterable[Comparison]) -> ShadowReport:
+    """Summarize comparisons."""
     results, plugins, moves, examples = Counter[str](), Counter[str](), Counter[str](), list[Comparison]()
     for item in comparisons:
         results[item.result] += 1
@@ -49,23 +49,23 @@ def summed_up(comparisons: Iterable[Comparison]) -> ShadowReport:
 
 
 def report_lines(report: ShadowReport) -> Iterator[str]:
-    """Write a report for people."""
+    """Format a report."""
     differs, sure = report.results.get(DIFFERS, 0), report.compared - report.results.get(UNSURE, 0)
     share = f" ({100 * differs / sure:.1f}%)" if sure else ""
-    yield f"{report.compared} decisions compared: the shadow would have decided otherwise on {differs}{share}"
+    yield f"{report.compared} decisions compared: the shadow differs in {differs}{share}"
     if unsure := report.results.get(UNSURE, 0):
-        yield f"{unsure} could not be compared: the shadow saw another cluster than the one in charge"
+        yield f"{unsure} could not be compared: the shadow had other data than the active configuration"
     if errors := report.results.get(ERROR, 0):
-        yield f"{errors} ended in an error of the shadow"
+        yield f"{errors} failed in the shadow"
     if report.plugins:
-        yield "because of"
+        yield "by plugin"
         yield from (f"  {count:6} {plugin}" for plugin, count in report.plugins.items())
-        yield "from where to where"
+        yield "by node: active → shadow"
         moves = list(report.moves.items())[:MAX_SHOWN]
         yield from (f"  {count:6} {move}" for move, count in moves)
         if len(report.moves) > len(moves):
-            yield f"         and {len(report.moves) - len(moves)} other ways"
-        yield "the last of them"
+            yield f"         and {len(report.moves) - len(moves)} more"
+        yield "last differences"
         for item in report.examples:
             yield f"  {item.time}  {item.pod}: {_difference(item)}"
 
@@ -73,14 +73,13 @@ def report_lines(report: ShadowReport) -> Iterator[str]:
 def _difference(item: Comparison) -> str:
     """Describe how one decision differs, with the scores of both where both nodes were scored."""
     if not item.shadow_node:
-        return f"on {item.node}, and would fit nowhere: {item.because} rejects it there"
+        return f"on {item.node}; infeasible in the shadow: {item.because} rejects the node"
     if not item.node:
-        return f"fits nowhere, and would have gone to {item.shadow_node}, which {item.because} rejects"
-    text = f"on {item.node}, would have gone to {item.shadow_node}: {item.because}"
-    score_texts = [_scores(name, entries, item) for name, entries in (("now", item.in_charge), ("shadow", item.shadow))]
-    return f"{text} ({', '.join(filter(None, score_texts))})" if any(score_texts) else text
-
-
-def _scores(label: str, entries: dict[str, NodeEntry], item: Comparison) -> str:
-    here, there = (entries.get(name, NodeEntry()).total for name in (item.node, item.shadow_node))
-    return "" if here is None or there is None else f"{label} {here} against {there}"
+        return f"infeasible; on {item.shadow_node} in the shadow: {item.because} rejects the node"
+    text = f"on {item.node}; on {item.shadow_node} in the shadow: {item.because}"
+    scores = []
+    for label, entries in (("active", item.in_charge), ("shadow", item.shadow)):
+        here, there = (entries.get(name, NodeEntry()).total for name in (item.node, item.shadow_node))
+        if here is not None and there is not None:
+            scores.append(f"{label} {here} against {there}")
+    return f"{text} ({', '.join(scores)})" if scores else text

@@ -15,20 +15,11 @@ KEPT_FIELDS: Final = frozenset(
         *("persistentVolumeReclaimPolicy", "hostIP", "nodeAffinityPolicy", "nodeTaintsPolicy", "whenDeleted"),
         *("whenScaled", "action", "matchAttribute", "distinctAttribute", "maxSurge"),
         *("resourceVersion", "uid", "expression", "allocationMode", "schedulerName", "podManagementPolicy"),
-        *(
-            "driver",
-            "attacher",
-            "provisioner",
-            "fieldPath",
-            "clusterIP",
-            "declaredFeatures",
-            "reason",
-            "completionMode",
-        ),
-        *("concurrencyPolicy", "unhealthyPodEvictionPolicy", "adminAccess"),
+        *("driver", "attacher", "provisioner", "fieldPath", "clusterIP", "declaredFeatures", "reason"),
+        *("completionMode", "concurrencyPolicy", "unhealthyPodEvictionPolicy", "adminAccess"),
     )
 )
-"""Fields whose values mean something to Kubernetes."""
+"""Fields whose values have a meaning in Kubernetes."""
 AMOUNTS: Final = frozenset(
     (
         *("capacity", "allocatable", "requests", "limits", "overhead", "allocatedResources"),
@@ -42,7 +33,7 @@ KEYS: Final = frozenset(("key", "topologyKey", "matchLabelKeys", "topologyKeys",
 DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io"
 """Prefix of resource names that request devices of a class."""
 ZONES: Final = "__"
-"""Between the zones of a volume that is in several, in its label."""
+"""Separates the zones in the label of a volume in several zones."""
 IMAGES: Final = frozenset(("image", "names", "imageID"))
 OWN_KEYS: Final = re.compile(r"(?:[a-z0-9.-]+\.)?(?:kubernetes\.io|k8s\.io|x-k8s\.io|moorage\.io)/.*")
 OWN_RESOURCES: Final = re.compile(r"cpu|memory|pods|count|(?:ephemeral-)?storage|(?:hugepages|attachable-volumes)-.*")
@@ -59,19 +50,25 @@ _MEMBER: Final = re.compile(r"(.+)-(\d+)")
 
 
 class Anonymizer:
-    """Gives out other names."""
+    """Replaces names consistently."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
     def anonymized(self, contents: Iterable[Any]) -> list[Any]:
-        """Rename everything in some objects."""
+        """Return objects with other names."""
         objects = list(contents)
         for content in objects:
             self._register_drivers(content)
             self._register_members(content)
         for content in objects:
-            self._register_claims(content)
+            if content.get("kind") == "Pod":
+                # Kubernetes names the claim of an ephemeral volume after the pod and the volume.
+                pod = content["metadata"]["name"]
+                for volume in content["spec"].get("volumes") or ():
+                    if "ephemeral" in volume:
+                        own = f"{self.name(pod)}-{self.name(volume['name'])}"
+                        self._names.setdefault(f"{pod}-{volume['name']}", own)
         return [self._walk(content, "") for content in objects]
 
     def name(self, text: str) -> str:
@@ -98,7 +95,7 @@ class Anonymizer:
         return f"{self.name(prefix)}.example/{self.name(local)}" if slash else self.name(text)
 
     def _image(self, text: str) -> str:
-        """Rename an image, and leave its tag: one without any means the same as one with `latest`."""
+        """Rename an image; the tag `latest` stays, because it equals a missing tag."""
         repository, colon, tag = text.rpartition(":")
         if not colon or "/" in tag:
             return self.name(text)
@@ -112,7 +109,7 @@ class Anonymizer:
         self._names.update(zip(names, names, strict=True))
 
     def _register_members(self, content: Any) -> None:
-        """Have pods of a stateful set, and their claims, be named after it, as Kubernetes names them."""
+        """Name the pods of a StatefulSet and their claims after it, as Kubernetes does."""
         name = content["metadata"]["name"]
         owners = content["metadata"].get("ownerReferences") or ()
         member = _MEMBER.fullmatch(name)
@@ -122,15 +119,6 @@ class Anonymizer:
                 claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
                 if claim == f"{volume['name']}-{name}":
                     self._names.setdefault(claim, f"{self.name(volume['name'])}-{self.name(name)}")
-
-    def _register_claims(self, content: Any) -> None:
-        """Have the claim of an ephemeral volume be named after its pod and volume, as Kubernetes names it."""
-        if content.get("kind") == "Pod":
-            pod = content["metadata"]["name"]
-            for volume in content["spec"].get("volumes") or ():
-                if "ephemeral" in volume:
-                    own = f"{self.name(pod)}-{self.name(volume['name'])}"
-                    self._names.setdefault(f"{pod}-{volume['name']}", own)
 
     def _walk(self, content: Any, field: str) -> Any:
         if isinstance(content, dict):
@@ -146,7 +134,7 @@ class Anonymizer:
                 for key, item in content.items()
             }
         if isinstance(content, list):
-            # The requests of a device claim are a list, and no amounts.
+            # The requests of a device claim are a list, not amounts.
             return [self._walk(item, "" if field in AMOUNTS else field) for item in content]
         if not isinstance(content, str) or field in KEPT_FIELDS or field in AMOUNTS:
             return content

@@ -5,7 +5,7 @@ annotations are left out by default.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 
@@ -51,7 +51,7 @@ KEPT_ANNOTATIONS: Final = frozenset(
 )
 """Annotations that affect scheduling."""
 KEPT_PARAMETERS: Final = frozenset((TOPOLOGY,))
-"""Parameters of a storage class that do; those of others hold accounts and keys."""
+"""Parameters of a storage class that affect scheduling; others may contain accounts and keys."""
 Content: TypeAlias = dict[str, Any]
 ShowReading: TypeAlias = Callable[[str, int, int], None]
 """Called with a kind, how many of its objects have been read, and how many there seem to be."""
@@ -83,9 +83,9 @@ async def read_cluster(
     needs_all: bool = True,
     progress: ShowReading = lambda _kind, _done, _total: None,
 ) -> ReadCluster:
-    """List everything; InputError names every permission that is missing.
+    """List all kinds; raise InputError with all missing permissions.
 
-    Without ``needs_all`` only nodes and pods have to be readable: other kinds are left out if they may not be listed.
+    Without ``needs_all``, only nodes and pods must be readable; other kinds are skipped if listing them is forbidden.
     """
     turns = asyncio.Semaphore(MAX_AT_ONCE)
 
@@ -102,7 +102,12 @@ async def read_cluster(
     answers = await asyncio.gather(*(read(kind) for kind in KINDS))
     forbidden = [kind for kind, answer in zip(KINDS, answers, strict=True) if isinstance(answer, Forbidden)]
     if forbidden:
-        raise missing_permissions(forbidden, client.connection.source)
+        names = ", ".join(kind.full_name for kind in forbidden)
+        hint = "; ".join(
+            f'allow verb "list" on resource "{kind.plural}" of apiGroup "{kind.group}" in all namespaces'
+            for kind in forbidden
+        )
+        raise InputError(client.connection.source, f"no permission to list {names}", hint=hint)
     contents: list[Content] = []
     versions: dict[str, str] = {}
     for kind, answer in zip(KINDS, answers, strict=True):
@@ -112,15 +117,6 @@ async def read_cluster(
         if answer[1]:
             versions[kind.full_name] = answer[1]
     return ReadCluster(contents, versions)
-
-
-def missing_permissions(kinds: Sequence[Kind], source: str) -> InputError:
-    """Return an error that lists the missing permissions."""
-    names = ", ".join(kind.full_name for kind in kinds)
-    hint = "; ".join(
-        f'allow verb "list" on resource "{kind.plural}" of apiGroup "{kind.group}" in all namespaces' for kind in kinds
-    )
-    return InputError(source, f"no permission to list {names}", hint=hint)
 
 
 async def _read_kind(
@@ -142,16 +138,18 @@ async def _read_kind(
         progress(kind.full_name, len(contents), len(contents) + (page.metadata.remaining_item_count or 0))
         if not page.metadata.continue_:
             return contents, version
-        # The pages of one list show one moment: the server sees to that by the token.
+        # The token makes all pages show the same resource version.
         query["continue"] = page.metadata.continue_
 
 
 def _extract(kind: Kind, item: msgspec.Raw, with_annotations: bool, all_fields: bool) -> Content:
     if all_fields:
-        return _keep_all_fields(kind, msgspec.json.decode(item))
-    # Through JSON, so that lists are lists: operations of a patch know no others.
+        content = msgspec.json.decode(item)
+        content.get("metadata", {}).pop("managedFields", None)
+        return {"apiVersion": kind.api_version, "kind": kind.name, **content}
+    # Through JSON, because patch operations need lists, not tuples.
     data = msgspec.json.decode(msgspec.json.encode(decode(kind.type, bytes(item))))
-    content: Content = {"apiVersion": kind.api_version, "kind": kind.name, **data}
+    content = {"apiVersion": kind.api_version, "kind": kind.name, **data}
     _drop_annotations(content, with_annotations)
     spec = content.get("spec") or {}
     if isinstance(template := spec.get("template"), dict):
@@ -171,16 +169,3 @@ def _drop_annotations(content: Content, with_annotations: bool) -> None:
         annotations = {key: text for key, text in metadata.pop("annotations").items() if key in KEPT_ANNOTATIONS}
         if annotations:
             metadata["annotations"] = annotations
-
-
-def _keep_all_fields(kind: Kind, content: Content) -> Content:
-    content.get("metadata", {}).pop("managedFields", None)
-    return {"apiVersion": kind.api_version, "kind": kind.name, **content}
-
-
-def count_kinds(contents: Iterable[Content]) -> dict[str, int]:
-    """Count objects by kind."""
-    counted: dict[str, int] = {}
-    for content in contents:
-        counted[content["kind"]] = counted.get(content["kind"], 0) + 1
-    return counted

@@ -1,14 +1,17 @@
 """Snapshot files: a Kubernetes List with the time and the server, one object per line."""
 
 import gzip
+import zlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from moorage.common.errors import InputError
+from moorage.common.user_files import MAX_OBJECTS, read_file, too_large
 from moorage.kube.api.codec import UNREADABLE
 from moorage.kube.api.meta import format_time, parse_time
 
@@ -18,6 +21,7 @@ VERSIONS: Final = "moorage.io/resource-versions"
 OLD_SECONDS: Final = 600.0
 """Age from which a note warns that the snapshot is old."""
 COMPRESSED: Final = ".gz"
+_CHUNK: Final = 1 << 20
 
 
 class SnapshotFacts(msgspec.Struct, frozen=True):
@@ -68,15 +72,11 @@ def write_snapshot(
 
 def read_snapshot(path: str) -> tuple[list[Any], SnapshotFacts]:
     """Read a snapshot; raise InputError if the file is not one."""
+    hint = "create a snapshot with: moorage snapshot FILE; use -f for other files of objects"
+    raw = read_file(path, limit=MAX_OBJECTS, hint=hint)
     try:
-        raw = gzip.decompress(Path(path).read_bytes()) if path.endswith(COMPRESSED) else Path(path).read_bytes()
-        content = msgspec.json.decode(raw)
-    except FileNotFoundError as error:
-        raise InputError(path, "file not found", hint="create a snapshot with: moorage snapshot FILE") from error
-    except (OSError, EOFError) as error:
-        raise InputError(path, f"cannot read the snapshot: {error}") from error
-    except UNREADABLE as error:
-        hint = "create a snapshot with: moorage snapshot FILE; use -f for other files of objects"
+        content = msgspec.json.decode(_unpack(path, raw) if path.endswith(COMPRESSED) else raw)
+    except (OSError, EOFError, zlib.error, *UNREADABLE) as error:
         raise InputError(path, f"not a snapshot: {error}", hint=hint) from error
     annotations = _mapping(_mapping(_mapping(content).get("metadata")).get("annotations"))
     try:
@@ -84,9 +84,19 @@ def read_snapshot(path: str) -> tuple[list[Any], SnapshotFacts]:
     except ValueError:
         taken_at = None
     if taken_at is None or not isinstance(content.get("items"), list):
-        hint = "create a snapshot with: moorage snapshot FILE; use -f for other files of objects"
         raise InputError(path, "not a snapshot: the timestamp is missing", hint=hint)
     return content["items"], SnapshotFacts(taken_at, str(annotations.get(TAKEN_FROM, "")))
+
+
+def _unpack(path: str, packed: bytes) -> bytearray:
+    """Decompress a file in steps, because a small file can expand beyond all memory."""
+    content = bytearray()
+    with gzip.open(BytesIO(packed)) as file:
+        while chunk := file.read(_CHUNK):
+            content += chunk
+            if len(content) > MAX_OBJECTS:
+                raise too_large(path, MAX_OBJECTS)
+    return content
 
 
 def _mapping(content: Any) -> Mapping[str, Any]:

@@ -1,1 +1,1 @@
-"""A cluster that can be changed and changed back: what the scheduler would do if things were different."""
+"""What-if sessions: a copy of a cluster with changes that can be undone, and the scheduler's decisions on it."""

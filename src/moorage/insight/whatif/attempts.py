@@ -64,7 +64,7 @@ class GroupOutcome(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """Why the group does not fit, in the words of its condition."""
+        """Why the group does not fit, as in its condition."""
         if self.gates:
             return "; ".join(dict.fromkeys(status.message for status in self.gates))
         return "" if self.attempt is None or self.attempt.status is None else self.attempt.status.message

@@ -15,9 +15,10 @@ from moorage.insight.whatif.objects import missing
 from moorage.kube.api.kinds import BY_NAME, Kind
 from moorage.kube.manifests import Document
 from moorage.kube.patches import json_patch
-from moorage.kube.schema import schema_of_kind, unknown_fields
+from moorage.kube.schema import find_kind_schema, unknown_fields
 
 MAX_ADDED: Final = 100_000
+UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _SETTING: Final = re.compile(r"([^/:]+)/([^:]+):([^=]+)=(.*)", re.DOTALL)
 _STEP: Final = re.compile(r"\[(\d+)\]|((?:\\.|[^.\[\]\\])+)")
 _ADDITION: Final = re.compile(r"(\d+)x(.+)")
@@ -47,10 +48,18 @@ def with_setting(documents: Sequence[Document], wish: str, namespace: str = DEFA
     parts = _SETTING.fullmatch(wish)
     if parts is None:
         raise _bad_setting(wish, "not of the form KIND/NAME:FIELD=VALUE")
-    kind = _kind(parts[1], wish)
+    kind = find_named_kind(parts[1])
+    if kind is None:
+        hint = did_you_mean(parts[1].lower(), [kind.name.lower() for kind in BY_NAME.values()])
+        raise InputError(f"--set {wish}", f"unknown kind {parts[1]!r}", hint=hint)
     owner, _, name = parts[2].rpartition("/")
     target = ObjectId(kind.name, (owner or namespace) if kind.namespaced else "", name)
-    path = _path(parts[3], wish)
+    path: list[str | int] = [
+        int(step[1]) if step[1] is not None else re.sub(r"\\(.)", r"\1", step[2])
+        for step in _STEP.finditer(parts[3].strip())
+    ]
+    if not path or isinstance(path[0], int):
+        raise _bad_setting(wish, "it names no field")
     try:
         value = yaml.safe_load(parts[4])
     except yaml.YAMLError as error:
@@ -64,7 +73,7 @@ def with_setting(documents: Sequence[Document], wish: str, namespace: str = DEFA
     try:
         content = json_patch(content, [put(content, path, value)])
     except (ApiError, AssertionError, IndexError, KeyError, TypeError) as error:
-        raise _bad_setting(wish, "the object has no such place") from error
+        raise _bad_setting(wish, "the object has no such field") from error
     if new := _unknown_fields(content) - known_problems:
         raise _bad_setting(wish, f"a {kind.name} has no field {min(new)}")
     result = list(documents)
@@ -73,7 +82,7 @@ def with_setting(documents: Sequence[Document], wish: str, namespace: str = DEFA
 
 
 def _unknown_fields(content: dict[str, Any]) -> set[str]:
-    schema = schema_of_kind(str(content.get("apiVersion")), str(content.get("kind")))
+    schema = find_kind_schema(str(content.get("apiVersion")), str(content.get("kind")))
     return set(unknown_fields(content, schema)) if schema is not None else set()
 
 
@@ -82,35 +91,28 @@ def _bad_setting(wish: str, problem: str) -> InputError:
     return InputError(f"--set {wish}", problem, hint=hint)
 
 
-def _kind(word: str, wish: str) -> Kind:
-    for kind in BY_NAME.values():
-        if word.lower() in (kind.name.lower(), kind.plural, *kind.short_names):
-            return kind
-    hint = did_you_mean(word.lower(), [kind.name.lower() for kind in BY_NAME.values()])
-    raise InputError(f"--set {wish}", f"unknown kind {word!r}", hint=hint)
-
-
-def _path(text: str, wish: str) -> list[str | int]:
-    steps: list[str | int] = []
-    remaining = text.strip()
-    for step in _STEP.finditer(remaining):
-        steps.append(int(step[1]) if step[1] is not None else re.sub(r"\\(.)", r"\1", step[2]))
-    if not steps or isinstance(steps[0], int):
-        raise _bad_setting(wish, "it names no field")
-    return steps
+def find_named_kind(word: str, names: Iterable[str] = BY_NAME) -> Kind | None:
+    """Find a kind by its name, plural or short name, as kubectl does."""
+    kinds = (BY_NAME[name] for name in names)
+    return next((kind for kind in kinds if word.lower() in (kind.name.lower(), kind.plural, *kind.short_names)), None)
 
 
 def without_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
-    """Take nodes away, by name, by a pattern of names, or by a label ``key=value``; their pods wait for another node.
+    """Remove nodes by name, by a pattern of names, or by a label ``key=value``; their pods become pending.
 
-    Pods that belong to a node (of daemon sets, and mirror pods) go with it.
+    Pods that belong to a node (of DaemonSets, and mirror pods) are removed with it.
     """
-    removed_names = {_name(document) for document in documents if document.kind == "Node" and _is_meant(document, wish)}
+
+    def is_selected(document: Document) -> bool:
+        key, equals, text = wish.partition("=")
+        labels = (document.content.get("metadata") or {}).get("labels") or {}
+        return bool(labels.get(key) == text) if equals else fnmatchcase(_name(document), wish)
+
+    nodes = [document for document in documents if document.kind == "Node"]
+    removed_names = {_name(document) for document in nodes if is_selected(document)}
     if not removed_names:
-        node_names = [_name(document) for document in documents if document.kind == "Node"]
-        hint = (
-            did_you_mean(wish, node_names) or "use the name of a node, a pattern such as pool-a-*, or a label key=value"
-        )
+        usage = "use the name of a node, a pattern such as pool-a-*, or a label key=value"
+        hint = did_you_mean(wish, list(map(_name, nodes))) or usage
         raise InputError(f"--remove-node {wish}", "node not found", hint=hint)
     remaining: list[Document] = []
     for document in documents:
@@ -130,13 +132,6 @@ def _name(document: Document) -> str:
     return str((document.content.get("metadata") or {}).get("name", ""))
 
 
-def _is_meant(document: Document, wish: str) -> bool:
-    key, equals, text = wish.partition("=")
-    if equals:
-        return bool(((document.content.get("metadata") or {}).get("labels") or {}).get(key) == text)
-    return fnmatchcase(_name(document), wish)
-
-
 def is_bound_to_node(content: Any) -> bool:
     """Return whether a pod disappears with its node."""
     metadata = content.get("metadata") or {}
@@ -146,7 +141,7 @@ def is_bound_to_node(content: Any) -> bool:
 
 
 def evicted(content: Any) -> dict[str, Any]:
-    """Return a pod as its controller would make it again: without a node, and with nothing that happened to it."""
+    """Return a pod as its controller would create it again: without a node and without a status."""
     spec = {key: item for key, item in (content.get("spec") or {}).items() if key != "nodeName"}
     metadata = {key: item for key, item in content["metadata"].items() if not key.startswith("deletion")}
     return {**{key: item for key, item in content.items() if key != "status"}, "metadata": metadata, "spec": spec}
@@ -166,7 +161,8 @@ def with_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
         while name in nodes:
             name += "-new"
         if "=" in shape:
-            content = _of_shape(name, number, shape)
+            size = NodeShape.parse(shape if "zones=" in shape else f"{shape},zones=0")
+            content = {"apiVersion": "v1", "kind": "Node", **fake_node(name, number, size, 0.0)}
         elif shape in nodes:
             content = cloned_node(nodes[shape].content, name)
         else:
@@ -176,16 +172,8 @@ def with_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
     return [*documents, *new_documents]
 
 
-def _of_shape(name: str, number: int, text: str) -> dict[str, Any]:
-    shape = NodeShape.parse(text if "zones=" in text else f"{text},zones=0")
-    return {"apiVersion": "v1", "kind": "Node", **fake_node(name, number, shape, 0.0)}
-
-
-UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
-
-
 def cloned_node(content: Any, name: str) -> dict[str, Any]:
-    """Describe a node like another one: its labels, taints and size, but not that it is cordoned, nor what runs."""
+    """Return a copy of a node with its labels, taints and size, but without its cordon and its pods."""
     metadata, spec, status = content.get("metadata") or {}, content.get("spec") or {}, content.get("status") or {}
     old = metadata.get("name")
     labels = {key: name if text == old else text for key, text in (metadata.get("labels") or {}).items()}

@@ -47,7 +47,7 @@ class ObjectId(NamedTuple):
 
 
 class PatchObject(msgspec.Struct, frozen=True):
-    """Operations on one object; ``must_replace`` if Kubernetes takes the change only from a new object."""
+    """Operations on one object; ``must_replace`` if the API server permits the change only on a new object."""
 
     target: ObjectId
     operations: tuple[Operation, ...]
@@ -55,28 +55,28 @@ class PatchObject(msgspec.Struct, frozen=True):
     api_version: str = ""
 
     def as_data(self) -> dict[str, Any]:
-        """Write the edit down."""
+        """Return the documented format."""
         apply = "replace" if self.must_replace else "patch"
         return {"object": self.target.as_data(self.api_version), "apply": apply, "patch": list(self.operations)}
 
 
 class CreateObject(msgspec.Struct, frozen=True):
-    """A new object, whole."""
+    """The creation of an object."""
 
     content: Content
 
     def as_data(self) -> dict[str, Any]:
-        """Write the edit down."""
+        """Return the documented format."""
         return {"create": dict(self.content)}
 
 
 class DeleteObject(msgspec.Struct, frozen=True):
-    """An object that goes."""
+    """The deletion of an object."""
 
     target: ObjectId
 
     def as_data(self) -> dict[str, Any]:
-        """Write the edit down."""
+        """Return the documented format."""
         return {"delete": self.target.as_data()}
 
 
@@ -86,7 +86,7 @@ class EditConfig(msgspec.Struct, frozen=True):
     operations: tuple[Operation, ...]
 
     def as_data(self) -> dict[str, Any]:
-        """Write the edit down."""
+        """Return the documented format."""
         return {"config": list(self.operations)}
 
 
@@ -121,23 +121,23 @@ def put(content: Content, path: Sequence[str | int], value: Any) -> Operation:
     return {"op": "replace", "path": pointer(*path), "value": value}
 
 
-def append(content: Content, path: Sequence[str | int], items: Sequence[Any]) -> list[Operation]:
-    """Append items to a list in an object; create the list if it is missing."""
+def append(content: Content, path: Sequence[str | int], item: Any) -> Operation:
+    """Append an item to a list in an object; create the list if it is missing."""
     parent: Any = content
     for step in path:
         parent = parent.get(step) if isinstance(parent, Mapping) else parent[step]
         if parent is None:
-            return [put(content, path, list(items))]
-    return [{"op": "add", "path": f"{pointer(*path)}/-", "value": item} for item in items]
+            return put(content, path, [item])
+    return {"op": "add", "path": f"{pointer(*path)}/-", "value": item}
 
 
 def remove(*path: str | int) -> Operation:
-    """Take something out of an object."""
+    """Remove a field or an item."""
     return {"op": "remove", "path": pointer(*path)}
 
 
 def remove_items(path: Sequence[str | int], indexes: Iterable[int]) -> list[Operation]:
-    """Take items out of a list, the last first, so that the others keep their places."""
+    """Remove items of a list, the last first, so that the indexes of the others stay valid."""
     return [remove(*path, index) for index in sorted(set(indexes), reverse=True)]
 
 

@@ -15,14 +15,14 @@ from moorage.kube.patches import json_patch
 
 
 class WrittenObjects:
-    """Documents and the objects that an API server would make of them."""
+    """Manifests, and the objects that an API server creates from them."""
 
     def __init__(self, documents: Iterable[Document], features: FeatureGates) -> None:
         document_list = list(documents)
         self._creation = Creation(features, runs_workloads=False)
         self.given: ClusterInput = self._creation.create(document_list)
         self._documents = {ObjectId.of(document.content): document for document in document_list}
-        self._objects = {_id_of(obj): obj for obj in self.given.objects}
+        self._objects = {ObjectId(BY_TYPE[type(obj)].name, obj.namespace, obj.name): obj for obj in self.given.objects}
         self._by_kind: dict[str, dict[ObjectId, None]] = {}
         for target in self._objects:
             self._by_kind.setdefault(target.kind, {})[target] = None
@@ -60,42 +60,38 @@ class WrittenObjects:
         except ApiError as error:
             raise InputError(f"{patch.target.kind} {patch.target.key}", str(error)) from error
         if ObjectId.of(content) != patch.target:
-            raise InputError(f"{patch.target.kind} {patch.target.key}", "an object keeps its kind and its name")
+            raise InputError(f"{patch.target.kind} {patch.target.key}", "a patch cannot change the kind or the name")
         return self._write(patch.target, content, before)
 
     def created(self, content: Content) -> KubeObject:
-        """Add an object; InputError if there is one of that name."""
+        """Add an object; raise InputError if one of this name exists."""
         target = ObjectId.of(content)
         if target in self._objects:
-            raise InputError(f"{target.kind} {target.key}", "there is an object of that name already")
+            raise InputError(f"{target.kind} {target.key}", "an object of this name already exists")
         return self._write(target, dict(content), None)
 
-    def deleted(self, target: ObjectId) -> KubeObject:
-        """Delete an object and return it."""
+    def deleted(self, target: ObjectId) -> None:
+        """Delete an object."""
         if target not in self._objects:
             raise missing(target, (item.key for item in self.known(target.kind)))
-        obj = self._objects[target]
-        self._keep(target, None, None)
-        return obj
+        self.restore(target, (None, None))
 
     def _write(self, target: ObjectId, content: Content, like: KubeObject | None) -> KubeObject:
         document = Document(content, f"{target.kind} {target.key}")
         classes = [self._objects[class_id] for class_id in self._by_kind.get("PriorityClass", ())]
         obj = self._creation.create_one(document, like, [item for item in classes if isinstance(item, PriorityClass)])
         if obj is None:
-            raise InputError(document.title, "objects of this kind do not bear on scheduling")
-        self._keep(target, document, obj)
+            raise InputError(document.title, "objects of this kind do not affect scheduling")
+        self.restore(target, (document, obj))
         return obj
 
-    def remember(self, target: ObjectId) -> "tuple[Document | None, KubeObject | None]":
+    def remember(self, target: ObjectId) -> tuple[Document | None, KubeObject | None]:
         """Return the current state of an object for :meth:`restore`."""
         return self._documents.get(target), self._objects.get(target)
 
-    def restore(self, target: ObjectId, was: "tuple[Document | None, KubeObject | None]") -> None:
-        """Restore the state that :meth:`remember` returned."""
-        self._keep(target, *was)
-
-    def _keep(self, target: ObjectId, document: Document | None, obj: KubeObject | None) -> None:
+    def restore(self, target: ObjectId, state: tuple[Document | None, KubeObject | None]) -> None:
+        """Set the state of an object to one that :meth:`remember` returned."""
+        document, obj = state
         if document is None:
             self._documents.pop(target, None)
         else:
@@ -106,10 +102,6 @@ class WrittenObjects:
         else:
             self._objects[target] = obj
             self._by_kind.setdefault(target.kind, {})[target] = None
-
-
-def _id_of(obj: KubeObject) -> ObjectId:
-    return ObjectId(BY_TYPE[type(obj)].name, obj.namespace, obj.name)
 
 
 def missing(target: ObjectId, keys: Iterable[str]) -> InputError:

@@ -32,7 +32,7 @@ class FewestNodes(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def find_fewest_nodes(session: Session) -> FewestNodes:
-    """Find out how few nodes hold all pods that run."""
+    """Find the smallest number of nodes that holds all running pods."""
     infos = list(session.scheduler.cache.nodes)
     lowest = _lower_bound(session, infos)
     with session.branch():
@@ -48,20 +48,20 @@ def find_fewest_nodes(session: Session) -> FewestNodes:
 
 
 def _drain_nodes(session: Session) -> list[str]:
-    """Take nodes away whose pods fit on the others, the emptiest first; name them."""
+    """Remove nodes whose pods fit on the others, the emptiest first; return their names."""
+
+    def utilization(info: NodeInfo) -> tuple[float, str]:
+        shares = [info.requested.get(name, 0) / amount for name, amount in info.allocatable.items() if amount]
+        return max(shares, default=0.0), info.name
+
     spare: list[str] = []
-    for name in [info.name for info in sorted(session.scheduler.cache.nodes, key=_fullness)]:
+    for name in [info.name for info in sorted(session.scheduler.cache.nodes, key=utilization)]:
         mark = session.mark()
         if _drain(session, name):
             spare.append(name)
         else:
             session.roll_back(mark)
     return spare
-
-
-def _fullness(info: NodeInfo) -> tuple[float, str]:
-    shares = [info.requested.get(name, 0) / amount for name, amount in info.allocatable.items() if amount]
-    return max(shares, default=0.0), info.name
 
 
 def _drain(session: Session, name: str) -> bool:
@@ -97,7 +97,7 @@ def _remove_pods(session: Session, pods: Iterable[Pod]) -> list[dict[str, Any]] 
 
 
 def _bind(session: Session, content: Mapping[str, Any], node: str) -> None:
-    """Let a pod be one that runs on a node, so that it can be moved again."""
+    """Replace a placed pod by one with a node name, so that it can be moved again."""
     session.apply(DeleteObject(ObjectId.of(content)))
     session.apply(CreateObject({**content, "spec": {**content["spec"], "nodeName": node}}))
 
@@ -116,12 +116,19 @@ def _pack_from_scratch(session: Session) -> list[str] | None:
         return max((amounts.get(name, 0) / top for name, top in largest.items() if top), default=0.0)
 
     # Pods with constraints come first: they have fewer candidate nodes.
-    movable = sorted(_movable(session, nodes), key=lambda pod: (not _is_choosy(pod), -share(pod.requests), pod.key))
+    def has_constraints(pod: Pod) -> bool:
+        spec = pod.spec
+        return bool(spec.affinity or spec.node_selector or spec.topology_spread_constraints or spec.volumes)
+
+    def packing_order(pod: Pod) -> tuple[bool, float, str]:
+        return not has_constraints(pod), -share(pod.requests), pod.key
+
+    movable = sorted(_movable(session, nodes), key=packing_order)
     order = [info.name for info in sorted(nodes, key=lambda info: (-share(info.allocatable), info.name))]
     contents = _remove_pods(session, movable)
     if contents is None:
         return None
-    rows = {name: _row(session, name) for name in order}
+    rows = {info.name: info.row for info in nodes}
     closed, opened = dict.fromkeys(order), list[str]()
     placements: list[tuple[dict[str, Any], str]] = []
     for content in contents:
@@ -142,53 +149,44 @@ def _pack_from_scratch(session: Session) -> list[str] | None:
         if own is None or _remove_pods(session, list(own.pods.values())) is None:
             return None
         session.apply(DeleteObject(ObjectId("Node", "", name)))
-    return unused if all(_still_fits(session, *placement) for placement in placements) else None
+    for content, name in placements:
+        with session.branch():
+            session.apply(DeleteObject(ObjectId.of(content)))
+            session.apply(CreateObject(content))
+            attempt = session.try_pod(ObjectId.of(content).key, preempts=False)
+            node_info = session.scheduler.cache.node(name)
+            if node_info is None or not attempt.fits_on(node_info.row):
+                return None
+    return unused
 
 
 def _movable(session: Session, infos: Iterable[NodeInfo]) -> list[Pod]:
-    """List the pods that would be made again elsewhere if their node went."""
+    """List the pods that their controllers would create again on another node."""
     pods = (pod for info in infos for pod in info.pods.values())
     content = session.objects.content
     return [pod for pod in pods if not is_bound_to_node(content(ObjectId("Pod", pod.namespace, pod.name)))]
 
 
-def _is_choosy(pod: Pod) -> bool:
-    spec = pod.spec
-    return bool(spec.affinity or spec.node_selector or spec.topology_spread_constraints or spec.volumes)
-
-
-def _row(session: Session, name: str) -> int:
-    info = session.scheduler.cache.node(name)
-    return -1 if info is None else info.row
-
-
-def _still_fits(session: Session, content: Mapping[str, Any], node: str) -> bool:
-    with session.branch():
-        session.apply(DeleteObject(ObjectId.of(content)))
-        session.apply(CreateObject(content))
-        return session.try_pod(ObjectId.of(content).key, preempts=False).fits_on(_row(session, node))
-
-
 def _lower_bound(session: Session, infos: list[NodeInfo]) -> int:
-    """Return a lower bound: for the sum of each resource, and for pods of which no two share a node."""
+    """Return a lower bound: for the sum of each resource, and for pods too large to share a node."""
+
+    def request(pod: Pod, name: str) -> int:
+        return 1 if name == PODS else pod.requests.get(name, 0)
+
     movable = _movable(session, infos)
     names = {name for pod in movable for name in pod.requests} | {PODS}
     moving = {pod.uid for pod in movable}
     lowest = 1 if movable else 0
     for name in names:
         fixed_requests = [
-            sum(_count_request(pod, name) for pod in info.pods.values() if pod.uid not in moving) for info in infos
+            sum(request(pod, name) for pod in info.pods.values() if pod.uid not in moving) for info in infos
         ]
         room = (info.allocatable.get(name, 0) - fixed for info, fixed in zip(infos, fixed_requests, strict=True))
         free = sorted(room, reverse=True)
-        total, count = sum(_count_request(pod, name) for pod in movable), 0
+        total, count = sum(request(pod, name) for pod in movable), 0
         while total > 0 and count < len(free):
             total -= max(0, free[count])
             count += 1
-        alone = sum(2 * _count_request(pod, name) > free[0] for pod in movable) if free else 0
+        alone = sum(2 * request(pod, name) > free[0] for pod in movable) if free else 0
         lowest = max(lowest, count, alone)
     return min(lowest, len(infos))
-
-
-def _count_request(pod: Pod, name: str) -> int:
-    return 1 if name == PODS else pod.requests.get(name, 0)

@@ -26,7 +26,7 @@ class ReplicaCapacity(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OutcomeDifference(msgspec.Struct, frozen=True):
-    """A pod that fares differently: its node, or why it has none, before and after."""
+    """A pod with different results: its node, or another result, before and after."""
 
     pod: str
     before: str
@@ -34,25 +34,22 @@ class OutcomeDifference(msgspec.Struct, frozen=True):
 
 
 def template_pod(documents: Iterable[Document]) -> dict[str, Any]:
-    """Find the pod that is meant: the first Pod, or the template of the first workload."""
+    """Return the first Pod, or the template of the first workload."""
     for document in documents:
         metadata, spec = _part(document, "metadata"), _part(document, "spec")
         if document.kind == "Pod":
             return evicted({**document.content, "metadata": metadata, "spec": spec})
         template_path = ("spec", "template") if "template" in spec else ("spec", "jobTemplate", "spec", "template")
         if _part(document, *template_path):
-            pod_metadata = {
-                "name": metadata.get("name", "pod"),
-                "namespace": metadata.get("namespace") or DEFAULT_NAMESPACE,
-            }
+            name, namespace = metadata.get("name", "pod"), metadata.get("namespace") or DEFAULT_NAMESPACE
             own = _part(document, *template_path, "metadata")
-            head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**own, **pod_metadata}}
+            head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**own, "name": name, "namespace": namespace}}
             return {**head, "spec": _part(document, *template_path, "spec")}
     raise InputError("POD_FILE", "no Pod and no workload with a pod template", hint="use a Pod or a Deployment")
 
 
 def _part(document: Document, *path: str) -> Mapping[str, Any]:
-    """Return an object inside a document, an empty one where nothing is written."""
+    """Return an object inside a document; an empty one if it is missing."""
     content: Any = document.content
     for number, key in enumerate(path, start=1):
         content = content.get(key) or {}
@@ -64,29 +61,20 @@ def _part(document: Document, *path: str) -> Mapping[str, Any]:
 
 def count_replicas(session: Session, pod: Mapping[str, Any], *, most: int = MAX_REPLICAS) -> ReplicaCapacity:
     """Place copies of a pod until one does not fit, without preemption."""
-    name = str((pod.get("metadata") or {}).get("name") or "pod")
+    metadata = {key: item for key, item in (pod.get("metadata") or {}).items() if key not in ("uid", "generateName")}
+    name, namespace = str(metadata.get("name") or "pod"), metadata.get("namespace") or DEFAULT_NAMESPACE
     counted: dict[str, int] = {}
     message = ""
     with session.branch():
         for number in range(most):
-            key = _create(session, pod, f"{name}-copy-{number}")
-            attempt = session.place(key, preempts=False)
-            if attempt.gates:
-                message = "; ".join(status.message for status in attempt.gates)
+            copy = {**metadata, "name": f"{name}-copy-{number}", "namespace": namespace}
+            session.apply(CreateObject({**pod, "metadata": copy}))
+            attempt = session.place(f"{namespace}/{name}-copy-{number}", preempts=False)
             if not attempt.node:
-                message = message or attempt.decision.message
+                message = "; ".join(status.message for status in attempt.gates) or attempt.decision.message
                 break
             counted[attempt.node] = counted.get(attempt.node, 0) + 1
     return ReplicaCapacity(name, sum(counted.values()), counted, message)
-
-
-def _create(session: Session, content: Mapping[str, Any], name: str) -> str:
-    metadata = {
-        key: item for key, item in (content.get("metadata") or {}).items() if key not in ("uid", "generateName")
-    }
-    namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
-    session.apply(CreateObject({**content, "metadata": {**metadata, "name": name, "namespace": namespace}}))
-    return f"{namespace}/{name}"
 
 
 def compare_decisions(before: Iterable[Decision], after: Iterable[Decision]) -> list[OutcomeDifference]:

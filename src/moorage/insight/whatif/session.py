@@ -1,12 +1,12 @@
 """A what-if session: a cluster, a scheduler with its real plugins, and changes that can be undone.
 
 >>> from moorage.scheduler.wiring.policy import collect_plugins, load_policy
->>> from moorage.kube.manifests import documents_of
+>>> from moorage.kube.manifests import to_documents
 >>> node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n1"},
 ...         "status": {"allocatable": {"cpu": "1", "pods": "10"}}}
 >>> pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "web"},
 ...        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}
->>> session = Session(documents_of([node, pod], source="here"), load_policy(collect_plugins()))
+>>> session = Session(to_documents([node, pod], source="here"), load_policy(collect_plugins()))
 >>> session.try_pod("default/web").node
 ''
 >>> with session.branch():
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from msgspec.structs import replace
 
@@ -34,19 +34,27 @@ from moorage.common.virtual_time import VirtualRunner
 from moorage.insight.whatif.attempts import Attempt, GroupOutcome
 from moorage.insight.whatif.edits import Content, CreateObject, DeleteObject, Edit, EditConfig, ObjectId, PatchObject
 from moorage.insight.whatif.objects import WrittenObjects, missing
-from moorage.insight.whatif.revocable import REVOCABLE_EFFECTS, LastAttempt, RevocablePlacements
 from moorage.insight.whatif.tables import Rows, filter_rows, score_rows
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.manifests import Document
+from moorage.scheduler.decisions.attempts import AttemptLog
+from moorage.scheduler.engine.binding.binding_phases import PendingBinding
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
+from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
+from moorage.scheduler.engine.effects import Effects, OnFailure
+from moorage.scheduler.engine.group_results import GroupAttempt
+from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.engine.outcomes import Failed, Unschedulable
 from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.engine.services import Services
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
 from moorage.scheduler.framework.plugin import Plugin, PreEnqueuePlugin
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
+from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 from moorage.scheduler.state.pod_groups import PodGroups
-from moorage.scheduler.wiring.assembly import Observers, Tuning
+from moorage.scheduler.wiring.assembly import Tuning
 from moorage.scheduler.wiring.policy import Policy
 
 
@@ -98,8 +106,10 @@ class Session:
         return cls(loaded.documents, policy, honours_nominations=loaded.honours_nominations)
 
     async def _start_scheduler(self) -> OfflineScheduler[DiscardingApi]:
-        observers, tuning = Observers(attempts=self._attempts), Tuning(effects=REVOCABLE_EFFECTS)
-        offline = OfflineScheduler(self.policy, DiscardingApi(), self._clock, observers=observers, tuning=tuning)
+        tuning = Tuning(effects=REVOCABLE_EFFECTS)
+        offline = OfflineScheduler(
+            self.policy, DiscardingApi(), self._clock, observers=(self._attempts,), tuning=tuning
+        )
         cluster = self.objects.given
         offline.load((*cluster.objects, *cluster.custom_objects()), arrival_interval=1.0)
         await offline.start()
@@ -230,33 +240,24 @@ class Session:
         self._end_step(mark)
 
     def _apply(self, edit: Edit) -> None:
+        """Change an object, and record how to undo it."""
+        if isinstance(edit, EditConfig):
+            raise InputError("config", "the configuration of a session cannot change; open a new session")
+        target = ObjectId.of(edit.content) if isinstance(edit, CreateObject) else edit.target
+        document, before = self.objects.remember(target)
+        after: KubeObject | None = None
         match edit:
             case PatchObject():
-                was = self.objects.remember(edit.target)
                 after = self.objects.patched(edit)
-                self._follow(edit.target, was[1], after, was)
             case CreateObject():
-                target = ObjectId.of(edit.content)
-                was = self.objects.remember(target)
-                self._follow(target, None, self.objects.created(edit.content), was)
+                after = self.objects.created(edit.content)
             case DeleteObject():
-                was = self.objects.remember(edit.target)
-                self._follow(edit.target, self.objects.deleted(edit.target), None, was)
-            case EditConfig():
-                raise InputError("config", "the configuration of a session cannot change; open a new session")
-
-    def _follow(
-        self,
-        target: ObjectId,
-        before: KubeObject | None,
-        after: KubeObject | None,
-        was: tuple[Document | None, KubeObject | None],
-    ) -> None:
-        """Report a change to the scheduler, and record how to undo it."""
-        self._undo.append(partial(self.objects.restore, target, was))
+                self.objects.deleted(target)
+        self._undo.append(partial(self.objects.restore, target, (document, before)))
         self._report(before, after)
 
     def _report(self, before: KubeObject | None, after: KubeObject | None) -> None:
+        """Report a change to the scheduler, if it watches the kind."""
         if type(before if after is None else after) in self._offline.kinds:
             self._deliver(before, after)
             self._undo.append(partial(self._deliver, after, before))
@@ -386,3 +387,70 @@ def _gate(plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
         pass_on_interrupt(fault)
         status = Status.error(described(fault))
     return None if status is None else status.by(plugin.name)
+
+
+class LastAttempt(AttemptLog):
+    """Keeps the search result of the last attempt; node details are optional."""
+
+    def __init__(self) -> None:
+        super().__init__(with_nodes=False)
+        self.last: SearchResult | ExtendedNodes | None = None
+        self.last_group: GroupAttempt | None = None
+
+    def group_ended(self, attempt: GroupAttempt) -> None:
+        """Keep the attempt of a group."""
+        self.last_group = attempt
+        super().group_ended(attempt)
+
+    def describe_nodes(self, enabled: bool) -> None:
+        """Set whether decisions describe every node."""
+        self._with_nodes = enabled
+
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
+        """Keep the search result."""
+        self.last = result
+        super().found(queued, runner, result)
+
+
+class RevocablePlacements:
+    """Binds nothing, and keeps the undo stacks of all placements of an attempt.
+
+    A pod that a Permit plugin delays counts as placed.
+    """
+
+    in_flight = 0
+
+    def __init__(
+        self, services: Services, queue: SchedulingQueue, _on_failure: OnFailure, _observer: AttemptObserver | None
+    ) -> None:
+        self._services, self._queue = services, queue
+        self._placements: list[PendingBinding] = []
+
+    def start(self, binding: PendingBinding) -> None:
+        """End the attempt."""
+        self._queue.done(binding.pod.uid)
+        if binding.permit is not None:
+            self._services.waiting.release(binding.pod.uid)
+        self._placements.append(binding)
+
+    def cancel_pre_bind(self, uid: str, reason: str) -> bool:
+        """Return False: no pod is in PreBind."""
+        return False
+
+    def take(self) -> list[PendingBinding]:
+        """Return the placements since the last call."""
+        placements, self._placements = self._placements, []
+        return placements
+
+
+class UnchangedPods:
+    """Leaves a pod unchanged when its attempt fails."""
+
+    def __init__(self, _services: Services, _queue: SchedulingQueue) -> None:
+        pass
+
+    def handle(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
+        """Do nothing."""
+
+
+REVOCABLE_EFFECTS: Final = Effects(UnchangedPods, RevocablePlacements)

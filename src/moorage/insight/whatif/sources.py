@@ -18,7 +18,7 @@ from moorage.insight.whatif.session import Session
 from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.features import FeatureGates
-from moorage.kube.manifests import Document, documents_of, read_files
+from moorage.kube.manifests import Document, read_files, to_documents
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
@@ -89,9 +89,9 @@ def load_cluster(
         age = facts.age(time())
         is_old = time() - facts.taken_at > OLD_SECONDS
         note = f"the snapshot is {age} old; the cluster may have changed" if is_old else ""
-        return LoadedCluster(list(documents_of(contents, source=source.snapshot)), note)
+        return LoadedCluster(list(to_documents(contents, source=source.snapshot)), note)
     read, namespace, server = read_server(source, progress=progress)
-    return LoadedCluster(list(documents_of(read.contents, source=server)), namespace=namespace)
+    return LoadedCluster(list(to_documents(read.contents, source=server)), namespace=namespace)
 
 
 def read_server(
@@ -133,7 +133,7 @@ def load_session_cluster(
 ) -> LoadedCluster:
     """Load files, objects, a snapshot, or else the live cluster; notes on it are logged."""
     files = [str(Path(item).expanduser()) for item in cluster if isinstance(item, str | Path)]
-    objects = [*documents_of([item for item in cluster if not isinstance(item, str | Path)], source="the objects")]
+    objects = [*to_documents([item for item in cluster if not isinstance(item, str | Path)], source="the objects")]
     if objects and not (files or snapshot or kubeconfig or context):
         return LoadedCluster(objects, honours_nominations=False)
     kubeconfig_file = str(Path(kubeconfig).expanduser()) if kubeconfig else ""

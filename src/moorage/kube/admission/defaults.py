@@ -12,8 +12,6 @@ from moorage.kube.api.codec import convert
 from moorage.kube.api.container import Container, ResourceRequirements
 from moorage.kube.api.devices import (
     EXACT_COUNT,
-    DeviceClaim,
-    DeviceRequest,
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaim,
@@ -23,7 +21,7 @@ from moorage.kube.api.devices import (
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import DEFAULT_SCHEDULER_NAME, Pod
-from moorage.kube.api.quantity import Quantity, ResourceList, milli_value, nano_value
+from moorage.kube.api.quantity import ResourceList, milli_value, nano_value
 from moorage.kube.api.storage import CSIDriver, PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.kube.api.volume import Volume
 from moorage.kube.api.workloads import ReplicationController
@@ -34,17 +32,17 @@ FILESYSTEM: Final = "Filesystem"
 NANOS_PER_MILLI: Final = 10**6
 
 AnyRequest = TypeVar("AnyRequest", ExactDeviceRequest, DeviceSubRequest)
+AnyStorage = TypeVar("AnyStorage", PersistentVolume, PersistentVolumeClaim)
 
 
 def with_defaults(obj: KubeObject) -> KubeObject:
     """Set the defaults of an object, as the API server does at creation."""
-    complete = _DEFAULTS.get(type(obj))
-    return complete(obj) if complete is not None else obj
+    return _DEFAULTS[type(obj)](obj) if type(obj) in _DEFAULTS else obj
 
 
 def default_pod(pod: Pod) -> Pod:
     """Fill in scheduler, phase, requests that follow from limits, protocols, and host ports on the host's network."""
-    spec, status = pod.spec, pod.status
+    spec, status, grace = pod.spec, pod.status, pod.spec.termination_grace_period_seconds
     completed = replace(
         spec,
         containers=tuple(_container(item, spec.host_network) for item in spec.containers),
@@ -54,18 +52,17 @@ def default_pod(pod: Pod) -> Pod:
         overhead=round_to_millis(spec.overhead),
         volumes=tuple(_volume(item) for item in spec.volumes),
         restart_policy=spec.restart_policy or "Always",
-        termination_grace_period_seconds=_grace(spec.termination_grace_period_seconds),
+        termination_grace_period_seconds=30 if grace is None else grace if grace >= 0 else 1,
     )
     return replace(pod, spec=completed, status=replace(status, phase=status.phase or "Pending"))
 
 
 def round_to_millis(amounts: ResourceList) -> ResourceList:
     """Round amounts finer than a thousandth up, as the scheme does with every resource list."""
-    return {name: _round_to_millis(quantity) for name, quantity in amounts.items()}
-
-
-def _round_to_millis(quantity: Quantity) -> Quantity:
-    return f"{milli_value(quantity)}m" if nano_value(quantity) % NANOS_PER_MILLI else quantity
+    return {
+        name: f"{milli_value(quantity)}m" if nano_value(quantity) % NANOS_PER_MILLI else quantity
+        for name, quantity in amounts.items()
+    }
 
 
 def _in_millis(resources: ResourceRequirements) -> ResourceRequirements:
@@ -95,12 +92,6 @@ def _volume(volume: Volume) -> Volume:
     return volume
 
 
-def _grace(seconds: int | None) -> int:
-    if seconds is None:
-        return 30
-    return seconds if seconds >= 0 else 1
-
-
 def _node(node: Node) -> Node:
     status = node.status
     return replace(node, status=replace(status, allocatable=round_to_millis(status.allocatable or status.capacity)))
@@ -116,32 +107,15 @@ def _replication_controller(controller: ReplicationController) -> ReplicationCon
     spec = controller.spec
     if spec.selector or not spec.template:
         return controller
-    labels = find(spec.template, "metadata.labels", {})
-    return replace(controller, spec=replace(spec, selector=labels))
+    return replace(controller, spec=replace(spec, selector=find(spec.template, "metadata.labels", {})))
 
 
-def _priority_class(obj: PriorityClass) -> PriorityClass:
-    return replace(obj, preemption_policy=obj.preemption_policy or "PreemptLowerPriority")
-
-
-def _persistent_volume(volume: PersistentVolume) -> PersistentVolume:
+def _storage(obj: AnyStorage) -> AnyStorage:
     return replace(
-        volume,
-        spec=replace(volume.spec, volume_mode=volume.spec.volume_mode or FILESYSTEM),
-        status=replace(volume.status, phase=volume.status.phase or "Pending"),
+        obj,
+        spec=replace(obj.spec, volume_mode=obj.spec.volume_mode or FILESYSTEM),
+        status=replace(obj.status, phase=obj.status.phase or "Pending"),
     )
-
-
-def _persistent_volume_claim(claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
-    return replace(
-        claim,
-        spec=replace(claim.spec, volume_mode=claim.spec.volume_mode or FILESYSTEM),
-        status=replace(claim.status, phase=claim.status.phase or "Pending"),
-    )
-
-
-def _storage_class(obj: StorageClass) -> StorageClass:
-    return replace(obj, volume_binding_mode=obj.volume_binding_mode or "Immediate")
 
 
 def _csi_driver(driver: CSIDriver) -> CSIDriver:
@@ -153,10 +127,6 @@ def _csi_driver(driver: CSIDriver) -> CSIDriver:
         prevent_pod_scheduling_if_missing=bool(spec.prevent_pod_scheduling_if_missing),
     )
     return replace(driver, spec=completed)
-
-
-def _resource_claim(claim: ResourceClaim) -> ResourceClaim:
-    return replace(claim, spec=_claim_spec(claim.spec))
 
 
 def _resource_claim_template(template: ResourceClaimTemplate) -> ResourceClaimTemplate:
@@ -171,16 +141,15 @@ def _resource_claim_template(template: ResourceClaimTemplate) -> ResourceClaimTe
 
 
 def _claim_spec(spec: ResourceClaimSpec) -> ResourceClaimSpec:
-    devices: DeviceClaim = spec.devices
-    return replace(spec, devices=replace(devices, requests=tuple(_device_request(item) for item in devices.requests)))
-
-
-def _device_request(request: DeviceRequest) -> DeviceRequest:
-    return replace(
-        request,
-        exactly=_counted(request.exactly) if request.exactly is not None else None,
-        first_available=tuple(_counted(item) for item in request.first_available),
+    requests = tuple(
+        replace(
+            request,
+            exactly=_counted(request.exactly) if request.exactly is not None else None,
+            first_available=tuple(_counted(item) for item in request.first_available),
+        )
+        for request in spec.devices.requests
     )
+    return replace(spec, devices=replace(spec.devices, requests=requests))
 
 
 def _counted(request: AnyRequest) -> AnyRequest:
@@ -193,12 +162,12 @@ _DEFAULTS: Final[dict[type[KubeObject], Callable[[Any], KubeObject]]] = {
     CSIDriver: _csi_driver,
     Namespace: default_namespace,
     Node: _node,
-    PersistentVolume: _persistent_volume,
-    PersistentVolumeClaim: _persistent_volume_claim,
+    PersistentVolume: _storage,
+    PersistentVolumeClaim: _storage,
     Pod: default_pod,
-    PriorityClass: _priority_class,
+    PriorityClass: lambda obj: replace(obj, preemption_policy=obj.preemption_policy or "PreemptLowerPriority"),
     ReplicationController: _replication_controller,
-    ResourceClaim: _resource_claim,
+    ResourceClaim: lambda claim: replace(claim, spec=_claim_spec(claim.spec)),
     ResourceClaimTemplate: _resource_claim_template,
-    StorageClass: _storage_class,
+    StorageClass: lambda obj: replace(obj, volume_binding_mode=obj.volume_binding_mode or "Immediate"),
 }

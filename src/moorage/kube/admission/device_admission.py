@@ -1,4 +1,4 @@
-"""Devices on their way in: fields of features that are off are dropped, as kube-apiserver drops them."""
+"""Admission of devices: fields of disabled features are dropped, as in kube-apiserver."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -45,7 +45,7 @@ class DeviceAdmission:
         }
 
     def drop(self, resource: ServedResource, data: Data, old: Mapping[str, Any] | None = None) -> None:
-        """Drop what belongs to features that are off, unless the object used that feature before."""
+        """Drop the fields of disabled features, unless the object used the feature before."""
         for paths in self._off.get(resource.storage, ()):
             present = [(parent, name) for parent, name in _parents(data, paths) if name in parent]
             # An object that is being changed may share its parts with the old one: those have nothing to drop.
@@ -55,7 +55,7 @@ class DeviceAdmission:
 
 
 def _parents(data: Any, paths: Iterable[list[str]]) -> Iterator[tuple[Data, str]]:
-    """Find the mappings in which fields may be, with the names that the fields have there."""
+    """Yield the mappings that may contain the fields, with the name of the field."""
     for path in paths:
         *way, name = path
         yield from ((parent, name) for parent in _reached(data, way) if isinstance(parent, dict))

@@ -1,13 +1,12 @@
-"""Groups of pods on their way in: fields of features that are off are dropped, modes and priorities filled in."""
+"""Admission of pod groups: fields of disabled features are dropped, modes and priorities are set."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from moorage.common.errors import InputError
-from moorage.kube.admission.pod_admission import PREEMPTS, PodAdmission
+from moorage.kube.admission.pod_admission import PREEMPTS, PodAdmission, resolve_priority
 from moorage.kube.api.pod_groups import CompositePodGroup, DisruptionMode, PodGroup
 from moorage.kube.api.struct import Data
 from moorage.kube.features import FeatureGates
@@ -40,22 +39,15 @@ class GroupAdmission:
         self._jobs_have_groups = features.enabled("WorkloadWithJob")
 
     def admit(self, group: G, classes: PodAdmission) -> G:
-        """Return a group as it would be stored; InputError for a priority class that does not exist.
-
-        What a group of a live cluster already has is kept.
-        """
+        """Return a group as it would be stored; existing values are kept. InputError for an unknown priority class."""
         spec = group.spec
         priority_class = classes.class_named(spec.priority_class_name) if spec.priority is None else None
         filled: dict[str, Any] = {
             "disruption_mode": spec.disruption_mode or DisruptionMode(single={}),
             "preemption_policy": spec.preemption_policy or PREEMPTS,
-            "priority": spec.priority
-            if spec.priority is not None
-            else (priority_class.value if priority_class is not None else 0),
-            "priority_class_name": spec.priority_class_name
-            or (priority_class.name if priority_class is not None else ""),
+            **resolve_priority(spec, priority_class),
         }
-        dropped = (name for name in map(_snake_case, self._off) if hasattr(spec, name))
+        dropped = (field.name for field in fields(spec) if field.encode_name in self._off)
         filled |= {name: getattr(type(spec)(), name) for name in dropped}
         return replace(group, spec=replace(spec, **filled))
 
@@ -67,21 +59,17 @@ class GroupAdmission:
                 if isinstance(data.get(part), dict):
                     _drop(data[part], self._off, (old or {}).get(part))
         elif storage in ("jobs.batch", "cronjobs.batch"):
-            self._drop_from_job(storage, data, old or {})
+            spec = _job_spec(storage, data)
+            if "scheduling" in spec and "scheduling" not in _job_spec(storage, old or {}):
+                if self._jobs_have_groups:
+                    _drop(spec["scheduling"], self._off, None)
+                else:
+                    del spec["scheduling"]
         if storage in WORDS:
             spec = data.setdefault("spec", {})
             spec.setdefault("disruptionMode", {"single": {}})
             if self._has_policies:
                 spec.setdefault("preemptionPolicy", PREEMPTS)
-
-    def _drop_from_job(self, storage: str, data: Data, old: Mapping[str, Any]) -> None:
-        spec, old_spec = _job_spec(storage, data), _job_spec(storage, old)
-        if "scheduling" not in spec or "scheduling" in old_spec:
-            return
-        if not self._jobs_have_groups:
-            del spec["scheduling"]
-        else:
-            _drop(spec["scheduling"], self._off, None)
 
     def set_priority(self, resource: ServedResource, data: Data, classes: PodAdmission) -> None:
         """Set priority, class and policy of a new group from its priority class; reject other values."""
@@ -102,12 +90,9 @@ class GroupAdmission:
         if self._has_policies:
             policy = (priority_class.preemption_policy if priority_class is not None else None) or PREEMPTS
             if spec["preemptionPolicy"] != policy:
-                raise forbidden(
-                    resource,
-                    name,
-                    f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in {noun} "
-                    f"spec; priority admission controller computed {policy} from the given PriorityClass name",
-                )
+                why = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in"
+                source = f"priority admission controller computed {policy} from the given PriorityClass name"
+                raise forbidden(resource, name, f"{why} {noun} spec; {source}")
 
 
 def _job_spec(storage: str, data: Mapping[str, Any]) -> Data:
@@ -117,7 +102,7 @@ def _job_spec(storage: str, data: Mapping[str, Any]) -> Data:
 
 
 def _drop(data: Data, off: frozenset[str], old: Mapping[str, Any] | None) -> None:
-    """Leave out fields of features that are off, in templates, too; fields that an object has already stay."""
+    """Drop the fields of disabled features, also in templates, unless the old object has them."""
     for name in off & data.keys():
         if not (old or {}).get(name):
             del data[name]
@@ -126,7 +111,3 @@ def _drop(data: Data, off: frozenset[str], old: Mapping[str, Any] | None) -> Non
         for item in data.get(kind) or ():
             if isinstance(item, dict):
                 _drop(item, off, old_items.get(item.get("name")))
-
-
-def _snake_case(name: str) -> str:
-    return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)

@@ -5,18 +5,19 @@ limits and containers, and fields of disabled features are dropped. Admission is
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
 from moorage.common.errors import InputError, did_you_mean
-from moorage.kube.api.affinity import Affinity, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
+from moorage.kube.api.affinity import PodAffinity, PodAffinityTerm
 from moorage.kube.api.cluster import PriorityClass
-from moorage.kube.api.container import Container, ResourceRequirements
+from moorage.kube.api.container import Container
 from moorage.kube.api.meta import ObjectMeta
-from moorage.kube.api.pod import Pod
-from moorage.kube.api.quantity import NANO, Quantity, ResourceList, nano_value
-from moorage.kube.api.requests import CPU, MEMORY
+from moorage.kube.api.pod import Pod, PodSpec
+from moorage.kube.api.pod_groups import GroupSpec
+from moorage.kube.api.quantity import NANO, Quantity
+from moorage.kube.api.requests import CPU, HUGEPAGES, MEMORY, container_nanos, is_pod_level, limit_nanos
 from moorage.kube.api.selectors import LabelSelector, LabelSelectorRequirement
 from moorage.kube.features import FeatureGates
 
@@ -25,12 +26,11 @@ BUILT_IN_CLASSES: Final = tuple(
     PriorityClass(ObjectMeta(name=name), value=value, preemption_policy=PREEMPTS)
     for name, value in (("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000))
 )
-HUGEPAGES: Final = "hugepages-"
 AnyAffinity = TypeVar("AnyAffinity", bound=PodAffinity)
 
 
 class PodAdmission:
-    """The way in for pods, given the priority classes there are and the features that are on."""
+    """Admission of pods with the existing priority classes and the enabled features."""
 
     def __init__(self, classes: Iterable[PriorityClass], features: FeatureGates) -> None:
         self._classes = {item.name: item for item in (*BUILT_IN_CLASSES, *classes)}
@@ -51,29 +51,15 @@ class PodAdmission:
         spec = pod.spec
         if spec.priority is not None and (spec.preemption_policy is not None or not spec.priority_class_name):
             return pod
-        priority_class = self._class_of(pod)
+        name = spec.priority_class_name
+        is_known = name and spec.priority is not None  # then the class may be gone
+        priority_class = self._classes.get(name) if is_known else self.class_named(name)
         policy = (priority_class.preemption_policy if priority_class is not None else None) or PREEMPTS
-        return replace(
-            pod,
-            spec=replace(
-                spec,
-                priority=spec.priority
-                if spec.priority is not None
-                else (priority_class.value if priority_class is not None else 0),
-                priority_class_name=spec.priority_class_name
-                or (priority_class.name if priority_class is not None else ""),
-                preemption_policy=spec.preemption_policy or policy,
-            ),
-        )
-
-    def _class_of(self, pod: Pod) -> PriorityClass | None:
-        name = pod.spec.priority_class_name
-        if name and pod.spec.priority is not None:
-            return self._classes.get(name)
-        return self.class_named(name)
+        resolved = resolve_priority(spec, priority_class) | {"preemption_policy": spec.preemption_policy or policy}
+        return replace(pod, spec=replace(spec, **resolved))
 
     def class_named(self, name: str) -> PriorityClass | None:
-        """Return a priority class, or the default one, if there is any, for no name; InputError for an unknown one."""
+        """Return a priority class; without a name, the default class if it exists. InputError for an unknown name."""
         if not name:
             return self._default
         if name in self._classes:
@@ -86,18 +72,31 @@ class PodAdmission:
         )
 
 
+def resolve_priority(spec: PodSpec | GroupSpec, priority_class: PriorityClass | None) -> dict[str, Any]:
+    """Return the priority and the class name of a spec; values that it has already are kept."""
+    value, name = (priority_class.value, priority_class.name) if priority_class is not None else (0, "")
+    return {
+        "priority": value if spec.priority is None else spec.priority,
+        "priority_class_name": spec.priority_class_name or name,
+    }
+
+
 def _steps(features: FeatureGates) -> Iterable[Callable[[Pod], Pod]]:
     """Select by feature gates the steps of pod admission after priority."""
     yield merge_affinity_label_keys
     if features.enabled("MatchLabelKeysInPodTopologySpreadSelectorMerge"):
         yield merge_spread_label_keys
-    yield default_pod_level if features.enabled("PodLevelResources") else _without_pod_level
+    yield default_pod_level if features.enabled("PodLevelResources") else _without("resources")
     if not features.enabled("VolumeBindMountOptions"):
         yield _without_mount_options
     if not features.enabled("ContainerRestartRules"):
         yield _without_restart_rules
     if not features.enabled("GenericWorkload"):
-        yield _without_group
+        yield _without("scheduling_group")
+
+
+def _without(field: str) -> Callable[[Pod], Pod]:
+    return lambda pod: replace(pod, spec=replace(pod.spec, **{field: None})) if getattr(pod.spec, field) else pod
 
 
 def merge_affinity_label_keys(pod: Pod) -> Pod:
@@ -105,11 +104,8 @@ def merge_affinity_label_keys(pod: Pod) -> Pod:
     affinity = pod.spec.affinity
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return pod
-    merged: Affinity = replace(
-        affinity,
-        pod_affinity=_merge_terms(affinity.pod_affinity, pod.labels),
-        pod_anti_affinity=_merge_terms(affinity.pod_anti_affinity, pod.labels),
-    )
+    near, away = (_merge_terms(item, pod.labels) for item in (affinity.pod_affinity, affinity.pod_anti_affinity))
+    merged = replace(affinity, pod_affinity=near, pod_anti_affinity=away)
     return replace(pod, spec=replace(pod.spec, affinity=merged))
 
 
@@ -117,7 +113,10 @@ def merge_spread_label_keys(pod: Pod) -> Pod:
     """Merge the pod's labels into the selectors of its spread constraints as matchLabelKeys requires."""
     if not any(constraint.match_label_keys for constraint in pod.spec.topology_spread_constraints):
         return pod
-    constraints = tuple(_merge_constraint(item, pod.labels) for item in pod.spec.topology_spread_constraints)
+    constraints = tuple(
+        replace(item, label_selector=_narrowed(item.label_selector, item.match_label_keys, "In", pod.labels))
+        for item in pod.spec.topology_spread_constraints
+    )
     return replace(pod, spec=replace(pod.spec, topology_spread_constraints=constraints))
 
 
@@ -139,11 +138,6 @@ def _merge_term(term: PodAffinityTerm, labels: Mapping[str, str]) -> PodAffinity
     return replace(term, label_selector=_narrowed(selector, term.mismatch_label_keys, "NotIn", labels))
 
 
-def _merge_constraint(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> TopologySpreadConstraint:
-    selector = _narrowed(constraint.label_selector, constraint.match_label_keys, "In", labels)
-    return replace(constraint, label_selector=selector)
-
-
 def _narrowed(
     selector: LabelSelector | None, keys: Iterable[str], operator: str, labels: Mapping[str, str]
 ) -> LabelSelector | None:
@@ -159,18 +153,15 @@ def default_pod_level(pod: Pod) -> Pod:
     level = pod.spec.resources
     if level is None or not (level.requests or level.limits):
         return pod
-    limits = {**_huge_page_limits(pod, level), **level.limits}
-    from_containers = _aggregate(pod, lambda container: container.resources.requests)
+    # Huge pages cannot be overcommitted: the pod needs as many as its containers.
+    huge = {name: _quantity(nanos) for name, nanos in limit_nanos(pod).items() if name.startswith(HUGEPAGES)}
+    limits = {name: amount for name, amount in huge.items() if name not in level.requests} | level.limits
     requests = {
-        **{name: limit for name, limit in limits.items() if _is_pod_level(name)},
-        **{name: amount for name, amount in from_containers.items() if name in (CPU, MEMORY)},
+        **{name: limit for name, limit in limits.items() if is_pod_level(name)},
+        **{name: _quantity(nanos) for name, nanos in container_nanos(pod).items() if name in (CPU, MEMORY)},
         **level.requests,
     }
     return replace(pod, spec=replace(pod.spec, resources=replace(level, requests=requests, limits=limits)))
-
-
-def _without_pod_level(pod: Pod) -> Pod:
-    return replace(pod, spec=replace(pod.spec, resources=None)) if pod.spec.resources is not None else pod
 
 
 def _without_mount_options(pod: Pod) -> Pod:
@@ -187,10 +178,6 @@ def _without_restart_rules(pod: Pod) -> Pod:
     return _with_each_container(pod, lambda container: replace(container, restart_policy_rules=())) if is_used else pod
 
 
-def _without_group(pod: Pod) -> Pod:
-    return replace(pod, spec=replace(pod.spec, scheduling_group=None)) if pod.spec.scheduling_group else pod
-
-
 def _all_containers(pod: Pod) -> tuple[Container, ...]:
     return (*pod.spec.init_containers, *pod.spec.containers)
 
@@ -202,41 +189,6 @@ def _with_each_container(pod: Pod, change: Callable[[Container], Container]) -> 
         init_containers=tuple(map(change, pod.spec.init_containers)),
     )
     return replace(pod, spec=changed)
-
-
-def _huge_page_limits(pod: Pod, level: ResourceRequirements) -> ResourceList:
-    """Set the pod-level huge pages to the sum of its containers: they cannot be overcommitted."""
-    totals = _aggregate(pod, lambda container: container.resources.limits)
-    return {
-        name: amount for name, amount in totals.items() if name.startswith(HUGEPAGES) and name not in level.requests
-    }
-
-
-def _is_pod_level(name: str) -> bool:
-    return name in (CPU, MEMORY) or name.startswith(HUGEPAGES)
-
-
-def _aggregate(pod: Pod, amounts_of: Callable[[Container], ResourceList]) -> ResourceList:
-    """Add containers and sidecars up; a resource needs at least what the hungriest moment of starting up takes."""
-    total: dict[str, int] = {}
-    for container in pod.spec.containers:
-        _add(total, amounts_of(container))
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in pod.spec.init_containers:
-        running = dict(sidecars)
-        _add(running, amounts_of(container))
-        if container.is_sidecar:
-            _add(total, amounts_of(container))
-            sidecars = running
-        peak = {name: max(running.get(name, 0), peak.get(name, 0)) for name in {**peak, **running}}
-    names = {**total, **peak}
-    return {name: _quantity(max(total.get(name, 0), peak.get(name, 0))) for name in names}
-
-
-def _add(total: dict[str, int], amounts: ResourceList) -> None:
-    for name, quantity in amounts.items():
-        total[name] = total.get(name, 0) + nano_value(quantity)
 
 
 def _quantity(nanos: int) -> Quantity:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from moorage.common.errors import QuantityError, SelectorError, did_you_mean
+from moorage.common.errors import did_you_mean
 from moorage.kube.api.affinity import (
     PodAffinityTerm,
     PreferredSchedulingTerm,
@@ -29,7 +29,8 @@ from moorage.kube.api.storage import StorageClass
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 TOLERATION_OPERATORS: Final = ("Exists", "Equal", "Lt", "Gt")
 POLICIES: Final = ("Honor", "Ignore")
-T = TypeVar("T", bound=msgspec.Struct)
+BINDING_MODES: Final = ("Immediate", "WaitForFirstConsumer")
+T = TypeVar("T")
 
 
 class Problem(NamedTuple):
@@ -43,7 +44,7 @@ class Problem(NamedTuple):
 Check = Callable[[Any], Iterable[Problem]]
 
 
-def problems_of(obj: KubeObject) -> Iterator[Problem]:
+def find_problems(obj: KubeObject) -> Iterator[Problem]:
     """Yield the problems of a typed object, in the order of its fields."""
     return _walk(obj, "")
 
@@ -55,16 +56,14 @@ def _walk(part: msgspec.Struct, path: str) -> Iterator[Problem]:
         if not content:
             continue
         here = f"{path}.{field.name}" if path else field.name
-        yield from _quantity_problems(content, here) if field.holds_quantities else _descend(content, here)
+        for where, item in _items(content, here):
+            if field.holds_quantities:
+                yield from _parse(where, item, nano_value)
+            elif isinstance(item, msgspec.Struct):
+                yield from _walk(item, where)
     if plan.check is not None:
         for problem in plan.check(part):
             yield problem._replace(path=f"{path}.{problem.path}" if path else problem.path)
-
-
-def _descend(content: Any, path: str) -> Iterator[Problem]:
-    for where, item in _items(content, path):
-        if isinstance(item, msgspec.Struct):
-            yield from _walk(item, where)
 
 
 def _items(content: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -75,13 +74,13 @@ def _items(content: Any, path: str) -> Iterator[tuple[str, Any]]:
     return iter(((path, content),))
 
 
-def _quantity_problems(content: Any, path: str) -> Iterator[Problem]:
-    for where, quantity in _items(content, path):
-        try:
-            nano_value(quantity)
-        except QuantityError as error:
-            message, _, hint = str(error).partition("; ")
-            yield Problem(where, message, hint)
+def _parse(field: str, content: T, parse: Callable[[T], object]) -> Iterator[Problem]:
+    """Report the error of a parser, whose message has the correction after a semicolon."""
+    try:
+        parse(content)
+    except ValueError as error:
+        message, _, hint = str(error).partition("; ")
+        yield Problem(field, message, hint)
 
 
 class _Field(NamedTuple):
@@ -108,15 +107,12 @@ def _plan(kind: type[msgspec.Struct]) -> _Plan:
 
 
 def _mentions_quantity(hint: Any) -> bool:
-    if set(get_args(Quantity)) <= set(get_args(hint)):
-        return True
-    return any(_mentions_quantity(part) for part in get_args(hint))
+    return set(get_args(Quantity)) <= set(get_args(hint)) or any(map(_mentions_quantity, get_args(hint)))
 
 
 def _mentions_struct(hint: Any) -> bool:
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return True
-    return any(_mentions_struct(part) for part in get_args(hint))
+    is_struct = isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+    return is_struct or any(map(_mentions_struct, get_args(hint)))
 
 
 def _one_of(field: str, value: str | None, supported: tuple[str, ...]) -> Iterator[Problem]:
@@ -128,14 +124,6 @@ def _one_of(field: str, value: str | None, supported: tuple[str, ...]) -> Iterat
 def _within(field: str, value: int, least: int, most: int) -> Iterator[Problem]:
     if not least <= value <= most:
         yield Problem(field, f"{value} is out of range", f"write a number from {least} to {most}")
-
-
-def _check_label_selector(selector: LabelSelector) -> Iterator[Problem]:
-    try:
-        label_matcher(selector)
-    except SelectorError as error:
-        message, _, hint = str(error).partition("; ")
-        yield Problem("matchExpressions", message, hint)
 
 
 def _check_node_requirement(requirement: NodeSelectorRequirement) -> Iterator[Problem]:
@@ -173,10 +161,6 @@ def _check_affinity_term(term: PodAffinityTerm) -> Iterator[Problem]:
         yield Problem("topologyKey", "an affinity term needs a topology key", "kubernetes.io/hostname, for one")
 
 
-def _check_weight(term: PreferredSchedulingTerm | WeightedPodAffinityTerm) -> Iterator[Problem]:
-    return _within("weight", term.weight, 1, 100)
-
-
 def _check_port(port: ContainerPort) -> Iterator[Problem]:
     yield from _one_of("protocol", port.protocol, ("TCP", "UDP", "SCTP"))
     yield from _within("hostPort", port.host_port, 0, 65535)
@@ -194,45 +178,28 @@ def _check_metadata(metadata: ObjectMeta) -> Iterator[Problem]:
     yield from _time("deletionTimestamp", metadata.deletion_timestamp)
 
 
-def _check_pod_status(status: PodStatus) -> Iterator[Problem]:
-    return _time("startTime", status.start_time)
+def _time(field: str, value: str | None) -> Iterable[Problem]:
+    return () if value is None else _parse(field, value, parse_time)
 
 
-def _time(field: str, value: str | None) -> Iterator[Problem]:
-    try:
-        if value is not None:
-            parse_time(value)
-    except ValueError as error:
-        text, _, hint = str(error).partition("; ")
-        yield Problem(field, text, hint)
-
-
-def _check_pod(spec: PodSpec) -> Iterator[Problem]:
-    return _one_of("preemptionPolicy", spec.preemption_policy, ("PreemptLowerPriority", "Never"))
-
-
-def _check_priority_class(obj: PriorityClass) -> Iterator[Problem]:
+def _check_policy(obj: PodSpec | PriorityClass) -> Iterator[Problem]:
     return _one_of("preemptionPolicy", obj.preemption_policy, ("PreemptLowerPriority", "Never"))
-
-
-def _check_storage_class(obj: StorageClass) -> Iterator[Problem]:
-    return _one_of("volumeBindingMode", obj.volume_binding_mode, ("Immediate", "WaitForFirstConsumer"))
 
 
 CHECKS: Final[dict[type[msgspec.Struct], Check]] = {
     ContainerPort: _check_port,
-    LabelSelector: _check_label_selector,
+    LabelSelector: lambda selector: _parse("matchExpressions", selector, label_matcher),
     NodeSelectorRequirement: _check_node_requirement,
     ObjectMeta: _check_metadata,
     PodAffinityTerm: _check_affinity_term,
-    PodSpec: _check_pod,
-    PodStatus: _check_pod_status,
-    PreferredSchedulingTerm: _check_weight,
-    PriorityClass: _check_priority_class,
+    PodSpec: _check_policy,
+    PodStatus: lambda status: _time("startTime", status.start_time),
+    PreferredSchedulingTerm: lambda term: _within("weight", term.weight, 1, 100),
+    PriorityClass: _check_policy,
     ResourceRequirements: _check_requirements,
-    StorageClass: _check_storage_class,
+    StorageClass: lambda obj: _one_of("volumeBindingMode", obj.volume_binding_mode, BINDING_MODES),
     Taint: _check_taint,
     Toleration: _check_toleration,
     TopologySpreadConstraint: _check_spread,
-    WeightedPodAffinityTerm: _check_weight,
+    WeightedPodAffinityTerm: lambda term: _within("weight", term.weight, 1, 100),
 }

@@ -90,7 +90,7 @@ class PreferredSchedulingTerm(KubeStruct, frozen=True):
 
 
 class NodeAffinity(KubeStruct, frozen=True):
-    """Which nodes a pod must and would like to run on; an absent list and an empty one differ."""
+    """Required and preferred nodes of a pod; an absent list and an empty one differ."""
 
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: tuple[PreferredSchedulingTerm, ...] | None = msgspec.field(
@@ -140,7 +140,7 @@ class Affinity(KubeStruct, frozen=True):
 
 
 class TopologySpreadConstraint(KubeStruct, frozen=True):
-    """How evenly pods must, or should, spread over the domains of a topology key."""
+    """A limit on the difference between the numbers of pods in the domains of a topology key."""
 
     max_skew: Int32 = 0
     topology_key: str = ""

@@ -20,7 +20,7 @@ NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class AffinityTerm(Struct, frozen=True):
-    """Which pods are meant, and within which domains; whose term it is no longer matters."""
+    """The selected pods and the topology key of a term, independent of the pod that has it."""
 
     topology_key: str
     matcher: LabelMatcher
@@ -37,7 +37,7 @@ class AffinityTerm(Struct, frozen=True):
         return self._hash
 
     def matches(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
-        """Return whether a pod with these labels, in a namespace with those, is meant."""
+        """Return whether the term selects a pod with these labels, in a namespace with those labels."""
         if namespace not in self.namespaces and not self.namespace_matcher.matches(namespace_labels):
             return False
         return self.matcher.matches(labels)
@@ -70,7 +70,7 @@ _parsed: Final["WeakValueDictionary[tuple[str, bytes], PodTerms]"] = WeakValueDi
 
 
 def affinity_terms(pod: Pod) -> PodTerms:
-    """Return the terms of a pod, parsed once however many pods were made from its template."""
+    """Return the terms of a pod, parsed once per template."""
     affinity = pod.spec.affinity
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return NO_TERMS
@@ -98,32 +98,18 @@ def _parse(namespace: str, affinity: Affinity) -> PodTerms:
             problems.append(f"{subject}: {error}")
             return ()
 
-    def parse_term(declared: PodAffinityTerm) -> AffinityTerm:
-        return _parse_term(namespace, declared)
+    def parse_term(term: PodAffinityTerm) -> AffinityTerm:
+        is_own = not term.namespaces and term.namespace_selector is None
+        namespaces = frozenset((namespace,) if is_own else term.namespaces)
+        matcher, namespace_matcher = label_matcher(term.label_selector), label_matcher(term.namespace_selector)
+        return AffinityTerm(term.topology_key, matcher, namespaces, namespace_matcher)
 
-    def liked(declared: WeightedPodAffinityTerm) -> WeightedTerm:
+    def parse_preference(declared: WeightedPodAffinityTerm) -> WeightedTerm:
         return WeightedTerm(parse_term(declared.pod_affinity_term), declared.weight)
 
-    def disliked(declared: WeightedPodAffinityTerm) -> WeightedTerm:
-        return WeightedTerm(parse_term(declared.pod_affinity_term), -declared.weight)
-
-    return PodTerms(
-        parse_all("requiredAffinityTerms", parse_term, near.required),
-        parse_all("requiredAntiAffinityTerms", parse_term, away.required),
-        parse_all("preferredAffinityTerms", liked, near.preferred)
-        + parse_all("preferredAntiAffinityTerms", disliked, away.preferred),
-        tuple(problems),
-    )
-
-
-def _parse_term(namespace: str, term: PodAffinityTerm) -> AffinityTerm:
-    if not term.namespaces and term.namespace_selector is None:
-        namespaces = frozenset((namespace,))
-    else:
-        namespaces = frozenset(term.namespaces)
-    return AffinityTerm(
-        term.topology_key,
-        label_matcher(term.label_selector),
-        namespaces,
-        label_matcher(term.namespace_selector),
-    )
+    required = parse_all("requiredAffinityTerms", parse_term, near.required)
+    excluded = parse_all("requiredAntiAffinityTerms", parse_term, away.required)
+    liked = parse_all("preferredAffinityTerms", parse_preference, near.preferred)
+    disliked = parse_all("preferredAntiAffinityTerms", parse_preference, away.preferred)
+    preferred = liked + tuple(item._replace(weight=-item.weight) for item in disliked)
+    return PodTerms(required, excluded, preferred, tuple(problems))

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from moorage.common.caches import cached
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.quantity import nano_value, value
-from moorage.kube.api.selectors import NodeMatcher, NodeSelector, NodeTermMatcher, length_of, node_matcher
+from moorage.kube.api.selectors import NodeMatcher, NodeSelector, NodeTermMatcher, count_characters, node_matcher
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.kube.api.volume import Volume
 
@@ -61,14 +61,9 @@ def ownership_problem(claim: PersistentVolumeClaim, pod: Pod) -> str | None:
     return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
 
 
-def class_of_claim(claim: PersistentVolumeClaim) -> str:
-    """Return the storage class of a claim; the legacy annotation takes precedence."""
-    return claim.annotations.get(CLASS_ANNOTATION, claim.spec.storage_class_name or "")
-
-
-def class_of_volume(volume: PersistentVolume) -> str:
-    """Return the storage class of a volume; the old annotation comes first."""
-    return volume.annotations.get(CLASS_ANNOTATION, volume.spec.storage_class_name)
+def storage_class_name(obj: PersistentVolumeClaim | PersistentVolume) -> str:
+    """Return the storage class of a claim or a volume; the legacy annotation takes precedence."""
+    return obj.annotations.get(CLASS_ANNOTATION, obj.spec.storage_class_name or "")
 
 
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
@@ -77,7 +72,7 @@ def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
 
 
 def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether a volume is bound to a claim, or set aside for one of its name."""
+    """Return whether a volume is bound to a claim, or reserved for a claim of its name."""
     reference = volume.spec.claim_ref
     return (
         reference is not None
@@ -102,13 +97,13 @@ def exact_capacity(volume: PersistentVolume) -> int:
     return nano_value(volume.spec.capacity.get(STORAGE, 0))
 
 
-def reach_of_volume(volume: PersistentVolume) -> NodeMatcher | None:
-    """Return which nodes a volume can be reached from; ``None`` means from everywhere."""
+def find_reach(volume: PersistentVolume) -> NodeMatcher | None:
+    """Return a matcher of the nodes that can use a volume; ``None`` if all nodes can."""
     affinity = volume.spec.node_affinity
     return None if affinity is None or affinity.required is None else _by_labels(affinity.required)
 
 
-@cached(4096, length_of)
+@cached(4096, count_characters)
 def _by_labels(selector: NodeSelector) -> NodeMatcher:
     # Upstream passes a node with labels but without a name, so that matchFields never match.
     return NodeMatcher(

@@ -12,7 +12,7 @@ class NamespaceSpec(KubeStruct, frozen=True):
 
 
 class Namespace(KubeObject, frozen=True, dict=True, gc=True):
-    """A namespace; its labels are what namespace selectors select by."""
+    """A namespace; namespace selectors match its labels."""
 
     spec: NamespaceSpec = NamespaceSpec()
     status: Data = {}
@@ -41,7 +41,7 @@ class Service(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class PriorityClass(KubeObject, frozen=True, dict=True, gc=True):
-    """A named priority, perhaps the one that pods without a name get."""
+    """A named priority, and whether it is the default of pods without a class."""
 
     value: Int32 = 0
     global_default: bool = False
@@ -49,7 +49,7 @@ class PriorityClass(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class PodDisruptionBudgetSpec(KubeStruct, frozen=True):
-    """Which pods the budget protects, and how many of them must stay or may go."""
+    """The protected pods, and the number that must remain or may be evicted."""
 
     selector: LabelSelector | None = None
     min_available: Int32 | str | None = None

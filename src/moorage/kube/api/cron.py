@@ -140,7 +140,7 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) <= 9 else -1
 
 
-def zone_of(name: str | None) -> tzinfo:
+def find_zone(name: str | None) -> tzinfo:
     """Return the time zone of a name; none is UTC."""
     try:
         return ZoneInfo(name) if name else UTC

@@ -11,7 +11,13 @@ from msgspec.structs import replace
 from moorage.common.errors import MigrationError
 from moorage.kube.api.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
 from moorage.kube.api.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from moorage.kube.api.storage import CSINode, CSIPersistentVolume, PersistentVolume, VolumeNodeAffinity
+from moorage.kube.api.storage import (
+    CSINode,
+    CSIPersistentVolume,
+    PersistentVolume,
+    PersistentVolumeSpec,
+    VolumeNodeAffinity,
+)
 from moorage.kube.api.volume import Volume
 
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -33,6 +39,10 @@ class Migration(Struct, frozen=True):
     handle: Callable[[Any, dict[str, str]], str]
     zone_key: str | None = None
 
+    def csi_name(self, volume: PersistentVolumeSpec | Volume, labels: dict[str, str] | None = None) -> "CSIName":
+        """Name a volume as the CSI driver does; raise :class:`MigrationError` where that cannot be done."""
+        return CSIName(self.driver, self.handle(getattr(volume, self.source), labels or {}))
+
 
 class CSIName(NamedTuple):
     """A volume as CSI knows it."""
@@ -41,39 +51,19 @@ class CSIName(NamedTuple):
     handle: str
 
 
-def migration_of_volume(volume: PersistentVolume) -> Migration | None:
-    """Find the plugin that a persistent volume belongs to, if its volumes are served by CSI now."""
-    return next((item for item in MIGRATIONS if getattr(volume.spec, item.source) is not None), None)
-
-
-def migration_in_line(volume: Volume) -> Migration | None:
-    """Find the plugin that a disk named in line belongs to, if its volumes are served by CSI now."""
+def find_migration(volume: PersistentVolumeSpec | Volume) -> Migration | None:
+    """Find the in-tree plugin that a volume belongs to, if its volumes are served by CSI now."""
     return next((item for item in MIGRATIONS if getattr(volume, item.source) is not None), None)
 
 
-def takes_part_in_migration(volume: Volume) -> bool:
-    """Return whether upstream could translate a disk named in line, even if its driver counts no volumes."""
-    return in_line_driver(volume) is not None
-
-
 def in_line_driver(volume: Volume) -> str | None:
-    """Return the CSI driver that upstream translates a disk named in line to."""
+    """Return the CSI driver that upstream translates a disk named in line to, even if it counts no volumes."""
     if volume.azure_file is not None:
         return "file.csi.azure.com"
     if volume.vsphere_volume is not None:
         return "csi.vsphere.vmware.com"
-    migration = migration_in_line(volume)
+    migration = find_migration(volume)
     return None if migration is None else migration.driver
-
-
-def csi_name_of_volume(volume: PersistentVolume, migration: Migration) -> CSIName:
-    """Name a persistent volume as its CSI driver does; raise :class:`MigrationError` where that cannot be done."""
-    return CSIName(migration.driver, migration.handle(getattr(volume.spec, migration.source), volume.labels))
-
-
-def csi_name_in_line(volume: Volume, migration: Migration) -> CSIName:
-    """Name a disk named in line as its CSI driver does; raise :class:`MigrationError` where that cannot be done."""
-    return CSIName(migration.driver, migration.handle(getattr(volume, migration.source), {}))
 
 
 def plugins_migrated_on(csi_node: CSINode | None) -> str:
@@ -83,7 +73,7 @@ def plugins_migrated_on(csi_node: CSINode | None) -> str:
 
 def translated(volume: PersistentVolume, migration: Migration) -> PersistentVolume:
     """Return a volume as a CSI volume with the driver's topology; raise MigrationError if it has no CSI name."""
-    name = csi_name_of_volume(volume, migration)
+    name = migration.csi_name(volume.spec, volume.labels)
     if migration.zone_key is not None:
         volume = _with_topology(volume, migration.zone_key)
     source = CSIPersistentVolume(driver=name.driver, volume_handle=name.handle)
@@ -92,26 +82,28 @@ def translated(volume: PersistentVolume, migration: Migration) -> PersistentVolu
 
 def _with_topology(volume: PersistentVolume, zone_key: str) -> PersistentVolume:
     """Translate zone requirements to the driver's key; take the zone from the volume's labels if necessary."""
-    terms = _terms(volume)
-    zone_label, region_label = _labels_in_use(terms, volume.labels)
-    if _values(terms, zone_label):
+    affinity = volume.spec.node_affinity
+    old = affinity.required.node_selector_terms if affinity is not None and affinity.required is not None else ()
+    keys = {item.key for term in old for item in term.match_expressions if item.values}
+    zone_label, region_label = _labels_in_use(old, volume.labels)
+    terms = old
+    if zone_label in keys:
         terms = _renamed(terms, zone_label, zone_key)
-    elif zone_label in volume.labels:
-        terms = _with_zones(terms, zone_key, volume.labels[zone_label])
-    if region_label == BETA_REGION_LABEL and _values(terms, region_label):
+    elif zones := sorted({zone.strip() for zone in volume.labels.get(zone_label, "").split(ZONE_DELIMITER)} - {""}):
+        requirement = NodeSelectorRequirement(key=zone_key, operator="In", values=tuple(zones))
+        terms = tuple(
+            replace(term, match_expressions=(*term.match_expressions, requirement))
+            for term in terms or (NodeSelectorTerm(),)
+        )
+    if region_label == BETA_REGION_LABEL and region_label in keys:
         terms = _renamed(terms, region_label, REGION_LABEL)
-    if terms == _terms(volume):
+    if terms == old:
         return volume
     affinity = VolumeNodeAffinity(required=NodeSelector(node_selector_terms=terms))
     return replace(volume, spec=replace(volume.spec, node_affinity=affinity))
 
 
 Terms = tuple[NodeSelectorTerm, ...]
-
-
-def _terms(volume: PersistentVolume) -> Terms:
-    affinity = volume.spec.node_affinity
-    return affinity.required.node_selector_terms if affinity is not None and affinity.required is not None else ()
 
 
 def _labels_in_use(terms: Terms, labels: dict[str, str]) -> tuple[str, str]:
@@ -125,31 +117,11 @@ def _labels_in_use(terms: Terms, labels: dict[str, str]) -> tuple[str, str]:
     return ZONE_LABEL, REGION_LABEL
 
 
-def _values(terms: Terms, key: str) -> list[str]:
-    return [text for term in terms for item in term.match_expressions if item.key == key for text in item.values]
-
-
 def _renamed(terms: Terms, old: str, new: str) -> Terms:
-    return tuple(
-        replace(
-            term,
-            match_expressions=tuple(
-                replace(item, key=new) if item.key == old else item for item in term.match_expressions
-            ),
-        )
-        for term in terms
-    )
+    def rename(items: tuple[NodeSelectorRequirement, ...]) -> tuple[NodeSelectorRequirement, ...]:
+        return tuple(replace(item, key=new) if item.key == old else item for item in items)
 
-
-def _with_zones(terms: Terms, key: str, label: str) -> Terms:
-    zones = tuple(sorted({zone.strip() for zone in label.split(ZONE_DELIMITER)} - {""}))
-    if not zones:
-        return terms
-    requirement = NodeSelectorRequirement(key=key, operator="In", values=zones)
-    return tuple(
-        replace(term, match_expressions=(*term.match_expressions, requirement))
-        for term in terms or (NodeSelectorTerm(),)
-    )
+    return tuple(replace(term, match_expressions=rename(term.match_expressions)) for term in terms)
 
 
 def _ebs_handle(source: Any, _labels: dict[str, str]) -> str:
@@ -193,30 +165,19 @@ def _azure_handle(source: Any, _labels: dict[str, str]) -> str:
     return str(source.disk_uri)
 
 
-def _plain_handle(source: Any, _labels: dict[str, str]) -> str:
+def _volume_id(source: Any, _labels: dict[str, str]) -> str:
     return str(source.volume_id)
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (
-    Migration(
-        "kubernetes.io/aws-ebs",
-        "ebs.csi.aws.com",
-        "aws_elastic_block_store",
-        _ebs_handle,
-        "topology.ebs.csi.aws.com/zone",
-    ),
-    Migration(
-        "kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "gce_persistent_disk", _gce_handle, "topology.gke.io/zone"
-    ),
-    Migration("kubernetes.io/azure-disk", "disk.csi.azure.com", "azure_disk", _azure_handle),
-    Migration(
-        "kubernetes.io/cinder",
-        "cinder.csi.openstack.org",
-        "cinder",
-        _plain_handle,
-        "topology.cinder.csi.openstack.org/zone",
-    ),
-    Migration("kubernetes.io/portworx-volume", "pxd.portworx.com", "portworx_volume", _plain_handle),
+MIGRATIONS: Final = tuple(
+    Migration(f"kubernetes.io/{plugin}", driver, source, handle, zone_key)
+    for plugin, driver, source, handle, zone_key in (
+        ("aws-ebs", "ebs.csi.aws.com", "aws_elastic_block_store", _ebs_handle, "topology.ebs.csi.aws.com/zone"),
+        ("gce-pd", "pd.csi.storage.gke.io", "gce_persistent_disk", _gce_handle, "topology.gke.io/zone"),
+        ("azure-disk", "disk.csi.azure.com", "azure_disk", _azure_handle, None),
+        ("cinder", "cinder.csi.openstack.org", "cinder", _volume_id, "topology.cinder.csi.openstack.org/zone"),
+        ("portworx-volume", "pxd.portworx.com", "portworx_volume", _volume_id, None),
+    )
 )
 BY_PLUGIN: Final = {migration.plugin: migration for migration in MIGRATIONS}
 UNCOUNTED_PLUGINS: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})

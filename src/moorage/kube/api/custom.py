@@ -35,12 +35,12 @@ class CustomObject(KubeObject, frozen=True, dict=True, gc=True):
         return msgspec.to_builtins(self.metadata) if field == "metadata" else self.content[field]
 
     def get(self, field: str, default: Any = None) -> Any:
-        """Return a field of the content, or the default if it is not there."""
+        """Return a field of the content, or the default if it is missing."""
         return self.content.get(field, default)
 
     @classmethod
     def of(cls, whole: Mapping[str, Any]) -> Self:
-        """Make an object of plain data as in a manifest; ``apiVersion`` and ``kind`` are known and may be left out."""
+        """Create an object from plain data as in a manifest; ``apiVersion`` and ``kind`` are optional."""
         content = {field: value for field, value in whole.items() if field not in _HEAD}
         return cls(metadata=msgspec.convert(whole.get("metadata", {}), ObjectMeta), content=content)
 

@@ -6,10 +6,9 @@ import msgspec
 
 from moorage.common.caches import short_key
 from moorage.kube.api.meta import Condition, KubeObject
-from moorage.kube.api.once import once
 from moorage.kube.api.quantity import Quantity
 from moorage.kube.api.selectors import NodeSelector
-from moorage.kube.api.struct import Data, Int64, KubeStruct
+from moorage.kube.api.struct import Data, Int64, KubeStruct, once
 
 in_order: Final = msgspec.msgpack.Encoder(order="deterministic")
 """Encodes equal values to equal bytes."""
@@ -95,7 +94,7 @@ class DeviceCounterConsumption(KubeStruct, frozen=True):
 
 
 class NodeAllocatableMapping(KubeStruct, frozen=True):
-    """How much of a node's resource a device is: so much for each device, or for each unit of a capacity."""
+    """The amount of a node's resource that a device provides: per device, or per unit of a capacity."""
 
     capacity_key: str | None = None
     capacity_multiplier: Quantity | None = None
@@ -103,7 +102,7 @@ class NodeAllocatableMapping(KubeStruct, frozen=True):
 
 
 class NodeAllocatableOverhead(KubeStruct, frozen=True):
-    """How much of a node's resource it takes to use a device."""
+    """The amount of a node's resource that the use of a device costs."""
 
     per_pod: Quantity | None = None
     per_container: Quantity | None = None
@@ -135,7 +134,7 @@ class Device(KubeStruct, frozen=True):
 
 
 class ResourcePool(KubeStruct, frozen=True):
-    """The pool a slice belongs to; a pool is whole when all its slices of one generation are there."""
+    """The pool of a slice; a pool is complete when all slices of one generation exist."""
 
     name: str = ""
     generation: Int64 = 0
@@ -181,36 +180,34 @@ class CapacityRequirements(KubeStruct, frozen=True):
 
 
 class DerivedAttribute(KubeStruct, frozen=True):
-    """An attribute that a request works out for itself, by a CEL expression, and that its constraints see."""
+    """An attribute that a request computes with a CEL expression, for its constraints."""
 
     name: str = ""
     expression: str = ""
 
 
-class ExactDeviceRequest(KubeStruct, frozen=True):
-    """A request for devices of one class."""
+class SelectedDevices(KubeStruct, frozen=True):
+    """A number of devices of one class."""
 
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
     count: Int64 = 0
-    admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
     derived_attributes: tuple[DerivedAttribute, ...] = ()
 
 
-class DeviceSubRequest(KubeStruct, frozen=True):
+class ExactDeviceRequest(SelectedDevices, frozen=True):
+    """A request for devices of one class."""
+
+    admin_access: bool | None = None
+
+
+class DeviceSubRequest(SelectedDevices, frozen=True):
     """One of several alternatives, in order of preference."""
 
     name: str = ""
-    device_class_name: str = ""
-    selectors: tuple[DeviceSelector, ...] = ()
-    allocation_mode: str = ""
-    count: Int64 = 0
-    tolerations: tuple[DeviceToleration, ...] = ()
-    capacity: CapacityRequirements | None = None
-    derived_attributes: tuple[DerivedAttribute, ...] = ()
 
 
 class DeviceRequest(KubeStruct, frozen=True):
@@ -336,7 +333,7 @@ class ResourceClaim(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class ResourceClaimTemplateSpec(KubeStruct, frozen=True):
-    """The claim to be made for each pod, whole: it is copied with every field that its author wrote."""
+    """The claim for each pod as plain data: it is copied with all fields of its author."""
 
     metadata: Data = {}
     spec: Data = {}
@@ -355,7 +352,7 @@ class DeviceClassConfiguration(KubeStruct, frozen=True):
 
 
 class DeviceClassSpec(KubeStruct, frozen=True):
-    """Which devices are of a class; perhaps under the name of an extended resource."""
+    """The devices of a class, and optionally the name of an extended resource."""
 
     selectors: tuple[DeviceSelector, ...] = ()
     config: tuple[DeviceClassConfiguration, ...] = ()

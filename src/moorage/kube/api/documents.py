@@ -95,7 +95,8 @@ class _Reader:
             if self._depth > MAX_DEPTH:
                 raise _error(event, f"exceeded max depth of {MAX_DEPTH}")
             is_sequence = isinstance(event, yaml.SequenceStartEvent)
-            _check_tag(event, "seq" if is_sequence else "map")
+            if event.tag not in (None, "!", f"{_TAG}{'seq' if is_sequence else 'map'}"):
+                raise _error(event, f"could not determine a constructor for the tag {event.tag!r}")
             node = self._sequence(path) if is_sequence else self._mapping(path)
             self._depth -= 1
         if anchor:
@@ -158,9 +159,8 @@ def _is_merge(event: Any) -> bool:
 
 def _to_merge(content: Any, event: Any) -> dict[Any, Any]:
     """Return the entries of a merge key; the first of several mappings takes precedence."""
-    mappings = content if isinstance(content, list) else [content]
     merged: dict[Any, Any] = {}
-    for mapping in mappings:
+    for mapping in content if isinstance(content, list) else [content]:
         if not isinstance(mapping, dict):
             raise _error(event, "map merge requires map or sequence of maps as the value")
         merged = {**mapping, **merged}
@@ -175,8 +175,8 @@ def _scalar(event: yaml.ScalarEvent) -> Any:
     if construct is None or not tag.startswith(_TAG):
         raise _error(event, f"could not determine a constructor for the tag {tag!r}")
     try:
-        return construct(text, event)
-    except ValueError as error:
+        return construct(text)
+    except (ValueError, KeyError) as error:
         problem = f"cannot decode !!str `{text[:40]}` as a !!{tag.removeprefix(_TAG)}"
         raise _error(event, problem) from error
 
@@ -212,37 +212,22 @@ def _number(text: str) -> int | float:
     return value
 
 
-def _tagged_bool(text: str, _event: yaml.ScalarEvent) -> bool:
-    if text not in _BOOLS:
-        raise ValueError
-    return _BOOLS[text]
-
-
-def _tagged_null(text: str, _event: yaml.ScalarEvent) -> None:
-    if text not in _NULLS:
-        raise ValueError
-
-
-def _tagged_int(text: str, _event: yaml.ScalarEvent) -> int | float:
+def _integer(text: str) -> int | float:
     if not _INT(text):
-        raise ValueError
+        raise ValueError(text[:40])
     return _number(text)
 
 
-_TAGGED: Final[dict[str, Callable[[str, yaml.ScalarEvent], Any]]] = {
-    "str": lambda text, _event: text,
-    "timestamp": lambda text, _event: text,
-    "null": _tagged_null,
-    "bool": _tagged_bool,
-    "int": _tagged_int,
-    "float": lambda text, _event: float(_number(text)),
-    "binary": lambda text, _event: b64decode(text, validate=True).decode(),
+_TAGGED: Final[dict[str, Callable[[str], Any]]] = {
+    "str": str,
+    "timestamp": str,
+    "null": dict.fromkeys(_NULLS).__getitem__,
+    "bool": _BOOLS.__getitem__,
+    "int": _integer,
+    "float": lambda text: float(_number(text)),
+    "binary": lambda text: b64decode(text, validate=True).decode(),
 }
-
-
-def _check_tag(event: Any, usual: str) -> None:
-    if event.tag not in (None, "!", f"{_TAG}{usual}"):
-        raise _error(event, f"could not determine a constructor for the tag {event.tag!r}")
+"""Constructors of tagged scalars; they raise ValueError or KeyError for texts that do not fit."""
 
 
 def _error(event: Any, problem: str, context: str | None = None) -> yaml.MarkedYAMLError:

@@ -1,57 +1,15 @@
-"""The one table of kinds: how each is called, where it lives in the API, what can be done with it, and its struct."""
+"""The table of kinds: names, API paths, verbs and structs."""
 
 import re
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from msgspec import Struct
 
-from moorage.kube.api.cluster import (
-    ConfigMap,
-    Namespace,
-    PodDisruptionBudget,
-    PriorityClass,
-    Service,
-    ServiceAccount,
-)
-from moorage.kube.api.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from moorage.kube.api import cluster, devices, node, pod, pod_groups, records, storage, workloads
 from moorage.kube.api.meta import KubeObject
-from moorage.kube.api.node import Node
-from moorage.kube.api.pod import Pod
-from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup, Workload
-from moorage.kube.api.records import Event, Lease, LeaseCandidate
-from moorage.kube.api.storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
-from moorage.kube.api.workloads import (
-    ControllerRevision,
-    CronJob,
-    DaemonSet,
-    Deployment,
-    Job,
-    ReplicaSet,
-    ReplicationController,
-    StatefulSet,
-)
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._~-]+").fullmatch
-
-
-def _collection(group: str, version: str, namespace: str, plural: str) -> str:
-    root = _root(group, version)
-    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
-
-
-def _root(group: str, version: str) -> str:
-    return f"/apis/{group}/{version}" if group else f"/api/{version}"
-
-
 _StructType: TypeAlias = type[KubeObject]  # inside the class, `type` is the field
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CREATE_ONLY: Final = ("create",)
@@ -60,8 +18,8 @@ CREATE_ONLY: Final = ("create",)
 class Kind(Struct, frozen=True):
     """A kind of object in one version of its group.
 
-    ``type`` is the struct it decodes into. It is :class:`KubeObject` for kinds of which only metadata is read and for
-    versions that are not decoded. ``gate`` is the feature gate that enables the kind.
+    ``type`` is its struct: :class:`KubeObject` if only the metadata is read, or if the version is not decoded.
+    ``gate`` is the feature gate that enables the kind.
     """
 
     name: str
@@ -98,166 +56,143 @@ class Kind(Struct, frozen=True):
 
     @property
     def root(self) -> str:
-        """Return where the API of this kind's group begins."""
-        return _root(self.group, self.version)
+        """Return the path of this kind's group and version."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
-        """Return where one object lives, or all of a namespace, or all.
+        """Return the path of an object, of all objects in a namespace, or of all objects.
 
         >>> BY_NAME["Pod"].path("web", "shop", "binding")
         '/api/v1/namespaces/shop/pods/web/binding'
         """
-        path = _collection(self.group, self.version, namespace, self.plural)
+        path = f"{self.root}/namespaces/{namespace}/{self.plural}" if namespace else f"{self.root}/{self.plural}"
         if name:
             # A pod costs two requests, and its name never needs quoting.
             path = f"{path}/{name if _PLAIN_NAME(name) else quote(name, safe='')}"
         return f"{path}/{subresource}" if subresource else path
 
 
-_STORAGE: Final = "storage.k8s.io"
-_DEVICES: Final = "resource.k8s.io"
-_SCHEDULING: Final = "scheduling.k8s.io"
-_REVIEWS: Final = "authorization.k8s.io"
-_ADMISSION: Final = "admissionregistration.k8s.io"
-_FAIRNESS: Final = "flowcontrol.apiserver.k8s.io"
-_EXTENSIONS: Final = "apiextensions.k8s.io"
-_LOGINS: Final = "authentication.k8s.io"
+_STORAGE: Final = "storage.k8s.io/v1"
+_DEVICES: Final = "resource.k8s.io/v1"
+_SCHEDULING: Final = "scheduling.k8s.io/v1"
+_REVIEWS: Final = "authorization.k8s.io/v1"
+_ADMISSION: Final = "admissionregistration.k8s.io/v1"
+_FAIRNESS: Final = "flowcontrol.apiserver.k8s.io/v1"
+_EXTENSIONS: Final = "apiextensions.k8s.io/v1"
+_LOGINS: Final = "authentication.k8s.io/v1"
 RBAC: Final = "rbac.authorization.k8s.io"
-_ALL: Final = ("all",)
 _STATUS: Final = ("status",)
 _SCALABLE: Final = ("status", "scale")
 _GROUPS: Final = "GenericWorkload"
 _POD_PARTS: Final = ("status", "binding", "eviction", "ephemeralcontainers", "resize")
 
+
+def _kind(
+    name: str,
+    api_version: str,
+    struct: _StructType = KubeObject,
+    *,
+    plural: str = "",
+    short: str = "",
+    in_all: bool = False,
+    parts: tuple[str, ...] = (),
+    **more: Any,
+) -> Kind:
+    """Describe a built-in kind: ``short`` names, whether it is in the category ``all``, and its subresources."""
+    group, _, version = api_version.rpartition("/")
+    stem = name.lower()
+    regular = f"{stem[:-1]}ies" if stem.endswith("y") else f"{stem}es" if stem.endswith("s") else f"{stem}s"
+    names, categories = tuple(short.split()), ("all",) if in_all else ()
+    more |= {"short_names": names, "categories": categories, "subresources": parts}
+    return Kind(name, group, version, plural or regular, type=struct, **more)
+
+
 KINDS: Final[tuple[Kind, ...]] = (
-    Kind("Binding", "", "v1", "bindings", verbs=CREATE_ONLY),
-    Kind("ConfigMap", "", "v1", "configmaps", True, ConfigMap, ("cm",)),
-    Kind("Endpoints", "", "v1", "endpoints", short_names=("ep",)),
-    Kind("Event", "", "v1", "events", short_names=("ev",)),
-    Kind("LimitRange", "", "v1", "limitranges", short_names=("limits",)),
-    Kind("Namespace", "", "v1", "namespaces", False, Namespace, ("ns",), subresources=("status", "finalize")),
-    Kind("Node", "", "v1", "nodes", False, Node, ("no",), subresources=_STATUS),
-    Kind(
-        "PersistentVolumeClaim", "", "v1", "persistentvolumeclaims", True, PersistentVolumeClaim, ("pvc",), (), _STATUS
-    ),
-    Kind("PersistentVolume", "", "v1", "persistentvolumes", False, PersistentVolume, ("pv",), subresources=_STATUS),
-    Kind("Pod", "", "v1", "pods", True, Pod, ("po",), _ALL, _POD_PARTS),
-    Kind("PodTemplate", "", "v1", "podtemplates"),
-    Kind(
-        "ReplicationController",
-        "",
-        "v1",
-        "replicationcontrollers",
-        True,
-        ReplicationController,
-        ("rc",),
-        _ALL,
-        _SCALABLE,
-    ),
-    Kind("ResourceQuota", "", "v1", "resourcequotas", short_names=("quota",), subresources=_STATUS),
-    Kind("Secret", "", "v1", "secrets"),
-    Kind("ServiceAccount", "", "v1", "serviceaccounts", True, ServiceAccount, ("sa",)),
-    Kind("Service", "", "v1", "services", True, Service, ("svc",), _ALL, _STATUS),
-    Kind("ControllerRevision", "apps", "v1", "controllerrevisions", True, ControllerRevision),
-    Kind("DaemonSet", "apps", "v1", "daemonsets", True, DaemonSet, ("ds",), _ALL, _STATUS),
-    Kind("Deployment", "apps", "v1", "deployments", True, Deployment, ("deploy",), _ALL, _SCALABLE),
-    Kind("ReplicaSet", "apps", "v1", "replicasets", True, ReplicaSet, ("rs",), _ALL, _SCALABLE),
-    Kind("StatefulSet", "apps", "v1", "statefulsets", True, StatefulSet, ("sts",), _ALL, _SCALABLE),
-    Kind(
-        "HorizontalPodAutoscaler",
-        "autoscaling",
-        "v2",
-        "horizontalpodautoscalers",
-        short_names=("hpa",),
-        categories=_ALL,
-        subresources=_STATUS,
-    ),
-    Kind("CronJob", "batch", "v1", "cronjobs", True, CronJob, ("cj",), _ALL, _STATUS),
-    Kind("Job", "batch", "v1", "jobs", True, Job, categories=_ALL, subresources=_STATUS),
-    Kind(
-        "PodDisruptionBudget", "policy", "v1", "poddisruptionbudgets", True, PodDisruptionBudget, ("pdb",), (), _STATUS
-    ),
-    Kind("CSIDriver", _STORAGE, "v1", "csidrivers", False, CSIDriver),
-    Kind("CSINode", _STORAGE, "v1", "csinodes", False, CSINode),
-    Kind("CSIStorageCapacity", _STORAGE, "v1", "csistoragecapacities", True, CSIStorageCapacity),
-    Kind("StorageClass", _STORAGE, "v1", "storageclasses", False, StorageClass, ("sc",)),
-    Kind("VolumeAttachment", _STORAGE, "v1", "volumeattachments", False, VolumeAttachment, subresources=_STATUS),
-    Kind("VolumeAttributesClass", _STORAGE, "v1", "volumeattributesclasses", False, short_names=("vac",)),
-    Kind("PriorityClass", _SCHEDULING, "v1", "priorityclasses", False, PriorityClass, ("pc",)),
-    Kind("PodGroup", _SCHEDULING, "v1beta1", "podgroups", True, PodGroup, subresources=_STATUS, gate=_GROUPS),
-    Kind("Workload", _SCHEDULING, "v1beta1", "workloads", True, Workload, gate=_GROUPS),
-    Kind(
+    _kind("Binding", "v1", verbs=CREATE_ONLY),
+    _kind("ConfigMap", "v1", cluster.ConfigMap, short="cm"),
+    _kind("Endpoints", "v1", plural="endpoints", short="ep"),
+    _kind("Event", "v1", short="ev"),
+    _kind("LimitRange", "v1", short="limits"),
+    _kind("Namespace", "v1", cluster.Namespace, namespaced=False, short="ns", parts=("status", "finalize")),
+    _kind("Node", "v1", node.Node, namespaced=False, short="no", parts=_STATUS),
+    _kind("PersistentVolumeClaim", "v1", storage.PersistentVolumeClaim, short="pvc", parts=_STATUS),
+    _kind("PersistentVolume", "v1", storage.PersistentVolume, namespaced=False, short="pv", parts=_STATUS),
+    _kind("Pod", "v1", pod.Pod, short="po", in_all=True, parts=_POD_PARTS),
+    _kind("PodTemplate", "v1"),
+    _kind("ReplicationController", "v1", workloads.ReplicationController, short="rc", in_all=True, parts=_SCALABLE),
+    _kind("ResourceQuota", "v1", short="quota", parts=_STATUS),
+    _kind("Secret", "v1"),
+    _kind("ServiceAccount", "v1", cluster.ServiceAccount, short="sa"),
+    _kind("Service", "v1", cluster.Service, short="svc", in_all=True, parts=_STATUS),
+    _kind("ControllerRevision", "apps/v1", workloads.ControllerRevision),
+    _kind("DaemonSet", "apps/v1", workloads.DaemonSet, short="ds", in_all=True, parts=_STATUS),
+    _kind("Deployment", "apps/v1", workloads.Deployment, short="deploy", in_all=True, parts=_SCALABLE),
+    _kind("ReplicaSet", "apps/v1", workloads.ReplicaSet, short="rs", in_all=True, parts=_SCALABLE),
+    _kind("StatefulSet", "apps/v1", workloads.StatefulSet, short="sts", in_all=True, parts=_SCALABLE),
+    _kind("HorizontalPodAutoscaler", "autoscaling/v2", short="hpa", in_all=True, parts=_STATUS),
+    _kind("CronJob", "batch/v1", workloads.CronJob, short="cj", in_all=True, parts=_STATUS),
+    _kind("Job", "batch/v1", workloads.Job, in_all=True, parts=_STATUS),
+    _kind("PodDisruptionBudget", "policy/v1", cluster.PodDisruptionBudget, short="pdb", parts=_STATUS),
+    _kind("CSIDriver", _STORAGE, storage.CSIDriver, namespaced=False),
+    _kind("CSINode", _STORAGE, storage.CSINode, namespaced=False),
+    _kind("CSIStorageCapacity", _STORAGE, storage.CSIStorageCapacity),
+    _kind("StorageClass", _STORAGE, storage.StorageClass, namespaced=False, short="sc"),
+    _kind("VolumeAttachment", _STORAGE, storage.VolumeAttachment, namespaced=False, parts=_STATUS),
+    _kind("VolumeAttributesClass", _STORAGE, namespaced=False, short="vac"),
+    _kind("PriorityClass", _SCHEDULING, cluster.PriorityClass, namespaced=False, short="pc"),
+    _kind("PodGroup", "scheduling.k8s.io/v1beta1", pod_groups.PodGroup, parts=_STATUS, gate=_GROUPS),
+    _kind("Workload", "scheduling.k8s.io/v1beta1", pod_groups.Workload, gate=_GROUPS),
+    _kind(
         "CompositePodGroup",
-        _SCHEDULING,
-        "v1alpha3",
-        "compositepodgroups",
-        True,
-        CompositePodGroup,
-        subresources=_STATUS,
+        "scheduling.k8s.io/v1alpha3",
+        pod_groups.CompositePodGroup,
+        parts=_STATUS,
         gate="CompositePodGroup",
     ),
-    Kind("PodGroup", _SCHEDULING, "v1alpha3", "podgroups", subresources=_STATUS, gate=_GROUPS),
-    Kind("Workload", _SCHEDULING, "v1alpha3", "workloads", gate=_GROUPS),
-    Kind("DeviceClass", _DEVICES, "v1", "deviceclasses", False, DeviceClass),
-    Kind("DeviceTaintRule", _DEVICES, "v1", "devicetaintrules", False, DeviceTaintRule, subresources=_STATUS),
-    Kind("ResourceClaim", _DEVICES, "v1", "resourceclaims", True, ResourceClaim, subresources=_STATUS),
-    Kind("ResourceClaimTemplate", _DEVICES, "v1", "resourceclaimtemplates", True, ResourceClaimTemplate),
-    Kind("ResourceSlice", _DEVICES, "v1", "resourceslices", False, ResourceSlice),
-    Kind("Lease", "coordination.k8s.io", "v1", "leases", True, Lease),
-    Kind(
-        "LeaseCandidate",
-        "coordination.k8s.io",
-        "v1beta1",
-        "leasecandidates",
-        True,
-        LeaseCandidate,
-        gate="CoordinatedLeaderElection",
-    ),
-    Kind("EndpointSlice", "discovery.k8s.io", "v1", "endpointslices"),
-    Kind("IPAddress", "networking.k8s.io", "v1", "ipaddresses", False, short_names=("ip",)),
-    Kind("IngressClass", "networking.k8s.io", "v1", "ingressclasses", False),
-    Kind("Ingress", "networking.k8s.io", "v1", "ingresses", short_names=("ing",), subresources=_STATUS),
-    Kind("NetworkPolicy", "networking.k8s.io", "v1", "networkpolicies", short_names=("netpol",)),
-    Kind("ServiceCIDR", "networking.k8s.io", "v1", "servicecidrs", False, subresources=_STATUS),
-    Kind("RuntimeClass", "node.k8s.io", "v1", "runtimeclasses", False),
-    Kind("Event", "events.k8s.io", "v1", "events", True, Event, ("ev",)),
-    Kind("ClusterRoleBinding", RBAC, "v1", "clusterrolebindings", False),
-    Kind("ClusterRole", RBAC, "v1", "clusterroles", False),
-    Kind("RoleBinding", RBAC, "v1", "rolebindings"),
-    Kind("Role", RBAC, "v1", "roles"),
-    Kind(
-        "CustomResourceDefinition",
-        _EXTENSIONS,
-        "v1",
-        "customresourcedefinitions",
-        False,
-        short_names=("crd", "crds"),
-        subresources=_STATUS,
-    ),
-    Kind("MutatingAdmissionPolicyBinding", _ADMISSION, "v1", "mutatingadmissionpolicybindings", False),
-    Kind("MutatingAdmissionPolicy", _ADMISSION, "v1", "mutatingadmissionpolicies", False),
-    Kind("MutatingWebhookConfiguration", _ADMISSION, "v1", "mutatingwebhookconfigurations", False),
-    Kind("ValidatingAdmissionPolicyBinding", _ADMISSION, "v1", "validatingadmissionpolicybindings", False),
-    Kind("ValidatingAdmissionPolicy", _ADMISSION, "v1", "validatingadmissionpolicies", False, subresources=_STATUS),
-    Kind("ValidatingWebhookConfiguration", _ADMISSION, "v1", "validatingwebhookconfigurations", False),
-    Kind("APIService", "apiregistration.k8s.io", "v1", "apiservices", False, subresources=_STATUS),
-    Kind(
+    _kind("PodGroup", "scheduling.k8s.io/v1alpha3", parts=_STATUS, gate=_GROUPS),
+    _kind("Workload", "scheduling.k8s.io/v1alpha3", gate=_GROUPS),
+    _kind("DeviceClass", _DEVICES, devices.DeviceClass, namespaced=False),
+    _kind("DeviceTaintRule", _DEVICES, devices.DeviceTaintRule, namespaced=False, parts=_STATUS),
+    _kind("ResourceClaim", _DEVICES, devices.ResourceClaim, parts=_STATUS),
+    _kind("ResourceClaimTemplate", _DEVICES, devices.ResourceClaimTemplate),
+    _kind("ResourceSlice", _DEVICES, devices.ResourceSlice, namespaced=False),
+    _kind("Lease", "coordination.k8s.io/v1", records.Lease),
+    _kind("LeaseCandidate", "coordination.k8s.io/v1beta1", records.LeaseCandidate, gate="CoordinatedLeaderElection"),
+    _kind("EndpointSlice", "discovery.k8s.io/v1"),
+    _kind("IPAddress", "networking.k8s.io/v1", namespaced=False, short="ip"),
+    _kind("IngressClass", "networking.k8s.io/v1", namespaced=False),
+    _kind("Ingress", "networking.k8s.io/v1", short="ing", parts=_STATUS),
+    _kind("NetworkPolicy", "networking.k8s.io/v1", short="netpol"),
+    _kind("ServiceCIDR", "networking.k8s.io/v1", namespaced=False, parts=_STATUS),
+    _kind("RuntimeClass", "node.k8s.io/v1", namespaced=False),
+    _kind("Event", "events.k8s.io/v1", records.Event, short="ev"),
+    _kind("ClusterRoleBinding", f"{RBAC}/v1", namespaced=False),
+    _kind("ClusterRole", f"{RBAC}/v1", namespaced=False),
+    _kind("RoleBinding", f"{RBAC}/v1"),
+    _kind("Role", f"{RBAC}/v1"),
+    _kind("CustomResourceDefinition", _EXTENSIONS, namespaced=False, short="crd crds", parts=_STATUS),
+    _kind("MutatingAdmissionPolicyBinding", _ADMISSION, namespaced=False),
+    _kind("MutatingAdmissionPolicy", _ADMISSION, namespaced=False),
+    _kind("MutatingWebhookConfiguration", _ADMISSION, namespaced=False),
+    _kind("ValidatingAdmissionPolicyBinding", _ADMISSION, namespaced=False),
+    _kind("ValidatingAdmissionPolicy", _ADMISSION, namespaced=False, parts=_STATUS),
+    _kind("ValidatingWebhookConfiguration", _ADMISSION, namespaced=False),
+    _kind("APIService", "apiregistration.k8s.io/v1", namespaced=False, parts=_STATUS),
+    _kind(
         "CertificateSigningRequest",
-        "certificates.k8s.io",
-        "v1",
-        "certificatesigningrequests",
-        False,
-        short_names=("csr",),
-        subresources=("approval", "status"),
+        "certificates.k8s.io/v1",
+        namespaced=False,
+        short="csr",
+        parts=("approval", "status"),
     ),
-    Kind("FlowSchema", _FAIRNESS, "v1", "flowschemas", False, subresources=_STATUS),
-    Kind("PriorityLevelConfiguration", _FAIRNESS, "v1", "prioritylevelconfigurations", False, subresources=_STATUS),
-    Kind("SelfSubjectReview", _LOGINS, "v1", "selfsubjectreviews", False, verbs=CREATE_ONLY),
-    Kind("TokenReview", _LOGINS, "v1", "tokenreviews", False, verbs=CREATE_ONLY),
-    Kind("LocalSubjectAccessReview", _REVIEWS, "v1", "localsubjectaccessreviews", verbs=CREATE_ONLY),
-    Kind("SelfSubjectAccessReview", _REVIEWS, "v1", "selfsubjectaccessreviews", False, verbs=CREATE_ONLY),
-    Kind("SelfSubjectRulesReview", _REVIEWS, "v1", "selfsubjectrulesreviews", False, verbs=CREATE_ONLY),
-    Kind("SubjectAccessReview", _REVIEWS, "v1", "subjectaccessreviews", False, verbs=CREATE_ONLY),
+    _kind("FlowSchema", _FAIRNESS, namespaced=False, parts=_STATUS),
+    _kind("PriorityLevelConfiguration", _FAIRNESS, namespaced=False, parts=_STATUS),
+    _kind("SelfSubjectReview", _LOGINS, namespaced=False, verbs=CREATE_ONLY),
+    _kind("TokenReview", _LOGINS, namespaced=False, verbs=CREATE_ONLY),
+    _kind("LocalSubjectAccessReview", _REVIEWS, verbs=CREATE_ONLY),
+    _kind("SelfSubjectAccessReview", _REVIEWS, namespaced=False, verbs=CREATE_ONLY),
+    _kind("SelfSubjectRulesReview", _REVIEWS, namespaced=False, verbs=CREATE_ONLY),
+    _kind("SubjectAccessReview", _REVIEWS, namespaced=False, verbs=CREATE_ONLY),
 )
 
 BY_NAME: Final[dict[str, Kind]] = {kind.name: kind for kind in KINDS if kind.has_struct}
@@ -279,7 +214,7 @@ def add_kind(kind: Kind) -> None:
         raise ValueError(f"{kind.type.__name__} stands for {registered.plural} in {registered.api_version} already")
 
 
-def kind_of(kind: type[KubeObject]) -> Kind:
+def find_kind(kind: type[KubeObject]) -> Kind:
     """Return the kind of a struct; raise TypeError with a hint if it is not registered."""
     registered = BY_TYPE.get(kind)
     if registered is None:

@@ -5,12 +5,11 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from moorage.common.caches import cached
-from moorage.kube.api.once import once
-from moorage.kube.api.struct import Int64, KubeStruct
+from moorage.kube.api.struct import Int64, KubeStruct, once
 
 
 class OwnerReference(KubeStruct, frozen=True):
-    """The object that made this one."""
+    """The object that created this one."""
 
     api_version: str = ""
     kind: str = ""
@@ -39,7 +38,7 @@ class ObjectMeta(KubeStruct, frozen=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that manages this object, of which there is at most one."""
+        """The owner that manages this object; an object has at most one."""
         return next((owner for owner in self.owner_references if owner.controller), None)
 
 
@@ -63,7 +62,7 @@ class KubeObject(KubeStruct, frozen=True, dict=True, gc=True):
 
     @property
     def uid(self) -> str:
-        """Return ``metadata.uid``, the identity that survives a name being used again."""
+        """Return ``metadata.uid``, which differs between two objects of one name."""
         return self.metadata.uid
 
     @property
@@ -123,16 +122,17 @@ def _no_time(text: str) -> ValueError:
 
 
 def format_time(moment: float) -> str:
-    """Write a moment as Kubernetes does, in whole seconds of UTC; what no year of four digits holds is cut to them."""
+    """Write a time as Kubernetes does, in whole seconds of UTC; years are limited to 1 to 9999."""
     return _format_second(max(_FIRST_SECOND, min(int(moment), _LAST_SECOND)))
 
 
 @cached(256)
 def _format_second(moment: int) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # Not strftime, which writes years before 1000 without zeros.
+    return f"{datetime.fromtimestamp(moment, UTC).isoformat()[:19]}Z"
 
 
 def format_micro_time(moment: float) -> str:
-    """Write a moment as leases and events do, with microseconds."""
+    """Write a time as leases and events do, with microseconds."""
     second, micro = divmod(int(moment * 1_000_000 + 0.5), 1_000_000)
     return f"{format_time(second)[:-1]}.{micro:06}Z"

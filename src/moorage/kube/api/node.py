@@ -4,10 +4,9 @@ from typing import Final
 
 from moorage.kube.api.affinity import Taint
 from moorage.kube.api.meta import Condition, KubeObject
-from moorage.kube.api.once import once
 from moorage.kube.api.quantity import ResourceList
 from moorage.kube.api.requests import countable
-from moorage.kube.api.struct import Int64, KubeStruct
+from moorage.kube.api.struct import Int64, KubeStruct, once
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"

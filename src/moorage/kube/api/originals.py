@@ -29,13 +29,13 @@ def keep_original(obj: KubeObject, body: msgspec.Raw) -> None:
 
 
 def carry_original(obj: KubeObject, copy: KubeObject) -> None:
-    """Have a copy with other fields keep the text, too."""
+    """Copy the text of an object to a changed copy of the object."""
     if _PLACE in obj.__dict__:
         copy.__dict__[_PLACE] = obj.__dict__[_PLACE]
 
 
 def whole(obj: KubeObject) -> object:
-    """Return an object to be written as JSON: with every field it came with, or those we know if no text was kept."""
+    """Return an object for JSON encoding: its text with all fields, or its struct if no text was kept."""
     text: bytes | None = obj.__dict__.get(_PLACE)
     if text is None:
         return obj
@@ -45,7 +45,7 @@ def whole(obj: KubeObject) -> object:
 
 
 def _placed(text: bytes, node_name: str) -> bytes:
-    """Add the node to the text of a pod that was placed on it after the API delivered the pod."""
+    """Add the node to the text of a pod that was assumed after it was received."""
     parts = msgspec.json.decode(text, type=_Parts)
     spec = msgspec.json.decode(parts["spec"], type=_Parts)
     if "nodeName" in spec:

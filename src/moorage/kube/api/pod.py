@@ -8,10 +8,9 @@ from moorage.kube.api import requests
 from moorage.kube.api.affinity import Affinity, Taint, Toleration, TopologySpreadConstraint
 from moorage.kube.api.container import Container, ContainerStatus, ResourceRequirements
 from moorage.kube.api.meta import Condition, KubeObject
-from moorage.kube.api.once import once
 from moorage.kube.api.quantity import Quantity, ResourceList
 from moorage.kube.api.shape import Shape, take_shape
-from moorage.kube.api.struct import Int32, Int64, KubeStruct
+from moorage.kube.api.struct import Int32, Int64, KubeStruct, once
 from moorage.kube.api.volume import Volume
 
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
@@ -30,7 +29,7 @@ class HostPort(NamedTuple):
 
 
 class SchedulingGate(KubeStruct, frozen=True):
-    """Something that must be lifted before the pod may be scheduled."""
+    """A gate that must be removed before the pod is scheduled."""
 
     name: str = ""
 
@@ -98,14 +97,14 @@ class ExtendedResourceClaimStatus(KubeStruct, frozen=True):
 
 
 class ClaimMapping(KubeStruct, frozen=True):
-    """How much of a node's resource the devices of a claim are."""
+    """The amount of a node's resource that the devices of a claim provide."""
 
     name: str = ""
     quantity: Quantity = 0
 
 
 class ClaimOverhead(KubeStruct, frozen=True):
-    """How much of a node's resource it takes to use the devices of a claim."""
+    """The amount of a node's resource that the use of a claim's devices costs."""
 
     name: str = ""
     per_pod: Quantity | None = None
@@ -150,7 +149,7 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
 
     @property
     def scheduler_name(self) -> str:
-        """Return the name of the profile that is to place the pod."""
+        """Return the name of the profile for the pod."""
         return self.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
 
     @property
@@ -182,7 +181,7 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
 
     @property
     def is_finished(self) -> bool:
-        """Whether the pod has ended and holds nothing any more."""
+        """Whether the pod has ended and uses no resources."""
         return self.status.phase in FINISHED
 
     @once
@@ -221,7 +220,7 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
         return self.shape.nonzero_requests
 
     def tolerates(self, taint: Taint, *, by_number: bool = False) -> bool:
-        """Return whether one of the pod's tolerations covers the taint, those that compare numbers included or not."""
+        """Return whether a toleration of the pod covers the taint; ``by_number`` enables numeric comparisons."""
         tolerations = self.spec.tolerations
         return any(item.tolerates(taint, by_number=by_number) for item in tolerations) if tolerations else False
 
@@ -230,7 +229,7 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
         return next((item for item in self.status.conditions if item.type == kind), None)
 
     def on_node(self, node_name: str) -> "Pod":
-        """Return this pod as it will be once bound to the node."""
+        """Return a copy of this pod that is bound to the node."""
         placed = msgspec.structs.replace(self, spec=msgspec.structs.replace(self.spec, node_name=node_name))
         # The derived values do not depend on the node, so they are not computed again.
         placed.__dict__.update(self.__dict__)

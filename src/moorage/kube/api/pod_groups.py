@@ -38,7 +38,7 @@ class TopologyConstraint(KubeStruct, frozen=True):
 
 
 class GroupSchedulingConstraints(KubeStruct, frozen=True):
-    """Where the pods of a group may be, with regard to each other."""
+    """Constraints on the nodes of a group's pods relative to each other."""
 
     topology: tuple[TopologyConstraint, ...] = ()
 
@@ -78,11 +78,33 @@ class WorkloadReference(KubeStruct, frozen=True):
     template_name: str = ""
 
 
-class PodGroupSpec(GroupSpec, frozen=True):
-    """The spec of a group of pods."""
+class CreatedGroupSpec(GroupSpec, frozen=True):
+    """The common fields of groups and composite groups as objects."""
 
     parent_composite_pod_group_name: str | None = None
     workload_ref: WorkloadReference | None = None
+
+
+class CreatedGroup(KubeObject, frozen=True, dict=True, gc=True):
+    """A group or a composite group."""
+
+    spec: CreatedGroupSpec = CreatedGroupSpec()
+
+    @property
+    def priority(self) -> int:
+        """Return the priority of the group; none means 0."""
+        return self.spec.priority or 0
+
+    @property
+    def parent_key(self) -> str | None:
+        """``namespace/name`` of the group that this one is part of."""
+        parent = self.spec.parent_composite_pod_group_name
+        return f"{self.namespace}/{parent}" if parent else None
+
+
+class PodGroupSpec(CreatedGroupSpec, frozen=True):
+    """The spec of a group of pods."""
+
     scheduling_policy: PodGroupPolicy = PodGroupPolicy()
     resource_claims: tuple[PodResourceClaim, ...] = ()
 
@@ -94,16 +116,11 @@ class PodGroupStatus(KubeStruct, frozen=True):
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
-class PodGroup(KubeObject, frozen=True, dict=True, gc=True):
+class PodGroup(CreatedGroup, frozen=True, dict=True, gc=True):
     """A group of pods that are scheduled together."""
 
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
-
-    @property
-    def priority(self) -> int:
-        """Return the priority of the group; none means 0."""
-        return self.spec.priority or 0
 
     @property
     def min_count(self) -> int | None:
@@ -111,18 +128,10 @@ class PodGroup(KubeObject, frozen=True, dict=True, gc=True):
         gang = self.spec.scheduling_policy.gang
         return None if gang is None else gang.min_count
 
-    @property
-    def parent_key(self) -> str | None:
-        """``namespace/name`` of the group that this one is part of."""
-        parent = self.spec.parent_composite_pod_group_name
-        return f"{self.namespace}/{parent}" if parent else None
 
-
-class CompositePodGroupSpec(GroupSpec, frozen=True):
+class CompositePodGroupSpec(CreatedGroupSpec, frozen=True):
     """The spec of a composite group."""
 
-    parent_composite_pod_group_name: str | None = None
-    workload_ref: WorkloadReference | None = None
     scheduling_policy: CompositePodGroupPolicy = CompositePodGroupPolicy()
 
 
@@ -132,16 +141,11 @@ class CompositePodGroupStatus(KubeStruct, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class CompositePodGroup(KubeObject, frozen=True, dict=True, gc=True):
+class CompositePodGroup(CreatedGroup, frozen=True, dict=True, gc=True):
     """A group of groups that are scheduled together."""
 
     spec: CompositePodGroupSpec = CompositePodGroupSpec()
     status: CompositePodGroupStatus = CompositePodGroupStatus()
-
-    @property
-    def priority(self) -> int:
-        """Return the priority of the group; none means 0."""
-        return self.spec.priority or 0
 
     @property
     def min_group_count(self) -> int | None:
@@ -149,15 +153,9 @@ class CompositePodGroup(KubeObject, frozen=True, dict=True, gc=True):
         gang = self.spec.scheduling_policy.gang
         return None if gang is None else gang.min_group_count
 
-    @property
-    def parent_key(self) -> str | None:
-        """``namespace/name`` of the group that this one is part of."""
-        parent = self.spec.parent_composite_pod_group_name
-        return f"{self.namespace}/{parent}" if parent else None
-
 
 class PodGroupTemplate(GroupSpec, frozen=True):
-    """A group of pods that a workload is to have."""
+    """A template for a group of pods."""
 
     name: str = ""
     scheduling_policy: PodGroupPolicy = PodGroupPolicy()
@@ -165,7 +163,7 @@ class PodGroupTemplate(GroupSpec, frozen=True):
 
 
 class CompositePodGroupTemplate(GroupSpec, frozen=True):
-    """A group of groups that a workload is to have."""
+    """A template for a group of groups."""
 
     name: str = ""
     scheduling_policy: CompositePodGroupPolicy = CompositePodGroupPolicy()
@@ -190,6 +188,6 @@ class WorkloadSpec(KubeStruct, frozen=True):
 
 
 class Workload(KubeObject, frozen=True, dict=True, gc=True):
-    """Templates for the groups of something that runs on many pods."""
+    """Templates for the groups of an application with many pods."""
 
     spec: WorkloadSpec = WorkloadSpec()

@@ -19,7 +19,7 @@ ResourceList: TypeAlias = dict[str, Quantity]
 NANO: Final = 10**9
 MAX_INT64: Final = 2**63 - 1
 MAX_LENGTH: Final = 128
-"""Kubernetes takes any number of digits; each of ours may be read and remembered, so they end somewhere."""
+"""Kubernetes accepts any number of digits; quantities are cached here, so their length is limited."""
 
 _GRAMMAR: Final = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d+))?\Z", re.ASCII)
 _BINARY: Final = {suffix + "i": 1024**power for power, suffix in enumerate("KMGTPE", start=1)}
@@ -55,34 +55,52 @@ def nano_value(quantity: Quantity) -> int:
 
 
 def _written(number: float) -> str:
-    """Write a number out; one longer than any quantity is not worth the conversion."""
+    """Write a number as text, unless it has more digits than any quantity."""
     if isinstance(number, int) and number.bit_length() > 4 * MAX_LENGTH:
         return "a number without end"
     return repr(number)
 
 
 def milli_value(quantity: Quantity) -> int:
-    """Return thousandths, rounded up: how CPU is counted."""
+    """Return thousandths, rounded up: the unit of CPU."""
     return nano_to_milli(nano_value(quantity))
 
 
 def value(quantity: Quantity) -> int:
-    """Return whole units, rounded up: how everything but CPU is counted."""
+    """Return whole units, rounded up: the unit of all resources except CPU."""
     return nano_to_unit(nano_value(quantity))
 
 
 def nano_to_milli(nano: int) -> int:
-    """Round billionths up to thousandths, away from zero; what no int64 holds becomes the largest one."""
+    """Round billionths up to thousandths, away from zero, limited to the range of int64."""
     return _bounded(-(-nano // 10**6) if nano >= 0 else nano // 10**6)
 
 
 def nano_to_unit(nano: int) -> int:
-    """Round billionths up to whole units, away from zero; what no int64 holds becomes the largest one."""
+    """Round billionths up to whole units, away from zero, limited to the range of int64."""
     return _bounded(-(-nano // NANO) if nano >= 0 else nano // NANO)
 
 
 def _bounded(amount: int) -> int:
     return amount if -MAX_INT64 <= amount <= MAX_INT64 else (MAX_INT64 if amount > 0 else -MAX_INT64)
+
+
+def canonical(quantity: Quantity, *, in_millis: bool = False) -> str:
+    """Write a quantity as the API server encodes it; ``in_millis`` rounds it up to thousandths before.
+
+    >>> canonical("1000m"), canonical(0.5), canonical("1024Mi"), canonical("2000"), canonical("1e4")
+    ('1', '500m', '1Gi', '2k', '10e3')
+    """
+    nano, text = nano_value(quantity), str(quantity)
+    if in_millis and nano % 10**6:
+        nano = milli_value(quantity) * 10**6
+    if text.endswith("i") and abs(nano) >= 1024 * NANO:
+        return format_nanos(nano, is_binary=True)
+    plain = format_nanos(nano, is_binary=False)
+    if not isinstance(quantity, str) or "e" not in text.lower().removesuffix("e"):
+        return plain
+    number, suffix = (plain[:-1], plain[-1]) if plain[-1] in _DECIMAL else (plain, "")
+    return f"{number}e{_DECIMAL[suffix]}" if suffix else number
 
 
 def format_nanos(nano: int, *, is_binary: bool) -> str:

@@ -1,12 +1,14 @@
 """Objects that the scheduler writes: bindings, events, leases and lease candidates."""
 
+from msgspec import Struct
+
 from moorage.kube.api.meta import KubeObject, ObjectMeta
 from moorage.kube.api.storage import ObjectReference
 from moorage.kube.api.struct import Int32, KubeStruct
 
 
 class Binding(KubeStruct, frozen=True, omit_defaults=False):
-    """The decision, as the API server takes it."""
+    """The binding of a pod to a node, in the format of the API server."""
 
     metadata: ObjectMeta = ObjectMeta()
     target: ObjectReference = ObjectReference()
@@ -15,7 +17,7 @@ class Binding(KubeStruct, frozen=True, omit_defaults=False):
 
 
 class EventSeries(KubeStruct, frozen=True):
-    """How often an event came again."""
+    """The number of repetitions of an event."""
 
     count: Int32 = 0
     last_observed_time: str | None = None
@@ -34,6 +36,18 @@ class Event(KubeObject, frozen=True, dict=True, gc=True):
     reporting_controller: str = ""
     reporting_instance: str = ""
     series: EventSeries | None = None
+
+
+class EventNote(Struct, frozen=True):
+    """An event for the user before it is written; ``controller`` is the reporting scheduler name."""
+
+    regarding: KubeObject
+    reason: str
+    action: str
+    note: str
+    controller: str
+    is_warning: bool = False
+    related: KubeObject | None = None
 
 
 class LeaseSpec(KubeStruct, frozen=True):

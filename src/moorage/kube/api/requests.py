@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from moorage.common.caches import cached
 from moorage.kube.api.container import Container, ContainerStatus
 from moorage.kube.api.quantity import (
-    Quantity,
     ResourceList,
     milli_value,
     nano_to_milli,
@@ -26,6 +25,7 @@ CPU: Final = "cpu"
 MEMORY: Final = "memory"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
+HUGEPAGES: Final = "hugepages-"
 NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 DEFAULT_MILLI_CPU: Final = 100
 DEFAULT_MEMORY: Final = 200 * 1024 * 1024
@@ -49,14 +49,18 @@ def is_extended(name: str) -> bool:
 @cached(4096)
 def is_scalar(name: str) -> bool:
     """Return whether a resource is counted in addition to CPU, memory and storage; others are ignored."""
-    if is_extended(name) or name.startswith(("hugepages-", "attachable-volumes-")):
+    if is_extended(name) or name.startswith((HUGEPAGES, "attachable-volumes-")):
         return True
     return "kubernetes.io/" in name
 
 
 def countable(resources: ResourceList) -> dict[str, int]:
-    """Turn quantities into the integers the scheduler counts, leaving out names it does not know."""
-    return {name: amount for name, quantity in resources.items() if (amount := _counted(name, quantity)) is not None}
+    """Convert quantities to the integers of the scheduler; unknown resources are left out."""
+    return {
+        name: milli_value(quantity) if name == CPU else value(quantity)
+        for name, quantity in resources.items()
+        if _is_counted(name)
+    }
 
 
 def spec_requests(pod: "Pod") -> dict[str, int]:
@@ -86,7 +90,7 @@ def placed_requests(pod: "Pod") -> dict[str, int]:
 
 
 def placed_milli_requests(pod: "Pod") -> dict[str, int]:
-    """Add up the same in thousandths of everything, unknown names included: how changes of a pod are noticed."""
+    """Return the same sum in thousandths, with unknown resources, to detect changes of a pod."""
     total = _with_pod_level(pod, _status_total(pod, {}), use_status=True)
     return {name: nano_to_milli(nanos) for name, nanos in total.items()}
 
@@ -109,7 +113,7 @@ def placed_nonzero_requests(pod: "Pod", scoring: dict[str, int], *, has_report: 
 
 
 def claimed_nanos(statuses: "Iterable[NodeAllocatableClaimStatus]") -> Nanos:
-    """Add up what devices come to, for the pod and for each container that uses them."""
+    """Return the sum of the node resources of devices, per pod and per container that uses them."""
     total: Nanos = {}
     for status in statuses:
         amounts = [(item.name, nano_value(item.quantity)) for item in status.mapping]
@@ -127,12 +131,12 @@ def container_nanos(pod: "Pod") -> Nanos:
 
 
 def limit_nanos(pod: "Pod") -> Nanos:
-    """Add up what the containers of a pod are limited to."""
+    """Return the sum of the limits of a pod's containers."""
     return _aggregate(pod, lambda container: _nanos(container.resources.limits))
 
 
 def limits_total(pod: "Pod") -> dict[str, int]:
-    """Add up the limits of a pod, as the resource metrics report them."""
+    """Return the rounded sum of a pod's limits, as resource metrics report it."""
     return _rounded(limit_nanos(pod))
 
 
@@ -142,13 +146,6 @@ def _rounded(total: Nanos) -> dict[str, int]:
         for name, nanos in total.items()
         if _is_counted(name)
     }
-
-
-@cached(2048)
-def _counted(name: str, quantity: Quantity) -> int | None:
-    if not _is_counted(name):
-        return None
-    return milli_value(quantity) if name == CPU else value(quantity)
 
 
 def _is_counted(name: str) -> bool:
@@ -238,22 +235,23 @@ def _resize_is_infeasible(pod: "Pod") -> bool:
     return condition is not None and condition.reason == "Infeasible"
 
 
-def _is_pod_level(name: str) -> bool:
-    return name in (CPU, MEMORY) or name.startswith("hugepages-")
+def is_pod_level(name: str) -> bool:
+    """Return whether a resource can be requested for a pod as a whole."""
+    return name in (CPU, MEMORY) or name.startswith(HUGEPAGES)
 
 
 def _has_pod_level(pod: "Pod") -> bool:
-    return pod.spec.resources is not None and any(_is_pod_level(name) for name in pod.spec.resources.requests)
+    return pod.spec.resources is not None and any(is_pod_level(name) for name in pod.spec.resources.requests)
 
 
 def _with_pod_level(pod: "Pod", total: Nanos, *, use_status: bool) -> Nanos:
     if not _has_pod_level(pod):
         return _with_overhead(pod, total)
     assert pod.spec.resources is not None
-    level = {name: nano for name, nano in _nanos(pod.spec.resources.requests).items() if _is_pod_level(name)}
+    level = {name: nano for name, nano in _nanos(pod.spec.resources.requests).items() if is_pod_level(name)}
     if use_status and pod.status.resources is not None:
         current = _max(_nanos(pod.status.resources.requests), _nanos(pod.status.allocated_resources or {}))
-        current = {name: nano for name, nano in current.items() if _is_pod_level(name)}
+        current = {name: nano for name, nano in current.items() if is_pod_level(name)}
         level = current if _resize_is_infeasible(pod) else _max(level, current)
     return _with_overhead(pod, total | level)
 

@@ -34,12 +34,8 @@ class LabelSelector(KubeStruct, frozen=True):
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
-class NodeSelectorRequirement(KubeStruct, frozen=True):
+class NodeSelectorRequirement(LabelSelectorRequirement, frozen=True):
     """One expression over a node's labels or fields, as written."""
-
-    key: str = ""
-    operator: str = ""
-    values: tuple[str, ...] = ()
 
 
 class NodeSelectorTerm(KubeStruct, frozen=True):
@@ -50,7 +46,7 @@ class NodeSelectorTerm(KubeStruct, frozen=True):
 
 
 class NodeSelector(KubeStruct, frozen=True):
-    """Terms of which one must hold; without terms nothing matches."""
+    """Alternative terms; without terms nothing matches."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
@@ -67,21 +63,21 @@ class Requirement(Struct, frozen=True):
         """Return whether these labels satisfy the expression."""
         return self.accepts(labels.get(self.key))
 
-    def accepts(self, found: str | None) -> bool:
+    def accepts(self, text: str | None) -> bool:
         """Return whether this value of the key satisfies the expression; ``None`` means the key is absent."""
         match self.operator:
             case "In":
-                return found in self.values
+                return text in self.values
             case "NotIn":
-                return found not in self.values
+                return text not in self.values
             case "Exists":
-                return found is not None
+                return text is not None
             case "DoesNotExist":
-                return found is None
+                return text is None
             case "Gt":
-                return found is not None and (number := to_int64(found)) is not None and number > self.bound
+                return text is not None and (number := to_int64(text)) is not None and number > self.bound
             case _:
-                return found is not None and (number := to_int64(found)) is not None and number < self.bound
+                return text is not None and (number := to_int64(text)) is not None and number < self.bound
 
 
 class LabelMatcher(Struct, frozen=True):
@@ -165,8 +161,8 @@ class NodeMatcher(Struct, frozen=True):
         return False
 
 
-def length_of(selector: NodeSelector) -> int:
-    """Return how many characters of values are in a node selector: what makes it long, if anything does."""
+def count_characters(selector: NodeSelector) -> int:
+    """Return the number of characters in the values of a node selector, the part of variable length."""
     return sum(
         sum(map(len, item.values))
         for term in selector.node_selector_terms
@@ -176,16 +172,7 @@ def length_of(selector: NodeSelector) -> int:
 
 def node_matcher(selector: NodeSelector) -> NodeMatcher:
     """Parse a node selector; a term that does not parse matches nothing, as upstream ignores its error."""
-    terms = selector.node_selector_terms
-    if len(terms) == 1 and not terms[0].match_expressions and len(terms[0].match_fields) == 1:
-        # As daemons' pods have it: each names another node, so that there is nothing to be kept.
-        return NodeMatcher((_forgiving_term(terms[0]),))
-    return _parsed(selector)
-
-
-@cached(1024, length_of)
-def _parsed(selector: NodeSelector) -> NodeMatcher:
-    return NodeMatcher(tuple(_forgiving_term(term) for term in selector.node_selector_terms))
+    return NodeMatcher(tuple([_forgiving_term(term) for term in selector.node_selector_terms]))
 
 
 def _forgiving_term(term: NodeSelectorTerm) -> NodeTermMatcher:
@@ -196,7 +183,7 @@ def _forgiving_term(term: NodeSelectorTerm) -> NodeTermMatcher:
 
 
 def node_term_matcher(term: NodeSelectorTerm) -> NodeTermMatcher:
-    """Parse one node selector term; raise :class:`SelectorError` where it cannot be used."""
+    """Parse one node selector term; raise :class:`SelectorError` if it is invalid."""
     if not term.match_expressions and not term.match_fields:
         return NodeTermMatcher(matches_nothing=True)
     expressions = tuple(
@@ -214,7 +201,7 @@ def _parse_field(item: NodeSelectorRequirement) -> Requirement:
 
 
 def parse_requirement(key: str, operator: str, values: Iterable[str], *, known: tuple[str, ...]) -> Requirement:
-    """Check one expression by Kubernetes' rules and make it ready to match."""
+    """Validate and parse one expression by the rules of Kubernetes."""
     operands = tuple(values)
     if operator not in known:
         raise SelectorError(f"{key}: operator {operator!r} is unknown; write one of {', '.join(known)}")

@@ -15,7 +15,6 @@ from msgspec.structs import force_setattr, replace
 from moorage.common.caches import MAX_VALUE_LENGTH
 from moorage.kube.api import requests
 from moorage.kube.api.meta import Condition
-from moorage.kube.api.volume import Volume
 
 if TYPE_CHECKING:
     from moorage.kube.api.pod import Pod, PodSpec, PodStatus
@@ -24,7 +23,7 @@ _REPORTED: Final = (
     *("container_statuses", "init_container_statuses", "allocated_resources", "resources"),
     "node_allocatable_resource_claim_statuses",
 )
-"""The fields of a status in which a kubelet reports resources, or a scheduler what devices come to."""
+"""The fields of a status with resources, reported by a kubelet or by a scheduler for devices."""
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 
@@ -69,11 +68,11 @@ class Shape:
 
 
 _shapes: "WeakValueDictionary[int, Shape]" = WeakValueDictionary()
-"""By the hash of the encoding, which may be longer than all that is known of the shape."""
+"""By the hash of the encoding, because the encoding can be longer than the shape itself."""
 
 
 class _Latest:
-    """The shape of the last pod: the next in a list is most often of the same template, and to compare is quick."""
+    """The shape of the previous pod: the next pod of a list often has the same template, and comparing is fast."""
 
     shape: Callable[[], Shape | None] = staticmethod(lambda: None)
 
@@ -82,16 +81,22 @@ _latest = _Latest()
 
 
 def take_shape(pod: "Pod") -> Shape:
-    """Find the shape of a pod, and have the pod share what all pods of that shape have in common.
+    """Find the shape of a pod, and let the pod share all parts that pods of the shape have in common.
 
-    The facts are set on the pod, and the parts it is made of are exchanged for equal ones: of a hundred thousand pods
-    only the names are kept for each.
+    Derived values are set on the pod, and its parts are replaced by equal ones, so that a pod needs memory for little
+    more than its name.
     """
     spec = _without_identity(pod.spec)
     reported = _kubelet_report(pod) if requests.has_kubelet_report(pod) else None
     shape = _latest.shape()
     if shape is None or not shape.is_of(spec, reported):
-        shape = _find_shape(pod, spec, reported)
+        encoded = _encoder.encode(spec if reported is None else (spec, reported))
+        key = hash(encoded)
+        shape = _shapes.get(key)
+        if shape is None or not shape.is_of(spec, reported):
+            shape = Shape(pod, spec, reported)
+            if len(encoded) <= MAX_VALUE_LENGTH:
+                _shapes[key] = shape
         _latest.shape = ref(shape)
     # Under the names of the pod's own properties.
     pod.__dict__.update(
@@ -101,28 +106,13 @@ def take_shape(pod: "Pod") -> Shape:
         requests_on_node=shape.requests_on_node,
         scoring_requests=shape.scoring_requests,
     )
-    _share(pod, shape)
-    return shape
-
-
-def _find_shape(pod: "Pod", spec: "PodSpec", reported: "PodStatus | None") -> Shape:
-    encoded = _encoder.encode(spec if reported is None else (spec, reported))
-    key = hash(encoded)
-    shape = _shapes.get(key)
-    if shape is None or not shape.is_of(spec, reported):
-        shape = Shape(pod, spec, reported)
-        if len(encoded) <= MAX_VALUE_LENGTH:
-            _shapes[key] = shape
-    return shape
-
-
-def _share(pod: "Pod", shape: Shape) -> None:
-    spec, shared = pod.spec, shape.spec
-    if spec.node_name or spec.volumes:
-        shared = replace(shared, node_name=intern(spec.node_name), volumes=spec.volumes)
+    own, shared = pod.spec, shape.spec
+    if own.node_name or own.volumes:
+        shared = replace(shared, node_name=intern(own.node_name), volumes=own.volumes)
     force_setattr(pod, "spec", shared)
     if shape.reported is not None:
         force_setattr(pod, "status", replace(pod.status, **{name: getattr(shape.reported, name) for name in _REPORTED}))
+    return shape
 
 
 def _kubelet_report(pod: "Pod") -> "PodStatus":
@@ -133,14 +123,11 @@ def _kubelet_report(pod: "Pod") -> "PodStatus":
 
 
 def _without_identity(spec: "PodSpec") -> "PodSpec":
-    """Leave out the node, and names of volumes that mean nothing: every pod's service account token has its own."""
+    """Remove the node and irrelevant volume names: each pod has its own name for its service account token."""
     if spec.node_name:
         spec = replace(spec, node_name="")
     if spec.volumes:
-        spec = replace(spec, volumes=tuple(map(_without_name, spec.volumes)))
+        # The claim of an ephemeral volume is named after it.
+        volumes = tuple([item if item.ephemeral is not None else replace(item, name="") for item in spec.volumes])
+        spec = replace(spec, volumes=volumes)
     return spec
-
-
-def _without_name(volume: Volume) -> Volume:
-    # The claim of an ephemeral volume is named after it.
-    return volume if volume.ephemeral is not None else replace(volume, name="")

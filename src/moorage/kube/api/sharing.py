@@ -43,7 +43,7 @@ _claim_specs: AdmissionLRU[bytes, ResourceClaimSpec] = AdmissionLRU("shared clai
 
 
 def share_pod(pod: Pod) -> None:
-    """Exchange parts of a pod for equal ones: pods of one owner differ in little but their names."""
+    """Replace parts of a pod by equal ones: pods of one owner differ mostly in their names."""
     metadata, status = pod.metadata, pod.status
     _share_texts(metadata)
     if 0 < len(metadata.labels) <= MAX_LABELS:
@@ -83,7 +83,7 @@ def share_claim(claim: ResourceClaim) -> None:
 
 
 def share_slice(piece: ResourceSlice) -> None:
-    """Exchange the devices of a node for equal ones of another: nodes of one kind have the same."""
+    """Replace the devices of a node by equal ones of another node."""
     _share_texts(piece.metadata)
     encoded = in_order.encode(piece.spec.devices)
     force_setattr(piece.spec, "devices", _shared(_devices, encoded, short_key(encoded), piece.spec.devices))

@@ -96,13 +96,13 @@ class TopologySelectorLabelRequirement(KubeStruct, frozen=True):
 
 
 class TopologySelectorTerm(KubeStruct, frozen=True):
-    """Labels that must all be right."""
+    """Requirements that must all hold."""
 
     match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
 
 class StorageClass(KubeObject, frozen=True, dict=True, gc=True):
-    """How volumes of a class are made, and when."""
+    """How and when volumes of a class are provisioned."""
 
     provisioner: str = ""
     volume_binding_mode: str | None = None
@@ -168,7 +168,7 @@ class VolumeAttachmentSource(KubeStruct, frozen=True):
 
 
 class VolumeAttachmentSpec(KubeStruct, frozen=True):
-    """Which volume is attached where, by which driver."""
+    """The volume, the node and the driver of an attachment."""
 
     attacher: str = ""
     node_name: str = ""

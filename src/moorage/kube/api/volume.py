@@ -37,7 +37,7 @@ class PersistentVolumeClaimSpec(KubeStruct, frozen=True):
 
 
 class ClaimTemplate(KubeStruct, frozen=True):
-    """The claim that the ephemeral volume controller makes for a pod."""
+    """The claim that the ephemeral volume controller creates for a pod."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
@@ -113,7 +113,7 @@ class ImageVolume(KubeStruct, frozen=True):
 
 
 class Present(KubeStruct, frozen=True):
-    """A source whose content does not matter, only that it is there."""
+    """A source whose content does not matter for scheduling."""
 
 
 class Volume(KubeStruct, frozen=True):
@@ -140,7 +140,7 @@ class Volume(KubeStruct, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the volume is made on whatever node the pod runs, out of nothing or of objects of the API."""
+        """Whether the volume is available on each node: it is empty, or made from objects of the API."""
         return msgspec.structs.replace(self, name="") in _PLAIN
 
 

@@ -30,14 +30,14 @@ class RollingUpdate(KubeStruct, frozen=True):
 
 
 class UpdateStrategy(KubeStruct, frozen=True):
-    """How the pods of a workload are replaced by new ones."""
+    """The replacement of a workload's pods by new ones."""
 
     type: str = "RollingUpdate"
     rolling_update: RollingUpdate = RollingUpdate()
 
 
 class OrdinalsSpec(KubeStruct, frozen=True):
-    """Where the numbers of a stateful set's pods begin."""
+    """The first index of a stateful set's pods."""
 
     start: Int32 = 0
 
@@ -49,13 +49,36 @@ class RetentionPolicy(KubeStruct, frozen=True):
     when_scaled: str = "Retain"
 
 
-class AppsWorkloadSpec(KubeStruct, frozen=True):
-    """The union of the specs of workloads; each kind has some of these fields."""
+class ReplicatedSpec(KubeStruct, frozen=True):
+    """The common fields of the specs of all workloads that keep pods running."""
 
-    selector: LabelSelector | None = None
     replicas: Int32 = 1
     template_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="template")
     min_ready_seconds: Int32 = 0
+
+    @property
+    def template(self) -> Data:
+        """Return a copy of the pod template, which the caller may change."""
+        return _decoded(self.template_json)
+
+
+class ReplicatedWorkload(KubeObject, frozen=True, dict=True, gc=True):
+    """The common fields of all workloads that keep pods running."""
+
+    holds_json: ClassVar[bool] = True
+
+    status_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="status")
+
+    @property
+    def status(self) -> Data:
+        """Return a copy of the status, which the caller may change."""
+        return _decoded(self.status_json)
+
+
+class AppsWorkloadSpec(ReplicatedSpec, frozen=True):
+    """The union of the specs of workloads; each kind has some of these fields."""
+
+    selector: LabelSelector | None = None
     strategy: UpdateStrategy = UpdateStrategy()
     update_strategy: UpdateStrategy = UpdateStrategy()
     revision_history_limit: Int32 = 10
@@ -67,24 +90,11 @@ class AppsWorkloadSpec(KubeStruct, frozen=True):
     ordinals: OrdinalsSpec = OrdinalsSpec()
     persistent_volume_claim_retention_policy: RetentionPolicy = RetentionPolicy()
 
-    @property
-    def template(self) -> Data:
-        """The pods to be made: a copy for the caller to change."""
-        return _decoded(self.template_json)
 
-
-class AppsWorkload(KubeObject, frozen=True, dict=True, gc=True):
+class AppsWorkload(ReplicatedWorkload, frozen=True, dict=True, gc=True):
     """The common fields of the four workloads of the apps group."""
 
-    holds_json: ClassVar[bool] = True
-
     spec: AppsWorkloadSpec = AppsWorkloadSpec()
-    status_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="status")
-
-    @property
-    def status(self) -> Data:
-        """Return a copy of the status, which the caller may change."""
-        return _decoded(self.status_json)
 
 
 class Deployment(AppsWorkload, frozen=True, dict=True, gc=True):
@@ -103,46 +113,27 @@ class DaemonSet(AppsWorkload, frozen=True, dict=True, gc=True):
     """A daemon set."""
 
 
-class ReplicationControllerSpec(KubeStruct, frozen=True):
-    """The spec of a replication controller: like that of a replica set, with a plain map as selector.
-
-    The default selector is the labels of the template.
-    """
+class ReplicationControllerSpec(ReplicatedSpec, frozen=True):
+    """The spec of a replication controller; its selector is a map, by default the labels of the template."""
 
     selector: dict[str, str] | None = None
-    replicas: Int32 = 1
-    template_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="template")
-    min_ready_seconds: Int32 = 0
-
-    @property
-    def template(self) -> Data:
-        """The pods to be made: a copy for the caller to change."""
-        return _decoded(self.template_json)
 
 
-class ReplicationController(KubeObject, frozen=True, dict=True, gc=True):
+class ReplicationController(ReplicatedWorkload, frozen=True, dict=True, gc=True):
     """A replication controller."""
 
-    holds_json: ClassVar[bool] = True
-
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
-    status_json: msgspec.Raw = msgspec.field(default=_EMPTY, name="status")
-
-    @property
-    def status(self) -> Data:
-        """Return a copy of the status, which the caller may change."""
-        return _decoded(self.status_json)
 
 
 class ControllerRevision(KubeObject, frozen=True, dict=True, gc=True):
-    """A template as it once was, to go back to."""
+    """A former template, for rollbacks."""
 
     data: Data = {}
     revision: Int64 = 0
 
 
 class ExitCodes(KubeStruct, frozen=True):
-    """Exit codes a rule is about, of one container or of all."""
+    """The exit codes of a rule, for one container or for all."""
 
     operator: str = "In"
     values: tuple[Int32, ...] = ()
@@ -150,7 +141,7 @@ class ExitCodes(KubeStruct, frozen=True):
 
 
 class ConditionPattern(KubeStruct, frozen=True):
-    """A pod condition a rule is about."""
+    """The pod condition of a rule."""
 
     type: str = ""
     status: str = "True"
@@ -178,7 +169,7 @@ class SuccessRule(KubeStruct, frozen=True):
 
 
 class SuccessPolicy(KubeStruct, frozen=True):
-    """When an indexed job has succeeded before all of it has; the first rule that fits counts."""
+    """Rules for the early success of an indexed job; the first matching rule applies."""
 
     rules: tuple[SuccessRule, ...] = ()
 
@@ -208,7 +199,7 @@ class Job(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class CronJobSpec(KubeStruct, frozen=True):
-    """When jobs are made, from what, and how many are kept."""
+    """The schedule, the template and the number of kept jobs."""
 
     schedule: str = ""
     time_zone: str | None = None

@@ -51,36 +51,29 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
 def api_error(status: int, body: bytes, retry_after: str | None = None, source: str = "") -> ApiError:
     """Convert an error response to the exception that determines the reaction."""
-    parsed_body = parsed(body)
-    message = parsed_body.message or body[:MAX_SHOWN].decode(errors="replace").strip() or f"HTTP status {status}"
+    answer = parse_status(body)
+    message = answer.message or body[:MAX_SHOWN].decode(errors="replace").strip() or f"HTTP status {status}"
     kind = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
-    if kind is Conflict and parsed_body.reason == "AlreadyExists":
+    if kind is Conflict and answer.reason == "AlreadyExists":
         kind = AlreadyExists
-    elif kind is Forbidden:
-        message = _with_missing_permission(message)
+    elif kind is Forbidden and (match := _FORBIDDEN.search(message)) is not None:
+        verb, resource, group, where = match.groups()
+        hint = f'allow verb "{verb}" on resource "{resource}" of apiGroup "{group}"{where} to our user'
+        message = f"{message}\n  hint: {hint}"
     elif kind is Unauthorized:
         message = f"the server does not accept our credentials ({source}): {message}"
     seconds = bounded(retry_after)
-    if seconds is None and parsed_body.details is not None:
-        seconds = bounded(parsed_body.details.retry_after_seconds)
-    return kind(message, status=status, reason=parsed_body.reason, retry_after=seconds)
+    if seconds is None and answer.details is not None:
+        seconds = bounded(answer.details.retry_after_seconds)
+    return kind(message, status=status, reason=answer.reason, retry_after=seconds)
 
 
-def parsed(body: bytes) -> StatusAnswer:
+def parse_status(body: bytes) -> StatusAnswer:
     """Read the API's own description of a failure; anything else is ignored."""
     try:
         return msgspec.json.decode(body, type=StatusAnswer)
     except UNREADABLE:
         return StatusAnswer()
-
-
-def _with_missing_permission(message: str) -> str:
-    """Describe the missing permission in RBAC terms."""
-    match = _FORBIDDEN.search(message)
-    if match is None:
-        return message
-    verb, resource, group, where = match.groups()
-    return f'{message}\n  hint: allow verb "{verb}" on resource "{resource}" of apiGroup "{group}"{where} to our user'
 
 
 def bounded(seconds: object) -> float | None:
@@ -89,9 +82,7 @@ def bounded(seconds: object) -> float | None:
     An API server writes whole seconds, never a date.
     """
     if isinstance(seconds, str):
-        if not (seconds.isascii() and seconds.isdecimal()):
-            return None
-        return min(float(seconds), MAX_RETRY_AFTER)
+        seconds = float(seconds) if seconds.isascii() and seconds.isdecimal() else None
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
         return None
     return float(min(seconds, MAX_RETRY_AFTER))

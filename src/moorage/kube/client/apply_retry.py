@@ -1,4 +1,4 @@
-"""A change that cannot be applied costs its object only: it is listed again once, then set aside until it changes."""
+"""Objects whose changes cannot be applied: they are listed again once, then ignored until they change."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 
 class ApplyRetry:
-    """Knows the objects that are not applied, though they are there. ``count`` counts a failure by the resource."""
+    """The existing objects that could not be applied. ``count`` counts the failures by resource."""
 
     def __init__(self, count: Callable[[str], None] = lambda _resource: None) -> None:
         self.relist: Callable[[Kind, str], None] = lambda _kind, _key: None
@@ -26,7 +26,7 @@ class ApplyRetry:
         """Objects that failed, with the version at which they failed twice; empty while they are listed again."""
 
     def adjust(self, kind: Kind, change: Change[Any]) -> Change[Any] | None:
-        """Return a change as it looks to who never took in what went before; ``None`` if there is nothing to apply."""
+        """Return a change relative to the applied state of its object; ``None`` if there is nothing to apply."""
         obj = _thing(change)
         failed_at = self.aside.get((kind, obj.key))
         if failed_at is None:
@@ -37,7 +37,7 @@ class ApplyRetry:
         return None if failed_at == obj.metadata.resource_version else Change(None, change.after)
 
     def succeeded(self, kind: Kind, change: Change[Any]) -> None:
-        """Take in that an object is applied after all."""
+        """Record that an object was applied."""
         self.aside.pop((kind, _thing(change).key), None)
 
     def failed(self, kind: Kind, change: Change[Any], apply: ApplyChange) -> None:
@@ -51,7 +51,7 @@ class ApplyRetry:
             return
         for candidate in (change.after, change.before):
             if candidate is not None:
-                with suppress(Exception):  # it may well be that there is nothing to take back
+                with suppress(Exception):  # possibly nothing was applied
                     apply(Change(candidate, None, is_final=False))
         if key in self.aside:
             log.error("an object is ignored until it changes", resource=kind.plural, object=obj.key)

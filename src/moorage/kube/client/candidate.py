@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -33,13 +34,13 @@ class Candidacy:
     client: ApiClient
     settings: LeaseSettings
     clock: Clock = field(default_factory=SteadyClock)
-    _known: LeaseCandidate | None = None
-    _asked: asyncio.Event = field(default_factory=asyncio.Event)
+    _candidate: LeaseCandidate | None = None
+    _is_pinged: asyncio.Event = field(default_factory=asyncio.Event)
     _informer: Informer[LeaseCandidate] | None = None
 
     @property
     def is_synced(self) -> bool:
-        """Whether it is known whether the candidate is there."""
+        """Whether the existence of the candidate is known."""
         return self._informer is not None and self._informer.is_synced
 
     async def run(self) -> None:
@@ -51,24 +52,24 @@ class Candidacy:
             group.create_task(self._informer.run())
             failures = 0
             while True:
-                self._asked.clear()
+                self._is_pinged.clear()
                 failures = 0 if await self._renew() else failures + 1
                 pause = min(2.0**failures, MAX_PAUSE) if failures else RENEW_SECONDS
                 try:
                     async with asyncio.timeout(pause):
-                        await self._asked.wait()
+                        await self._is_pinged.wait()
                 except TimeoutError:
                     continue
 
     def _on_changes(self, _kind: Kind, changes: Sequence[Change[Any]]) -> None:
         for change in changes:
-            self._known = change.after
+            self._candidate = change.after
             # A deleted candidate is created again.
-            if change.after is None or _is_asked(change.after.spec):
-                self._asked.set()
+            if change.after is None or _is_ping_pending(change.after.spec):
+                self._is_pinged.set()
 
     async def _renew(self) -> bool:
-        """Write that we are here; return whether that was stored."""
+        """Create or renew the candidate; return whether that succeeded."""
         settings = self.settings
         spec = LeaseCandidateSpec(
             lease_name=settings.name,
@@ -78,13 +79,16 @@ class Candidacy:
             strategy=STRATEGY,
         )
         try:
-            current = self._known or await self._read()
+            current = self._candidate
+            if current is None:
+                with suppress(NotFound):
+                    current = await self.client.get(LeaseCandidate, settings.identity, settings.namespace)
             if current is None:
                 meta = ObjectMeta(name=settings.identity, namespace=settings.namespace)
-                self._known = await self.client.create(LeaseCandidate(metadata=meta, spec=spec))
+                self._candidate = await self.client.create(LeaseCandidate(metadata=meta, spec=spec))
             else:
-                self._known = None
-                self._known = await self.client.update(
+                self._candidate = None
+                self._candidate = await self.client.update(
                     replace(current, spec=replace(spec, ping_time=current.spec.ping_time))
                 )
         except AlreadyExists:
@@ -94,14 +98,8 @@ class Candidacy:
             return False
         return True
 
-    async def _read(self) -> LeaseCandidate | None:
-        try:
-            return await self.client.get(LeaseCandidate, self.settings.identity, self.settings.namespace)
-        except NotFound:
-            return None
 
-
-def _is_asked(spec: LeaseCandidateSpec) -> bool:
+def _is_ping_pending(spec: LeaseCandidateSpec) -> bool:
     """Return whether the API server pinged the candidate since the last renewal."""
     if spec.ping_time is None:
         return False

@@ -15,6 +15,7 @@ import structlog
 
 from moorage.common.clock import Clock
 from moorage.common.errors import InputError, Unauthorized
+from moorage.common.user_files import read_text
 from moorage.kube.api.codec import UNREADABLE
 from moorage.kube.api.meta import parse_time
 from moorage.kube.http.tls import ClientTls
@@ -82,11 +83,7 @@ class TokenFile:
         return f"Bearer {self._token}"
 
     def _read(self) -> str:
-        try:
-            token = self._path.read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise InputError(str(self._path), f"the token file cannot be read: {why}") from error
+        token = read_text(self._path, where="token file").strip()
         if not token:
             raise InputError(str(self._path), "the token file is empty")
         check_header(str(self._path), (token,))
@@ -94,7 +91,7 @@ class TokenFile:
 
 
 class ExecVariable(msgspec.Struct, frozen=True):
-    """A variable of such a program's environment."""
+    """An environment variable of a credential plugin."""
 
     name: str
     value: str = ""
@@ -144,7 +141,7 @@ class ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ExecCredentials:
-    """Credentials from a program; a certificate of its is shown on the connections made from then on."""
+    """Credentials from a program; its certificate is used for new connections."""
 
     def __init__(self, plugin: ExecPlugin, tls: ClientTls | None, cluster: Mapping[str, Any], clock: Clock) -> None:
         self.expires_at = 0.0
@@ -166,10 +163,10 @@ class ExecCredentials:
             return NEVER
         clock = self._clock
         try:
-            # When it runs out is a time of the wall clock; that may be set while we wait, so only how long is kept.
+            # The wall clock may change, so only the remaining time is kept.
             return clock.now() + parse_time(text) - clock.wall()
         except (ValueError, OverflowError) as error:
-            problem = f"printed an expirationTimestamp that is no time: {text[:MAX_SHOWN]!r}"
+            problem = f"printed an invalid expirationTimestamp: {text[:MAX_SHOWN]!r}"
             raise Unauthorized(f"{self._plugin.command}: {problem}") from error
 
     def _parse(self, output: bytes) -> ExecStatus:
@@ -254,7 +251,7 @@ class ProgramRun(asyncio.SubprocessProtocol):
         buffer += data[: MAX_OUTPUT - len(buffer)]
 
     def process_exited(self) -> None:
-        """Note that it is over; something that it started may yet hold its output open."""
+        """Record the end of the process; its children may still hold its output open."""
         self.exited.set_result(None)
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -269,6 +266,6 @@ def basic(username: str, password: str) -> str:
 
 
 def check_header(source: str, words: Iterable[str]) -> None:
-    """Refuse what would break out of the header it is sent in; the message keeps it secret."""
+    """Reject texts that would break out of a header; the message does not quote them."""
     if any(_CONTROL.search(word) for word in words):
         raise InputError(source, "a token or name contains a line break or control character")

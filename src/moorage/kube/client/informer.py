@@ -6,10 +6,12 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
 import structlog
 
-from moorage.common.errors import ApiError, Gone, MoorageError, NotFound
-from moorage.kube.api.kinds import BUILT_IN, Kind, kind_of
+from moorage.common.errors import ApiError, Forbidden, Gone, MoorageError, NotFound
+from moorage.common.observers import Observer
+from moorage.kube.api.kinds import BUILT_IN, Kind, find_kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.flow_control import WATCH_BACKOFF
@@ -22,7 +24,7 @@ OnChanges = Callable[[Kind, Sequence[Change[Any]]], None]
 """Called with changes in the order in which they happened; must not wait."""
 
 REPEAT_SECONDS: Final = 300.0
-"""The same problem is logged again after so long."""
+"""Interval in seconds at which the same problem is logged again."""
 
 MIN_USEFUL_WATCH: Final = 1.0
 """A watch that ends sooner without an event counts as a failure, to avoid a tight loop."""
@@ -30,21 +32,31 @@ MIN_USEFUL_WATCH: Final = 1.0
 log = structlog.get_logger(__name__)
 
 
-class InformerObserver:
-    """Is notified of how informers fare, for metrics; this one takes no notice."""
+class InformerObserver(Observer):
+    """The failures of informers."""
 
-    def malformed(self, resource: str) -> None:
-        """Note that an object was skipped."""
+    def object_malformed(self, resource: str) -> None:
+        """An object is skipped because it cannot be decoded."""
 
-    def listed(self, kind: Kind) -> None:
-        """Note that a resource was listed in full."""
+    def list_watch_failed(self, kind: Kind, error: MoorageError) -> None:
+        """A list or a watch failed and will be tried again."""
 
-    def failed(self, kind: Kind, error: MoorageError) -> None:
-        """Note that a list or a watch failed and will be tried again."""
+    def apply_failed(self, resource: str) -> None:
+        """A change of an object cannot be applied."""
+
+
+class _ServedResource(msgspec.Struct):
+    name: str
+
+
+class _Discovery(msgspec.Struct):
+    """The resources of one version of an API group."""
+
+    resources: list[_ServedResource]
 
 
 class Informer(Generic[T]):
-    """Keeps up with one resource. ``problem`` is what went wrong last, ``None`` when all is well."""
+    """Lists and watches one resource. ``problem`` is the current problem, or ``None``."""
 
     def __init__(
         self,
@@ -63,7 +75,7 @@ class Informer(Generic[T]):
         self._on_changes = on_changes
         self._observer = observer or InformerObserver()
         self._chance = chance or Random()
-        decoding: Decoding[T] = Decoding(kind.type, self._observer.malformed, keeps)  # type: ignore[arg-type]
+        decoding: Decoding[T] = Decoding(kind.type, self._observer.object_malformed, keeps)  # type: ignore[arg-type]
         self._machine = ListWatch(kind, decoding, field_selector=field_selector, chance=self._chance)
         self._synced = asyncio.Event()
         self._complaint = ("", 0.0)
@@ -119,7 +131,7 @@ class Informer(Generic[T]):
             if not self._is_relisting:
                 raise
             self._is_relisting = False
-            # Not at once: what cannot be applied may come again and again.
+            # Wait, because an object that cannot be applied may fail again and again.
             await asyncio.sleep(WATCH_BACKOFF.delay(1, self._chance))
 
     async def _step(self, request: NextRequest) -> None:
@@ -127,11 +139,10 @@ class Informer(Generic[T]):
             await self._watch(request)
         else:
             await self._list(request)
-            self._observer.listed(self.kind)
             self._settle()
 
     async def _list(self, request: NextRequest) -> None:
-        """Take in all pages; while one is taken in, the server already makes the next."""
+        """Process all pages; the server prepares the next page while one is processed."""
         coming = self._ask(request)
         try:
             while True:
@@ -179,9 +190,12 @@ class Informer(Generic[T]):
         self._synced.set()
 
     async def _recover(self, error: MoorageError) -> None:
-        if isinstance(error, NotFound) and not self._machine.version:
+        if not self._machine.version and (isinstance(error, NotFound) or await self._is_hidden(error)):
             # An older server, or an undefined custom resource: there are no such objects.
-            self._complain(self._absence())
+            kind = self.kind
+            missing = f"the server does not serve {kind.plural} in {kind.api_version}, so no objects are listed"
+            hint = f"; install the CustomResourceDefinition {kind.full_name}, no restart is needed"
+            self._complain(missing if kind.type in BUILT_IN else f"{missing}{hint}")
             self._machine.absent()
             self._synced.set()
             self._following.set()
@@ -191,12 +205,23 @@ class Informer(Generic[T]):
             self._machine.failed(error)
         await self._pause(error)
 
-    def _absence(self) -> str:
-        kind = self.kind
-        missing = f"the server does not serve {kind.plural} in {kind.api_version}, so no objects are listed"
-        if kind.type in BUILT_IN:
-            return missing
-        return f"{missing}; install the CustomResourceDefinition {kind.full_name}, no restart is needed"
+    async def _is_hidden(self, error: MoorageError) -> bool:
+        """Return whether a forbidden kind does not exist on the server.
+
+        A server checks permissions before it looks for the kind. Roles of an older release do not name newer kinds, and
+        only discovery, which every account may read, shows whether such a kind exists.
+        """
+        if not isinstance(error, Forbidden):
+            return False
+        version = self.kind.api_version
+        path = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        try:
+            served = msgspec.json.decode(await self._client.request("GET", path), type=_Discovery)
+        except NotFound:
+            return True
+        except (MoorageError, msgspec.MsgspecError):
+            return False
+        return self.kind.plural not in {resource.name for resource in served.resources}
 
     def _complain(self, problem: str) -> None:
         """Log a problem; repeat the same one only every few minutes, since a missing permission stays missing."""
@@ -211,7 +236,7 @@ class Informer(Generic[T]):
     async def _pause(self, error: MoorageError) -> None:
         self.problem = error
         self._failures += 1
-        self._observer.failed(self.kind, error)
+        self._observer.list_watch_failed(self.kind, error)
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         self._hurry.clear()
         with suppress(TimeoutError):
@@ -239,7 +264,7 @@ class Informers:
     def _informer(self, kind: type[KubeObject]) -> "Informer[Any]":
         return Informer(
             self._client,
-            kind_of(kind),
+            find_kind(kind),
             self._on_changes,
             field_selector=UNFINISHED_PODS if kind is Pod else "",
             observer=self._observer,
@@ -247,9 +272,9 @@ class Informers:
         )
 
     async def add(self, kinds: Iterable[type[KubeObject]], seconds: float) -> None:
-        """Follow some more kinds; return when all of them were listed, or follow none and raise ApiError.
+        """Follow more kinds; return when all of them were listed, or follow none and raise ApiError.
 
-        Before :meth:`run` it is enough to note them: they are listed with the others.
+        Before :meth:`run` this only adds them: they are listed with the others.
         """
         coming = tuple(map(self._informer, kinds))
         for informer in coming:
@@ -267,7 +292,7 @@ class Informers:
         self.all += coming
 
     def remove(self, kinds: Iterable[type[KubeObject]]) -> None:
-        """Follow some kinds no more."""
+        """Stop following some kinds."""
         leaving = set(kinds)
         self.all = tuple(informer for informer in self.all if informer.kind.type not in leaving)
         self._stop(leaving)
@@ -298,7 +323,7 @@ class Informers:
             await informer.synced()
 
     async def following(self) -> None:
-        """Wait until every kind is watched, those whose watches were just cut included."""
+        """Wait until every kind is watched, also kinds whose watch was just interrupted."""
         await asyncio.gather(*(informer.following() for informer in self.all))
 
     def relist(self, kind: Kind, key: str) -> None:

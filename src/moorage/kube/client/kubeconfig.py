@@ -1,15 +1,16 @@
-"""Which server to talk to and how: from a kubeconfig file, from the pod we run in, or from ``--master``.
+"""The API server and its credentials: from kubeconfig files, from the pod of this process, or from ``--master``.
 
-The files are read here and not by a client library: those bring all of their client along, and leave out much of what
-may be written, such as ``tls-server-name``, ``proxy-url``, impersonation, and several files in ``KUBECONFIG``.
+Client libraries for this import a complete client and lack features such as ``tls-server-name``, ``proxy-url``,
+impersonation, and several files in ``KUBECONFIG``.
 """
 
+import base64
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -17,15 +18,138 @@ from msgspec import Struct, field
 
 from moorage.common.clock import Clock, SteadyClock
 from moorage.common.errors import InputError
-from moorage.kube.client.credentials import Credentials, ExecCredentials, FixedCredentials, TokenFile, basic
-from moorage.kube.client.kubeconfig_entries import ClusterEntry, ContextEntry, UserEntry, impersonation, resolved
-from moorage.kube.http.proxies import proxy_for, redacted
-from moorage.kube.http.tls import ClientTls
+from moorage.common.user_files import read_file, read_text
+from moorage.kube.client.credentials import (
+    Credentials,
+    ExecCredentials,
+    ExecPlugin,
+    FixedCredentials,
+    TokenFile,
+    basic,
+    check_header,
+)
+from moorage.kube.http.proxies import is_usable, proxy_for, redacted
+from moorage.kube.http.tls import ClientTls, from_base64
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HOME_CONFIG: Final = "~/.kube/config"
+EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
+PATHS: Final = {
+    "cluster": ("certificate-authority",),
+    "user": ("client-certificate", "client-key", "tokenFile"),
+    "context": (),
+}
+"""Fields with paths relative to the kubeconfig."""
+ONE: Final = "keep one of the two"
+
+E = TypeVar("E")
 
 log = structlog.get_logger(__name__)
+
+
+class ClusterEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+    """A cluster of a kubeconfig."""
+
+    server: str = ""
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+    disable_compression: bool = False
+    extensions: list[dict[str, Any]] | None = None
+
+    def authority(self, source: str) -> bytes | Path | None:
+        """Return the CA; ``None`` for the system CAs."""
+        if self.certificate_authority_data:
+            return from_base64(f"{source}: certificate-authority-data", self.certificate_authority_data)
+        return Path(self.certificate_authority) if self.certificate_authority else None
+
+    def check(self, source: str) -> None:
+        """Reject the contradictions that client-go rejects."""
+        if self.certificate_authority and self.certificate_authority_data:
+            raise InputError(source, "both certificate-authority and certificate-authority-data are set", hint=ONE)
+        if self.insecure_skip_tls_verify and (self.certificate_authority or self.certificate_authority_data):
+            problem = "insecure-skip-tls-verify contradicts a certificate-authority"
+            raise InputError(source, problem, hint="remove insecure-skip-tls-verify to verify the server")
+
+    def for_programs(self, authority: bytes | None) -> dict[str, Any]:
+        """Return the cluster information for a credential plugin: the CA as data, and its own settings."""
+        public_entry = msgspec.structs.replace(
+            self,
+            certificate_authority="",
+            certificate_authority_data=base64.b64encode(authority).decode() if authority else "",
+            extensions=None,
+        )
+        own = [entry.get("extension") for entry in self.extensions or () if entry.get("name") == EXEC_EXTENSION]
+        content: dict[str, Any] = msgspec.to_builtins(public_entry)
+        return content | ({"config": own[0]} if own else {})
+
+
+class ContextEntry(msgspec.Struct, frozen=True):
+    """A context of a kubeconfig: a cluster and a user."""
+
+    cluster: str
+    user: str | None = None
+    namespace: str | None = None
+
+
+class UserEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True):
+    """A user of a kubeconfig."""
+
+    token: str = ""
+    token_file: str = msgspec.field(default="", name="tokenFile")
+    username: str = ""
+    password: str = ""
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    exec: ExecPlugin | None = None
+    auth_provider: Any = None
+    act_as: str = msgspec.field(default="", name="as")
+    as_uid: str = ""
+    as_groups: list[str] = []
+    as_user_extra: dict[str, list[str]] = {}
+
+    def certificate(self, source: str) -> tuple[bytes | Path | None, bytes | Path | None]:
+        """Return our certificate and its key, if we have one."""
+        if not self.client_certificate and not self.client_certificate_data:
+            return None, None
+        where = f"{source}: client-certificate-data or client-key-data"
+        pairs = (self.client_certificate_data, self.client_certificate), (self.client_key_data, self.client_key)
+        certificate, key = (from_base64(where, data) if data else Path(path) for data, path in pairs)
+        return certificate, key
+
+    def check(self, source: str) -> None:
+        """Reject the contradictions that client-go rejects."""
+        if self.auth_provider is not None:
+            hint = "Kubernetes replaced auth-provider by exec: use the exec plugin of your provider"
+            raise InputError(f"{source}: auth-provider", "auth-provider is no longer supported", hint=hint)
+        if (self.token or self.token_file) and (self.username or self.password):
+            raise InputError(source, "the user has both a token and a password", hint=ONE)
+        for name in ("client_certificate", "client_key"):
+            if getattr(self, name) and getattr(self, f"{name}_data"):
+                field = name.replace("_", "-")
+                raise InputError(source, f"both {field} and {field}-data are set", hint=ONE)
+        if (self.client_certificate or self.client_certificate_data) and not (self.client_key or self.client_key_data):
+            raise InputError(source, "the user has a client-certificate but no client-key", hint="add client-key-data")
+        if (self.as_uid or self.as_groups or self.as_user_extra) and not self.act_as:
+            problem = "as-uid, as-groups and as-user-extra require `as`"
+            raise InputError(source, problem, hint="write the user to impersonate in `as`")
+        extra = (word for words in self.as_user_extra.values() for word in words)
+        check_header(source, (self.token, self.act_as, self.as_uid, *self.as_groups, *extra))
+
+    @property
+    def impersonation(self) -> tuple[tuple[str, str], ...]:
+        """The impersonation headers."""
+        if not self.act_as:
+            return ()
+        uid = [("Impersonate-Uid", self.as_uid)] if self.as_uid else []
+        groups = [("Impersonate-Group", group) for group in self.as_groups]
+        keys = {key: f"Impersonate-Extra-{quote(key, safe='')}" for key in self.as_user_extra}
+        extra = [(keys[key], word) for key, words in self.as_user_extra.items() for word in words]
+        return (("Impersonate-User", self.act_as), *uid, *groups, *extra)
 
 
 class Connection(Struct, frozen=True):
@@ -39,15 +163,6 @@ class Connection(Struct, frozen=True):
     credentials: Credentials = field(default_factory=FixedCredentials)
     headers: Sequence[tuple[str, str]] = ()
     namespace: str = "default"
-
-
-class _Chosen(Struct, frozen=True):
-    """The resolved context of a kubeconfig."""
-
-    source: str
-    cluster: ClusterEntry
-    user: UserEntry
-    namespace: str | None
 
 
 def load_connection(
@@ -73,10 +188,12 @@ def load_connection(
         return in_cluster(SERVICE_ACCOUNT, env, time)
     files = [name for name in env.get("KUBECONFIG", "").split(os.pathsep) if name]
     files = files or [str(Path(HOME_CONFIG).expanduser())]
-    if not any(Path(name).is_file() for name in files):
+    # A folder that this user may not read, such as root's home in an image, counts as missing.
+    readable = [name for name in files if os.path.isfile(name)]
+    if not readable:
         hint = "set --kubeconfig or KUBECONFIG, or run in a pod with a service account"
         raise InputError(", ".join(files), "no kubeconfig found, and no API server configured", hint=hint)
-    return _from_files([name for name in files if Path(name).is_file()], context, "", env, time)
+    return _from_files(readable, context, "", env, time)
 
 
 def in_cluster(folder: Path, env: Mapping[str, str], clock: Clock) -> Connection:
@@ -86,17 +203,8 @@ def in_cluster(folder: Path, env: Mapping[str, str], clock: Clock) -> Connection
     cluster = ClusterEntry(server=server, certificate_authority=str(folder / "ca.crt"))
     user = UserEntry(token_file=str(folder / "token"))
     namespace = folder / "namespace"
-    own = namespace.read_text().strip() if namespace.is_file() else "default"
+    own = read_text(namespace).strip() if namespace.is_file() else "default"
     return _connection(cluster, user, "service account of this pod", env, clock, own)
-
-
-def _from_files(files: Sequence[str], context: str, master: str, env: Mapping[str, str], clock: Clock) -> Connection:
-    selection = _choose(files, context)
-    cluster = selection.cluster
-    if master:
-        # Another server has another name.
-        cluster = msgspec.structs.replace(cluster, server=master, tls_server_name="")
-    return _connection(cluster, selection.user, selection.source, env, clock, selection.namespace or "default")
 
 
 def _connection(
@@ -108,18 +216,13 @@ def _connection(
     namespace: str = "default",
 ) -> Connection:
     server = cluster.server.rstrip("/")
-    try:
-        address = urlsplit(server)
-        is_usable = address.scheme in ("http", "https") and address.port != 0
-    except ValueError:
-        is_usable = False
-    if not is_usable:
+    if not is_usable(server, ("http", "https")):
         hint = "write its URL, such as https://10.0.0.1:6443"
         raise InputError(source, f"the server is {redacted(server)!r}", hint=hint)
     cluster = msgspec.structs.replace(cluster, server=server)
     cluster.check(source)
     user.check(source)
-    tls = _tls_of(cluster, user, source)
+    tls = _client_tls(cluster, user, source)
     return Connection(
         server=server,
         source=source,
@@ -127,18 +230,24 @@ def _connection(
         server_name=cluster.tls_server_name,
         proxy=proxy_for(server, cluster.proxy_url, source, env),
         credentials=_credentials(user, cluster, tls, source, clock),
-        headers=impersonation(user),
+        headers=user.impersonation,
         namespace=namespace,
     )
 
 
-def _choose(files: Sequence[str], context_name: str) -> "_Chosen":
-    """Pick the context that is wanted, else the current one; in several files, the first to name something wins."""
+def _from_files(
+    files: Sequence[str], context_name: str, master: str, env: Mapping[str, str], clock: Clock
+) -> Connection:
+    """Use the context that is wanted, else the current one; in several files, the first to name something wins."""
     merged: dict[str, dict[str, Any]] = {"cluster": {}, "user": {}, "context": {}}
     for name in files:
-        content = _read(name)
+        content, folder = _read(name), Path(name).expanduser().parent
         for singular, entries in merged.items():
-            _collect(entries, content, f"{singular}s", singular, name)
+            for number, entry in enumerate(content.get(f"{singular}s") or ()):
+                if not isinstance(entry, dict) or "name" not in entry:
+                    where = f"{name}: {singular}s[{number}]"
+                    raise InputError(where, f"an entry must have a name and a {singular}")
+                entries.setdefault(entry["name"], _resolved(entry.get(singular) or {}, singular, folder))
         context_name = context_name or content.get("current-context") or ""
     where, contexts = ", ".join(files), merged["context"]
     hint = f"contexts: {', '.join(contexts)}" if contexts else "the file defines no contexts"
@@ -147,23 +256,44 @@ def _choose(files: Sequence[str], context_name: str) -> "_Chosen":
     if context_name not in contexts:
         raise InputError(where, f"there is no context {context_name!r}", hint=hint)
     source = f"{where}, context {context_name}"
-    context: ContextEntry = _entry(ContextEntry, contexts[context_name], source)
+    context = _entry(ContextEntry, contexts[context_name], source)
     try:
-        cluster = merged["cluster"][context.cluster]
-        user = merged["user"][context.user] if context.user else {}
+        cluster_entry = merged["cluster"][context.cluster]
+        user_entry = merged["user"][context.user] if context.user else {}
     except KeyError as error:
         raise InputError(where, f"context {context_name!r} refers to {error}, which is not defined") from error
-    return _Chosen(source, _entry(ClusterEntry, cluster, source), _entry(UserEntry, user, source), context.namespace)
+    cluster = _entry(ClusterEntry, cluster_entry, source)
+    if master:
+        # Another server has another name.
+        cluster = msgspec.structs.replace(cluster, server=master, tls_server_name="")
+    user = _entry(UserEntry, user_entry, source)
+    return _connection(cluster, user, source, env, clock, context.namespace or "default")
+
+
+def _resolved(entry: Any, kind: str, folder: Path) -> Any:
+    """Return an entry with its paths made relative to the folder of the file it is written in."""
+    if not isinstance(entry, dict):
+        return entry
+    path_names = [name for name in PATHS[kind] if isinstance(entry.get(name), str) and entry[name]]
+    paths: dict[str, Any] = {name: str(folder / entry[name]) for name in path_names}
+    plugin = entry.get("exec")
+    # A bare name is looked up in PATH.
+    if kind == "user" and isinstance(plugin, dict) and "/" in str(plugin.get("command", "")):
+        paths["exec"] = plugin | {"command": str(folder / plugin["command"])}
+    return entry | paths
 
 
 def _read(name: str) -> dict[str, Any]:
-    try:
-        text = Path(name).expanduser().read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(name, f"cannot read the kubeconfig: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(name, "the kubeconfig is not UTF-8 text") from error
-    content = _parsed(text, name)
+    text = read_text(Path(name).expanduser(), where="kubeconfig")
+    content: Any = None
+    if text.startswith("{"):
+        # JSON needs no PyYAML, which takes as long to import as all of our client.
+        with suppress(msgspec.DecodeError, RecursionError):
+            content = msgspec.json.decode(text)
+    if content is None:
+        from moorage.kube.api.documents import read_documents
+
+        content = next(read_documents(text, source=name), None)
     if not isinstance(content, dict):
         raise InputError(name, "not a kubeconfig", hint="it must have clusters, contexts and users")
     return content
@@ -172,37 +302,19 @@ def _read(name: str) -> dict[str, Any]:
 def is_json(name: str) -> bool:
     """Return whether a file looks like JSON, which is read without PyYAML; the parser reports its errors."""
     try:
-        with Path(name).expanduser().open("rb") as file:
-            return file.read(1) == b"{"
-    except OSError:
+        return read_file(Path(name).expanduser())[:1] == b"{"
+    except InputError:
         return False
 
 
-def _parsed(text: str, name: str) -> Any:
-    if text.startswith("{"):
-        # JSON needs no PyYAML, which takes as long to import as all of our client.
-        with suppress(msgspec.DecodeError, RecursionError):
-            return msgspec.json.decode(text)
-    from moorage.kube.api.documents import read_documents
-
-    return next(read_documents(text, source=name), None)
-
-
-def _collect(into: dict[str, Any], content: Mapping[str, Any], plural: str, singular: str, name: str) -> None:
-    for number, entry in enumerate(content.get(plural) or ()):
-        if not isinstance(entry, dict) or "name" not in entry:
-            raise InputError(f"{name}: {plural}[{number}]", f"an entry must have a name and a {singular}")
-        into.setdefault(entry["name"], resolved(entry.get(singular) or {}, singular, Path(name).expanduser().parent))
-
-
-def _entry(kind: type[Any], content: Any, source: str) -> Any:
+def _entry(kind: type[E], content: Any, source: str) -> E:
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
         raise InputError(source, str(error)) from error
 
 
-def _tls_of(cluster: ClusterEntry, user: UserEntry, source: str) -> ClientTls | None:
+def _client_tls(cluster: ClusterEntry, user: UserEntry, source: str) -> ClientTls | None:
     if not cluster.server.startswith("https:"):
         return None
     if cluster.insecure_skip_tls_verify:
@@ -230,6 +342,6 @@ def _credentials(
     if user.exec is not None:
         user.exec.check(source)
         authority = cluster.authority(source)
-        authority_data = authority.read_bytes() if isinstance(authority, Path) else authority
+        authority_data = read_file(authority, where=source) if isinstance(authority, Path) else authority
         return ExecCredentials(user.exec, tls, cluster.for_programs(authority_data), clock)
     return FixedCredentials()

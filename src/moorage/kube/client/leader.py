@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from moorage.common.clock import Clock, SteadyClock
 from moorage.common.errors import ApiError, LeadershipLost, NotFound
 from moorage.kube.api.meta import ObjectMeta, format_micro_time
-from moorage.kube.api.records import Lease, LeaseSpec
-from moorage.kube.client.event_note import EventNote
+from moorage.kube.api.records import EventNote, Lease, LeaseSpec
 from moorage.kube.client.rest import ApiClient
 
 JITTER: Final = 1.2
@@ -31,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class LeaseSettings(Struct, frozen=True):
-    """Which lease, who we are, and how long everything may take, in seconds."""
+    """The lease, our identity, and all durations in seconds."""
 
     identity: str
     name: str = "kube-scheduler"
@@ -112,13 +111,13 @@ class Election:
         return self._with(spec)
 
     def written(self, lease: Lease) -> None:
-        """Take in that our last bid was stored."""
+        """Record that our last bid was stored."""
         self.observe(lease)
         self.renewed_at = self._asked_at
 
     @property
     def held_until(self) -> float:
-        """The moment after which nothing may be begun in the name of the lease, unless it is renewed."""
+        """The time after which no write may start, unless the lease is renewed."""
         return self.renewed_at + self.settings.renew_deadline if self.is_leader else 0.0
 
     def release(self) -> Lease | None:
@@ -138,7 +137,7 @@ class Election:
         )
 
     def is_overdue(self, tolerance: float = WATCHDOG_TOLERANCE) -> bool:
-        """Return whether we lead by a lease that should long have been renewed or lost: something is stuck."""
+        """Return whether our lease is neither renewed nor lost long after its end: the process is stuck."""
         return self.is_leader and self._clock.now() > self.renewed_at + self.settings.lease_duration + tolerance
 
     def _with(self, spec: LeaseSpec) -> Lease:
@@ -159,7 +158,7 @@ class CoordinatedElection(Election):
         return False
 
     def bid(self) -> Lease | None:
-        """Return the lease to write to keep it, or ``None`` if it is not ours, not any more, or not for long."""
+        """Return the lease to write to keep it, or ``None`` if it is not ours, has expired, or must be yielded."""
         last_lease = self._seen
         if last_lease is None or not self.is_leader or last_lease.preferred_holder:
             return None
@@ -184,9 +183,9 @@ class LeaderElector:
     component: str = "default-scheduler"
     on_new_leader: Callable[[str], None] = lambda _identity: None
     on_held: Callable[[float], None] = lambda _until: None
-    """Called with the moment until which the lease is held, whenever that changes; 0 when it no longer is."""
+    """Called with the time until which the lease is held when it changes; 0 after the loss of the lease."""
     may_renew: Callable[[], bool] = lambda: True
-    """Whether the lease is still worth keeping; while it is not, it runs out."""
+    """Whether to renew the lease; otherwise it expires."""
     chance: Random = field(default_factory=Random)
     election: Election = field(init=False)
     _announced: str = field(init=False, default="")
@@ -201,7 +200,10 @@ class LeaderElector:
         :class:`LeadershipLost` if it could not be renewed in time: the work is cancelled first. Cancelling this cancels
         the work and releases the lease, so that another replica need not wait for it to run out.
         """
-        await self._acquire()
+        log.info("waiting for the lease", lease=f"{self.settings.namespace}/{self.settings.name}")
+        while not await self._try():
+            await asyncio.sleep(self.settings.retry_period * (1 + JITTER * self.chance.random()))
+        self._record_change("became leader")
         working = asyncio.ensure_future(work())
         renewing = asyncio.ensure_future(self._keep())
         try:
@@ -225,12 +227,6 @@ class LeaderElector:
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(self.settings.renew_deadline):
                 self.election.observe(await self._read())
-
-    async def _acquire(self) -> None:
-        log.info("waiting for the lease", lease=f"{self.settings.namespace}/{self.settings.name}")
-        while not await self._try():
-            await asyncio.sleep(self.settings.retry_period * (1 + JITTER * self.chance.random()))
-        self._record_change("became leader")
 
     async def _keep(self) -> None:
         """Renew the lease until that fails for too long."""
@@ -265,9 +261,14 @@ class LeaderElector:
             self.election.observe(await self._read())
             bid = self.election.bid()
             if bid is not None:
-                self.election.written(await self._write(bid))
+                write = self.client.update if bid.metadata.resource_version else self.client.create
+                self.election.written(await write(bid))
                 is_written = True
-        self._announce()
+        leader = self.election.leader
+        if leader and leader != self._announced:
+            self._announced = leader
+            log.info("new leader", leader=leader)
+            self.on_new_leader(leader)
         self.on_held(self.election.held_until)
         return is_written and self.election.is_leader
 
@@ -283,15 +284,9 @@ class LeaderElector:
         return True
 
     async def _read(self) -> Lease | None:
-        try:
+        with suppress(NotFound):
             return await self.client.get(Lease, self.settings.name, self.settings.namespace)
-        except NotFound:
-            return None
-
-    async def _write(self, lease: Lease) -> Lease:
-        if lease.metadata.resource_version:
-            return await self.client.update(lease)
-        return await self.client.create(lease)
+        return None
 
     async def _release(self) -> None:
         lease = self.election.release()
@@ -302,13 +297,6 @@ class LeaderElector:
                 self.election.observe(await self.client.update(lease))
         except (ApiError, TimeoutError) as error:
             log.warning("cannot release the lease", lease=self.settings.name, error=str(error))
-
-    def _announce(self) -> None:
-        leader = self.election.leader
-        if leader and leader != self._announced:
-            self._announced = leader
-            log.info("new leader", leader=leader)
-            self.on_new_leader(leader)
 
     def _record_change(self, action: str) -> None:
         note = f"{self.settings.identity} {action}"

@@ -33,15 +33,16 @@ from moorage.kube.api.node import Node
 from moorage.kube.api.originals import keep_original
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.sharing import share_claim, share_node, share_pod, share_slice
-from moorage.kube.client.api_errors import StatusAnswer, api_error
+from moorage.kube.client.api_errors import api_error, parse_status
 
 T = TypeVar("T", bound=KubeObject)
+Item = TypeVar("Item")
 
 PAGE_SIZE: Final = 500
 """Number of objects in the first page, and in the first page after a failure."""
 MAX_PAGE_SIZE: Final = 10_000
 PAGE_BYTES: Final = 8 << 20
-"""How long later pages are to be. For each page kube-apiserver goes through all that is left, so few are cheaper."""
+"""Target length of later pages. kube-apiserver scans all remaining objects for each page, so few pages are cheaper."""
 MAX_HEAD: Final = 4096
 _CONTINUE: Final = re.compile(rb'"continue":"([^"\\]+)"')
 MIN_WATCH: Final = 300
@@ -71,7 +72,7 @@ class NextRequest(Struct, frozen=True):
 
 
 class ListWatch(Generic[T]):
-    """All objects of one resource, kept up with the server; see the module for its states."""
+    """All objects of one resource as on the server; the module describes the states."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class ListWatch(Generic[T]):
                 "watch": "true",
                 "allowWatchBookmarks": "true",
                 "resourceVersion": self._version,
-                # Spread out, so that not all watches of all clients end at once.
+                # Random, so that the watches of many clients do not end together.
                 "timeoutSeconds": str(self._chance.randint(MIN_WATCH, MAX_WATCH)),
             }
             return NextRequest(f"{self._path}?{urlencode(query | self._selector)}", True)
@@ -129,13 +130,10 @@ class ListWatch(Generic[T]):
         match = _CONTINUE.search(head)
         if match is None:
             return None
-        self._fit_pages(len(body))
-        return self._page_request(match[1].decode())
-
-    def _fit_pages(self, length: int) -> None:
-        """Adjust the page size by the length of a page; at most double it."""
-        fitting = self._page_size * PAGE_BYTES // max(1, length)
+        # Pages grow to the target length, at most by a factor of two each.
+        fitting = self._page_size * PAGE_BYTES // max(1, len(body))
         self._page_size = max(self._first_size, min(fitting, 2 * self._page_size, MAX_PAGE_SIZE))
+        return self._page_request(match[1].decode())
 
     def _page_request(self, token: str) -> NextRequest:
         query = {"limit": str(self._page_size)} | ({"continue": token} if token else {})
@@ -162,7 +160,7 @@ class ListWatch(Generic[T]):
         return changes
 
     def chunk(self, data: bytes) -> list[Change[T]]:
-        """Take in a piece of a watch and return the changes it completes; :class:`Gone` means: list again."""
+        """Process a piece of a watch and return the completed changes; :class:`Gone` requires a new list."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         changes: list[Change[T]] = []
         for line in lines:
@@ -172,7 +170,7 @@ class ListWatch(Generic[T]):
 
     def _watched(self, event: str, obj: T | str) -> Iterable[Change[T]]:
         if isinstance(obj, str):
-            # As long as it exists, what we knew of an object before it became malformed is better than nothing.
+            # The last valid version of an object is better than none, as long as the object exists.
             before = self._known.pop(obj, None) if event == "DELETED" else None
             return () if before is None else (Change(before, None, is_final=False),)
         self._version = obj.metadata.resource_version or self._version
@@ -202,20 +200,20 @@ class ListWatch(Generic[T]):
             yield Change(self._known.pop(key), None, is_final=False)
 
     def failed(self, error: ApiError) -> None:
-        """Note that a request failed: a version or page that the server forgot means listing from the start."""
+        """Record a failed request; after an expired version or page, list from the start."""
         self._page_size = self._first_size
         if isinstance(error, Gone):
             self._version = self._continue = ""
             self._listed = set()
 
     def forget(self, key: str) -> None:
-        """Know nothing of an object, and list from the start: if it is there, it is reported as new."""
+        """Forget an object and list from the start: if the object exists, it is reported as new."""
         self._known.pop(key, None)
         self._version = self._continue = ""
         self._listed = set()
 
     def absent(self) -> None:
-        """Note that the server has no such resource: as long as it has not, there is nothing of it."""
+        """Record that the server does not serve the resource, so that no objects exist."""
         self.is_synced = True
 
 
@@ -226,18 +224,11 @@ class ListMeta(Struct, frozen=True, rename="camel", gc=False):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class Page(Struct, Generic[T], frozen=True):
-    """One page of a list."""
+class Page(Struct, Generic[Item], frozen=True):
+    """One page of a list; ``msgspec.Raw`` leaves its items undecoded."""
 
     metadata: ListMeta = ListMeta()
-    items: list[T] | None = None
-
-
-class RawPage(Struct, frozen=True):
-    """The same page, its items still undecoded."""
-
-    metadata: ListMeta = ListMeta()
-    items: list[msgspec.Raw] | None = None
+    items: list[Item] | None = None
 
 
 class WatchEvent(Struct, Generic[T], frozen=True):
@@ -248,20 +239,20 @@ class WatchEvent(Struct, Generic[T], frozen=True):
 
 
 class RawEvent(Struct, frozen=True):
-    """The same line, its object still undecoded."""
+    """The same line with its object undecoded."""
 
     type: str = ""
     object: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class Identity(Struct, frozen=True):
-    """As much of an object as it takes to name it in a message."""
+    """The part of an object that identifies it in a message."""
 
     metadata: dict[str, Any] = {}
 
 
 MAX_EMPTY: Final = 256
-"""A page of so few bytes has no object, or one that is not worth a decoder for pages."""
+"""A shorter page contains at most one object, which needs no decoder for pages."""
 MALFORMED: Final = (*UNREADABLE, QuantityError)
 
 
@@ -277,10 +268,6 @@ _VERIFIERS: Final[Mapping[type[KubeObject], Callable[[Any], object]]] = {
     ResourceSlice: share_slice,
 }
 """These compute derived values that are needed anyway, and fail for invalid quantities."""
-
-
-def _takes_as_is(_thing: KubeObject) -> None:
-    """Find nothing wrong with an object that could be decoded."""
 
 
 class Decoding(Generic[T]):
@@ -300,10 +287,10 @@ class Decoding(Generic[T]):
         self.kind = kind
         self._on_malformed = on_malformed
         self._keeps = keeps
-        self._verify = _VERIFIERS.get(kind, _takes_as_is)
+        self._verify = _VERIFIERS.get(kind, lambda _obj: None)
         self._one_by_one = issubclass(kind, CustomObject) or keeps is not None
 
-    # Made when they are needed: most kinds that are followed have no object in most clusters.
+    # Created on demand: in most clusters, most of the followed kinds have no objects.
     @cached_property
     def _page(self) -> "msgspec.json.Decoder[Any]":
         return msgspec.json.Decoder(Page[self.kind])  # type: ignore[name-defined]
@@ -324,7 +311,7 @@ class Decoding(Generic[T]):
             else:
                 return page.metadata, page.items or [], []
         try:
-            raw = msgspec.json.decode(body, type=RawPage)
+            raw = msgspec.json.decode(body, type=Page[msgspec.Raw])
         except UNREADABLE as error:
             raise ApiError(f"invalid list of {self.kind.__name__}: {error}") from error
         objects: list[T] = []
@@ -356,7 +343,8 @@ class Decoding(Generic[T]):
         except UNREADABLE as error:
             raise ApiError(f"invalid data in the {self.kind.__name__} watch stream: {error}") from error
         if raw.type == "ERROR":
-            raise _server_error(bytes(raw.object))
+            body = bytes(raw.object)
+            raise api_error(parse_status(body).code or 500, body)
         return raw.type, self._object(raw.object) or _named(raw.object)
 
     def _object(self, body: msgspec.Raw) -> T | None:
@@ -370,14 +358,6 @@ class Decoding(Generic[T]):
             self._on_malformed(self.kind.__name__)
             return None
         return obj
-
-
-def _server_error(body: bytes) -> ApiError:
-    try:
-        code = msgspec.json.decode(body, type=StatusAnswer).code
-    except UNREADABLE:
-        code = 500
-    return api_error(code or 500, body)
 
 
 def _named(body: msgspec.Raw) -> str:

@@ -6,9 +6,8 @@ counted. Bindings never wait for events.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
 from random import Random
-from typing import Final, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 import structlog
@@ -20,10 +19,9 @@ from moorage.common.errors import AlreadyExists, ApiError, NotFound, ServerError
 from moorage.common.text import cut_note
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject, format_micro_time, format_time
-from moorage.kube.api.records import Event, EventSeries
-from moorage.kube.client.event_note import EventNote
+from moorage.kube.api.records import Event, EventNote, EventSeries
 from moorage.kube.client.flow_control import EVENT_BACKOFF, TokenBucket
-from moorage.kube.client.rest import MERGE_PATCH, ApiClient
+from moorage.kube.client.rest import JSON, MERGE_PATCH, ApiClient
 
 MAX_QUEUE: Final = 1000
 MAX_TRIES: Final = 12
@@ -81,31 +79,20 @@ class WrittenEvent(Struct, frozen=True, rename="camel", omit_defaults=True):
     series: EventSeries | None = None
 
 
-class CoreSource(Struct, frozen=True):
-    """The reporter of a core event."""
+class Outgoing(NamedTuple):
+    """An event that is written: its reason, for messages, and the request."""
 
-    component: str
-
-
-class CoreEvent(Struct, frozen=True, rename="camel"):
-    """An event of the core API, as leader election still writes them upstream."""
-
-    api_version: str
-    kind: str
-    metadata: EventMeta
-    involved_object: Reference
     reason: str
-    message: str
-    type: str
-    source: CoreSource
-    reporting_component: str
-    first_timestamp: str
-    last_timestamp: str
-    count: int = 1
+    method: str
+    path: str
+    body: bytes
+    content_type: str = JSON
+    series: WrittenEvent | None = None
+    """The event to create if the one of the series has expired."""
 
 
 class Series(Struct):
-    """An event that was written, and how often it came again."""
+    """An event and the number of its occurrences."""
 
     event: WrittenEvent
     last: float
@@ -123,21 +110,21 @@ class EventRecorder:
         self._clock = clock
         self._limit = limit
         self._chance = Random()
-        self._queue: deque[WrittenEvent | CoreEvent] = deque()
+        self._queue: deque[Outgoing] = deque()
         self._series: LRU[SeriesKey, Series] = LRU("event series", MAX_SERIES)
         self._writers: set[asyncio.Task[None]] = set()
         self._at_work = 0
         self._last_name = 0
 
     def record(self, note: EventNote) -> None:
-        """Have an event written; one that was just written becomes a series."""
+        """Queue an event; a repeated event becomes a series."""
         key = series_key(note)
         series = self._series.find(key)
         now = self._clock.now()
         if series is None:
             series = Series(self._event(note, self._clock.wall()), now)
             self._series.put(key, series)
-            self._send(series.event)
+            self._send(_creation(series.event))
             return
         series.count += 1
         series.last = now
@@ -145,23 +132,25 @@ class EventRecorder:
             self._send_state(series)
 
     def record_core(self, note: EventNote) -> None:
-        """Have an event of the core API written, which never becomes a series."""
+        """Queue an event of the core API, which never becomes a series."""
         now = self._clock.wall()
         about, moment = reference(note.regarding), format_time(int(now))
-        event = CoreEvent(
-            api_version="v1",
-            kind="Event",
-            metadata=EventMeta(self._name(about.name, now), about.namespace or "default"),
-            involved_object=about,
-            reason=note.reason,
-            message=cut_note(note.note),
-            type="Warning" if note.is_warning else "Normal",
-            source=CoreSource(note.controller),
-            reporting_component=note.controller,
-            first_timestamp=moment,
-            last_timestamp=moment,
-        )
-        self._send(event)
+        namespace = about.namespace or "default"
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": EventMeta(self._name(about.name, now), namespace),
+            "involvedObject": about,
+            "reason": note.reason,
+            "message": cut_note(note.note),
+            "type": "Warning" if note.is_warning else "Normal",
+            "source": {"component": note.controller},
+            "reportingComponent": note.controller,
+            "firstTimestamp": moment,
+            "lastTimestamp": moment,
+            "count": 1,
+        }
+        self._send(Outgoing(note.reason, "POST", CORE_EVENTS.format(namespace=namespace), _encoder.encode(event)))
 
     async def run(self) -> None:
         """Refresh active series and finish ended ones, until cancelled."""
@@ -175,7 +164,7 @@ class EventRecorder:
                 self.refresh_series()
 
     def finish_series(self) -> None:
-        """Forget what has not come again for a while, and write how often it had come."""
+        """Write the final count of series without recent events, and forget them."""
         oldest = self._clock.now() - FINISH_SECONDS
         for key, series in list(self._series.items()):
             if series.last < oldest:
@@ -183,12 +172,12 @@ class EventRecorder:
                 self._send_state(series)
 
     def refresh_series(self) -> None:
-        """Write how often the others have come by now."""
+        """Write the current count of all other series."""
         for _, series in self._series.items():
             self._send_state(series)
 
     async def flush(self) -> None:
-        """Wait until nothing is left to write."""
+        """Wait until all events are written."""
         while self._writers:
             await asyncio.wait(self._writers)
 
@@ -197,9 +186,11 @@ class EventRecorder:
             series.written = series.count
             last = self._clock.wall() - (self._clock.now() - series.last)
             state = EventSeries(count=series.count, last_observed_time=format_micro_time(last))
-            self._send(msgspec.structs.replace(series.event, series=state))
+            event, meta = msgspec.structs.replace(series.event, series=state), series.event.metadata
+            path, body = _EVENTS.path(meta.name, meta.namespace), _encoder.encode({"series": state})
+            self._send(Outgoing(event.reason, "PATCH", path, body, MERGE_PATCH, event))
 
-    def _send(self, event: WrittenEvent | CoreEvent) -> None:
+    def _send(self, event: Outgoing) -> None:
         if len(self._queue) >= MAX_QUEUE:
             if self.dropped % MAX_QUEUE == 0:
                 log.warning("events are dropped because the server is too slow", dropped=self.dropped + 1)
@@ -209,9 +200,9 @@ class EventRecorder:
         self._staff()
 
     def _staff(self) -> None:
-        """Have a writer for every few events that wait: each has a connection, which costs more than many events.
+        """Start a writer if there are too few for the queue: a connection per writer costs more than many events.
 
-        A writer lives as long as there is something to write, so an idle scheduler has none.
+        A writer ends with the queue, so an idle scheduler has none.
         """
         if self._at_work * EVENTS_PER_WRITER < len(self._queue) and len(self._writers) < MAX_WRITERS:
             self._at_work += 1
@@ -232,7 +223,7 @@ class EventRecorder:
             self._at_work -= 1
             self._writers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
-    async def _try_again(self, event: WrittenEvent | CoreEvent, error: ApiError) -> None:
+    async def _try_again(self, event: Outgoing, error: ApiError) -> None:
         """Send an event with retries while they may help; log a permanent failure."""
         tries = 1
         while tries < MAX_TRIES and isinstance(error, PASSING):
@@ -256,7 +247,7 @@ class EventRecorder:
             log.warning("event rejected", reason=event.reason, error=str(error))
 
     async def _pause(self, seconds: float) -> None:
-        """Wait, while another takes over what else there is to write."""
+        """Wait, while another writer continues with the queue."""
         self._at_work -= 1
         self._staff()
         try:
@@ -264,22 +255,13 @@ class EventRecorder:
         finally:
             self._at_work += 1
 
-    def _send_once(self, event: WrittenEvent | CoreEvent) -> Awaitable[object]:
-        namespace = event.metadata.namespace
-        if isinstance(event, CoreEvent):
-            return self._client.request("POST", CORE_EVENTS.format(namespace=namespace), _encoder.encode(event))
-        if event.series is None:
-            return self._client.request("POST", _EVENTS.path(namespace=namespace), _encoder.encode(event))
-        return self._send_series(event)
-
-    async def _send_series(self, event: WrittenEvent) -> None:
-        meta = event.metadata
+    async def _send_once(self, event: Outgoing) -> None:
         try:
-            body = _encoder.encode({"series": event.series})
-            await self._client.request("PATCH", _EVENTS.path(meta.name, meta.namespace), body, MERGE_PATCH)
+            await self._client.request(event.method, event.path, event.body, event.content_type)
         except NotFound:
-            # The event has expired since; the series is written as a new one.
-            await self._client.request("POST", _EVENTS.path(namespace=meta.namespace), _encoder.encode(event))
+            if event.series is None:
+                raise
+            await self._send_once(_creation(event.series))
 
     def _event(self, note: EventNote, now: float) -> WrittenEvent:
         regarding = reference(note.regarding)
@@ -302,6 +284,11 @@ class EventRecorder:
         # Two events of one nanosecond would have one name, and the second would be refused.
         self._last_name = max(self._last_name + 1, int(now * 1e9))
         return f"{regarding}.{self._last_name:x}"
+
+
+def _creation(event: WrittenEvent) -> Outgoing:
+    path = _EVENTS.path(namespace=event.metadata.namespace)
+    return Outgoing(event.reason, "POST", path, _encoder.encode(event))
 
 
 def series_key(note: EventNote) -> SeriesKey:

@@ -15,7 +15,7 @@ import msgspec
 from moorage.common.clock import Clock, SteadyClock
 from moorage.common.errors import ServerError, Unreachable
 from moorage.kube.api.codec import UNREADABLE, decode, encode
-from moorage.kube.api.kinds import kind_of
+from moorage.kube.api.kinds import find_kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.client.api_errors import api_error
 from moorage.kube.client.credentials import NEVER
@@ -33,7 +33,7 @@ Exchange: TypeAlias = tuple[str, int, float, int, int]
 OnExchange: TypeAlias = Callable[[Exchange], None]
 
 WATCH_SILENCE: Final = 150.0
-"""A watch gets something once a minute, if only a bookmark."""
+"""A watch receives at least a bookmark per minute."""
 
 
 class ApiClient:
@@ -96,7 +96,7 @@ class ApiClient:
                 self._on_exchange((method, 0, perf_counter() - began, len(body), 0))
                 if not (may_read_again and error.was_sent):
                     raise
-                # Reading again does no harm, and the connection may just have been closed for being old.
+                # A read can be repeated, and the server may have closed an old connection.
                 may_read_again = False
                 continue
             self._on_exchange((method, answer.status, perf_counter() - began, len(body), len(answer.body)))
@@ -114,7 +114,7 @@ class ApiClient:
 
     @asynccontextmanager
     async def stream(self, path: str) -> AsyncIterator[AsyncIterable[bytes]]:
-        """Open a watch; what the block gets yields chunks as they arrive, until the server ends the watch."""
+        """Open a watch; the block receives an iterator of chunks until the server ends the watch."""
         if self._expires_at <= self._clock.now():
             await self._renew()
         async with self._transport.stream(self._written("GET", path), WATCH_SILENCE) as answer:
@@ -142,23 +142,19 @@ class ApiClient:
         self._renewing = None
 
     async def _has_other_credentials(self) -> bool:
-        """Refresh rejected credentials; return whether they changed."""
-        before = self._identity()
-        await self._renew()
-        return self._identity() != before
-
-    def _identity(self) -> tuple[str, object]:
-        """Return who we are: by header, and by the certificate in the TLS context."""
+        """Refresh rejected credentials; return whether the header or the certificate changed."""
         tls = self.connection.tls
-        return self._authorization, tls and tls.context
+        before = self._authorization, tls and tls.context
+        await self._renew()
+        return before != (self._authorization, tls and tls.context)
 
     async def get(self, kind: type[T], name: str, namespace: str = "") -> T:
         """Read one object."""
-        return decoded(kind, await self.request("GET", kind_of(kind).path(name, namespace)))
+        return decoded(kind, await self.request("GET", find_kind(kind).path(name, namespace)))
 
     async def list(self, kind: type[T], namespace: str = "", query: str = "") -> list[T]:
-        """Read all objects of a kind at once; informers read in pages."""
-        path = kind_of(kind).path(namespace=namespace) + (f"?{query}" if query else "")
+        """Read all objects of a kind in one request; informers read in pages."""
+        path = find_kind(kind).path(namespace=namespace) + (f"?{query}" if query else "")
         body = await self.request("GET", path)
         try:
             items = msgspec.json.decode(body, type=RawList).items
@@ -168,25 +164,25 @@ class ApiClient:
 
     async def create(self, obj: T) -> T:
         """Create an object and return it as stored."""
-        path = kind_of(type(obj)).path(namespace=obj.namespace)
+        path = find_kind(type(obj)).path(namespace=obj.namespace)
         return decoded(type(obj), await self.request("POST", path, encoded(obj)))
 
     async def update(self, obj: T, subresource: str = "") -> T:
         """Replace an object by the fields of its struct; only for kinds without fields of other writers."""
-        path = kind_of(type(obj)).path(obj.name, obj.namespace, subresource)
+        path = find_kind(type(obj)).path(obj.name, obj.namespace, subresource)
         return decoded(type(obj), await self.request("PUT", path, encoded(obj)))
 
     async def patch(
         self, obj: T, patch: Mapping[str, Any], *, subresource: str = "", content_type: str = MERGE_PATCH
     ) -> T:
         """Merge something into an object and return it as stored."""
-        path = kind_of(type(obj)).path(obj.name, obj.namespace, subresource)
+        path = find_kind(type(obj)).path(obj.name, obj.namespace, subresource)
         body = await self.request("PATCH", path, msgspec.json.encode(patch), content_type)
         return decoded(type(obj), body)
 
     async def delete(self, obj: KubeObject) -> None:
         """Delete an object."""
-        await self.request("DELETE", kind_of(type(obj)).path(obj.name, obj.namespace))
+        await self.request("DELETE", find_kind(type(obj)).path(obj.name, obj.namespace))
 
 
 class RawList(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The client's side of a connection: a request goes out as bytes, the response comes back parsed."""
+"""The client's side of a connection: requests are bytes, responses are parsed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from moorage.kube.http.parsing import MalformedMessage, ResponseParser
 
 NEVER: Final = float("inf")
 IDLE_SECONDS: Final = 50.0
-"""An unused connection is closed before the server does, so that a request never meets a server that hangs up."""
+"""Idle connections are closed before the server closes them, so that no request is lost."""
 MAX_RESPONSE: Final = 1 << 30
 """Bytes of one response that is read whole; a list of 15,000 nodes takes 100 MiB."""
 
@@ -59,7 +59,7 @@ class PooledConnection(asyncio.Protocol):
         return waiting
 
     def stream(self, request: bytes, max_silence: float) -> "PieceStream":
-        """Send a request whose response is read as it arrives, no pause in it being longer than ``max_silence``."""
+        """Send a request whose response is read as it arrives; a pause longer than ``max_silence`` is an error."""
         assert self.transport is not None
         self._stream = PieceStream(self, self._parser, self._loop, max_silence)
         self.transport.write(request)
@@ -135,7 +135,7 @@ class PooledConnection(asyncio.Protocol):
 
 
 class PieceStream:
-    """A response that is read as it arrives; the connection's parser collects what has come since."""
+    """A response that is read as it arrives; the parser of the connection collects the pieces."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class PieceStream:
             self._news.set_result(None)
 
     def end(self, problem: str) -> None:
-        """End: nothing more will come, which is a problem unless the response is complete."""
+        """End the stream; an incomplete response is a problem."""
         if not self._parser.is_complete:
             self._problem = problem
         self.wake()

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from moorage.common.errors import Unreachable
 from moorage.kube.http.client_connection import PieceStream, PooledConnection
 from moorage.kube.http.messages import Response
-from moorage.kube.http.proxies import authorization, port_of, redacted
+from moorage.kube.http.proxies import authorization, effective_port, redacted
 from moorage.kube.http.tls import ClientTls, ResumingContext, client_context
 
 C = TypeVar("C", bound=PooledConnection)
@@ -33,7 +33,7 @@ class Dialer:
         address = urlsplit(server)
         self.server = server
         self.host = address.hostname or ""
-        self.port = port_of(address)
+        self.port = effective_port(address)
         self.tls = tls
         self._idle = idle
         self._server_name = server_name
@@ -49,16 +49,17 @@ class Dialer:
         """Open a connection; raise OSError if the server or the proxy refuses."""
         if self.tls is not None:
             self.tls.refresh()
+        loop = asyncio.get_running_loop()
         if self._proxy is None:
-            loop = asyncio.get_running_loop()
-            endpoints = await loop.create_connection(
-                lambda: self._new_connection(loop), self.host, self.port, **self._encryption()
-            )
-            return endpoints[1]
+            make = partial(self._new_connection, loop)
+            return (await loop.create_connection(make, self.host, self.port, **self._encryption()))[1]
         if self._proxy.scheme.startswith("socks5"):
             return await self._through_socks(self._proxy)
         if self.tls is None:
-            return await self._forwarded(self._proxy)
+            # Requests without TLS are sent to the proxy, as in Go, which forwards them.
+            server, login = f"http://{self.host_header}", login_line(self._proxy)
+            forwarded = partial(ForwardedConnection, loop, server, self._idle, login)
+            return (await self._to_proxy(self._proxy, forwarded))[1]
         return await self._tunnelled(self._proxy, self.tls.context)
 
     def keep_session(self, connection: PooledConnection) -> None:
@@ -88,7 +89,9 @@ class Dialer:
         loop = asyncio.get_running_loop()
         user, password = (unquote(text) if text is not None else None for text in (proxy.username, proxy.password))
         # As Go does, names are left to the proxy to look up, with socks5 as with socks5h.
-        socks = Proxy(ProxyType.SOCKS5, proxy.hostname or "", port_of(proxy), user, password, rdns=True, loop=loop)
+        socks = Proxy(
+            ProxyType.SOCKS5, proxy.hostname or "", effective_port(proxy), user, password, rdns=True, loop=loop
+        )
         try:
             socket = await socks.connect(self.host, self.port, timeout=CONNECT_SECONDS)
         except ProxyError as error:
@@ -97,15 +100,8 @@ class Dialer:
         _, connection = await loop.create_connection(make, sock=socket, **self._encryption())
         return connection
 
-    async def _forwarded(self, proxy: SplitResult) -> PooledConnection:
-        """Connect to a proxy that takes requests for other servers: those without TLS go this way, as in Go."""
-        loop = asyncio.get_running_loop()
-        server, login = f"http://{self.host_header}", login_line(proxy)
-        _, connection = await self._to_proxy(proxy, lambda: ForwardedConnection(loop, server, self._idle, login))
-        return connection
-
     async def _tunnelled(self, proxy: SplitResult, context: ssl.SSLContext) -> PooledConnection:
-        """Have a proxy connect us, then talk TLS to the server through it."""
+        """Open a tunnel through a proxy, and start TLS with the server in it."""
         loop = asyncio.get_running_loop()
         transport, outer = await self._to_proxy(proxy, lambda: PooledConnection(loop, redacted(proxy.geturl()), []))
         request = f"CONNECT {self.host_header} HTTP/1.1\r\nHost: {self.host_header}\r\n{login_line(proxy)}\r\n"
@@ -128,7 +124,7 @@ class Dialer:
             context = self.tls.context if self.tls is not None else client_context()
             encryption = {"ssl": context, "server_hostname": host}
         loop = asyncio.get_running_loop()
-        return await loop.create_connection(make, host, port_of(proxy), **encryption)
+        return await loop.create_connection(make, host, effective_port(proxy), **encryption)
 
 
 class ForwardedConnection(PooledConnection):
@@ -154,7 +150,7 @@ class ForwardedConnection(PooledConnection):
 
 
 async def connected(proxy: SplitResult, answer: PieceStream) -> None:
-    """Wait until a proxy has connected us; OSError if it refuses."""
+    """Wait until the proxy opened the tunnel; OSError if it refuses."""
     try:
         status = await answer.begun()
     except Unreachable as error:
@@ -164,6 +160,6 @@ async def connected(proxy: SplitResult, answer: PieceStream) -> None:
 
 
 def login_line(proxy: SplitResult) -> str:
-    """Return the header line by which we log in to a proxy, empty if it has no user."""
+    """Return the header line with our credentials for a proxy; empty without a user."""
     login = authorization(proxy)
     return f"Proxy-Authorization: {login}\r\n" if login else ""

@@ -8,6 +8,8 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
+from moorage.common.caches import cached
+
 JSON: Final = "application/json"
 Headers = tuple[tuple[str, str], ...]
 
@@ -69,10 +71,10 @@ class Reply(NamedTuple):
 
 
 class Sink(Protocol):
-    """Where a stream goes."""
+    """The receiver of a stream."""
 
     is_full: bool
-    """Whether written data is still buffered; more would only take memory."""
+    """Whether written data is still buffered; more data would use memory."""
 
     def send(self, piece: bytes) -> None:
         """Write a piece, already wrapped by :func:`chunk`."""
@@ -94,11 +96,11 @@ class ReplyStream(Protocol):
     """The headers of the reply."""
 
     def start(self, sink: Sink) -> None:
-        """Begin to write: the head is out."""
+        """Start to write the body; the head has been sent."""
         ...
 
     def go_on(self) -> None:
-        """Write on, for the sink was full and no longer is."""
+        """Continue to write after the sink was full."""
         ...
 
     def stop(self) -> None:
@@ -150,7 +152,7 @@ class ResponseStream(Protocol):
 
 
 def chunk(piece: bytes) -> bytes:
-    """Wrap a piece of a stream for the wire; a wrapped piece can be sent to many."""
+    """Encode a piece of a stream; an encoded piece can be sent to many clients."""
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
@@ -176,21 +178,16 @@ def _plain(text: str) -> str:
     return "".join([letter if letter.isprintable() else " " for letter in text])
 
 
-_heads: dict[tuple[int, str], bytes] = {}
-
-
+@cached(256)
 def _head(status: int, content_type: str) -> bytes:
-    head = _heads.get((status, content_type))
-    if head is None:
-        from http import HTTPStatus  # for servers only
+    from http import HTTPStatus  # for servers only
 
-        try:
-            phrase = HTTPStatus(status).phrase
-        except ValueError:
-            phrase = ""
-        lines = f"HTTP/1.1 {status} {phrase}\r\nContent-Type: {content_type}\r\nCache-Control: no-cache, private\r\n"
-        head = _heads[status, content_type] = lines.encode()
-    return head
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = ""
+    lines = f"HTTP/1.1 {status} {phrase}\r\nContent-Type: {content_type}\r\nCache-Control: no-cache, private\r\n"
+    return lines.encode()
 
 
 class _Dates:

@@ -56,7 +56,7 @@ class RequestParser:
         self._received = 0
 
     def feed(self, data: bytes) -> None:
-        """Take in what arrived."""
+        """Parse received data."""
         if self.refusal is not None:
             return
         self._received += len(data)
@@ -87,7 +87,7 @@ class RequestParser:
             self.refusal = self._service.refuse(status, message)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all references."""
         self.requests.clear()
         del self._parser
 
@@ -96,16 +96,16 @@ class RequestParser:
         self.has_begun = True
 
     def on_url(self, url: bytes) -> None:
-        """Take in a piece of the target."""
+        """Append a piece of the target."""
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take in a header; those that follow a body are dropped."""
+        """Store a header; trailers are dropped."""
         if not self._has_head:
             self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """Decide before the body is read whether it will be."""
+        """Check the headers before the body is read."""
         if len(self._headers) > MAX_HEADERS:
             self._refuse_head()
         self._has_head = True
@@ -127,7 +127,7 @@ class RequestParser:
             self.refusal = service.check_head(dict(reversed(self._headers))) or self.refusal
 
     def on_body(self, piece: bytes) -> None:
-        """Take in a piece of the body: many small ones become one run of bytes, not as many objects."""
+        """Append a piece of the body to one buffer, because a body can have many small pieces."""
         if self.refusal is not None:
             return
         if not self._body:
@@ -155,22 +155,6 @@ class RequestParser:
         self._begin()
 
 
-def parse_request(data: bytes) -> HttpRequest:
-    """Parse one complete request that this process wrote."""
-    parser = RequestParser(_UNLIMITED)
-    parser.feed(data)
-    request, _ = parser.requests.popleft()
-    parser.close()
-    return request
-
-
-def _raise(status: int, message: str) -> Reply:
-    raise MalformedMessage(f"{message} ({status})")
-
-
-_UNLIMITED: Final = HttpService(answer=lambda request: Reply(200, request.body), refuse=_raise, max_body=1 << 40)
-
-
 class ResponseParser:
     """Parses one response after another; after :meth:`take` it expects the next one.
 
@@ -191,7 +175,7 @@ class ResponseParser:
         self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
-        """Take in what arrived; MalformedMessage if it is not HTTP."""
+        """Parse received data; MalformedMessage if it is not HTTP."""
         if not self.status:
             self._head += data
         try:

@@ -40,7 +40,7 @@ class WriteGate(Struct, frozen=True):
     cut_seconds: float
 
     def check(self, request: bytes) -> None:
-        """Refuse a write without the right to it; reading is always allowed."""
+        """Reject writes while the gate is closed; reads are always allowed."""
         if not request.startswith(b"GET ") and not self.is_open():
             raise Unreachable("write rejected: the lease is no longer held", was_sent=False)
 
@@ -66,7 +66,7 @@ class Transport(Protocol):
         ...
 
     def stream(self, request: bytes, max_silence: float) -> AbstractAsyncContextManager[ResponseStream]:
-        """Send a request and give the block its response as it arrives, no pause being longer than ``max_silence``."""
+        """Send a request; the block receives the response as it arrives. ``max_silence`` limits the pauses."""
         ...
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class HttpPool:
 
     @asynccontextmanager
     async def stream(self, request: bytes, max_silence: float) -> AsyncIterator[PieceStream]:
-        """Send a request and give the block its response as it arrives."""
+        """Send a request; the block receives the response as it arrives."""
         connection = self._idle.pop() if self._idle else await self._dial()
         try:
             yield connection.stream(request, max_silence)
@@ -158,17 +158,13 @@ class HttpPool:
             raise InputError(self.source, problem, hint=hint) from error
         except (OSError, TimeoutError) as error:
             self._dialer.forget_sessions()
-            why = "connection refused" if isinstance(error, TimeoutError) else str(error)
+            why = f"no response within {CONNECT_SECONDS:g} s" if isinstance(error, TimeoutError) else str(error)
             raise Unreachable(f"no connection to {self.server}: {why}", was_sent=False) from error
         self._all.add(connection)
         if self._gate is not None:
             self._gate.guard(connection)
         self._sweep_later()
         return connection
-
-    @staticmethod
-    def _time() -> float:
-        return asyncio.get_running_loop().time()
 
     def _sweep_later(self) -> None:
         if self._sweeper is None and self._all:
@@ -177,7 +173,7 @@ class HttpPool:
     def _sweep(self) -> None:
         """Close connections that were idle or without a response for too long."""
         self._sweeper = None
-        now = self._time()
+        now = asyncio.get_running_loop().time()
         for connection in [c for c in self._all if c.deadline <= now or not c.is_open or c.is_abandoned]:
             connection.give_up("it took too long")
             self._all.discard(connection)

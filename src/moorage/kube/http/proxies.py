@@ -3,7 +3,7 @@
 import base64
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -15,19 +15,31 @@ DEFAULT_PORTS: Final = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 108
 
 
 def proxy_for(server: str, written: str, source: str, environ: Mapping[str, str] | None = None) -> str:
-    """Return the proxy written for a server, or the environment's, or nothing; InputError if it cannot be used."""
+    """Return the configured proxy of a server, or that of the environment; InputError if it is invalid."""
     proxy = written or environment_proxy(server, os.environ if environ is None else environ)
     if not proxy:
         return ""
-    try:
-        address = urlsplit(proxy)
-        is_usable = address.scheme in SCHEMES and bool(address.hostname) and address.port != 0
-    except ValueError:
-        is_usable = False
-    if not is_usable:
+    if not is_usable(proxy, SCHEMES):
         hint = f"write a URL such as http://proxy.example:3128; it may begin with {', '.join(SCHEMES[:3])}"
         raise InputError(source, f"the proxy is {redacted(proxy)!r}", hint=hint)
     return proxy
+
+
+def is_usable(url: str, schemes: Collection[str]) -> bool:
+    """Return whether a URL has one of the schemes, a host and a valid port."""
+    try:
+        address = urlsplit(url)
+        return address.scheme in schemes and bool(address.hostname) and address.port != 0
+    except ValueError:
+        return False
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an address is reachable only from this machine."""
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
 
 
 def environment_proxy(server: str, environ: Mapping[str, str]) -> str:
@@ -35,23 +47,26 @@ def environment_proxy(server: str, environ: Mapping[str, str]) -> str:
     address = urlsplit(server)
     proxy = _variable(environ, f"{address.scheme}_proxy")
     host = (address.hostname or "").lower()
-    if not proxy or host == "localhost" or _is_loopback(host):
+    if not proxy or is_loopback(host):
         return ""
-    port = str(port_of(address))
+    port = str(effective_port(address))
     if any(excepts(rule.strip(), host, port) for rule in _variable(environ, "no_proxy").split(",")):
         return ""
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def excepts(rule: str, host: str, port: str) -> bool:
-    """Return whether an entry of NO_PROXY means a server: ``*``, an address, a network, or a domain, maybe with a port.
+    """Return whether an entry of NO_PROXY matches a server: ``*``, an address, a network, a domain, or one with a port.
 
     ``example.org`` means the name and all below it, ``.example.org`` only those below it.
     """
     if rule == "*":
         return True
     if "/" in rule:
-        return _is_in(host, rule)
+        try:
+            return ip_address(host) in ip_network(rule, strict=False)
+        except ValueError:
+            return False
     name, wanted_port = _split(rule.lower())
     if not name or wanted_port not in ("", port):
         return False
@@ -74,22 +89,8 @@ def _variable(environ: Mapping[str, str], name: str) -> str:
     return environ.get(name.upper()) or environ.get(name) or ""
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _is_in(host: str, network: str) -> bool:
-    try:
-        return ip_address(host) in ip_network(network, strict=False)
-    except ValueError:
-        return False
-
-
-def port_of(address: SplitResult) -> int:
-    """Return the port of a URL, written or not."""
+def effective_port(address: SplitResult) -> int:
+    """Return the port of a URL, or the default of its scheme."""
     return address.port or DEFAULT_PORTS[address.scheme]
 
 

@@ -1,22 +1,27 @@
-"""Listening: addresses, certificates, how many connections there may be, and an end in order."""
+"""The HTTP server: addresses, certificates, limits on connections, and an orderly shutdown."""
 
 import asyncio
-import ipaddress
+import hmac
 import resource
 import socket
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import structlog
 
-from moorage.kube.http.messages import HttpService
-from moorage.kube.http.server_connection import Arrival, Tracked
+from moorage.common.errors import InputError
+from moorage.common.user_files import read_file
+from moorage.kube.http.messages import HttpRequest, HttpService
+from moorage.kube.http.proxies import is_loopback
+from moorage.kube.http.server_connection import Arrival, ServerConnection, Tracked
 
 SWEEP_SECONDS: Final = 5.0
 BACKLOG: Final = 512
 MAX_CONNECTIONS: Final = 4096
 RETRY_SECONDS: Final = 1.0
+BEARER: Final = "Bearer "
 
 Tls: TypeAlias = Callable[[], ssl.SSLContext] | None
 
@@ -26,15 +31,15 @@ log = structlog.get_logger(__name__)
 class HttpServer:
     """Serves a service on every address that :meth:`listen` is called with.
 
-    There are at most ``max_connections``, and no more than half of the files the process may open. One more takes the
-    place of that which has been quiet the longest; while all are busy or have just come, it waits to be accepted.
+    The limit is ``max_connections``, and half of the files that the process may open. At the limit, a new connection
+    replaces the one that was idle the longest; while all are busy or new, it waits to be accepted.
     """
 
     def __init__(self, service: HttpService, max_connections: int = MAX_CONNECTIONS) -> None:
         self._service = service
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._max_connections = max_connections if files == resource.RLIM_INFINITY else min(max_connections, files // 2)
-        # A dict, for its order: of those that are equally quiet, the first goes.
+        # A dict keeps the order: of several idle connections, the oldest is closed.
         self._connections: dict[Tracked, None] = {}
         self._listening: list[socket.socket] = []
         self._full: list[tuple[socket.socket, Tls]] = []
@@ -89,7 +94,8 @@ class HttpServer:
     def _make_room(self) -> bool:
         """Close the connection with the longest idle time if there are too many; return whether one more is allowed."""
         if len(self._connections) >= self._max_connections:
-            quiet = max((c for c in self._connections if c.sweeps and not c.is_busy), key=_sweeps, default=None)
+            candidates = (c for c in self._connections if c.sweeps and not c.is_busy)
+            quiet = max(candidates, key=lambda connection: connection.sweeps, default=None)
             if quiet is None:
                 return False
             del self._connections[quiet]
@@ -114,7 +120,7 @@ class HttpServer:
         return True
 
     def discard(self, connection: Tracked) -> None:
-        """Count a connection out."""
+        """Remove a connection."""
         self._connections.pop(connection, None)
         if self._full:
             self._accept_again()
@@ -124,13 +130,13 @@ class HttpServer:
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep_again)
 
     def sweep(self) -> None:
-        """Have every connection see whether it has been quiet for too long; done by itself every five seconds."""
+        """Close connections that were idle for too long; called every five seconds."""
         for connection in tuple(self._connections):
             connection.sweep()
         self._accept_again()
 
     async def stop(self, grace: float) -> None:
-        """Stop listening, wait a while for replies that are being worked on, and drop all connections."""
+        """Stop listening, wait for running requests, and close all connections."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         loop = asyncio.get_running_loop()
@@ -139,27 +145,44 @@ class HttpServer:
             listening.close()
         self._listening.clear()
         self._full.clear()
-        under_way = [task for connection in tuple(self._connections) if (task := connection.shut()) is not None]
+        serving = [connection for connection in self._connections if isinstance(connection, ServerConnection)]
+        under_way = [task for connection in serving if (task := connection.shut()) is not None]
         if under_way:
             await asyncio.wait(under_way, timeout=grace)
         for connection in tuple(self._connections):
             connection.abort()
 
 
-def is_loopback(address: str) -> bool:
-    """Return whether an address is reachable only from this machine."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
+class BearerTokens:
+    """Authentication by a file of tokens; without tokens, only local callers are served."""
 
+    def __init__(self, tokens: tuple[bytes, ...] = ()) -> None:
+        self._tokens = tokens
 
-def _sweeps(connection: Tracked) -> int:
-    return connection.sweeps
+    @classmethod
+    def for_address(cls, file: Path | None, address: str) -> "BearerTokens":
+        """Read the tokens; raise InputError without tokens if the address is reachable from outside."""
+        lines = b"" if file is None else read_file(file, where="--token-file")
+        tokens = tuple(line.strip() for line in lines.split(b"\n") if line.strip())
+        if file is not None and not tokens:
+            raise InputError("--token-file", f"no token in {file}", hint="write one token per line")
+        if not tokens and not is_loopback(address):
+            problem = f"{address} is not a loopback address, and no tokens are configured"
+            raise InputError("--address", problem, hint="set --token-file, or listen on 127.0.0.1")
+        return cls(tokens)
+
+    def __bool__(self) -> bool:
+        return bool(self._tokens)
+
+    def admit(self, request: HttpRequest) -> bool:
+        """Return whether a request is authorized."""
+        header = request.header(b"authorization")
+        credential = header.removeprefix(BEARER).encode() if header.startswith(BEARER) else b""
+        return not self._tokens or any(hmac.compare_digest(credential, token) for token in self._tokens)
 
 
 async def _bound(host: str | None, port: int, reuse_address: bool, reuse_port: bool) -> list[socket.socket]:
-    """Return a socket for every address of a host, or of this machine; OSError if one of them cannot be had."""
+    """Return a socket for each address of a host, or of this machine; OSError if one is unavailable."""
     loop = asyncio.get_running_loop()
     addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []

@@ -8,16 +8,19 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Coroutine
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import structlog
 
 from moorage.kube.http.messages import HttpRequest, HttpService, Reply, ReplyStream, encoded, encoded_head
 from moorage.kube.http.parsing import RequestParser
 
+if TYPE_CHECKING:
+    from moorage.kube.http.server import HttpServer
+
 REQUEST_TIMEOUT: Final = 408
 MAX_WAITING: Final = 32
-"""Requests sent ahead of their replies; with more, the rest is left in the client's own buffers."""
+"""Maximum number of pipelined requests; with more, reading pauses."""
 IDLE_SWEEPS: Final = 36
 SLOW_SWEEPS: Final = 12
 LINGER_SWEEPS: Final = 1
@@ -27,48 +30,13 @@ HANDSHAKE_SECONDS: Final = 10.0
 log = structlog.get_logger(__name__)
 
 
-class Tracked(Protocol):
-    """A connection as its server sees it."""
-
-    sweeps: int
-    """For how many sweeps it has been quiet."""
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a reply is in progress."""
-        ...
-
-    def sweep(self) -> None:
-        """Close it if it has been quiet for too long."""
-        ...
-
-    def shut(self) -> "asyncio.Task[None] | None":
-        """End at once, unless a reply is being worked on: that is returned, to be waited for."""
-        ...
-
-    def abort(self) -> None:
-        """Close it immediately."""
-        ...
-
-
-class Tracker(Protocol):
-    """The registry of connections: the server."""
-
-    def replace(self, arrival: Tracked, connection: Tracked) -> bool:
-        """Register a connection in place of its handshake, unless the handshake was closed as surplus."""
-        ...
-
-    def discard(self, connection: Tracked) -> None:
-        """Count it out."""
-        ...
-
-
 class ServerConnection(asyncio.Protocol):
     """Handles the requests of one client; the server calls :meth:`sweep` periodically."""
 
-    def __init__(self, service: HttpService, tracker: Tracker, arrival: "Arrival") -> None:
+    def __init__(self, service: HttpService, tracker: "HttpServer", arrival: "Arrival") -> None:
         self.is_full = False
         self.sweeps = 0
+        """The number of sweeps since the client was last active."""
         self._arrival: Arrival | None = arrival
         self._service = service
         self._tracker = tracker
@@ -170,7 +138,7 @@ class ServerConnection(asyncio.Protocol):
         stream.start(self)
 
     def _failed(self, request: HttpRequest) -> Reply:
-        """Be the last line of defence: one request fails, the server lives on."""
+        """Log an unexpected exception and return an error response; the server continues."""
         log.exception("a request failed", method=request.method, path=request.path)
         return self._service.refuse(500, "an error on the server has prevented it from answering")
 
@@ -268,7 +236,7 @@ class ServerConnection(asyncio.Protocol):
             self.transport.close()
 
     def shut(self) -> "asyncio.Task[None] | None":
-        """End at once, unless a reply is being worked on: that is returned, to be waited for."""
+        """Close immediately, or return the task of the running request to wait for."""
         self._keeps_alive = False
         self._is_last = True
         if self._task is None:
@@ -289,7 +257,7 @@ class Arrival:
 
     is_busy = False
 
-    def __init__(self, client: socket.socket, service: HttpService, tracker: Tracker) -> None:
+    def __init__(self, client: socket.socket, service: HttpService, tracker: "HttpServer") -> None:
         self.sweeps = 0
         self._client = client
         self._service = service
@@ -320,11 +288,11 @@ class Arrival:
         """Age; the handshake has its own timeout."""
         self.sweeps += 1
 
-    def shut(self) -> None:
-        """Drop the connection."""
-        self.abort()
-
     def abort(self) -> None:
         """Drop the connection."""
         if self._task is not None:
             self._task.cancel()
+
+
+Tracked: TypeAlias = ServerConnection | Arrival
+"""A connection as its server sees it: it ages with each sweep, is shut in order or aborted."""

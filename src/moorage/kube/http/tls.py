@@ -12,14 +12,15 @@ from typing import Final, TypeAlias
 import structlog
 
 from moorage.common.errors import InputError
+from moorage.common.user_files import read_file
 
 Pem: TypeAlias = bytes | Path
-"""A certificate or a key: itself, or the file it is in."""
+"""A certificate or a key: its content or its file."""
 
 log = structlog.get_logger(__name__)
 
 _DER: Final = 2
-"""How the private call of older Pythons spells DER."""
+"""The constant for DER in the private API of older Pythons."""
 
 
 class ResumingContext(ssl.SSLContext):
@@ -40,7 +41,7 @@ class ResumingContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        """Begin a connection, in the session that is known."""
+        """Start a connection and resume a stored session."""
         cached_session = session or self._sessions.get(str(server_hostname))
         return super().wrap_bio(incoming, outgoing, server_side, server_hostname, cached_session)
 
@@ -77,7 +78,7 @@ class ClientTls:
         self._verifies = verifies
         self._shown: tuple[bytes, bytes] | None = None
         self._listeners: list[Callable[[], None]] = []
-        self._read = self._contents()
+        self._read = tuple(map(self._content, self._pems))
         self._context = self._built()
 
     @property
@@ -95,7 +96,7 @@ class ClientTls:
             return
         before = self._read
         try:
-            self._read = self._contents()
+            self._read = tuple(map(self._content, self._pems))
             if self._read == before:
                 return
             self._context = self._built()
@@ -123,36 +124,26 @@ class ClientTls:
         for listener in self._listeners:
             listener()
 
-    def _contents(self) -> tuple[bytes | None, ...]:
-        return tuple(self._content(pem) for pem in self._pems)
-
     def _content(self, pem: Pem | None) -> bytes | None:
         if not isinstance(pem, Path):
             return pem
-        try:
-            content = pem.read_bytes()
-        except OSError as error:
-            raise InputError(self._where, f"{pem} cannot be read: {error.strerror}") from error
+        content = read_file(pem, where=self._where)
         if not content.strip():
             raise InputError(self._where, f"{pem} is empty", hint="it must have a certificate or a key in PEM")
         return content
 
     def _built(self) -> ssl.SSLContext:
         authority, certificate, key = self._read
-        context = self._trusting(authority)
+        try:
+            text = None if authority is None else authority.decode()
+            context = client_context(text) if self._verifies else trusting_context()
+        except (OSError, ValueError) as error:
+            raise InputError(self._where, f"the certificate authority cannot be used: {error}") from error
         if self._shown is not None:
             certificate, key = self._shown
         if certificate is not None and key is not None:
             load_certificate(self._where, context, certificate, key)
         return context
-
-    def _trusting(self, authority: bytes | None) -> ssl.SSLContext:
-        if not self._verifies:
-            return trusting_context()
-        try:
-            return client_context(None if authority is None else authority.decode())
-        except (OSError, ValueError) as error:
-            raise InputError(self._where, f"the certificate authority cannot be used: {error}") from error
 
 
 def client_context(authority: str | None = None) -> ssl.SSLContext:
@@ -172,7 +163,7 @@ def client_context(authority: str | None = None) -> ssl.SSLContext:
 
 
 def verify_as_go(context: ssl.SSLContext) -> None:
-    """Trust whatever is listed as an authority, root or not, and demand no more than a valid chain."""
+    """Trust all listed authorities, including intermediate ones, and require only a valid chain."""
     context.verify_flags = context.verify_flags & ~ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
@@ -185,9 +176,9 @@ def trusting_context() -> ssl.SSLContext:
 
 
 def verified_chain(connection: ssl.SSLObject) -> list[bytes]:
-    """Return the certificates by which the other side was verified, its own first; none if it showed none.
+    """Return the verified chain of the peer, its own certificate first; empty without a certificate.
 
-    A session that was resumed has its own alone.
+    A resumed session has only the certificate of the peer.
     """
     if hasattr(connection, "get_verified_chain"):
         chain: list[bytes] = connection.get_verified_chain()
@@ -200,7 +191,7 @@ def verified_chain(connection: ssl.SSLObject) -> list[bytes]:
 
 
 def load_certificate(where: str, context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Put a certificate of ours into a context, which only reads files."""
+    """Load our certificate into a context, which accepts only files."""
     try:
         with readable(certificate) as certificate_file, readable(key) as key_file:
             context.load_cert_chain(certificate_file, key_file)
@@ -210,9 +201,9 @@ def load_certificate(where: str, context: ssl.SSLContext, certificate: bytes, ke
 
 @contextmanager
 def readable(content: bytes) -> Iterator[str]:
-    """Give the block the name of a file of this content: in memory where there is such a thing.
+    """Provide the name of a file with this content, in memory if the system supports it.
 
-    A key should not touch the disk, and a container may have none to write to.
+    A key should not be written to disk, and a container may have a read-only file system.
     """
     if not hasattr(os, "memfd_create"):
         from tempfile import NamedTemporaryFile

@@ -10,7 +10,7 @@ import msgspec
 from moorage.common.errors import InputError, ServiceError, Unreachable
 from moorage.kube.http.messages import Response
 from moorage.kube.http.pool import HttpPool, WriteGate
-from moorage.kube.http.proxies import authorization, proxy_for, redacted
+from moorage.kube.http.proxies import authorization, is_usable, proxy_for, redacted
 from moorage.kube.http.tls import ClientTls
 
 DEFAULT_SECONDS: Final = 5.0
@@ -78,9 +78,8 @@ class WebService:
             raise ServiceError(f"{self.url}{path}: {error}") from error
         if answer.status != 200:
             excerpt = answer.body[:MAX_QUOTED].decode(errors="replace").strip()
-            raise ServiceError(
-                f"{self.url}{path} returned status {answer.status}" + (f": {excerpt}" if excerpt else "")
-            )
+            details = f": {excerpt}" if excerpt else ""
+            raise ServiceError(f"{self.url}{path} returned status {answer.status}{details}")
         try:
             return msgspec.json.decode(answer.body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -89,11 +88,6 @@ class WebService:
 
 def web_address(url: str, where: str, example: str = "http://service.example:8080/path") -> SplitResult:
     """Parse a URL; raise InputError without a server. The message omits the URL, which may contain a password."""
-    try:
-        address = urlsplit(url)
-        is_usable = address.scheme in ("http", "https") and bool(address.hostname) and address.port != 0
-    except ValueError:
-        is_usable = False
-    if not is_usable:
+    if not is_usable(url, ("http", "https")):
         raise InputError(where, "not a URL of a server", hint=f"write one such as {example}")
-    return address
+    return urlsplit(url)

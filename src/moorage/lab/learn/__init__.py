@@ -13,9 +13,9 @@ try:
 except ImportError as error:
     raise ImportError("moorage.lab.learn needs Gymnasium: pip install 'moorage[learn]'") from error
 
-from moorage.contrib.learned_score.observation import ObservedColumns
+from moorage.contrib import ObservedColumns
 from moorage.lab.learn.environment import SchedulingEnv, chosen_by
-from moorage.lab.learn.rewards import StepFacts
+from moorage.lab.learn.episodes import StepFacts
 
 ENVIRONMENT = "Moorage/Scheduling-v0"
 

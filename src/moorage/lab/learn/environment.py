@@ -10,11 +10,8 @@ from gymnasium import spaces
 
 from moorage.common.arrays import NDArray
 from moorage.common.errors import InputError
-from moorage.contrib.learned_score.observation import Float32Array, ObservedColumns
-from moorage.contrib.learned_score.policies import ScoringFunction
-from moorage.lab.learn.episodes import Episode
-from moorage.lab.learn.rewards import PENALTY, Reward, reward_of
-from moorage.lab.learn.sources import TrialOf, episode_source, generated
+from moorage.contrib import Float32Array, ObservedColumns, ScoringFunction
+from moorage.lab.learn.episodes import PENALTY, Episode, EpisodeSource, Reward, TrialOf, find_reward, generate_trials
 
 NODE: Final = "node"
 SCORES: Final = "scores"
@@ -62,13 +59,13 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
     ) -> None:
         self.render_mode = render_mode
         self.columns = ObservedColumns(resources)
-        trial_of = trials if callable(trials) else generated(trials, nodes, pods, load)
-        self._source = episode_source(trial_of, config, plugins)
-        self._reward, self._penalty = reward_of(reward), penalty
+        trial_of = trials if callable(trials) else generate_trials(trials, nodes, pods, load)
+        self._source = EpisodeSource(trial_of, config, plugins)
+        self._reward, self._penalty = find_reward(reward), penalty
         self.max_nodes = max_nodes or self._source.max_nodes
         self._by_scores = action == SCORES
         if action not in (NODE, SCORES):
-            raise InputError("action", f"{action!r} is none", hint=f"write {NODE!r} or {SCORES!r}")
+            raise InputError("action", f"unknown action {action!r}", hint=f"write {NODE!r} or {SCORES!r}")
         self._episode: Episode | None = None
         observation_space: spaces.Space[Any] = spaces.Dict(
             {
@@ -87,7 +84,7 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
         self.close()
         self._episode = self._source.begin(int(self.np_random.integers(2**31)))
         try:
-            self._episode.go_on()
+            self._episode.advance()
             return self._observed(), self._info()
         except BaseException:
             self.close()
@@ -96,10 +93,11 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
     def step(self, action: Any) -> tuple[Observed, float, bool, bool, Info]:
         """Place the pod on its node, and continue to the next pod that has a choice."""
         episode = self._running()
-        row = self._best(action) if self._by_scores else int(action)
-        will_do = episode.answer(row)
-        episode.go_on()
-        reward = self._reward(episode.facts(self.columns.resources)) + (0.0 if will_do else self._penalty)
+        if self._by_scores:
+            action = np.where(self._mask(), np.asarray(action, dtype=np.float64), -np.inf).argmax()
+        is_feasible = episode.answer(int(action))
+        episode.advance()
+        reward = self._reward(episode.facts(self.columns.resources)) + (0.0 if is_feasible else self._penalty)
         return self._observed(), float(reward), episode.question is None, False, self._info()
 
     def action_masks(self) -> NDArray[np.bool_]:
@@ -128,9 +126,6 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
             mask[: len(question.feasible)] = question.feasible
         return mask
 
-    def _best(self, scores: Any) -> int:
-        return int(np.where(self._mask(), np.asarray(scores, dtype=np.float64), -np.inf).argmax())
-
     def _observed(self) -> Observed:
         episode = self._running()
         nodes = np.zeros((self.max_nodes, len(self.columns.of_nodes)), dtype=np.float32)
@@ -138,7 +133,7 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
         if episode.question is not None:
             if len(episode.nodes) > self.max_nodes:
                 problem = f"there are {len(episode.nodes)} nodes, and observations have {self.max_nodes} rows"
-                raise InputError("max_nodes", problem, hint="give max_nodes as many as there can be")
+                raise InputError("max_nodes", problem, hint="set max_nodes to the largest number of nodes")
             observation = self.columns.observe(episode.question.pod, episode.nodes)
             nodes[: len(observation.nodes)] = observation.nodes
             pod[:] = observation.pod

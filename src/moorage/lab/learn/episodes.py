@@ -1,49 +1,128 @@
-"""Episodes: trials of the lab that stop at every choice."""
+"""Episodes: trials of the lab that pause at every choice of a node, their sources, and rewards."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from moorage.common.clock import VirtualClock
+from moorage.common.errors import InputError, did_you_mean
 from moorage.common.virtual_time import VirtualRunner
-from moorage.lab.learn.rewards import StepFacts
-from moorage.lab.learn.stopping import ChoiceQuestion, StoppingScheduler
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.lab.cluster import LabCluster, make_lab_node
+from moorage.lab.generating import generate
 from moorage.lab.measuring import Measures
 from moorage.lab.playing import Play
-from moorage.lab.trial import Trial
+from moorage.lab.trace import Trace
+from moorage.lab.trial import PolicyText, Trial
+from moorage.scheduler.engine.cycle.search_result import Choice, SeveralNodes
+from moorage.scheduler.engine.outcomes import Failed
 from moorage.scheduler.framework.nodetable import NodeTable
-from moorage.scheduler.wiring.policy import Policy
+from moorage.scheduler.framework.status import BoolArray
+from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
+
+TrialOf = Callable[[int], Trial]
+"""Returns the trial of a seed; its policy is ignored."""
+PENALTY: Final = -1.0
+"""Penalty for an action that selects an infeasible node."""
+SIZES: Final = ((8, 32), (16, 64), (32, 128))
+"""Cores and GiB of generated nodes, in turn."""
 
 
-class WaitingMeasures(Measures):
-    """Measures a trial, and adds up how long pods wait between two questions."""
+class StepFacts(Struct, frozen=True):
+    """Facts about the time between two questions."""
 
-    def __init__(self, trial: Trial) -> None:
-        super().__init__(trial)
-        self.waited = 0.0
-        self._since = 0.0
+    placed: float
+    """Requests of the pods that got a node, as a share of total capacity: the mean over the observed resources."""
+    waiting: float
+    """Waiting time in pod-seconds: two pods that wait for three seconds count as 6."""
+    seconds: float
+    """Elapsed time in the cluster."""
+
+
+Reward = Callable[[StepFacts], float]
+
+REWARDS: Final[Mapping[str, Reward]] = MappingProxyType(
+    {
+        "placed": lambda facts: facts.placed,
+        "waiting": lambda facts: -facts.waiting / 3600.0,
+    }
+)
+"""``placed``: the placed share of the cluster over an episode. ``waiting``: hours of waiting, as a loss."""
+
+
+def find_reward(reward: str | Reward) -> Reward:
+    """Return the reward function of a name; functions are returned unchanged."""
+    if not isinstance(reward, str):
+        return reward
+    if reward not in REWARDS:
+        hint = did_you_mean(reward, REWARDS) or f"one of {', '.join(REWARDS)}, or a function of StepFacts"
+        raise InputError("reward", f"unknown reward {reward!r}", hint=hint)
+    return REWARDS[reward]
+
+
+class ChoiceQuestion(Struct, frozen=True):
+    """A pod and its feasible nodes, as a mask over all rows; at least two nodes are feasible."""
+
+    pod: Pod
+    feasible: BoolArray
+
+
+class EpisodeMeasures(Measures):
+    """Measures a trial; also sums up the waiting time and the placed pods between two questions."""
+
+    def __init__(self, play: Play[Any]) -> None:
+        super().__init__(play)
+        self.waited = self._since = 0.0
+        self.placed_pods: list[Pod] = []
 
     def time_passes(self, until: float) -> None:
-        """Add up what holds until then."""
+        """Add the waiting time of pending pods."""
         super().time_passes(until)
         self.waited += self.play.waiting * max(0.0, until - self._since)
         self._since = max(until, self._since)
 
+    def placed(self, pod: Pod) -> None:
+        """Record a placed pod."""
+        self.placed_pods.append(pod)
+
 
 class Episode:
-    """One trial that is played from question to question; must be closed."""
+    """One trial in which an agent chooses among the feasible nodes; must be closed.
+
+    Everything else is the regular scheduler: filters run before the choice; reserve, permit and bind after it.
+    Pods without feasible nodes continue with preemption.
+    """
 
     def __init__(self, trial: Trial, policy: Policy) -> None:
         self._clock = VirtualClock()
         self._runner = VirtualRunner(self._clock)
-        self._watch = WaitingMeasures(trial)
-        self._seen = 0.0
+        self._answered_at = 0.0
+        self.question: ChoiceQuestion | None = None
+        """The current question; ``None`` when the episode is over."""
         self._runner.run(self._begin(trial, policy))
 
     async def _begin(self, trial: Trial, policy: Policy) -> None:
-        self._play = self._watch.play = Play(trial, policy, self._clock, self._watch)
-        self._stopping = StoppingScheduler(self._play.scheduler, self._play.drop)
-        self._playing = asyncio.get_running_loop().create_task(self._play.run())
+        self._asked = asyncio.Event()
+        self._play = Play(trial, policy, self._clock, EpisodeMeasures, self._choose)
+        self._watch = self._play.watch
+        self._playing = asyncio.create_task(self._play.run())
+
+    async def _choose(self, result: SeveralNodes) -> Choice | Failed:
+        self.question = ChoiceQuestion(result.pod, result.feasible)
+        self._answer: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        self._asked.set()
+        row = await self._answer
+        if row is not None:
+            return Choice(self.nodes[row])
+        # The pod is still in its cycle: remove it before the next one.
+        self._play.offline.loop.deliver(lambda: self._play.drop(result.pod))
+        return Failed("the agent chose an infeasible node", is_rejection=True)
 
     @property
     def nodes(self) -> NodeTable:
@@ -51,27 +130,28 @@ class Episode:
         return self._play.scheduler.cache.nodes
 
     @property
-    def question(self) -> ChoiceQuestion | None:
-        """The current question; ``None`` when the episode is over."""
-        future = self._stopping.question
-        return future.result() if future.done() else None
-
-    @property
     def seconds(self) -> float:
-        """How much time has passed in the cluster."""
+        """Elapsed time in the cluster."""
         return self._play.now
 
     def answer(self, row: int) -> bool:
-        """Place the pod on a row; return False if the row is infeasible."""
-        return self._stopping.answer(row)
+        """Place the pod on a row; return False and drop the pod if the row is infeasible."""
+        assert self.question is not None, "no decision is pending"
+        feasible, self.question = self.question.feasible, None
+        is_feasible = 0 <= row < len(feasible) and bool(feasible[row])
+        self._watch.placed_pods.clear()
+        self._asked.clear()
+        self._answer.set_result(row if is_feasible else None)
+        return is_feasible
 
-    def go_on(self) -> None:
-        """Let things happen until there is another question, or nothing more to come."""
-        self._runner.run(self._until_asked())
+    def advance(self) -> None:
+        """Run until the next question, or to the end of the trial."""
+        self._runner.run(self._advance())
 
-    async def _until_asked(self) -> None:
-        either: set[asyncio.Future[Any]] = {self._playing, self._stopping.question}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    async def _advance(self) -> None:
+        asked = asyncio.create_task(self._asked.wait())
+        await asyncio.wait({self._playing, asked}, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
         if self._playing.done():
             self._playing.result()
 
@@ -79,18 +159,18 @@ class Episode:
         """Return the facts since the last question."""
         nodes = self.nodes
         totals = {name: int(nodes.allocatable[name].sum()) for name in resources}
-        having = [name for name in resources if totals[name]]
-        shares = [pod.requests.get(name, 0) / totals[name] for pod in self._stopping.placed for name in having]
+        present = [name for name in resources if totals[name]]
+        shares = [pod.requests.get(name, 0) / totals[name] for pod in self._watch.placed_pods for name in present]
         waited, self._watch.waited = self._watch.waited, 0.0
-        seconds, self._seen = self.seconds - self._seen, self.seconds
-        return StepFacts(sum(shares) / max(len(having), 1), waited, seconds)
+        seconds, self._answered_at = self.seconds - self._answered_at, self.seconds
+        return StepFacts(sum(shares) / max(len(present), 1), waited, seconds)
 
     def measures(self) -> dict[str, float]:
         """Return the measures of a finished trial."""
         return dict(self._watch.result().trial.measures)
 
     def close(self) -> None:
-        """End it, wherever it is."""
+        """Stop the trial."""
         self._runner.run(self._end())
         self._runner.close()
 
@@ -101,13 +181,43 @@ class Episode:
 
 
 class EpisodeSource:
-    """Where episodes come from: a trial for every seed, under one policy."""
+    """Starts episodes: a trial for every seed, under the filters of one profile."""
 
-    def __init__(self, trial_of: Callable[[int], Trial], policy: Policy, max_nodes: int) -> None:
+    def __init__(self, trial_of: TrialOf, config: str | Path, plugins: Sequence[str]) -> None:
         self._trial_of = trial_of
-        self._policy = policy
-        self.max_nodes = max_nodes
+        self._policy = load_policy(collect_plugins(paths=plugins), config or None)
+        cluster = trial_of(0).cluster
+        self.max_nodes = len(cluster.nodes) + sum(pool.scaling.at_most for pool in cluster.scaled)
 
     def begin(self, seed: int) -> Episode:
         """Begin the episode of a seed."""
         return Episode(self._trial_of(seed), self._policy)
+
+
+def generate_trials(preset: str, nodes: int, pods: int, load: float) -> TrialOf:
+    """Return trials of a preset on nodes of three sizes; the pods request ``load`` times the capacity."""
+    if nodes < 2 or pods < 1 or load <= 0:
+        problem = f"{nodes} nodes, {pods} pods and a load of {load:g} leave nothing to choose"
+        raise InputError("trials", problem, hint="write at least two nodes, one pod, and a load such as 1.2")
+    cluster = LabCluster("generated", tuple(_node(index) for index in range(nodes)))
+    milli = sum(1000 * SIZES[index % len(SIZES)][0] for index in range(nodes))
+
+    def trial_of(seed: int) -> Trial:
+        return Trial(scale_load(generate(preset, seed, pods=pods), milli, load), cluster, PolicyText("learning"), seed)
+
+    return trial_of
+
+
+def _node(index: int) -> Node:
+    cores, gib = SIZES[index % len(SIZES)]
+    return make_lab_node(f"node-{index}", {"cpu": cores, "memory": f"{gib}Gi", "pods": 110}, labels={}, numbers={})
+
+
+def scale_load(trace: Trace, milli: int, load: float) -> Trace:
+    """Compress the arrivals of a trace until the pods request ``load`` times this CPU, in thousandths."""
+    cpu_seconds = sum(pod.cpu_milli * (pod.runs or 0.0) for pod in trace.pods)
+    last = max((pod.arrives for pod in trace.pods), default=0.0)
+    if not cpu_seconds or not last:
+        return trace
+    factor = cpu_seconds / (milli * load) / last
+    return replace(trace, pods=tuple(replace(pod, arrives=round(pod.arrives * factor, 3)) for pod in trace.pods))

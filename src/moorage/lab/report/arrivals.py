@@ -1,4 +1,4 @@
-"""Allocation by requested share: the table in which results of arrival experiments are published."""
+"""Allocation by requested share: the usual table for results of arrival experiments."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from moorage.lab.rows import PointRow, TrialResult
+from moorage.lab.trial import PointRow, TrialResult
 
 ALLOCATED_AT: Final = (100, 130)
 FRAGMENTED_AT: Final = (40, 60, 80, 90, 100)
@@ -18,7 +18,7 @@ class ArrivalCell(Struct, frozen=True):
 
     allocated: tuple[float, ...]
     deviation: float
-    """Standard deviation of a seed, of the last of them."""
+    """Standard deviation over the seeds, at the last share."""
     fragmented: tuple[float, ...]
     seeds: int
 
@@ -44,9 +44,11 @@ def _cell(seeds: Sequence[tuple[PointRow, ...]]) -> ArrivalCell | None:
     percentages = [[100 * point.gpu for point in column if point is not None] for column in allocated]
     if any(len(column) != len(seeds) for column in percentages):
         return None
-    useless = [[100 * (point.fragmentation or 0.0) for point in column if point is not None] for column in fragmented]
+    fragmentation = [
+        [100 * (point.fragmentation or 0.0) for point in column if point is not None] for column in fragmented
+    ]
     spread = stdev(percentages[-1]) if len(seeds) > 1 else 0.0
-    return ArrivalCell(tuple(map(fmean, percentages)), spread, tuple(map(fmean, useless)), len(seeds))
+    return ArrivalCell(tuple(map(fmean, percentages)), spread, tuple(map(fmean, fragmentation)), len(seeds))
 
 
 def _at(points: Sequence[PointRow], percent: int) -> PointRow | None:
@@ -55,7 +57,7 @@ def _at(points: Sequence[PointRow], percent: int) -> PointRow | None:
 
 
 def arrivals_as_text(results: Sequence[TrialResult]) -> Iterator[str]:
-    """Write the table as lines of text."""
+    """Yield the lines of the table as text."""
     cells = arrival_cells(results)
     if not cells:
         return
@@ -64,7 +66,7 @@ def arrivals_as_text(results: Sequence[TrialResult]) -> Iterator[str]:
     shares = " / ".join(f"{percent}%" for percent in ALLOCATED_AT)
     width = max(13, *(len(name) + 2 for name in names))
     first = max(10, *(len(_title(scene, cells)) + 2 for scene in cells))
-    yield f"GPUs allocated in %, mean of {seeds} seeds, when {shares} of the cluster's were requested"
+    yield f"GPUs allocated in %, mean of {seeds} seeds, when {shares} of them are requested"
     yield "".ljust(first) + "".join(name.rjust(width) for name in names)
     for scene, by_policy in cells.items():
         texts = ("/".join(f"{value:.2f}" for value in by_policy[n].allocated) if n in by_policy else "–" for n in names)
@@ -77,27 +79,28 @@ def _title(scene: tuple[str, str], cells: dict[tuple[str, str], dict[str, Arriva
 
 
 def arrivals_as_html(results: Sequence[TrialResult]) -> str:
-    """Write the table, and one of fragmentation, for a page; empty where pods did not come one after another."""
+    """Return the tables of allocation and fragmentation as HTML; empty unless pods arrived one by one."""
     cells = arrival_cells(results)
     if not cells:
         return ""
     names = list(dict.fromkeys(name for by_policy in cells.values() for name in by_policy))
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
-    allocated_rows, useless = [], []
+    allocated_rows, fragmentation_rows = [], []
     for scene, by_policy in cells.items():
         title = f"<tr><th>{escape(_title(scene, cells))}</th>"
         policy_cells = [by_policy.get(name) for name in names]
         allocated_rows.append(title + "".join(_allocated(cell) for cell in policy_cells) + "</tr>")
         for index, percent in enumerate(FRAGMENTED_AT):
             at = f"<tr><th>{escape(_title(scene, cells))}, {percent}%</th>"
-            useless.append(at + "".join(_fragmented(cell, index) for cell in policy_cells) + "</tr>")
+            fragmented = ("–" if cell is None else f"{cell.fragmented[index]:.1f}" for cell in policy_cells)
+            fragmentation_rows.append(at + "".join(f"<td>{percentage}</td>" for percentage in fragmented) + "</tr>")
     shares = " / ".join(f"{percent}%" for percent in ALLOCATED_AT)
     return (
-        f"<section><h2>GPUs allocated, in %</h2><p class=quiet>Mean of all seeds when {shares} of the cluster's GPUs "
-        f"were requested, and the standard deviation of a seed.</p>{_html_table(head, allocated_rows)}"
-        f"<h2>GPU fragmentation, in % of all GPUs</h2><p class=quiet>Mean of all seeds when so much of the "
-        f"cluster's GPUs were requested.</p>"
-        f"{_html_table(head, useless)}</section>"
+        "<section><h2>GPUs allocated, in %</h2><p class=quiet>Mean and standard deviation of all seeds when "
+        f"{shares} of the cluster's GPUs are requested.</p>{_html_table(head, allocated_rows)}"
+        f"<h2>GPU fragmentation, in % of all GPUs</h2><p class=quiet>Mean of all seeds by requested "
+        f"share of the cluster's GPUs.</p>"
+        f"{_html_table(head, fragmentation_rows)}</section>"
     )
 
 
@@ -113,7 +116,3 @@ def _allocated(cell: ArrivalCell | None) -> str:
         return "<td>–</td>"
     values = " / ".join(f"{value:.2f}" for value in cell.allocated)
     return f"<td><b>{values}</b><small>± {cell.deviation:.2f}</small></td>"
-
-
-def _fragmented(cell: ArrivalCell | None, index: int) -> str:
-    return "<td>–</td>" if cell is None else f"<td>{cell.fragmented[index]:.1f}</td>"

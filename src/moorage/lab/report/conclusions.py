@@ -10,14 +10,14 @@ from moorage.lab.report.svg import COLOURS
 MAX_LINES: Final = 6
 """Maximum number of differences per policy in the summary; the table contains all."""
 ENOUGH_SEEDS: Final = 6
-"""Minimum number of seeds: fewer agree by chance in more than one of twenty cases."""
+"""With fewer seeds, all of them agree by chance in more than 5% of cases."""
 
 
-def in_short(scenes: Sequence[Scene], baseline: str) -> str:
+def summarize(scenes: Sequence[Scene], baseline: str) -> str:
     """Summarize better and worse policies of each scene."""
     parts = []
     for scene in scenes:
-        compared = compared_with(scene, baseline)
+        compared = find_baseline(scene, baseline)
         lines = _lines(scene, compared)
         if lines:
             title = f"<h3>{escape(scene.trace)} on {escape(scene.cluster)}</h3>" if len(scenes) > 1 else ""
@@ -25,12 +25,12 @@ def in_short(scenes: Sequence[Scene], baseline: str) -> str:
     if not parts:
         return ""
     seeds = min(len(scene.by_name[name]) for scene in scenes for name in scene.names)
-    hint = f"<p class=quiet>{seeds} seeds are few: take this as a hint, and {ENOUGH_SEEDS} or more to be sure.</p>"
+    hint = f"<p class=quiet>{seeds} seeds give only a hint; use {ENOUGH_SEEDS} or more for significant results.</p>"
     parts += [hint] if 1 < seeds < ENOUGH_SEEDS else []
-    return f'<section class="short"><h2>In short</h2>{"".join(parts)}</section>'
+    return f'<section class="short"><h2>Summary</h2>{"".join(parts)}</section>'
 
 
-def compared_with(scene: Scene, baseline: str) -> str:
+def find_baseline(scene: Scene, baseline: str) -> str:
     """Return the baseline of a scene; another policy if all trials of the baseline failed."""
     return baseline if baseline in scene.names else scene.names[0]
 
@@ -39,22 +39,22 @@ def _lines(scene: Scene, baseline: str) -> list[str]:
     groups: dict[tuple[bool, bool], list[str]] = {}
     for name in scene.names:
         if name != baseline:
-            sure = _sure(scene, name, baseline)
-            better, worse = (next((f for f in sure if f.verdict == sign), None) for sign in (1, -1))
+            significant = _find_significant(scene, name, baseline)
+            better, worse = (next((f for f in significant if f.verdict == sign), None) for sign in (1, -1))
             facts = ", ".join(f"{f.measure.title}: {_amount(scene, f, baseline)}" for f in (better, worse) if f)
             label = f"<b>{escape(name)}</b>" + (f" ({escape(facts)})" if facts else "")
             groups.setdefault((better is not None, worse is not None), []).append(label)
     than, seeds = escape(baseline), len(scene.by_name[baseline])
     titles = {
-        (True, False): f"Better than {than}, and surely worse in nothing",
-        (True, True): f"Better than {than} in some ways, worse in others",
+        (True, False): f"Better than {than}, and in no measure significantly worse",
+        (True, True): f"Better than {than} in some measures, worse in others",
         (False, True): f"Worse than {than}",
-        (False, False): f"No difference from {than} that {seeds} {'seeds' if seeds > 1 else 'seed'} can show",
+        (False, False): f"No significant difference from {than} with {seeds} {'seeds' if seeds > 1 else 'seed'}",
     }
     return [f"{title}: {', '.join(groups[kind])}." for kind, title in titles.items() if kind in groups]
 
 
-def _sure(scene: Scene, name: str, baseline: str) -> list[Finding]:
+def _find_significant(scene: Scene, name: str, baseline: str) -> list[Finding]:
     findings = (scene.find(measure, name, baseline) for measure in scene.measures())
     return [finding for finding in findings if finding is not None and finding.verdict]
 
@@ -64,7 +64,7 @@ def _amount(scene: Scene, finding: Finding, baseline: str) -> str:
     difference, measure = finding.difference, finding.measure
     assert difference is not None
     way = "more" if difference.median > 0 else "less"
-    amount = measure.shown_size(difference.median)
+    amount = measure.format_size(difference.median)
     reference = scene.find(measure, baseline, baseline)
     if measure.form == "share" or reference is None or not reference.value.median:
         return f"{amount} {way}"
@@ -79,9 +79,9 @@ def conclusions(scene: Scene, baseline: str) -> str:
             continue
         lines = [
             f'<li class="{"good" if finding.verdict > 0 else "bad"}">{_sentence(scene, finding, baseline)}</li>'
-            for finding in _sure(scene, name, baseline)
+            for finding in _find_significant(scene, name, baseline)
         ]
-        items = "".join(lines[:MAX_LINES]) or "<li class=quiet>no difference that these seeds can show</li>"
+        items = "".join(lines[:MAX_LINES]) or "<li class=quiet>no significant difference</li>"
         cards.append(
             f'<article class="card"><h3><i class="swatch c{number % COLOURS}"></i>{escape(name)}</h3>'
             f"<ul>{items}</ul></article>"
@@ -100,6 +100,6 @@ def _sentence(scene: Scene, finding: Finding, baseline: str) -> str:
     difference, measure = finding.difference, finding.measure
     assert difference is not None
     least, most = sorted((abs(difference.low), abs(difference.high)))
-    between = f"between {measure.shown_size(least)} and {measure.shown_size(most)}"
+    between = f"between {measure.format_size(least)} and {measure.format_size(most)}"
     amount = escape(_amount(scene, finding, baseline))
     return f"{escape(measure.title)}: <b>{amount}</b> <span class=quiet>{escape(between)}</span>"

@@ -1,14 +1,27 @@
-"""Measures of a report: names, number formats and direction."""
+"""Measures of a report (names, number formats, direction) and their statistics over the seeds."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import numpy as np
 from msgspec import Struct
 
 from moorage.cluster import format_seconds
+from moorage.lab.trial import TrialRow
+
+RESAMPLES: Final = 2000
+CONFIDENCE: Final = 0.95
+SEED: Final = 20231
+"""The fixed seed of the bootstrap: the same rows give the same report."""
+
+
+def format_wait(seconds: float) -> str:
+    """Format a waiting time."""
+    return format_seconds(seconds) if seconds >= 0.05 else "0s"
 
 
 class Measure(Struct, frozen=True):
-    """A measure as readers see it; ``better`` is 1 if more is better, -1 if less is, 0 if that is a matter of taste."""
+    """A measure of a report; ``better`` is 1 if more is better, -1 if less is better, otherwise 0."""
 
     key: str
     title: str
@@ -16,13 +29,13 @@ class Measure(Struct, frozen=True):
     form: str
     about: str = ""
 
-    def shown(self, number: float) -> str:
-        """Write a number."""
+    def format(self, number: float) -> str:
+        """Format a number."""
         match self.form:
             case "share":
                 return f"{100 * number:.1f}%"
             case "seconds":
-                return format_seconds(number) if number >= 0.05 else "0s"
+                return format_wait(number)
             case "kWh":
                 return f"{number:,.1f} kWh"
             case "money":
@@ -30,30 +43,82 @@ class Measure(Struct, frozen=True):
             case _:
                 return f"{number:,.0f}" if abs(number) >= 100 or number == int(number) else f"{number:,.1f}"
 
-    def shown_difference(self, number: float) -> str:
-        """Write a difference with its sign."""
+    def format_difference(self, number: float) -> str:
+        """Format a difference with its sign."""
         sign = "+" if number > 0 else "−" if number < 0 else "±"
-        return f"{sign}{self.shown_size(number)}"
+        return f"{sign}{self.format_size(number)}"
 
-    def shown_size(self, number: float) -> str:
-        """Write how large a difference is; one of shares is in percentage points."""
-        return f"{100 * abs(number):.1f} points" if self.form == "share" else self.shown(abs(number))
+    def format_size(self, number: float) -> str:
+        """Format the absolute value of a difference; shares are in percentage points."""
+        return f"{100 * abs(number):.1f} points" if self.form == "share" else self.format(abs(number))
 
 
 MEASURES: Final = (
-    Measure("allocation.gpu", "GPUs allocated", +1, "share", "of all GPUs, shares counted as such"),
+    Measure("allocation.gpu", "GPUs allocated", +1, "share", "of all GPUs, including shared ones"),
     Measure("allocation.cpu", "CPU allocated", +1, "share"),
     Measure("allocation.memory", "Memory allocated", +1, "share"),
-    Measure("fragmentation", "GPU fragmentation", -1, "share", "GPUs that are idle and of no use to typical pods"),
-    Measure("unplaced", "Pods without a node", -1, "count", "in the end"),
+    Measure("fragmentation", "GPU fragmentation", -1, "share", "idle GPUs that typical pods cannot use"),
+    Measure("unplaced", "Pods without a node", -1, "count", "at the end"),
     Measure("wait.p50", "Waiting, median", -1, "seconds"),
     Measure("wait.p95", "Waiting, 95th percentile", -1, "seconds"),
     Measure("evictions", "Evictions", -1, "count", "by preemption and failed nodes"),
-    Measure("spread.cpu", "Unevenness of nodes", 0, "share", "standard deviation of the CPU given away"),
-    Measure("nodes.mean", "Nodes, on average", -1, "count"),
-    Measure("nodes.used", "Nodes in use", -1, "count", "in the end"),
+    Measure("spread.cpu", "Imbalance of nodes", 0, "share", "standard deviation of the requested CPU"),
+    Measure("nodes.mean", "Nodes, mean", -1, "count"),
+    Measure("nodes.used", "Nodes in use", -1, "count", "at the end"),
     Measure("cost", "Cost of all nodes", -1, "money", "in the currency of the nodes' prices"),
-    Measure("cost.used", "Cost of nodes in use", -1, "money", "if empty nodes were given back at once"),
+    Measure("cost.used", "Cost of nodes in use", -1, "money", "if empty nodes were returned immediately"),
     Measure("energy", "Energy of all nodes", -1, "kWh"),
     Measure("energy.used", "Energy of nodes in use", -1, "kWh", "if empty nodes were switched off"),
 )
+
+
+class Interval(Struct, frozen=True):
+    """A median and its 95% confidence interval."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @property
+    def is_above(self) -> bool:
+        """Whether the interval is above 0."""
+        return self.low > 0
+
+    @property
+    def is_below(self) -> bool:
+        """Whether the interval is below 0."""
+        return self.high < 0
+
+
+def compute_interval(values: Sequence[float]) -> Interval:
+    """Return the median of some values with a bootstrap interval: percentiles of medians of resampled values."""
+    sample = np.array(values, dtype=np.float64)
+    if len(sample) == 1:
+        return Interval(float(sample[0]), float(sample[0]), float(sample[0]), 1)
+    random = np.random.default_rng(SEED)
+    medians = np.median(sample[random.integers(0, len(sample), (RESAMPLES, len(sample)))], axis=1)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(medians, (tail, 1 - tail))
+    return Interval(float(np.median(sample)), float(low), float(high), len(sample))
+
+
+def collect_values(rows: Iterable[TrialRow], measure: str) -> dict[int, float]:
+    """Return the values of a measure by seed; trials without it are skipped."""
+    return {row.seed: row.measures[measure] for row in rows if measure in row.measures}
+
+
+def compute_difference(values: Mapping[int, float], baseline: Mapping[int, float]) -> Interval | None:
+    """Return the interval of the differences from the baseline, seed by seed: both have the same trace."""
+    shared = [values[seed] - baseline[seed] for seed in sorted(values.keys() & baseline.keys())]
+    return compute_interval(shared) if shared else None
+
+
+def find_pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the indexes of points that are not dominated; the first number is a cost, the second a gain."""
+    front = (
+        index
+        for index, (cost, gain) in enumerate(points)
+        if not any(x <= cost and y >= gain and (x, y) != (cost, gain) for x, y in points)
+    )
+    return sorted(front, key=lambda index: points[index])

@@ -1,20 +1,27 @@
-"""The rows of an experiment, sorted for a report: a scene is one trace on one cluster, under all configurations."""
+"""The rows of an experiment by scene: one trace on one cluster, with all configurations."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
-from moorage.lab.report.measures import MEASURES, Measure
-from moorage.lab.report.statistics import Interval, difference_of, interval_of, values_of
+from moorage.lab.report.measures import (
+    MEASURES,
+    Interval,
+    Measure,
+    collect_values,
+    compute_difference,
+    compute_interval,
+)
 from moorage.lab.report.svg import Line
-from moorage.lab.rows import PointRow, TrialResult, TrialRow
+from moorage.lab.trial import TrialResult, TrialRow
 
 GRID = 120
 
 
 class Finding(Struct, frozen=True):
-    """A measure of one configuration, and how it differs from the baseline's."""
+    """A measure of one configuration, and its difference from the baseline."""
 
     measure: Measure
     configuration: str
@@ -26,8 +33,8 @@ class Finding(Struct, frozen=True):
         """+1 if significantly better than the baseline, -1 if significantly worse, otherwise 0."""
         if self.difference is None or self.difference.count < 2:
             return 0
-        if self.measure.shown(abs(self.difference.median)) == self.measure.shown(0.0):
-            return 0  # sure, perhaps, but too small to be seen
+        if self.measure.format(abs(self.difference.median)) == self.measure.format(0.0):
+            return 0  # too small to be visible
         sign = 1 if self.difference.is_above else -1 if self.difference.is_below else 0
         return sign * self.measure.better
 
@@ -42,44 +49,50 @@ class Scene:
 
     def rows(self, name: str) -> list[TrialRow]:
         """Return the measures of a configuration, a row for each seed."""
-        return [with_counts(result.trial) for result in self.by_name[name]]
+        trials = (result.trial for result in self.by_name[name])
+        return [replace(row, measures={**row.measures, "unplaced": float(row.unplaced)}) for row in trials]
 
     def measures(self) -> list[Measure]:
-        """Return the measures that are not 0 everywhere."""
-        return [measure for measure in MEASURES if any(self._amounts(measure.key))]
-
-    def _amounts(self, key: str) -> Iterator[float]:
-        for name in self.names:
-            yield from values_of(self.rows(name), key).values()
+        """Return the measures with a value other than 0."""
+        rows = [row for name in self.names for row in self.rows(name)]
+        return [measure for measure in MEASURES if any(row.measures.get(measure.key) for row in rows)]
 
     def find(self, measure: Measure, name: str, baseline: str) -> Finding | None:
-        """Return the measurements of a configuration; ``None`` without any."""
-        values = values_of(self.rows(name), measure.key)
+        """Return a measure of a configuration; ``None`` if its trials do not have it."""
+        values = collect_values(self.rows(name), measure.key)
         if not values:
             return None
-        compared = values_of(self.rows(baseline), measure.key) if name != baseline and baseline in self.names else {}
-        return Finding(measure, name, interval_of(list(values.values())), difference_of(values, compared))
+        compared = (
+            collect_values(self.rows(baseline), measure.key) if name != baseline and baseline in self.names else {}
+        )
+        return Finding(measure, name, compute_interval(list(values.values())), compute_difference(values, compared))
+
+    def intervals(self, measure: Measure) -> dict[str, Interval]:
+        """Return the interval of a measure by configuration; configurations without it are omitted."""
+        findings = ((name, self.find(measure, name, name)) for name in self.names)
+        return {name: finding.value for name, finding in findings if finding is not None}
 
     @property
     def counts_arrivals(self) -> bool:
         """Whether pods arrived one by one, so that the requested share is the time axis."""
         return not any("wait.mean" in row.measures for name in self.names for row in self.rows(name))
 
-    def lines(self, amount: Callable[[PointRow], float | None]) -> list[Line]:
-        """Return a series for each configuration: the median of its seeds, and their range."""
+    def lines(self, field: str) -> list[Line]:
+        """Return a series of a field of the points for each configuration: the median of its seeds, and their range."""
         curves = []
-        along: Callable[[PointRow], float] = (
-            (lambda p: 100 * p.asked) if self.counts_arrivals else lambda p: p.at / 3600
-        )
+        by_arrivals = self.counts_arrivals
         for name in self.names:
             series = [
-                (np.array([along(p) for p in points]), np.array([amount(p) for p in points], dtype=np.float64))
-                for points in (result.points for result in self.by_name[name])
-                if len(points) > 1 and amount(points[0]) is not None
+                (
+                    np.array([100 * point.asked if by_arrivals else point.at / 3600 for point in result.points]),
+                    np.array([getattr(point, field) for point in result.points], dtype=np.float64),
+                )
+                for result in self.by_name[name]
+                if len(result.points) > 1 and getattr(result.points[0], field) is not None
             ]
             if series:
-                end = min(x[-1] for x, _ in series)
-                grid = np.linspace(min(x[0] for x, _ in series), end, GRID)
+                # All curves of a configuration on one grid, up to the end of the shortest.
+                grid = np.linspace(min(x[0] for x, _ in series), min(x[-1] for x, _ in series), GRID)
                 heights = np.array([np.interp(grid, x, y) for x, y in series])
                 columns = (grid, np.median(heights, axis=0), heights.min(axis=0), heights.max(axis=0))
                 curves.append(Line(name, *(column.tolist() for column in columns)))
@@ -88,20 +101,12 @@ class Scene:
     def classes(self) -> list[str]:
         """Return the classes of pods for waiting times."""
         prefix = "wait.p95."
-        keys = {key: None for name in self.names for row in self.rows(name) for key in row.measures}
+        keys = dict.fromkeys(key for name in self.names for row in self.rows(name) for key in row.measures)
         return [key.removeprefix(prefix) for key in keys if key.startswith(prefix)]
 
 
-def with_counts(row: TrialRow) -> TrialRow:
-    """Return a row whose counts are measures as well."""
-    measures = {**row.measures, "unplaced": float(row.unplaced)}
-    return TrialRow(
-        row.trace, row.cluster, row.configuration, row.seed, row.pods, row.placed, row.unplaced, measures, row.error
-    )
-
-
-def scenes_of(names: Sequence[str], results: Sequence[TrialResult]) -> list[Scene]:
-    """Sort trials by trace and cluster, in the order in which they come."""
+def group_by_scene(names: Sequence[str], results: Sequence[TrialResult]) -> list[Scene]:
+    """Group successful trials by trace and cluster, in the order of the results."""
     good = [result for result in results if not result.trial.error]
     pairs = dict.fromkeys((result.trial.trace, result.trial.cluster) for result in good)
     return [

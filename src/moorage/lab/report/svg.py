@@ -1,23 +1,23 @@
-"""Charts as SVG: lines, dots and texts whose colours come from the page, so that they follow light and dark."""
+"""Charts as SVG; the page's style sheet defines the colours, also for dark mode."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
-from moorage.lab.report.statistics import Interval
+from moorage.lab.report.measures import Interval
 
 WIDTH: Final = 520
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 40
 ROW: Final = 34
 LETTER: Final = 7.5
-"""How wide a letter of a name is, about."""
+"""Approximate width of a letter."""
 COLOURS: Final = 8
 """Number of colours of the page; further series repeat them."""
-Shown = Callable[[float], str]
-Axis = tuple[str, Shown]
+FormatNumber = Callable[[float], str]
+Axis = tuple[str, FormatNumber]
 """The title of an axis and its number format."""
 
 
@@ -32,7 +32,7 @@ class Line(Struct, frozen=True):
 
 
 class Dot(Struct, frozen=True):
-    """One point of a scatter, with how sure it is either way."""
+    """One point of a scatter chart, with intervals in both directions."""
 
     name: str
     x: Interval
@@ -44,12 +44,12 @@ DASHES: Final = ("", "10 3", "3 3", "10 3 2 3")
 
 
 def text(x: float, y: float, words: str, *, kind: str = "", anchor: str = "start") -> str:
-    """Write words at a place."""
+    """Return a text element."""
     return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
 def picture(title: str, height: float, parts: Sequence[str]) -> str:
-    """Assemble an image; the title is for screen readers."""
+    """Return an image; the title is for screen readers."""
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}" '
         f'xmlns="http://www.w3.org/2000/svg"><title>{escape(title)}</title>{"".join(parts)}</svg>'
@@ -57,7 +57,7 @@ def picture(title: str, height: float, parts: Sequence[str]) -> str:
 
 
 def nice_steps(low: float, high: float, most: int = 5) -> list[float]:
-    """Return round numbers between two, for an axis."""
+    """Return round numbers for the ticks of an axis."""
     if high <= low:
         high = low + 1.0
     rough = (high - low) / most
@@ -68,32 +68,32 @@ def nice_steps(low: float, high: float, most: int = 5) -> list[float]:
 
 
 class ChartFrame:
-    """The axes of a chart: from numbers to places."""
+    """The axes of a chart; converts numbers to coordinates."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float], height: float = 250.0) -> None:
         self.height = height
         self._x, self._y = _widened(*x), _widened(*y)
 
     def at_x(self, number: float) -> float:
-        """Return how far right a number is."""
+        """Return the x coordinate of a number."""
         low, high = self._x
         return LEFT + (number - low) / (high - low) * (WIDTH - LEFT - RIGHT)
 
     def at_y(self, number: float) -> float:
-        """Return how far down a number is."""
+        """Return the y coordinate of a number."""
         low, high = self._y
         return self.height - BOTTOM - (number - low) / (high - low) * (self.height - TOP - BOTTOM)
 
-    def axes(self, x_title: str, shown_x: Shown, shown_y: Shown) -> list[str]:
+    def axes(self, x_title: str, format_x: FormatNumber, format_y: FormatNumber) -> list[str]:
         """Draw the grid and its numbers."""
         parts = []
         for number in nice_steps(*self._y):
             y = self.at_y(number)
             parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
-            parts.append(text(LEFT - 6, y + 4, shown_y(number), kind="tick", anchor="end"))
+            parts.append(text(LEFT - 6, y + 4, format_y(number), kind="tick", anchor="end"))
         for number in nice_steps(*self._x):
             x = self.at_x(number)
-            parts.append(text(x, self.height - BOTTOM + 16, shown_x(number), kind="tick", anchor="middle"))
+            parts.append(text(x, self.height - BOTTOM + 16, format_x(number), kind="tick", anchor="middle"))
         parts.append(text((LEFT + WIDTH - RIGHT) / 2, self.height - 6, x_title, kind="tick", anchor="middle"))
         return parts
 
@@ -102,16 +102,16 @@ def _widened(low: float, high: float) -> tuple[float, float]:
     return (low, high) if high > low else (low - 0.5, low + 0.5)
 
 
-def line_chart(title: str, lines: Sequence[Line], x_title: str, shown_x: Shown, shown_y: Shown) -> str:
+def line_chart(title: str, lines: Sequence[Line], x_title: str, format_x: FormatNumber, format_y: FormatNumber) -> str:
     """Draw series over time with their bands; the axis begins at 0."""
     last = max(max(line.x) for line in lines)
     first = min(min(line.x) for line in lines)
     frame = ChartFrame((first, last), (0.0, max(max(line.high) for line in lines) * 1.05))
-    parts = frame.axes(x_title, shown_x, shown_y)
+    parts = frame.axes(x_title, format_x, format_y)
     for index, line in enumerate(lines):
-        there = [f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.high, strict=True)]
-        back = [f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.low, strict=True)][::-1]
-        parts.append(f'<path class="band c{index % COLOURS}" d="M{"L".join((*there, *back))}Z"/>')
+        upper = [f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.high, strict=True)]
+        lower = [f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.low, strict=True)][::-1]
+        parts.append(f'<path class="band c{index % COLOURS}" d="M{"L".join((*upper, *lower))}Z"/>')
     for index, line in enumerate(lines):
         way = "L".join(f"{frame.at_x(x):.1f} {frame.at_y(y):.1f}" for x, y in zip(line.x, line.y, strict=True))
         dashes = f' stroke-dasharray="{DASHES[index % len(DASHES)]}"' if index % len(DASHES) else ""
@@ -120,12 +120,12 @@ def line_chart(title: str, lines: Sequence[Line], x_title: str, shown_x: Shown, 
     return picture(title, frame.height, parts)
 
 
-def interval_chart(title: str, names: Sequence[str], intervals: Sequence[Interval], format_value: Shown) -> str:
-    """Draw a median and its interval for each name, one below the other."""
-    low, high = min(item.low for item in intervals), max(item.high for item in intervals)
-    room = (high - low) * 0.12 or abs(high) * 0.05 or 1.0
-    margin, height = 150, ROW * len(names) + 30
-    low, high = max(low - room, 0.0) if low >= 0 else low - room, high + room
+def interval_chart(title: str, intervals: Mapping[str, Interval], format_value: FormatNumber) -> str:
+    """Draw a median and its interval for each name, in rows."""
+    low, high = min(item.low for item in intervals.values()), max(item.high for item in intervals.values())
+    padding = (high - low) * 0.12 or abs(high) * 0.05 or 1.0
+    margin, height = 150, ROW * len(intervals) + 30
+    low, high = max(low - padding, 0.0) if low >= 0 else low - padding, high + padding
 
     def at(number: float) -> float:
         return margin + (number - low) / (high - low) * (WIDTH - margin - 80)
@@ -134,9 +134,9 @@ def interval_chart(title: str, names: Sequence[str], intervals: Sequence[Interva
     for number in nice_steps(low, high, 4):
         parts.append(f'<path class="grid" d="M{at(number):.1f} 6V{height - 24}"/>')
         parts.append(text(at(number), height - 8, format_value(number), kind="tick", anchor="middle"))
-    for index, (name, item) in enumerate(zip(names, intervals, strict=True)):
+    for index, (name, item) in enumerate(intervals.items()):
         y, colour = 6 + ROW * (index + 0.5), f"c{index % COLOURS}"
-        parts.append(text(margin - 10, y + 4, shortened_name(name), kind="name", anchor="end"))
+        parts.append(text(margin - 10, y + 4, shorten(name), kind="name", anchor="end"))
         end = max(at(item.high), at(item.low) + 1)
         parts.append(f'<path class="whisker {colour}" d="M{at(item.low):.1f} {y:.1f}H{end:.1f}"/>')
         parts.append(f'<circle class="dot {colour}" cx="{at(item.median):.1f}" cy="{y:.1f}" r="5"/>')
@@ -144,14 +144,12 @@ def interval_chart(title: str, names: Sequence[str], intervals: Sequence[Interva
     return picture(title, height, parts)
 
 
-def bar_groups(title: str, groups: Sequence[tuple[str, Sequence[float]]], format_value: Shown) -> str:
+def bar_groups(title: str, groups: Sequence[tuple[str, Sequence[float]]], format_value: FormatNumber) -> str:
     """Draw a group of bars for each name, one for each series."""
     longest = max((value for _, values in groups for value in values), default=0.0) or 1.0
     margin, bar, gap, top, parts = 150, 15, 14, 4.0, []
     for name, values in groups:
-        parts.append(
-            text(margin - 10, top + bar * len(values) / 2 + 4, shortened_name(name), kind="name", anchor="end")
-        )
+        parts.append(text(margin - 10, top + bar * len(values) / 2 + 4, shorten(name), kind="name", anchor="end"))
         for index, value in enumerate(values):
             width = max(1.0, value / longest * (WIDTH - margin - 80))
             size = f'x="{margin}" y="{top:.1f}" width="{width:.1f}" height="{bar - 3}" rx="2"'
@@ -166,8 +164,8 @@ def scatter(title: str, dots: Sequence[Dot], front: Sequence[int], x_axis: Axis,
     """Draw costs against gains; the Pareto front is connected."""
     xs = [end for dot in dots for end in (dot.x.low, dot.x.high)]
     ys = [end for dot in dots for end in (dot.y.low, dot.y.high)]
-    room_x, room_y = (max(xs) - min(xs)) * 0.15 or 1.0, (max(ys) - min(ys)) * 0.15 or 0.01
-    frame = ChartFrame((min(xs) - room_x, max(xs) + room_x), (min(ys) - room_y, max(ys) + room_y), 300.0)
+    padding_x, padding_y = (max(xs) - min(xs)) * 0.15 or 1.0, (max(ys) - min(ys)) * 0.15 or 0.01
+    frame = ChartFrame((min(xs) - padding_x, max(xs) + padding_x), (min(ys) - padding_y, max(ys) + padding_y), 300.0)
     parts = [*frame.axes(*x_axis, y_axis[1]), text(4, TOP - 2, f"↑ {y_axis[0]}", kind="tick")]
     if len(front) > 1:
         way = "L".join(f"{frame.at_x(dots[n].x.median):.1f} {frame.at_y(dots[n].y.median):.1f}" for n in front)
@@ -179,7 +177,7 @@ def scatter(title: str, dots: Sequence[Dot], front: Sequence[int], x_axis: Axis,
         across = f"M{frame.at_x(dot.x.low):.1f} {y:.1f}H{frame.at_x(dot.x.high):.1f}"
         upright = f"M{x:.1f} {frame.at_y(dot.y.low):.1f}V{frame.at_y(dot.y.high):.1f}"
         parts.append(f'<path class="whisker thin {colour}" d="{across}{upright}"/>')
-        kind = "dot" if index in front else "dot beaten"
+        kind = "dot" if index in front else "dot dominated"
         circles.append(f'<circle class="{kind} {colour}" cx="{x:.1f}" cy="{y:.1f}" r="6"/>')
         at, length = y - 9, LETTER * len(dot.name)
         edge, anchor = (x - 10, "end") if x + 10 + length > WIDTH else (x + 10, "start")
@@ -191,6 +189,6 @@ def scatter(title: str, dots: Sequence[Dot], front: Sequence[int], x_axis: Axis,
     return picture(title, frame.height, [*parts, *circles])
 
 
-def shortened_name(name: str, most: int = 22) -> str:
-    """Cut a name that would not fit."""
+def shorten(name: str, most: int = 22) -> str:
+    """Truncate a long name."""
     return name if len(name) <= most else f"{name[: most - 1]}…"

@@ -1,1 +1,1 @@
-"""Tuning: which weights and arguments serve an objective best, found on some seeds and judged by others."""
+"""Tuning: a search for weights and arguments that optimize an objective."""

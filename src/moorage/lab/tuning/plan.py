@@ -10,7 +10,7 @@ from moorage.common.errors import InputError
 
 
 class NumberRange(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Numbers to try, both ends included: whole ones if both ends are; ``log`` tries small ones more closely."""
+    """A range of numbers, inclusive; integers if both ends are. ``log`` samples small numbers more densely."""
 
     low: int | float = field(name="from")
     high: int | float = field(name="to")
@@ -22,7 +22,7 @@ Values = NumberRange | tuple[Any, ...]
 
 
 class Knob(Struct, frozen=True):
-    """One thing to tune: the weight of a plugin (``path`` is empty), or one of its arguments."""
+    """A tuned setting: the weight of a plugin (``path`` is empty), or one of its arguments."""
 
     plugin: str
     path: str
@@ -35,34 +35,34 @@ class Knob(Struct, frozen=True):
 
 
 class TunePlan(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """An objective, what may be changed to serve it, and how long to look."""
+    """An objective, the settings to change, and the size of the search."""
 
     maximize: str = ""
     minimize: str = ""
     weights: dict[str, NumberRange] = {}
-    """Weights of score plugins; one of 0 has the plugin score nothing."""
+    """Weights of score plugins; 0 disables the score of a plugin."""
     args: dict[str, dict[str, Values]] = {}
     """Arguments by plugin and path, such as ``scoringStrategy.type``."""
     candidates: int = 40
     """Number of configurations to try."""
     held_out: int | tuple[int, ...] = 10
-    """Which seeds judge the result, or how many: those after the last that is searched with."""
+    """Seeds for the evaluation of the result, or their number: those after the last seed of the search."""
 
     @property
     def measure(self) -> str:
-        """The measure that counts."""
+        """The objective."""
         return self.maximize or self.minimize
 
     def knobs(self) -> Iterator[Knob]:
-        """Go through everything that is to be tuned."""
+        """Yield all tuned settings."""
         for plugin, values in self.weights.items():
             yield Knob(plugin, "", values)
         for plugin, paths in self.args.items():
-            for path, among in paths.items():
-                yield Knob(plugin, path, among)
+            for path, choices in paths.items():
+                yield Knob(plugin, path, choices)
 
     def held_out_seeds(self, searched: Sequence[int]) -> Sequence[int]:
-        """Return the seeds that the search does not see."""
+        """Return the seeds that the search does not use."""
         if isinstance(self.held_out, int):
             first = max(searched) + 1
             return range(first, first + self.held_out)
@@ -72,18 +72,20 @@ class TunePlan(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 def check_plan(plan: TunePlan, searched: Sequence[int], where: str) -> None:
     """Reject invalid settings; raise InputError with a correction."""
     if bool(plan.maximize) == bool(plan.minimize):
-        raise InputError(where, "it needs one objective", hint="write maximize: MEASURE, or minimize: MEASURE")
+        raise InputError(
+            where, "the objective is missing or ambiguous", hint="write maximize: MEASURE, or minimize: MEASURE"
+        )
     if plan.candidates < 1:
-        raise InputError(f"{where}.candidates", f"{plan.candidates} candidates", hint="write 1 or more")
+        raise InputError(f"{where}.candidates", f"invalid number: {plan.candidates}", hint="write 1 or more")
     held_out = plan.held_out_seeds(searched)
     if not held_out:
-        raise InputError(f"{where}.heldOut", "no seeds are held out", hint="write how many, such as 10")
+        raise InputError(f"{where}.heldOut", "no seeds are held out", hint="write a number of seeds, such as 10")
     if shared_seeds := sorted(set(held_out) & set(searched)):
-        problem = f"seed {shared_seeds[0]} is searched with as well"
-        raise InputError(f"{where}.heldOut", problem, hint="hold seeds out that are not under seeds")
+        problem = f"the search also uses seed {shared_seeds[0]}"
+        raise InputError(f"{where}.heldOut", problem, hint="write seeds that are not in `seeds`")
     knobs = list(plan.knobs())
     if not knobs:
-        raise InputError(where, "there is nothing to tune", hint="write weights: or args:")
+        raise InputError(where, "there is nothing to tune", hint="add weights or args")
     for knob in knobs:
         _check_values(knob, f"{where}, {knob.name}")
 
@@ -92,18 +94,18 @@ def _check_values(knob: Knob, where: str) -> None:
     values = knob.values
     if not isinstance(values, NumberRange):
         if len(values) < 2:
-            raise InputError(where, f"{len(values)} values leave no choice", hint="write two or more")
+            raise InputError(where, f"{len(values)} values leave no choice", hint="write at least two")
         return
     if not values.low < values.high:
-        problem = f"from {values.low} to {values.high} there is nothing to try"
-        raise InputError(where, problem, hint="`to` must be above `from`")
+        problem = f"the range from {values.low} to {values.high} is empty"
+        raise InputError(where, problem, hint="`to` must be greater than `from`")
     if values.log and values.low <= 0:
-        raise InputError(where, "log needs numbers above 0", hint="write from: 1, or leave log out")
+        raise InputError(where, "log needs numbers above 0", hint="write from: 1, or remove log")
     is_whole = isinstance(values.low, int) and isinstance(values.high, int)
     if not knob.path and not (is_whole and values.low >= 0 and values.high <= 100):
         raise InputError(where, "a weight is a whole number from 0 to 100", hint="write {from: 0, to: 10}")
 
 
-def shown_value(value: object) -> str:
-    """Write a value of a knob on one line."""
+def format_value(value: object) -> str:
+    """Format a value on one line."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

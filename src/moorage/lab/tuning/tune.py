@@ -1,26 +1,56 @@
-"""Tuning from beginning to end: search, keep the best as a configuration, and judge it by seeds that it never saw."""
+"""Tuning: a search with Optuna, the best configuration, and its evaluation on seeds that the search did not use.
 
-from collections.abc import Callable
+Candidates run seed by seed and are pruned when they fall behind the median. Only the rows of trials are stored. The
+same seed produces the same proposals in the same order, so that a stopped search replays its stored trials and
+continues.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
-from moorage.common.errors import InputError
+from moorage.common.errors import ConfigError, InputError, did_you_mean
 from moorage.lab.experiment import LoadedExperiment
-from moorage.lab.report.measures import MEASURES, Measure
-from moorage.lab.report.statistics import Interval, difference_of
+from moorage.lab.fragmentation import load_trial_policy
+from moorage.lab.report.measures import MEASURES, Interval, Measure, compute_difference
 from moorage.lab.results import Results
-from moorage.lab.running import RunTrials
-from moorage.lab.tuning.candidates import foreign_plugins, tuned_config
-from moorage.lab.tuning.plan import TunePlan, check_plan
-from moorage.lab.tuning.search import COMPLETE, FAILED, PRUNED, Candidate, Tuner, encoded, settings_text
-from moorage.scheduler.config.dumping import dump
+from moorage.lab.running import RunTrials, ShowTrials
+from moorage.lab.trace import Trace
+from moorage.lab.trial import PolicyText, Trial, TrialResult, TrialRow
+from moorage.lab.tuning.candidates import Setting, foreign_plugins, tuned_config, tuned_policy
+from moorage.lab.tuning.plan import Knob, NumberRange, TunePlan, check_plan, format_value
+from moorage.scheduler.config.yaml_text import dump
 
 BEST: Final = "best.yaml"
 CANDIDATES: Final = "candidates.jsonl"
-ShowCandidates = Callable[[int, int, str], None]
+UNPLACED: Final = "unplaced"
+COMPLETE, PRUNED, FAILED = "complete", "pruned", "failed"
+
+
+class Candidate(Struct, frozen=True, rename="camel"):
+    """A configuration and its result for each seed; ``error`` is the reason for missing measures."""
+
+    number: int
+    settings: dict[str, Any]
+    state: str
+    values: tuple[float, ...]
+    policy: PolicyText
+    error: str = ""
+
+    @property
+    def mean(self) -> float:
+        """The mean over its seeds."""
+        return fmean(self.values)
+
+    @property
+    def summary(self) -> str:
+        """The settings on one line."""
+        return ", ".join(f"{name} {format_value(value)}" for name, value in self.settings.items())
 
 
 class TuneOutcome(Struct):
@@ -33,11 +63,10 @@ class TuneOutcome(Struct):
     candidates: list[Candidate]
     best: Candidate | None = None
     held_out: Interval | None = None
-    base_held_out: float = 0.0
 
     @property
     def measure(self) -> Measure:
-        """The measure that counts, as reports write it."""
+        """The objective with its number format."""
         name = self.plan.measure
         return next((measure for measure in MEASURES if measure.key == name), Measure(name, name, 0, "number"))
 
@@ -45,11 +74,126 @@ class TuneOutcome(Struct):
         """Return whether a candidate is better than the best so far, or than the initial configuration."""
         if candidate.state != COMPLETE:
             return False
-        against = fmean(self.base_values.values()) if self.best is None else self.best.mean
-        return candidate.mean > against if self.plan.maximize else candidate.mean < against
+        reference = fmean(self.base_values.values()) if self.best is None else self.best.mean
+        return candidate.mean > reference if self.plan.maximize else candidate.mean < reference
 
 
-def plan_of(loaded: LoadedExperiment) -> TunePlan:
+class Tuner:
+    """Tries candidates in sequence; ``run`` runs the trials of each candidate."""
+
+    def __init__(self, loaded: LoadedExperiment, plan: TunePlan, results: Results, run: RunTrials) -> None:
+        self._loaded, self.plan, self._results, self._run = loaded, plan, results, run
+        self.base = next(policy for policy in loaded.policies if policy.name == loaded.experiment.baseline_name)
+        self.seeds = tuple(loaded.experiment.seed_list)
+
+    def search(self, seed: int, on_candidate: Callable[[Candidate], None]) -> None:
+        """Try the planned number of candidates; report each when it is finished."""
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        study = optuna.create_study(
+            direction="maximize" if self.plan.maximize else "minimize",
+            sampler=optuna.samplers.TPESampler(seed=seed),
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=4),
+        )
+        states = {PRUNED: optuna.trial.TrialState.PRUNED, FAILED: optuna.trial.TrialState.FAIL}
+        for _ in range(self.plan.candidates):
+            proposal = study.ask()
+            settings = [(knob, _suggest(proposal, knob)) for knob in self.plan.knobs()]
+            candidate = self._try(proposal, settings)
+            if candidate.state == COMPLETE:
+                study.tell(proposal, candidate.mean)
+            else:
+                study.tell(proposal, state=states[candidate.state])
+            on_candidate(candidate)
+
+    def _try(self, proposal: Any, settings: list[Setting]) -> Candidate:
+        policy = tuned_policy(self.base, settings)
+        values: list[float] = []
+
+        def finish(state: str, error: str = "") -> Candidate:
+            named = {knob.name: value for knob, value in settings}
+            return Candidate(proposal.number, named, state, () if error else tuple(values), policy, error)
+
+        try:
+            load_trial_policy(Trial(Trace("none", ()), self._loaded.clusters[0], policy, 0))
+        except ConfigError as error:
+            return finish(FAILED, str(error))
+        rows: dict[int, list[TrialRow]] = {}
+        # Closing the generator stops the trials that are not needed any more.
+        with closing(self._run_missing(policy, self.seeds)) as results:
+            for result in results:
+                if result.trial.error:
+                    return finish(FAILED, result.trial.error)
+                rows.setdefault(result.trial.seed, []).append(result.trial)
+                for value in self._complete_values(rows, self.seeds[len(values) :]):
+                    values.append(value)
+                    proposal.report(fmean(values), len(values) - 1)
+                    if len(values) < len(self.seeds) and proposal.should_prune():
+                        return finish(PRUNED)
+        return finish(COMPLETE)
+
+    def evaluate(self, policy: PolicyText, seeds: Sequence[int]) -> dict[int, float]:
+        """Return the objective of a policy by seed; raise InputError if a trial fails."""
+        rows: dict[int, list[TrialRow]] = {}
+        for result in self._run_missing(policy, seeds):
+            if result.trial.error:
+                raise InputError(f"{policy.name}, seed {result.trial.seed}", result.trial.error)
+            rows.setdefault(result.trial.seed, []).append(result.trial)
+        return dict(zip(seeds, self._complete_values(rows, seeds), strict=True))
+
+    def _run_missing(self, policy: PolicyText, seeds: Sequence[int]) -> Generator[TrialResult, None, None]:
+        """Run the trials that are not stored; yield all results, in any order."""
+        stored: list[TrialResult] = []
+
+        def find_missing() -> Iterator[Trial]:
+            for seed in seeds:
+                for trial in self._loaded.trials((policy,), (seed,)):
+                    result = self._results.find(trial)
+                    if result is None:
+                        yield trial
+                    else:
+                        stored.append(result)
+
+        with closing(self._run(find_missing())) as running:
+            for trial, result in running:
+                self._results.store(trial, result)
+                yield from stored
+                stored.clear()
+                yield result
+        yield from stored
+
+    def _complete_values(self, rows: dict[int, list[TrialRow]], seeds: Sequence[int]) -> Iterator[float]:
+        """Yield the values of the first seeds whose trials are complete; the order of results has no influence."""
+        expected = len(self._loaded.experiment.traces) * len(self._loaded.clusters)
+        for seed in seeds:
+            if len(rows.get(seed, ())) < expected:
+                return
+            yield fmean(self._value(row) for row in rows[seed])
+
+    def _value(self, row: TrialRow) -> float:
+        name = self.plan.measure
+        if name == UNPLACED:
+            return float(row.unplaced)
+        if name not in row.measures:
+            measures = [*row.measures, UNPLACED]
+            hint = did_you_mean(name, measures) or f"one of {', '.join(measures)}"
+            raise InputError(f"{self._loaded.where}, tune", f"trials have no measure {name!r}", hint=hint)
+        return row.measures[name]
+
+
+def _suggest(proposal: Any, knob: Knob) -> Any:
+    values = knob.values
+    if not isinstance(values, NumberRange):
+        # Optuna accepts only plain values, but these may be of any type.
+        choice = proposal.suggest_categorical(knob.name, [format_value(value) for value in values])
+        return next(value for value in values if format_value(value) == choice)
+    if isinstance(values.low, int) and isinstance(values.high, int):
+        return proposal.suggest_int(knob.name, values.low, values.high, log=values.log)
+    return proposal.suggest_float(knob.name, float(values.low), float(values.high), log=values.log)
+
+
+def load_plan(loaded: LoadedExperiment) -> TunePlan:
     """Return the tuning plan of an experiment; raise InputError if it is missing or invalid."""
     plan, where = loaded.experiment.tune, f"{loaded.where}, tune"
     if plan is None:
@@ -69,79 +213,63 @@ def tune(
     run: RunTrials,
     *,
     seed: int = 1,
-    show: ShowCandidates | None = None,
+    show: ShowTrials | None = None,
 ) -> TuneOutcome:
     """Search, write each better configuration, and evaluate the best one at the end.
 
     A KeyboardInterrupt ends the search early: results are written, and stored in ``outcome_so_far`` of the exception.
     """
     tuner = Tuner(loaded, plan, results, run)
-    base_values = tuner.values(tuner.base, tuner.seeds)
+    base_values = tuner.evaluate(tuner.base, tuner.seeds)
     outcome = TuneOutcome(plan, tuner.base.name, base_values, results.folder, [])
 
-    def tried(candidate: Candidate) -> None:
+    def record(candidate: Candidate) -> None:
         outcome.candidates.append(candidate)
         if outcome.is_better(candidate):
             outcome.best = candidate
-            results.write(BEST, config_text(loaded, candidate).encode())
-        results.write(CANDIDATES, encoded(outcome.candidates))
+            header = f"# Found by `moorage lab tune {Path(loaded.where).name}`: {candidate.summary}\n"
+            results.write(BEST, (header + dump(tuned_config(candidate.policy.config, ()))).encode())
+        lines = (msgspec.json.encode(tried, order="deterministic") for tried in outcome.candidates)
+        results.write(CANDIDATES, b"".join(line + b"\n" for line in lines))
         if show is not None:
-            show(len(outcome.candidates), plan.candidates, _standing(outcome))
+            best = outcome.best
+            status = "nothing better yet" if best is None else f"best so far {outcome.measure.format(best.mean)}"
+            show(len(outcome.candidates), plan.candidates, status)
 
     try:
-        tuner.search(seed, tried)
+        tuner.search(seed, record)
         if outcome.best is not None:
-            _judge(tuner, outcome)
+            seeds = plan.held_out_seeds(tuner.seeds)
+            base, best = tuner.evaluate(tuner.base, seeds), tuner.evaluate(outcome.best.policy, seeds)
+            outcome.held_out = compute_difference(best, base)
     except KeyboardInterrupt as interrupt:
         interrupt.outcome_so_far = outcome  # type: ignore[attr-defined]
         raise
     return outcome
 
 
-def _judge(tuner: Tuner, outcome: TuneOutcome) -> None:
-    assert outcome.best is not None
-    seeds = outcome.plan.held_out_seeds(tuner.seeds)
-    base, best = tuner.values(tuner.base, seeds), tuner.values(outcome.best.policy, seeds)
-    outcome.held_out = difference_of(best, base)
-    outcome.base_held_out = fmean(base.values())
-
-
-def config_text(loaded: LoadedExperiment, candidate: Candidate) -> str:
-    """Write the configuration of a candidate with a descriptive header."""
-    head = f"# Found by `moorage lab tune {Path(loaded.where).name}`: {settings_text(candidate)}\n"
-    return head + dump(_config_of(candidate))
-
-
-def _config_of(candidate: Candidate) -> dict[str, Any]:
-    return tuned_config(candidate.policy.config, ())
-
-
-def _standing(outcome: TuneOutcome) -> str:
-    best = outcome.best
-    return "nothing better yet" if best is None else f"best so far {outcome.measure.shown(best.mean)}"
-
-
 def report_lines(outcome: TuneOutcome) -> list[str]:
     """Describe the result and its confidence."""
     measure, plan, best = outcome.measure, outcome.plan, outcome.best
     states = [candidate.state for candidate in outcome.candidates]
-    lines = [f"{len(states)} candidates, {states.count(PRUNED)} given up early, {states.count(FAILED)} failed"]
+    lines = [f"{len(states)} candidates, {states.count(PRUNED)} stopped early, {states.count(FAILED)} failed"]
     failed = next((candidate for candidate in outcome.candidates if candidate.state == FAILED), None)
     if failed is not None:
-        lines.append(f"the first that failed: {settings_text(failed)}: {failed.error}")
-    base = measure.shown(fmean(outcome.base_values.values()))
+        lines.append(f"first failure: {failed.summary}: {failed.error}")
+    base = measure.format(fmean(outcome.base_values.values()))
     seeds = len(outcome.base_values)
     if best is None:
         return [*lines, f"nothing is better than {outcome.baseline}, which has {plan.measure} {base} on {seeds} seeds"]
-    lines.append(f"best: {settings_text(best)}")
-    lines.append(f"searched, {seeds} seeds: {plan.measure} {measure.shown(best.mean)}, {outcome.baseline} {base}")
+    lines.append(f"best: {best.summary}")
+    lines.append(f"searched, {seeds} seeds: {plan.measure} {measure.format(best.mean)}, {outcome.baseline} {base}")
     if (evaluation := outcome.held_out) is not None:
-        low, high = measure.shown_difference(evaluation.low), measure.shown_difference(evaluation.high)
-        sure = evaluation.is_above if plan.maximize else evaluation.is_below
+        low, high = measure.format_difference(evaluation.low), measure.format_difference(evaluation.high)
+        is_significant = evaluation.is_above if plan.maximize else evaluation.is_below
+        median = measure.format_difference(evaluation.median)
         lines.append(
-            f"held out, {evaluation.count} seeds: {plan.measure} {measure.shown_difference(evaluation.median)} against "
-            f"{outcome.baseline} (95% sure: {low} to {high})" + ("" if sure else "; that may be chance")
+            f"held out, {evaluation.count} seeds: {plan.measure} {median} against {outcome.baseline} "
+            f"(95% confidence: {low} to {high})" + ("" if is_significant else "; not significant")
         )
-    foreign = foreign_plugins(_config_of(best))
-    takes = f"it needs Moorage, for {', '.join(foreign)}" if foreign else "kube-scheduler takes it as well"
-    return [*lines, f"written: {outcome.folder / BEST}; {takes}"]
+    foreign = foreign_plugins(tuned_config(best.policy.config, ()))
+    support = f"it requires Moorage for {', '.join(foreign)}" if foreign else "kube-scheduler accepts it, too"
+    return [*lines, f"written: {outcome.folder / BEST}; {support}"]

@@ -6,11 +6,17 @@ expand_plugins(…)      MultiPoint expansion: the plugins of each extension poi
 completed_view(config) the output of kube-scheduler's --write-config-to
 """
 
-from moorage.scheduler.config.catalogue import COMMUNITY_PLUGINS, IN_TREE_PLUGINS, KNOWN_PLUGINS, Catalogue, PluginFacts
 from moorage.scheduler.config.durations import Duration
 from moorage.scheduler.config.encoding import completed_view, to_json, to_yaml, without_secrets
 from moorage.scheduler.config.expansion import EnabledPlugins, expand_plugins
 from moorage.scheduler.config.loading import default_config, load_config, load_config_file
+from moorage.scheduler.config.plugin_facts import (
+    COMMUNITY_PLUGINS,
+    IN_TREE_PLUGINS,
+    KNOWN_PLUGINS,
+    Catalogue,
+    PluginFacts,
+)
 from moorage.scheduler.config.types import (
     ClientConnection,
     ExtenderConfig,

@@ -1,4 +1,4 @@
-"""The arguments of the in-tree plugins, and how a half-written one is completed."""
+"""The arguments of the in-tree plugins, and their defaults."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -40,21 +40,21 @@ class NodeAffinityArgs(KubeStruct, frozen=True):
 
 
 class ResourceSpec(KubeStruct, frozen=True):
-    """How much a resource counts in a score."""
+    """The weight of a resource in a score."""
 
     name: str = ""
     weight: Int64 = 1
 
 
 class UtilizationShapePoint(KubeStruct, frozen=True):
-    """A point of a broken line from utilization in percent to a score of at most ten."""
+    """A point of a piecewise linear function from utilization in percent to a score of at most ten."""
 
     utilization: Int32 = 0
     score: Int32 = 0
 
 
 class RequestedToCapacityRatioParam(KubeStruct, frozen=True):
-    """The line that strategy of that name follows."""
+    """The function of the strategy of that name."""
 
     shape: tuple[UtilizationShapePoint, ...] = ()
 

@@ -1,12 +1,14 @@
 """Upstream's checks of plugin arguments, in upstream's order and words."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from moorage.common.errors import ConfigError
-from moorage.kube.api.affinity import TopologySpreadConstraint
+from moorage.kube.admission.checks.names import label_value, qualified_name
+from moorage.kube.api.affinity import NodeAffinity, TopologySpreadConstraint
+from moorage.kube.api.selectors import NODE_OPERATORS, NodeSelectorRequirement, NodeSelectorTerm
 from moorage.kube.features import FeatureGates
-from moorage.scheduler.config.affinity_validation import node_affinity_problems
 from moorage.scheduler.config.args import (
     LEAST_ALLOCATED,
     LIST_DEFAULTING,
@@ -26,11 +28,8 @@ from moorage.scheduler.config.args import (
     VolumeBindingArgs,
     binding_timeout_applies,
 )
-from moorage.scheduler.config.community_args import community_args_problems
+from moorage.scheduler.config.contrib_args import contrib_args_problems
 from moorage.scheduler.config.durations import Duration
-from moorage.scheduler.config.gpu_args import gpu_args_problems
-from moorage.scheduler.config.learned_args import learned_args_problems
-from moorage.scheduler.config.names import label_key_problems
 from moorage.scheduler.config.problems import duplicate, forbidden, invalid, required, unsupported
 
 _STRATEGIES = (LEAST_ALLOCATED, MOST_ALLOCATED, REQUESTED_TO_CAPACITY_RATIO)
@@ -39,7 +38,7 @@ _SECOND = Duration.of(seconds=1)
 
 
 def args_problems(args: Any, where: str, gates: FeatureGates) -> Iterator[ConfigError]:
-    """Yield what the file check finds wrong; it knows nothing of NodeResourcesFit's and of third-party arguments."""
+    """Yield the problems of arguments; those of NodeResourcesFit and of third-party plugins are checked elsewhere."""
     match args:
         case DefaultPreemptionArgs():
             yield from _default_preemption(args, where)
@@ -48,7 +47,7 @@ def args_problems(args: Any, where: str, gates: FeatureGates) -> Iterator[Config
                 yield invalid(f"{where}.hardPodAffinityWeight", weight, "not in valid range [0, 100]")
         case NodeAffinityArgs(added_affinity=affinity):
             if affinity is not None:
-                yield from node_affinity_problems(affinity, f"{where}.addedAffinity")
+                yield from _node_affinity(affinity, f"{where}.addedAffinity")
         case NodeResourcesBalancedAllocationArgs():
             yield from _balanced_allocation(args, where)
         case PodTopologySpreadArgs():
@@ -58,13 +57,11 @@ def args_problems(args: Any, where: str, gates: FeatureGates) -> Iterator[Config
         case DynamicResourcesArgs():
             yield from _dynamic_resources(args, where, gates)
         case _:
-            yield from community_args_problems(args, where)
-            yield from gpu_args_problems(args, where)
-            yield from learned_args_problems(args, where)
+            yield from contrib_args_problems(args, where)
 
 
 def fit_args_problems(args: NodeResourcesFitArgs, where: str) -> Iterator[ConfigError]:
-    """Yield what NodeResourcesFit itself finds wrong with its arguments when it is built."""
+    """Yield the problems that NodeResourcesFit finds in its arguments when it is built."""
     for index, resource in enumerate(args.ignored_resources):
         yield from _label_key(resource, f"{where}.ignoredResources[{index}]")
     for index, group in enumerate(args.ignored_resource_groups):
@@ -102,6 +99,56 @@ def _default_preemption(args: DefaultPreemptionArgs, where: str) -> Iterator[Con
     if percentage == absolute == 0:
         yield invalid(by_percentage, percentage, "cannot be zero at the same time as minCandidateNodesAbsolute")
         yield invalid(by_number, absolute, "cannot be zero at the same time as minCandidateNodesPercentage")
+
+
+def _node_affinity(affinity: NodeAffinity, where: str) -> Iterator[ConfigError]:
+    if affinity.required is not None:
+        field_path = f"{where}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+        for index, term in enumerate(affinity.required.node_selector_terms):
+            yield from _selector_term(term, f"{field_path}[{index}]")
+    for index, preferred in enumerate(affinity.preferred or ()):
+        # A preference without weight has no effect.
+        if preferred.weight != 0:
+            field_path = f"{where}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+            yield from _selector_term(preferred.preference, field_path)
+
+
+def _selector_term(term: NodeSelectorTerm, where: str) -> Iterator[ConfigError]:
+    for index, expression in enumerate(term.match_expressions):
+        yield from _expression(expression, f"{where}.matchExpressions[{index}]")
+    for index, field in enumerate(term.match_fields):
+        field_path = f"{where}.matchFields[{index}]"
+        if field.operator not in ("In", "NotIn"):
+            yield unsupported(f"{field_path}.operator", field.operator, ("In", "NotIn"))
+        elif len(field.values) != 1:
+            yield invalid(f"{field_path}.values", list(field.values) or None, "must have one element")
+
+
+def _expression(expression: NodeSelectorRequirement, where: str) -> Iterator[ConfigError]:
+    key, operator, values = expression.key, expression.operator, expression.values
+    if operator not in NODE_OPERATORS:
+        yield unsupported(f"{where}.operator", operator, NODE_OPERATORS)
+        return
+    if problems := [*qualified_name(key)]:
+        yield invalid(f"{where}.key", key, "; ".join(problems))
+    yield from _number_of_values(operator, values, f"{where}.values")
+    for index, value in enumerate(values):
+        if problems := [*label_value(value)]:
+            yield invalid(f"{where}.values[{index}][{key}]", value, "; ".join(problems))
+
+
+def _number_of_values(operator: str, values: Sequence[str], where: str) -> Iterator[ConfigError]:
+    if operator in ("In", "NotIn") and not values:
+        yield invalid(where, None, "for 'in', 'notin' operators, values set can't be empty")
+    if operator in ("Exists", "DoesNotExist") and values:
+        yield invalid(where, list(values), "values set must be empty for exists and does not exist")
+    if operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            yield invalid(where, list(values) or None, "for 'Gt', 'Lt' operators, exactly one value is required")
+        for index, value in enumerate(values):
+            if not (re.fullmatch(r"[+-]?\d+", value, re.ASCII) and -(2**63) <= int(value) < 2**63):
+                text = "for 'Gt', 'Lt' operators, the value must be an integer"
+                yield invalid(f"{where}[{index}]", value, text)
 
 
 def _balanced_allocation(args: NodeResourcesBalancedAllocationArgs, where: str) -> Iterator[ConfigError]:
@@ -192,4 +239,4 @@ def _shape(points: Sequence[UtilizationShapePoint], where: str) -> Iterator[Conf
 
 
 def _label_key(name: str, where: str) -> Iterator[ConfigError]:
-    return (invalid(where, name, problem) for problem in label_key_problems(name))
+    return (invalid(where, name, problem) for problem in qualified_name(name))

@@ -11,10 +11,9 @@ from msgspec.structs import fields, replace
 from moorage.common.errors import ConfigError, ConfigErrors, UnknownPluginError
 from moorage.scheduler.config.args import NodeResourcesFitArgs
 from moorage.scheduler.config.args_validation import fit_args_problems
-from moorage.scheduler.config.catalogue import REMOVED, Catalogue
 from moorage.scheduler.config.durations import Duration
-from moorage.scheduler.config.expansion import expand_plugins
-from moorage.scheduler.config.merging import enabled_names
+from moorage.scheduler.config.expansion import enabled_names, expand_plugins
+from moorage.scheduler.config.plugin_facts import REMOVED, Catalogue
 from moorage.scheduler.config.types import Plugins, PluginSet, ProfileConfig, SchedulerConfiguration
 
 FIT: Final = "NodeResourcesFit"
@@ -28,7 +27,7 @@ def construction_problems(
     *,
     reported: Collection[str],
 ) -> list[ConfigError]:
-    """List what keeps the profiles from being built; places in `reported` have been complained about already."""
+    """Return the problems of building the profiles, except at places in `reported`."""
     problems: list[ConfigError] = []
     for index, (own, profile) in enumerate(zip(configured.profiles, completed.profiles, strict=True)):
         where = f"profiles[{index}]"
@@ -38,32 +37,32 @@ def construction_problems(
             problems += _expansion_problems(profile, catalogue, where)
         problems += _fit_problems(profile, where)
         problems += _missing_args(profile, catalogue, f"{where}.pluginConfig")
-    if _ignored_resources(completed) and any(profile.args_of(FIT) is None for profile in completed.profiles):
+    if _ignored_resources(completed) and any(profile.find_args(FIT) is None for profile in completed.profiles):
         problems.append(ConfigError("extenders", "can't find NodeResourcesFitArgs in plugin config"))
     return problems
 
 
 def as_built(config: SchedulerConfiguration) -> SchedulerConfiguration:
-    """Apply what building the scheduler changes: the time-out of extenders, and what NodeResourcesFit ignores.
+    """Apply changes that upstream makes when it builds the scheduler.
 
-    Resources that extenders look after replace those that a profile ignores, as upstream does.
+    Extenders get a default timeout, and their managed resources replace the ignored resources of NodeResourcesFit.
     """
-    ignored = _ignored_resources(config)
-    profiles = (_ignoring(profile, ignored) if ignored else profile for profile in config.profiles)
-    extenders = (
+    extenders = tuple(
         replace(extender, http_timeout=extender.http_timeout or EXTENDER_TIMEOUT) for extender in config.extenders
     )
-    return replace(config, profiles=tuple(profiles), extenders=tuple(extenders))
-
-
-def _ignoring(profile: ProfileConfig, resources: tuple[str, ...]) -> ProfileConfig:
-    return replace(
-        profile,
-        plugin_config=tuple(
-            replace(entry, args=replace(entry.args, ignored_resources=resources)) if entry.name == FIT else entry
-            for entry in profile.plugin_config
-        ),
-    )
+    profiles = config.profiles
+    if ignored := _ignored_resources(config):
+        profiles = tuple(
+            replace(
+                profile,
+                plugin_config=tuple(
+                    replace(entry, args=replace(entry.args, ignored_resources=ignored)) if entry.name == FIT else entry
+                    for entry in profile.plugin_config
+                ),
+            )
+            for profile in profiles
+        )
+    return replace(config, profiles=profiles, extenders=extenders)
 
 
 def _ignored_resources(config: SchedulerConfiguration) -> tuple[str, ...]:
@@ -81,13 +80,11 @@ def _unknown_plugins(profile: ProfileConfig, catalogue: Catalogue, where: str) -
         for index, plugin in enumerate(plugin_set.enabled):
             if plugin.name not in catalogue:
                 field_path = f"{where}.{field.encode_name}.enabled[{index}]"
-                yield _unknown(plugin.name, field_path, catalogue)
-
-
-def _unknown(name: str, where: str, catalogue: Catalogue) -> ConfigError:
-    if name in REMOVED:
-        return ConfigError(where, f"plugin {name} was removed from Kubernetes", hint="NodeVolumeLimits does its work")
-    return UnknownPluginError(name, where=where, known=catalogue)
+                if plugin.name in REMOVED:
+                    text = f"plugin {plugin.name} was removed from Kubernetes"
+                    yield ConfigError(field_path, text, hint="NodeVolumeLimits does its work")
+                else:
+                    yield UnknownPluginError(plugin.name, where=field_path, known=catalogue)
 
 
 def _missing_args(profile: ProfileConfig, catalogue: Catalogue, where: str) -> Iterator[ConfigError]:

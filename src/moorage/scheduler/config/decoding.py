@@ -1,4 +1,4 @@
-"""Plain data into structs, strictly, with every problem found rather than the first.
+"""Strict decoding of plain data into structs, which reports all problems instead of the first.
 
 msgspec stops at the first error, so this walks structs, lists and optional values itself and leaves only single values
 to msgspec. A null means "not written", as in Go.
@@ -49,7 +49,8 @@ class Decoder(Struct):
         for name, content in data.items():
             path = _field_path(where, str(name))
             if name not in fields:
-                self.surplus.append(ConfigError(path, "unknown field", hint=_instead(str(name), [*fields])))
+                hint = did_you_mean(str(name), [*fields]) or f"the fields here are {', '.join(sorted(fields))}"
+                self.surplus.append(ConfigError(path, "unknown field", hint=hint))
             elif content is not None:
                 value = self._value(fields[name].type, content, path)
                 if value is not _MISSING:
@@ -118,10 +119,6 @@ class Decoder(Struct):
         hint = "put it in quotes" if expected == _IN_WORDS[str] and isinstance(content, int | float) else ""
         field_path = where or "the document"
         self.mismatches.append(ConfigError(field_path, f"expected {expected}, found {_excerpt(content)}", hint=hint))
-
-
-def _instead(name: str, fields: list[str]) -> str:
-    return did_you_mean(name, fields) or f"the fields here are {', '.join(sorted(fields))}"
 
 
 def _bare(kind: Any) -> Any:

@@ -39,12 +39,12 @@ class Duration(Struct, frozen=True, order=True):
 
     @classmethod
     def of(cls, *, seconds: int) -> Self:
-        """Make one from whole seconds."""
+        """Return a duration of whole seconds."""
         return cls(seconds * _UNITS["s"])
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read Go's notation; ValueError in Go's words otherwise."""
+        """Parse Go's notation; raise ValueError with Go's message."""
         if text in ("0", "+0", "-0"):
             return cls()
         if not _WHOLE.fullmatch(text):
@@ -57,7 +57,7 @@ class Duration(Struct, frozen=True, order=True):
 
     @property
     def seconds(self) -> float:
-        """The same as seconds, for clocks and timers."""
+        """The duration in seconds, for clocks and timers."""
         return self.nanoseconds / _UNITS["s"]
 
     def __bool__(self) -> bool:

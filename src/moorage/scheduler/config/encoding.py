@@ -12,23 +12,19 @@ from moorage.kube.api.affinity import PreferredSchedulingTerm, TopologySpreadCon
 from moorage.kube.api.selectors import NodeSelector, NodeSelectorRequirement
 from moorage.kube.http.proxies import redacted
 from moorage.scheduler.config.args import DynamicResourcesArgs
-from moorage.scheduler.config.catalogue import KNOWN_PLUGINS
 from moorage.scheduler.config.decoding import HIDDEN
 from moorage.scheduler.config.durations import Duration
-from moorage.scheduler.config.merging import enabled_names
+from moorage.scheduler.config.expansion import enabled_names
+from moorage.scheduler.config.plugin_facts import KNOWN_PLUGINS
 from moorage.scheduler.config.types import (
     API_VERSION,
     DEFAULT_BURST,
     DEFAULT_PERCENTAGE,
     DEFAULT_QPS,
     KIND,
-    ClientConnection,
     ExtenderConfig,
-    ExtenderTLS,
     PluginConfig,
-    PluginEntry,
     Plugins,
-    PluginSet,
     ProfileConfig,
     SchedulerConfiguration,
 )
@@ -44,12 +40,14 @@ _ALWAYS: Final[Mapping[type, Collection[str]]] = {
 
 
 def completed_view(config: SchedulerConfiguration) -> dict[str, Any]:
-    """Return the configuration as plain data: every default filled in, arguments only of plugins that are used."""
+    """Return the configuration as plain data with all defaults, and with arguments of enabled plugins only."""
     connection, percentage = config.client_connection, config.percentage_of_nodes_to_score
+    qps = DEFAULT_QPS if connection.qps is None else connection.qps
+    burst = DEFAULT_BURST if connection.burst is None else connection.burst
     view: dict[str, Any] = {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "clientConnection": _client_connection(connection),
+        "clientConnection": {**_all_fields(connection), "qps": _float32(qps), "burst": burst},
         "leaderElection": _all_fields(config.leader_election),
         "enableContentionProfiling": bool(config.enable_contention_profiling),
         "enableProfiling": config.enable_profiling,
@@ -68,7 +66,7 @@ def completed_view(config: SchedulerConfiguration) -> dict[str, Any]:
 
 def to_yaml(view: Mapping[str, Any]) -> str:
     """Print plain data as Kubernetes prints YAML: keys sorted, lists not indented, nothing wrapped."""
-    from moorage.scheduler.config.dumping import dump  # PyYAML, which only this function needs
+    from moorage.scheduler.config.yaml_text import dump  # PyYAML, which only this function needs
 
     return dump(view)
 
@@ -78,14 +76,16 @@ def to_json(view: Mapping[str, Any]) -> str:
     return json.dumps(view, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _client_connection(connection: ClientConnection) -> dict[str, Any]:
-    qps = DEFAULT_QPS if connection.qps is None else connection.qps
-    burst = DEFAULT_BURST if connection.burst is None else connection.burst
-    return {**_all_fields(connection), "qps": _float32(qps), "burst": burst}
-
-
 def _profile(profile: ProfileConfig) -> dict[str, Any]:
-    view: dict[str, Any] = {"schedulerName": profile.scheduler_name, "plugins": _plugins(profile.plugins)}
+    plugins = {
+        point.encode_name: {
+            field: [{"name": entry.name, "weight": entry.weight} for entry in entries]
+            for field in ("enabled", "disabled")
+            if (entries := getattr(getattr(profile.plugins, point.name), field))
+        }
+        for point in msgspec.structs.fields(Plugins)
+    }
+    view: dict[str, Any] = {"schedulerName": profile.scheduler_name, "plugins": plugins}
     if profile.percentage_of_nodes_to_score is not None:
         view["percentageOfNodesToScore"] = profile.percentage_of_nodes_to_score
     enabled = {*enabled_names(profile.plugins)}
@@ -93,19 +93,6 @@ def _profile(profile: ProfileConfig) -> dict[str, Any]:
     if configs:
         view["pluginConfig"] = [_plugin_config(entry) for entry in sorted(configs, key=lambda entry: entry.name)]
     return view
-
-
-def _plugins(plugins: Plugins) -> dict[str, Any]:
-    return {info.encode_name: _plugin_set(getattr(plugins, info.name)) for info in msgspec.structs.fields(Plugins)}
-
-
-def _plugin_set(plugin_set: PluginSet) -> dict[str, Any]:
-    lists = {"enabled": plugin_set.enabled, "disabled": plugin_set.disabled}
-    return {name: [_plugin(plugin) for plugin in plugins] for name, plugins in lists.items() if plugins}
-
-
-def _plugin(plugin: PluginEntry) -> dict[str, Any]:
-    return {"name": plugin.name, "weight": plugin.weight}
 
 
 def _plugin_config(entry: PluginConfig) -> dict[str, Any]:
@@ -119,34 +106,31 @@ def _plugin_config(entry: PluginConfig) -> dict[str, Any]:
 
 def without_secrets(view: Mapping[str, Any]) -> dict[str, Any]:
     """Return a completed view as it may be logged: no keys or tokens, and no passwords in URLs."""
-    redacted_view = {
-        **view,
-        **({"extenders": [_shown(entry) for entry in view["extenders"]]} if view.get("extenders") else {}),
-    }
-    return {**redacted_view, "profiles": [_shown_profile(profile) for profile in view.get("profiles") or ()]}
+    profiles = [
+        {**profile, "pluginConfig": [{**entry, "args": _redact_args(entry["args"])} for entry in entries]}
+        if (entries := profile.get("pluginConfig"))
+        else {**profile}
+        for profile in view.get("profiles") or ()
+    ]
+    extenders = {"extenders": [_redact_extender(entry) for entry in view["extenders"]]} if view.get("extenders") else {}
+    return {**view, **extenders, "profiles": profiles}
 
 
-def _shown_profile(profile: Mapping[str, Any]) -> dict[str, Any]:
-    entries = [{**entry, "args": _shown_args(entry["args"])} for entry in profile.get("pluginConfig") or ()]
-    return {**profile, "pluginConfig": entries} if entries else {**profile}
-
-
-def _shown_args(args: Any) -> Any:
+def _redact_args(args: Any) -> Any:
     """Redact the credentials of metrics providers."""
     if not isinstance(args, dict):
         return args
     redacted_args = {**args}
     if isinstance(watcher := args.get("watcherAddress"), str):
         redacted_args["watcherAddress"] = redacted(watcher)
-    provider = args.get("metricProvider")
-    if isinstance(provider, dict):
+    if isinstance(provider := args.get("metricProvider"), dict):
         hidden = {"token": HIDDEN} if provider.get("token") else {}
         address = {"address": redacted(provider["address"])} if isinstance(provider.get("address"), str) else {}
         redacted_args["metricProvider"] = {**provider, **address, **hidden}
     return redacted_args
 
 
-def _shown(extender: Mapping[str, Any]) -> dict[str, Any]:
+def _redact_extender(extender: Mapping[str, Any]) -> dict[str, Any]:
     redacted_extender = {**extender, "urlPrefix": redacted(extender["urlPrefix"])}
     if "keyData" in extender.get("tlsConfig", {}):
         redacted_extender["tlsConfig"] = {**extender["tlsConfig"], "keyData": HIDDEN}
@@ -162,12 +146,8 @@ def _extender(extender: ExtenderConfig) -> dict[str, Any]:
             for resource in extender.managed_resources
         ]
     if extender.tls_config is not None:
-        view["tlsConfig"] = _tls(extender.tls_config)
+        view["tlsConfig"] = {name: content for name, content in _all_fields(extender.tls_config).items() if content}
     return view
-
-
-def _tls(tls: ExtenderTLS) -> dict[str, Any]:
-    return {name: content for name, content in _all_fields(tls).items() if content}
 
 
 def _all_fields(value: msgspec.Struct) -> dict[str, Any]:

@@ -1,19 +1,59 @@
-"""MultiPoint expansion: from a merged profile to the ordered plugins of each extension point."""
+"""Plugin sets of a profile: merged with the defaults, then expanded to the ordered plugins of each extension point."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from moorage.common.errors import ConfigError, ConfigErrors
-from moorage.scheduler.config.types import ALL_PLUGINS, ExtensionPoint, PluginEntry, Plugins, ProfileConfig
+from moorage.scheduler.config.types import ALL_PLUGINS, ExtensionPoint, PluginEntry, Plugins, PluginSet, ProfileConfig
 
 MAX_SCORE: Final = 100
 MAX_TOTAL_SCORE: Final = 2**63 - 1
 
 #: Returns the extension points of a plugin; `None` if the plugin does not exist.
 Implements = Callable[[str], Collection[str] | None]
+
+
+def merge_plugins(defaults: Plugins, custom: Plugins) -> Plugins:
+    """Merge every plugin set on its own."""
+    names = [field.name for field in msgspec.structs.fields(Plugins)]
+    return Plugins(**{name: merge_set(getattr(defaults, name), getattr(custom, name)) for name in names})
+
+
+def merge_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
+    """Keep the enabled defaults in their order, then append the user's plugins.
+
+    A default that the user also lists keeps its position and gets the user's weight, even if that is missing. A plugin
+    that is both disabled and enabled is appended. Duplicates remain: building the profile rejects them.
+    """
+    disabled = tuple(PluginEntry(plugin.name) for plugin in (*custom.disabled, *defaults.disabled))
+    disabled_names = {plugin.name for plugin in disabled}
+    remaining = (
+        ()
+        if ALL_PLUGINS in disabled_names
+        else tuple(plugin for plugin in defaults.enabled if plugin.name not in disabled_names)
+    )
+
+    # Of a repeated entry the last one takes the default's place, as upstream's map of them does.
+    last_of = {plugin.name: index for index, plugin in enumerate(custom.enabled)}
+    replacing = {last_of[plugin.name] for plugin in remaining if plugin.name in last_of}
+    return PluginSet(
+        enabled=(
+            *(custom.enabled[last_of[plugin.name]] if plugin.name in last_of else plugin for plugin in remaining),
+            *(plugin for index, plugin in enumerate(custom.enabled) if index not in replacing),
+        ),
+        disabled=disabled,
+    )
+
+
+def enabled_names(plugins: Plugins) -> Iterator[str]:
+    """Yield the names of all enabled plugins, in the order of the struct, with repetitions."""
+    for field in msgspec.structs.fields(Plugins):
+        plugin_set: PluginSet = getattr(plugins, field.name)
+        yield from (plugin.name for plugin in plugin_set.enabled)
 
 
 class EnabledPlugins(Struct, frozen=True):
@@ -33,7 +73,7 @@ class EnabledPlugins(Struct, frozen=True):
 
 
 def expand_plugins(profile: ProfileConfig, implements: Implements, *, where: str = "profile") -> EnabledPlugins:
-    """Decide the plugins of every extension point; ConfigErrors, in upstream's words, when that cannot be done.
+    """Return the plugins of every extension point; raise ConfigErrors with upstream's messages.
 
     Plugins of a point's own list that are in MultiPoint too come first, then the rest of MultiPoint, then the rest of
     the point's own list. So naming a default plugin again moves it to the front of that point.
@@ -51,7 +91,7 @@ def expand_plugins(profile: ProfileConfig, implements: Implements, *, where: str
 
 
 class _Expansion:
-    """One expansion at work, with the problems found so far."""
+    """The state of one expansion, with its problems."""
 
     def __init__(self, profile: ProfileConfig, implements: Implements, where: str) -> None:
         self.plugins, self.where = profile.plugins, where
@@ -72,7 +112,8 @@ class _Expansion:
         disabled = {plugin.name for plugin in plugin_set.disabled}
         if ALL_PLUGINS in disabled:
             return tuple(specific)
-        everywhere = [name for name in self._multi_point_at(point) if name not in disabled]
+        multi_point = (plugin.name for plugin in self.plugins.multi_point.enabled)
+        everywhere = [name for name in multi_point if name not in disabled and self.implements(name, point)]
         self._refuse_repetitions(point, [name for name in everywhere if name not in specific])
         return (
             *(name for name in specific if name in everywhere),
@@ -83,11 +124,6 @@ class _Expansion:
     def implements(self, name: str, point: ExtensionPoint) -> bool:
         """Return whether a plugin exists and can be called at a point."""
         return point in (self.points_of[name] or ())
-
-    def _multi_point_at(self, point: ExtensionPoint) -> Iterator[str]:
-        for plugin in self.plugins.multi_point.enabled:
-            if self.implements(plugin.name, point):
-                yield plugin.name
 
     def _check_specific_sets(self) -> None:
         for point in ExtensionPoint:
@@ -137,10 +173,7 @@ def _count_problems(
     of_profile = f'for profile with scheduler name "{profile.scheduler_name}"'
     sorters = len(by_point[ExtensionPoint.QUEUE_SORT])
     if sorters != 1:
-        text = (
-            f'only one queue sort plugin required for profile with scheduler name "{profile.scheduler_name}", '
-            f"but got {sorters}"
-        )
+        text = f"only one queue sort plugin required {of_profile}, but got {sorters}"
         hint = "disable PrioritySort: queueSort.disabled: [{name: PrioritySort}]" if sorters > 1 else ""
         yield ConfigError(f"{where}.queueSort", text, hint=hint)
     if not by_point[ExtensionPoint.BIND]:

@@ -1,4 +1,4 @@
-"""Times in a layout of Go, which is written as the second of January 2006, 15:04:05."""
+"""Times in layouts of Go, which show how January 2, 2006, 15:04:05 is written."""
 
 import re
 from datetime import UTC, datetime

@@ -1,20 +1,21 @@
 """Loading of a configuration: decode, default, validate, and report all problems together."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from moorage.common.errors import ConfigError, ConfigErrors, did_you_mean
+from moorage.common.errors import ConfigError, ConfigErrors, InputError, did_you_mean
+from moorage.common.user_files import read_text
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import args as plugin_args
-from moorage.scheduler.config.catalogue import KNOWN_PLUGINS, Catalogue, default_plugins
-from moorage.scheduler.config.community_args import complete_community_args
 from moorage.scheduler.config.construction import as_built, construction_problems
+from moorage.scheduler.config.contrib_args import complete_contrib_args
 from moorage.scheduler.config.decoding import Decoder
-from moorage.scheduler.config.merging import enabled_names, merge_plugins
+from moorage.scheduler.config.expansion import enabled_names, merge_plugins
+from moorage.scheduler.config.plugin_facts import KNOWN_PLUGINS, Catalogue, default_plugins
 from moorage.scheduler.config.types import (
     API_VERSION,
     DEFAULT_BURST,
@@ -24,7 +25,7 @@ from moorage.scheduler.config.types import (
     ClientConnection,
     LeaderElection,
     PluginConfig,
-    Plugins,
+    PluginSet,
     ProfileConfig,
     SchedulerConfiguration,
 )
@@ -32,7 +33,7 @@ from moorage.scheduler.config.validation import validate
 
 _DEFAULT_GATES = FeatureGates()
 CONVERTIBLE = ("Policy", "ConfigMap")
-"""Other kinds of old configurations."""
+"""Other kinds that old configurations use."""
 _A_PROFILE = re.compile(r"profiles\[\d+\]")
 
 
@@ -56,9 +57,7 @@ def load_config(
 
 
 def _load(text: str, source: str, gates: FeatureGates, catalogue: Catalogue) -> SchedulerConfiguration:
-    from moorage.scheduler.config.documents import (
-        read_document,  # PyYAML, which a scheduler without a file does without
-    )
+    from moorage.scheduler.config.yaml_text import read_document
 
     data, repeated = read_document(text, source)
     _check_header(data, source)
@@ -70,7 +69,7 @@ def _load(text: str, source: str, gates: FeatureGates, catalogue: Catalogue) -> 
     config = _decode_all_args(decoded, decoder, catalogue)
     if decoder.mismatches:
         raise ConfigErrors([*decoder.surplus, *decoder.mismatches, *_elsewhere(config, decoder, gates, catalogue)])
-    return _completed_and_checked(config, gates, catalogue, decoder.surplus)
+    return _build(config, gates, catalogue, decoder.surplus)
 
 
 def _elsewhere(
@@ -78,16 +77,14 @@ def _elsewhere(
 ) -> list[ConfigError]:
     """Return further problems that are not caused by values that could not be decoded."""
     if not config.profiles:
-        return []  # none could be read, and nothing can be completed without
-    completed = _complete(config, gates, catalogue)
-    problems = [*validate(completed, gates)]
-    problems += construction_problems(config, completed, catalogue, reported={error.where for error in problems})
+        return []  # none could be decoded, and the rest cannot be completed without
+    _, problems = _complete_and_check(config, gates, catalogue)
     spoilt = {*decoder.shortened, *(_surroundings(error.where) for error in decoder.mismatches)}
     return [error for error in problems if not any(_touches(error.where, path) for path in spoilt)]
 
 
 def _surroundings(path: str) -> str:
-    """Return the struct that a place is in; the place itself if that is a profile, or the whole document."""
+    """Return the path of the surrounding struct; the path itself in a profile or at the top level."""
     parent = path.rpartition(".")[0]
     return path if not parent or _A_PROFILE.fullmatch(parent) else parent
 
@@ -105,13 +102,11 @@ def load_config_file(
 
 
 def read_config_text(path: str | Path) -> str:
-    """Read the text of a file that is to have a configuration in it."""
+    """Read the text of a configuration file."""
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(str(path), f"the file cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(str(path), "the file is not UTF-8 text") from error
+        return read_text(path)
+    except InputError as error:
+        raise ConfigError(error.where, error.problem, hint=error.hint) from error
 
 
 def default_config(
@@ -119,20 +114,26 @@ def default_config(
 ) -> SchedulerConfiguration:
     """Return the configuration without a file: one profile with the default plugins."""
     only = ProfileConfig(scheduler_name=DEFAULT_SCHEDULER_NAME)
-    return _completed_and_checked(SchedulerConfiguration(profiles=(only,)), gates, catalogue, [])
+    return _build(SchedulerConfiguration(profiles=(only,)), gates, catalogue)
 
 
-def _completed_and_checked(
-    config: SchedulerConfiguration, gates: FeatureGates, catalogue: Catalogue, problems: list[ConfigError]
+def _build(
+    config: SchedulerConfiguration, gates: FeatureGates, catalogue: Catalogue, problems: Sequence[ConfigError] = ()
 ) -> SchedulerConfiguration:
-    completed = _complete(config, gates, catalogue)
-    all_problems = [*problems, *validate(completed, gates)]
-    all_problems += construction_problems(
-        config, completed, catalogue, reported={error.where for error in all_problems}
-    )
-    if all_problems:
+    completed, further = _complete_and_check(config, gates, catalogue, problems)
+    if all_problems := [*problems, *further]:
         raise ConfigErrors(all_problems)
     return as_built(completed)
+
+
+def _complete_and_check(
+    config: SchedulerConfiguration, gates: FeatureGates, catalogue: Catalogue, reported: Sequence[ConfigError] = ()
+) -> tuple[SchedulerConfiguration, list[ConfigError]]:
+    """Return a configuration with all defaults, and its problems that are not reported yet."""
+    completed = _complete(config, gates, catalogue)
+    problems = [*validate(completed, gates)]
+    locations = {error.where for error in (*reported, *problems)}
+    return completed, [*problems, *construction_problems(config, completed, catalogue, reported=locations)]
 
 
 def _check_header(data: Any, source: str) -> None:
@@ -152,7 +153,7 @@ def _check_header(data: Any, source: str) -> None:
 
 
 def _name_the_only_profile(body: dict[str, Any]) -> None:
-    """Give a scheduler name to a profile that needs none: only when it is alone, and nothing was written."""
+    """Name the profile if it is the only one and has no name."""
     profiles = body.get("profiles") or [{}]
     if isinstance(profiles, list) and len(profiles) == 1 and isinstance(profiles[0], dict | None):
         only = profiles[0] or {}
@@ -201,59 +202,36 @@ def _check_kind_of_args(plugin: str, data: dict[str, Any], where: str, decoder: 
 
 
 def _complete(config: SchedulerConfiguration, gates: FeatureGates, catalogue: Catalogue) -> SchedulerConfiguration:
+    election, connection = config.leader_election, config.client_connection
     contention = config.enable_contention_profiling
+    # Upstream cannot distinguish an empty value from an absent one.
+    defaults = {name: value for name, value in asdict(LeaderElection()).items() if not getattr(election, name)}
     return replace(
         config,
-        leader_election=_complete_leader_election(config.leader_election),
-        client_connection=_complete_client_connection(config.client_connection),
+        leader_election=replace(election, **{**defaults, "leader_elect": election.leader_elect}),
+        client_connection=replace(
+            connection,
+            content_type=connection.content_type or ClientConnection().content_type,
+            qps=DEFAULT_QPS if connection.qps == 0 else connection.qps,
+            burst=DEFAULT_BURST if connection.burst == 0 else connection.burst,
+        ),
         enable_contention_profiling=config.enable_profiling if contention is None else contention,
         profiles=tuple(_complete_profile(profile, gates, catalogue) for profile in config.profiles),
-    )
-
-
-def _complete_leader_election(election: LeaderElection) -> LeaderElection:
-    # Upstream cannot distinguish an empty value from an absent one.
-    default = LeaderElection()
-    return LeaderElection(
-        leader_elect=election.leader_elect,
-        lease_duration=election.lease_duration or default.lease_duration,
-        renew_deadline=election.renew_deadline or default.renew_deadline,
-        retry_period=election.retry_period or default.retry_period,
-        resource_lock=election.resource_lock or default.resource_lock,
-        resource_name=election.resource_name or default.resource_name,
-        resource_namespace=election.resource_namespace or default.resource_namespace,
-    )
-
-
-def _complete_client_connection(connection: ClientConnection) -> ClientConnection:
-    return replace(
-        connection,
-        content_type=connection.content_type or ClientConnection().content_type,
-        qps=DEFAULT_QPS if connection.qps == 0 else connection.qps,
-        burst=DEFAULT_BURST if connection.burst == 0 else connection.burst,
     )
 
 
 def _complete_profile(profile: ProfileConfig, gates: FeatureGates, catalogue: Catalogue) -> ProfileConfig:
     plugins = merge_plugins(default_plugins(gates), profile.plugins)
     own = tuple(
-        replace(entry, args=complete_community_args(plugin_args.complete_args(entry.args, gates)))
+        replace(entry, args=complete_contrib_args(plugin_args.complete_args(entry.args, gates)))
         for entry in profile.plugin_config
     )
-    configured = {entry.name for entry in own}
+    # podGroupPostFilter is left out, as upstream does.
+    enabled = {*enabled_names(replace(plugins, pod_group_post_filter=PluginSet()))}
+    facts = {name: catalogue[name] for name in sorted(enabled - {entry.name for entry in own}) if name in catalogue}
     defaulted = tuple(
-        PluginConfig(name, plugin_args.complete_args(args_type(), gates))
-        for name in _names_with_default_args(plugins)
-        if name not in configured and (args_type := _defaultable_args(name, catalogue))
+        PluginConfig(name, plugin_args.complete_args(plugin.args(), gates))
+        for name, plugin in facts.items()
+        if plugin.args is not None and not plugin.required_args
     )
     return replace(profile, plugins=plugins, plugin_config=(*own, *defaulted))
-
-
-def _defaultable_args(name: str, catalogue: Catalogue) -> type[Struct] | None:
-    facts = catalogue.get(name)
-    return facts.args if facts and facts.args and not facts.required_args else None
-
-
-def _names_with_default_args(plugins: Plugins) -> list[str]:
-    # podGroupPostFilter is left out, as upstream does.
-    return sorted({*enabled_names(replace(plugins, pod_group_post_filter=Plugins().pod_group_post_filter))})

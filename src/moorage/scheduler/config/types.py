@@ -57,7 +57,7 @@ class PluginEntry(KubeStruct, frozen=True):
 
 
 class PluginSet(KubeStruct, frozen=True):
-    """Plugins to add to and to take from the defaults; `*` takes all of them."""
+    """Plugins to enable and to disable; `*` disables all defaults."""
 
     enabled: tuple[PluginEntry, ...] = ()
     disabled: tuple[PluginEntry, ...] = ()
@@ -104,13 +104,13 @@ class ProfileConfig(KubeStruct, frozen=True):
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
 
-    def args_of(self, plugin: str) -> Any:
+    def find_args(self, plugin: str) -> Any:
         """Return the arguments of a plugin; `None` when it has none."""
         return next((config.args for config in self.plugin_config if config.name == plugin), None)
 
 
 class LeaderElection(KubeStruct, frozen=True):
-    """How one of several schedulers is chosen to work."""
+    """The election of the active scheduler."""
 
     leader_elect: bool = True
     lease_duration: Duration = Duration.of(seconds=15)
@@ -122,7 +122,7 @@ class LeaderElection(KubeStruct, frozen=True):
 
 
 class ClientConnection(KubeStruct, frozen=True):
-    """How to talk to the API server."""
+    """The connection to the API server."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -144,12 +144,12 @@ class ExtenderTLS(KubeStruct, frozen=True):
     ca_data: bytes = b""
 
     def __repr__(self) -> str:
-        """The trusted certificates and the client certificate; the key is redacted in output."""
+        """Return the fields without certificates and keys."""
         return f"ExtenderTLS(server_name={self.server_name!r}, insecure={self.insecure})"
 
 
 class ManagedResource(KubeStruct, frozen=True):
-    """An extended resource that an extender looks after."""
+    """An extended resource that an extender manages."""
 
     name: str = ""
     ignored_by_scheduler: bool = False
@@ -173,7 +173,7 @@ class ExtenderConfig(KubeStruct, frozen=True):
 
 
 class SchedulerConfiguration(KubeStruct, frozen=True):
-    """The whole configuration of a scheduler; see the module for what `None` means."""
+    """The configuration of a scheduler; the module docstring explains `None`."""
 
     parallelism: Int32 = 16
     leader_election: LeaderElection = LeaderElection()

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 import msgspec
 
 from moorage.common.errors import ConfigError
+from moorage.kube.admission.checks.names import qualified_name
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config.args_validation import args_problems
-from moorage.scheduler.config.catalogue import REMOVED
-from moorage.scheduler.config.names import is_extended_resource, label_key_problems
+from moorage.scheduler.config.plugin_facts import REMOVED
 from moorage.scheduler.config.problems import duplicate, invalid, required
 from moorage.scheduler.config.types import (
     API_VERSION,
-    ClientConnection,
     ExtenderConfig,
     LeaderElection,
     ManagedResource,
@@ -28,19 +27,20 @@ _NOT_SEARCHED_FOR_REMOVED = ("multi_point", "placement_generate", "placement_sco
 
 def validate(config: SchedulerConfiguration, gates: FeatureGates) -> Iterator[ConfigError]:
     """Yield every problem: connection, leader election, parallelism, profiles, percentage, backoff, extenders."""
-    yield from _client_connection(config.client_connection)
+    burst = config.client_connection.burst
+    if burst is not None and burst < 0:
+        yield invalid("clientConnection.burst", burst, "must be non-negative")
     yield from _leader_election(config.leader_election)
     if config.parallelism <= 0:
         yield invalid("parallelism", config.parallelism, "should be an integer value greater than zero")
     yield from _profiles(config.profiles, gates)
     yield from _percentage(config.percentage_of_nodes_to_score, "percentageOfNodesToScore")
-    yield from _backoff(config)
+    initial, maximum = config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds
+    if initial <= 0:
+        yield invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
+    if maximum < initial:
+        yield invalid("podMaxBackoffSeconds", maximum, "must be greater than or equal to PodInitialBackoffSeconds")
     yield from _extenders(config.extenders)
-
-
-def _client_connection(connection: ClientConnection) -> Iterator[ConfigError]:
-    if connection.burst is not None and connection.burst < 0:
-        yield invalid("clientConnection.burst", connection.burst, "must be non-negative")
 
 
 def _leader_election(election: LeaderElection) -> Iterator[ConfigError]:
@@ -114,7 +114,7 @@ def _common_queue_sort(profiles: tuple[ProfileConfig, ...]) -> Iterator[ConfigEr
     if len(first.enabled) > 1:
         where = "profiles[0].plugins.queueSort.Enabled"
         yield invalid(where, len(first.enabled), "only one queue sort plugin can be enabled")
-    args = profiles[0].args_of(name) if name else None
+    args = profiles[0].find_args(name) if name else None
     for index, profile in enumerate(profiles[1:], start=1):
         where = f"profiles[{index}]"
         if profile.plugins.queue_sort != first:
@@ -139,14 +139,6 @@ def _percentage(percentage: int | None, where: str) -> Iterator[ConfigError]:
         yield invalid(where, percentage, "not in valid range [0-100]")
 
 
-def _backoff(config: SchedulerConfiguration) -> Iterator[ConfigError]:
-    initial, maximum = config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds
-    if initial <= 0:
-        yield invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
-    if maximum < initial:
-        yield invalid("podMaxBackoffSeconds", maximum, "must be greater than or equal to PodInitialBackoffSeconds")
-
-
 def _extenders(extenders: tuple[ExtenderConfig, ...]) -> Iterator[ConfigError]:
     managed: set[str] = set()
     for index, extender in enumerate(extenders):
@@ -158,14 +150,16 @@ def _extenders(extenders: tuple[ExtenderConfig, ...]) -> Iterator[ConfigError]:
             managed.add(resource.name)
     binders = sum(1 for extender in extenders if extender.bind_verb)
     if binders > 1:
-        found = f"found {binders} extenders implementing bind"
-        yield invalid("extenders", found, "only one extender can implement bind")
+        value = f"found {binders} extenders implementing bind"
+        yield invalid("extenders", value, "only one extender can implement bind")
 
 
 def _managed_resource(resource: ManagedResource, where: str, managed: set[str]) -> Iterator[ConfigError]:
-    if problems := label_key_problems(resource.name):
-        yield from (invalid(where, resource.name, problem) for problem in problems)
-    elif not is_extended_resource(resource.name):
-        yield invalid(where, resource.name, "is an invalid extended resource name")
+    name = resource.name
+    is_native = "/" not in name or "kubernetes.io/" in name
+    if problems := [*qualified_name(name)]:
+        yield from (invalid(where, name, problem) for problem in problems)
+    elif is_native or name.startswith("requests.") or any(qualified_name(f"requests.{name}")):
+        yield invalid(where, name, "is an invalid extended resource name")
     if resource.name in managed:
         yield invalid(where, resource.name, "duplicate extender managed resource name")

@@ -1,1 +1,1 @@
-"""The only place that wires real parts together."""
+"""`moorage scheduler`: the daemon, its options, metrics, pages and supervisor."""

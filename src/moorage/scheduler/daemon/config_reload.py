@@ -1,4 +1,4 @@
-"""Apply or refuse other configurations and other plugin code in a running daemon, and report the result."""
+"""Reloads of configuration and plugin code in a running daemon, and reports of their results."""
 
 import asyncio
 import os
@@ -12,8 +12,9 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from moorage.common.errors import MoorageError, explain
-from moorage.kube.client.event_note import EventNote
+from moorage.common.errors import InputError, MoorageError, explain
+from moorage.common.user_files import read_file
+from moorage.kube.api.records import EventNote
 from moorage.scheduler.config import completed_view
 from moorage.scheduler.daemon.daemon_assembly import DaemonParts
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
@@ -29,7 +30,9 @@ TIMESTAMP: Final = "moorage_config_last_reload_success_timestamp_seconds"
 INFO: Final = "moorage_config_info"
 
 TURN_SECONDS: Final = 0.0002
-"""How long the thread that reads another configuration runs before a cycle may continue."""
+"""Longest time that the thread of a reload runs before a cycle may continue."""
+
+POLL_SECONDS: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -111,16 +114,11 @@ def taking_turns() -> Iterator[None]:
 
 
 def config_hash(options: Options) -> str:
-    """Return a short name for a configuration: the same settings have the same, in whatever order they are written."""
-    text = msgspec.json.encode(completed_view(options.config), order="deterministic")
+    """Return a short name for a configuration, which does not depend on the order of its fields."""
     import hashlib
 
+    text = msgspec.json.encode(completed_view(options.config), order="deterministic")
     return hashlib.sha256(text).hexdigest()[:12]
-
-
-POLL_SECONDS: Final = 1.0
-
-log = structlog.get_logger(__name__)
 
 
 class FilesFollowed:
@@ -133,12 +131,15 @@ class FilesFollowed:
         self.look()
 
     def look(self) -> list[Path]:
-        """Return which files have other contents than at the last look; those that are new here have not."""
+        """Return the files whose content changed since the last call; new files do not count."""
+        import hashlib  # imports OpenSSL, which most runs do not need
+
         changed = []
         for file in self._files():
-            stamp = _stamp(file)
             previous = self._seen.get(file)
-            if stamp is None:
+            try:
+                stat = os.stat(file)
+            except OSError:
                 # Many editors remove or move a file before they write it again.
                 if previous is not None and previous[1] and file in self._missing:
                     self._seen[file] = None, ""
@@ -146,41 +147,28 @@ class FilesFollowed:
                 self._missing.add(file)
                 continue
             self._missing.discard(file)
+            stamp = stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
             if previous is not None and previous[0] == stamp:
                 continue
-            digest = _digest(file)
+            try:
+                digest = hashlib.sha256(read_file(file)).hexdigest()
+            except InputError:
+                digest = ""
             self._seen[file] = stamp, digest
             if previous is not None and previous[1] != digest:
                 changed.append(file)
         return changed
 
 
-def _stamp(file: Path) -> object | None:
-    try:
-        stat = os.stat(file)
-    except OSError:
-        return None
-    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
-
-
-def _digest(file: Path) -> str:
-    import hashlib
-
-    try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError:
-        return ""
-
-
-class Told(Protocol):
-    """The receivers of the result of a change."""
+class ReloadListener(Protocol):
+    """Receives the result of each reload."""
 
     def taken(self, fixed: list[str]) -> None:
-        """Learn that a change is in force; ``fixed`` cannot change while the scheduler runs."""
+        """Report that a change is in force; the fields in ``fixed`` cannot change at run time."""
         ...
 
     def refused(self, problem: str) -> None:
-        """Learn that a change cannot be used, and why."""
+        """Report why a change was refused."""
         ...
 
 
@@ -191,19 +179,23 @@ class FileFollower:
     """
 
     def __init__(
-        self, config: Path | None, plugins: Iterable[str], apply: Callable[[], Awaitable[list[str]]], told: Told
+        self,
+        config: Path | None,
+        plugins: Iterable[str],
+        apply: Callable[[], Awaitable[list[str]]],
+        listener: ReloadListener,
     ) -> None:
         self._config = () if config is None else (config.absolute(),)
         self._code = PluginCode(plugins)
         self._files = FilesFollowed(lambda: (*self._config, *self._code.files()))
         self._apply = apply
-        self._told = told
+        self._listener = listener
         self._asked = asyncio.Event()
         self._is_stale = False
         """Whether the daemon refused code that differs from the running code."""
 
     def ask(self) -> None:
-        """Have everything read again soon, whether or not it has changed."""
+        """Reload soon, even if no file has changed."""
         self._asked.set()
 
     async def run(self) -> None:
@@ -223,10 +215,10 @@ class FileFollower:
             with self._code.imported_again() if self._is_stale else nullcontext():
                 fixed = await self._apply()
         except MoorageError as error:
-            self._told.refused(explain(error))
+            self._listener.refused(explain(error))
         except Exception as error:  # a failed reload must not stop the scheduler: its current setup stays active
             log.exception("reload failed")
-            self._told.refused(f"internal error: {type(error).__name__}: {error}")
+            self._listener.refused(f"internal error: {type(error).__name__}: {error}")
         else:
             self._is_stale = False
-            self._told.taken(fixed)
+            self._listener.taken(fixed)

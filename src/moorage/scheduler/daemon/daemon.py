@@ -117,6 +117,7 @@ class Daemon:
         parts = assemble_daemon(self.options, connect(self.options), instruments, gate, services)
         self._reloads = reloads = Reloads(self.options, parts, registry, supervisor)
         reloads.in_force.append(partial(self._watch_plugins, parts, instruments))
+        reloads.in_force.append(self._reconfigure_services)
         self._watch_plugins(parts, instruments)
         supervisor.record = parts.connection.recorder.record_core
         supervisor.is_synced = lambda: parts.connection.informers.are_synced
@@ -134,18 +135,23 @@ class Daemon:
                 ending.push_async_callback(service.close)
             for service in services:
                 service.start(parts, supervisor.router)
-                reloads.in_force.append(partial(_reconfigure, service, reloads))
             # Usually done already, but a signal may arrive before or while plugins start.
             ending.push_async_callback(lambda: parts.scheduler.lifecycle.close())  # noqa: PLW0108 - the one in force then
             if await self._is_reachable(parts.connection.client):
                 await self._work(parts, resources)
+
+    def _reconfigure_services(self) -> None:
+        for service in self._services:
+            service.reconfigure(self._reloads.options)
 
     def _watch_plugins(self, parts: DaemonParts, instruments: Instruments) -> None:
         """Time the active plugins, watch them for blocking, and log those without a columnar form."""
         profiles = [runner.profile for runner in parts.scheduler.runners.values()]
         instruments.sampler.watch(profiles)
         self._supervisor.watch(profiles, parts.scheduler.services.freeze)
-        _log_slow_plugins(parts)
+        for profile in profiles:
+            if slow := profile.per_node_plugins():
+                log.info("plugins without a vectorized form are slow", profile=profile.name, plugins=", ".join(slow))
 
     def _add_pages(self, resources: PodResources) -> None:
         options, router, reloads = self.options, self._supervisor.router, self._reloads
@@ -296,10 +302,6 @@ async def _catch_up(informers: Informers) -> None:
     await asyncio.sleep(SETTLE_SECONDS)
 
 
-def _reconfigure(service: DaemonService, reloads: Reloads) -> None:
-    service.reconfigure(reloads.options)
-
-
 async def _fold(registry: CellRegistry) -> None:
     while True:
         await asyncio.sleep(FOLD_SECONDS)
@@ -320,9 +322,3 @@ async def _drain(parts: DaemonParts) -> None:
             await parts.connection.recorder.flush()
     except TimeoutError:
         log.warning("stopping before all events are written")
-
-
-def _log_slow_plugins(parts: DaemonParts) -> None:
-    for name, placement in parts.scheduler.runners.items():
-        if slow := placement.profile.per_node_plugins():
-            log.info("plugins without a vectorized form are slow", profile=name, plugins=", ".join(slow))

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
 
 from moorage.common.clock import SteadyClock
 from moorage.common.version import USER_AGENT
@@ -10,17 +9,12 @@ from moorage.kube.client.kubeconfig import Connection, load_connection
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.http.pool import HttpPool, Transport, WriteGate
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
-from moorage.scheduler.daemon.metrics.instruments import Instruments, RequestMeter, TimedChanges
+from moorage.scheduler.daemon.metrics.instruments import Instruments, RequestMeter
 from moorage.scheduler.daemon.options import Options
 from moorage.scheduler.daemon.services import DaemonService
-from moorage.scheduler.engine.observing import observed_by
 from moorage.scheduler.wiring.api_connection import ApiConnection
-from moorage.scheduler.wiring.assembly import AssembledScheduler, Observers, Tuning, assemble
+from moorage.scheduler.wiring.assembly import AssembledScheduler, Tuning, assemble
 from moorage.scheduler.wiring.http_extender import HttpExtender
-from moorage.scheduler.wiring.scheduling_loop import Apply
-
-APPLY_FAILURES: Final = "moorage_apply_failures_total"
-
 
 DaemonParts = AssembledScheduler[ApiConnection]
 
@@ -44,32 +38,18 @@ def assemble_daemon(
         _client(connection, USER_AGENT, registry, gate),
         clock,
         options.config.client_connection,
-        instruments.informers,
     )
     return assemble(
         options.policy,
         api,
         clock,
-        observers=Observers(
-            observed_by(instruments.attempts, *(service.observer for service in services)) or instruments.attempts,
-            instruments.queue,
-            registry,
-            partial(_wrap_apply, instruments, services),
-            partial(registry.count, APPLY_FAILURES),
-        ),
+        observers=(*instruments.observers, *(s.observer for s in services if s.observer is not None)),
         tuning=Tuning(
             cross_check=options.flags["cross-check-percent"] / 100,
             max_unschedulable=options.flags["pod-max-in-unschedulable-pods-duration"].seconds,
             make_extender=partial(HttpExtender, gate=gate),
         ),
     )
-
-
-def _wrap_apply(instruments: Instruments, services: Sequence[DaemonService], apply: Apply) -> Apply:
-    wrapped: Apply = TimedChanges(apply, instruments.events)
-    for service in services:
-        wrapped = service.wrap_apply(wrapped)
-    return wrapped
 
 
 def _client(

@@ -51,24 +51,17 @@ class Debugger:
 
     def compare(self, nodes: list[Node], pods: list[Pod]) -> None:
         """Log the differences between the API and the cache."""
-        self._report("nodes", {node.name for node in nodes}, self._known_nodes())
-        relevant_pods = {pod.uid: pod for pod in pods if pod.node_name or pod.scheduler_name in self._scheduler.runners}
-        cached_pods = self._known_pods()
-        self._report("pods", {pod.key for pod in relevant_pods.values()}, {pod.key for pod in cached_pods.values()})
-
-    def _known_nodes(self) -> set[str]:
-        table = self._scheduler.cache.nodes
-        return {table[row].name for row in range(len(table))}
-
-    def _known_pods(self) -> dict[str, Pod]:
-        table = self._scheduler.cache.nodes
-        pods: dict[str, Pod] = {}
-        for row in range(len(table)):
-            pods.update(table[row].pods)
-        pods.update({queued.uid: queued.pod for queued in self._scheduler.queue})
-        in_flight = {*self._scheduler.queue.in_flight()}
-        pods.update({pod.uid: pod for pod in self._scheduler.objects[Pod].list() if pod.uid in in_flight})
-        return pods
+        scheduler, table = self._scheduler, self._scheduler.cache.nodes
+        infos = [table[row] for row in range(len(table))]
+        self._report("nodes", {node.name for node in nodes}, {info.name for info in infos})
+        in_api = {pod.key for pod in pods if pod.node_name or pod.scheduler_name in scheduler.runners}
+        in_flight = {*scheduler.queue.in_flight()}
+        in_cache = {
+            *(pod.key for info in infos for pod in info.pods.values()),
+            *(queued.key for queued in scheduler.queue),
+            *(pod.key for pod in scheduler.objects[Pod].list() if pod.uid in in_flight),
+        }
+        self._report("pods", in_api, in_cache)
 
     @staticmethod
     def _report(resource: str, in_api: set[str], in_cache: set[str]) -> None:

@@ -1,22 +1,21 @@
 """The options of the command line, checked and typed: configuration, gates, and how to serve, log and measure."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.common.errors import ConfigErrors, InputError, did_you_mean
+from moorage.common.user_files import read_text
 from moorage.kube.features import FeatureGates
-from moorage.scheduler.config.catalogue import Catalogue
 from moorage.scheduler.config.loading import default_config, load_config_file
+from moorage.scheduler.config.plugin_facts import Catalogue
 from moorage.scheduler.config.types import SchedulerConfiguration
 from moorage.scheduler.config.validation import validate
-from moorage.scheduler.daemon.feature_gates.gates import GateChoice, choose_gates
-from moorage.scheduler.daemon.flags.kinds import NamedCertificate
+from moorage.scheduler.daemon.feature_gates import GateChoice, choose_gates
 from moorage.scheduler.daemon.flags.parsing import FlagValues
-from moorage.scheduler.daemon.flags.table import FLAGS, LEADER_ELECTION
+from moorage.scheduler.daemon.flags.table import GROUPS, LEADER_ELECTION, NamedCertificate
 
 if TYPE_CHECKING:
     from moorage.scheduler.framework.registry import Registry
@@ -27,11 +26,7 @@ TLS_VERSIONS: Final = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionT
 PREVIOUS_RELEASE: Final = "1.36"
 
 _ELECTION_FIELDS: Final = {
-    flag.name: flag.name.removeprefix("leader-elect-").replace("-", "_")
-    if flag.name != "leader-elect"
-    else "leader_elect"
-    for flag in FLAGS.values()
-    if flag.group == LEADER_ELECTION
+    flag.name: flag.name.removeprefix("leader-elect-").replace("-", "_") for flag in GROUPS[LEADER_ELECTION]
 }
 
 
@@ -50,15 +45,14 @@ class ServingOptions(Struct, frozen=True):
     share_address: bool = False
 
 
-class RequestHeaders(Struct, frozen=True):
-    """Which headers of which proxies name the user."""
+class ProxyHeaders(Struct, frozen=True):
+    """The headers in which proxies name users, and the common names of trusted proxies; empty for all of the CA."""
 
-    client_ca_file: str = ""
-    allowed_names: tuple[str, ...] = ()
     username: tuple[str, ...] = ("x-remote-user",)
     uid: tuple[str, ...] = ()
     group: tuple[str, ...] = ("x-remote-group",)
     extra_prefix: tuple[str, ...] = ("x-remote-extra-",)
+    allowed_names: tuple[str, ...] = ()
 
 
 class AuthenticationOptions(Struct, frozen=True):
@@ -69,7 +63,8 @@ class AuthenticationOptions(Struct, frozen=True):
     tolerate_lookup_failure: bool = True
     cache_ttl: float = 10.0
     client_ca_file: str = ""
-    headers: RequestHeaders = RequestHeaders()
+    proxy_ca_file: str = ""
+    proxy_headers: ProxyHeaders = ProxyHeaders()
 
 
 class AuthorizationOptions(Struct, frozen=True):
@@ -98,7 +93,7 @@ class MetricsOptions(Struct, frozen=True):
 
 
 class Options(Struct, frozen=True):
-    """All there is to know before anything is started."""
+    """All options, checked and completed."""
 
     flags: FlagValues
     gates: GateChoice
@@ -141,8 +136,27 @@ def complete_options(flags: FlagValues) -> Options:
         config=config,
         registry=registry,
         serving=_serving(flags),
-        authentication=_authentication(flags),
-        authorization=_authorization(flags),
+        authentication=AuthenticationOptions(
+            kubeconfig=flags["authentication-kubeconfig"],
+            skip_lookup=flags["authentication-skip-lookup"],
+            tolerate_lookup_failure=flags["authentication-tolerate-lookup-failure"],
+            cache_ttl=flags["authentication-token-webhook-cache-ttl"].seconds,
+            client_ca_file=flags["client-ca-file"],
+            proxy_ca_file=flags["requestheader-client-ca-file"],
+            proxy_headers=ProxyHeaders(
+                username=flags["requestheader-username-headers"],
+                uid=flags["requestheader-uid-headers"],
+                group=flags["requestheader-group-headers"],
+                extra_prefix=flags["requestheader-extra-headers-prefix"],
+                allowed_names=flags["requestheader-allowed-names"],
+            ),
+        ),
+        authorization=AuthorizationOptions(
+            kubeconfig=flags["authorization-kubeconfig"],
+            always_allow=flags["authorization-always-allow-paths"],
+            allowed_ttl=flags["authorization-webhook-cache-authorized-ttl"].seconds,
+            denied_ttl=flags["authorization-webhook-cache-unauthorized-ttl"].seconds,
+        ),
         logging=logging_options(flags),
         metrics=_metrics(flags),
     )
@@ -204,34 +218,6 @@ def _serving(flags: FlagValues) -> ServingOptions:
     )
 
 
-def _authentication(flags: FlagValues) -> AuthenticationOptions:
-    headers = RequestHeaders(
-        client_ca_file=flags["requestheader-client-ca-file"],
-        allowed_names=flags["requestheader-allowed-names"],
-        username=flags["requestheader-username-headers"],
-        uid=flags["requestheader-uid-headers"],
-        group=flags["requestheader-group-headers"],
-        extra_prefix=flags["requestheader-extra-headers-prefix"],
-    )
-    return AuthenticationOptions(
-        kubeconfig=flags["authentication-kubeconfig"],
-        skip_lookup=flags["authentication-skip-lookup"],
-        tolerate_lookup_failure=flags["authentication-tolerate-lookup-failure"],
-        cache_ttl=flags["authentication-token-webhook-cache-ttl"].seconds,
-        client_ca_file=flags["client-ca-file"],
-        headers=headers,
-    )
-
-
-def _authorization(flags: FlagValues) -> AuthorizationOptions:
-    return AuthorizationOptions(
-        kubeconfig=flags["authorization-kubeconfig"],
-        always_allow=flags["authorization-always-allow-paths"],
-        allowed_ttl=flags["authorization-webhook-cache-authorized-ttl"].seconds,
-        denied_ttl=flags["authorization-webhook-cache-unauthorized-ttl"].seconds,
-    )
-
-
 def logging_options(flags: FlagValues) -> LoggingOptions:
     """Read the flags of logs; they are needed before all others."""
     form = flags["logging-format"]
@@ -262,11 +248,8 @@ def _allow_manifest(path: str) -> dict[str, str]:
         return {}
     from moorage.kube.api.documents import read_documents
 
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        content: Any = next(read_documents(text, source=path), {})
-    except (OSError, UnicodeDecodeError, InputError) as error:
-        raise InputError("--allow-metric-labels-manifest", f"{path} cannot be read: {error}") from error
+    text = read_text(path, where="--allow-metric-labels-manifest")
+    content: Any = next(read_documents(text, source=f"--allow-metric-labels-manifest: {path}"), {})
     mapping = content.get("allowListMapping", content) if isinstance(content, dict) else None
     if not isinstance(mapping, dict):
         hint = 'write allowListMapping: {"metric,label": "value,value"}'

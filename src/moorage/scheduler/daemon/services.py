@@ -2,35 +2,35 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from moorage.common.clock import SteadyClock
+from moorage.common.errors import InputError
+from moorage.common.observers import Observer
 from moorage.kube.http.pool import Transport
 from moorage.scheduler.daemon.metrics.instruments import Instruments
 from moorage.scheduler.daemon.options import Options
 from moorage.scheduler.daemon.serving.routing import Router
-from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.wiring.scheduling_loop import Apply
 
 if TYPE_CHECKING:
     from moorage.scheduler.daemon.daemon_assembly import DaemonParts
+
+
+FLUSH_MILLIS: Final = 2000
 
 
 class DaemonService:
     """A service that observes the daemon or runs in its background; subclasses override the hooks they need."""
 
     @property
-    def observer(self) -> AttemptObserver | None:
-        """The observer of scheduling attempts, if the service has one."""
+    def observer(self) -> Observer | None:
+        """The observer of the scheduler, if the service has one."""
         return None
 
     def wrap_transport(self, transport: Transport) -> Transport:
         """Wrap the transport of the scheduler's API requests."""
         return transport
-
-    def wrap_apply(self, apply: Apply) -> Apply:
-        """Wrap the function that applies changes of objects to the scheduler."""
-        return apply
 
     def start(self, parts: "DaemonParts", router: Router) -> None:
         """Attach to an assembled daemon and register pages. Raise InputError if a flag's value is unusable."""
@@ -62,7 +62,7 @@ class DecisionLogService(DaemonService):
         )
 
     @property
-    def observer(self) -> AttemptObserver:
+    def observer(self) -> Observer:
         """The observer that writes the lines."""
         return self._log.observer
 
@@ -79,28 +79,30 @@ class TracingService(DaemonService):
     """`--tracing-endpoint`: spans of sampled attempts."""
 
     def __init__(self, options: Options, instruments: Instruments) -> None:
-        from moorage.scheduler.daemon.tracing.exporting import provider_for, sampled_share
-
-        flags = options.flags
-        share = sampled_share(flags["tracing-sampling-rate-per-million"])
-        provider = provider_for(flags["tracing-endpoint"])
-        # After provider_for, which reports a missing OpenTelemetry: this import needs it.
-        from moorage.scheduler.daemon.tracing.attempts import Traces
-
-        self._traces: Traces = Traces(provider, share, instruments.sampler)
+        try:
+            from moorage.scheduler.daemon import tracing
+        except ImportError as error:
+            hint = "pip install 'moorage[tracing]'"
+            raise InputError("--tracing-endpoint", f"OpenTelemetry is not installed: {error}", hint=hint) from error
+        share = tracing.sampled_share(options.flags["tracing-sampling-rate-per-million"])
+        self._provider = tracing.make_provider(options.flags["tracing-endpoint"])
+        tracer = self._provider.get_tracer("moorage")
+        self._attempts = tracing.TracedAttempts(tracer, share, instruments.sampler)
+        self._traced = partial(tracing.TracedTransport, tracer=tracer)
 
     @property
-    def observer(self) -> AttemptObserver:
+    def observer(self) -> Observer:
         """The observer that starts and ends spans."""
-        return self._traces.attempts
+        return self._attempts
 
     def wrap_transport(self, transport: Transport) -> Transport:
         """Trace API requests."""
-        return self._traces.around(transport)
+        return self._traced(transport)
 
     async def close(self) -> None:
         """Send the last spans, in a thread: the exporter blocks."""
-        await asyncio.to_thread(self._traces.close)
+        await asyncio.to_thread(self._provider.force_flush, FLUSH_MILLIS)
+        await asyncio.to_thread(self._provider.shutdown)
 
 
 def own_services(options: Options) -> Iterator[ServiceFactory]:

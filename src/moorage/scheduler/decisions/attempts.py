@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.decision import Decision, NodeEntry, Nomination, PluginScore, Rejection, Result
-from moorage.scheduler.engine.cycle.post_filter import PostFiltered
-from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
+from moorage.scheduler.engine.cycle.profile_runner import PostFiltered, ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import (
     Choice,
     ExtendedNodes,

@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from moorage.common.errors import InputError
+from moorage.common.user_files import open_file
 from moorage.kube.api.meta import parse_time
 from moorage.scheduler.decisions.decision import Decision
 
@@ -72,11 +73,9 @@ def read_log(path: Path) -> Iterator[LoggedDecision]:
 
 def read_lines(path: Path, kind: type[L], *, written_by: str) -> Iterator[L]:
     """Read a file of JSON lines and its rotated files, oldest first; ``written_by`` is the flag that writes it."""
-    files = log_files(path)
-    if not files:
-        raise InputError(str(path), "file not found", hint=f"pass a file that the scheduler wrote with {written_by}")
-    for file in files:
-        yield from _read_file(file, kind)
+    hint = f"pass a file that the scheduler wrote with {written_by}"
+    for file in log_files(path) or [path]:
+        yield from _read_file(file, kind, hint)
 
 
 def log_files(path: Path) -> list[Path]:
@@ -87,22 +86,19 @@ def log_files(path: Path) -> list[Path]:
     return [*older, *([path] if path.exists() else [])]
 
 
-def _read_file(path: Path, kind: type[L]) -> Iterator[L]:
+def _read_file(path: Path, kind: type[L], hint: str) -> Iterator[L]:
     decoder = msgspec.json.Decoder(kind)
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
-                if not line.strip():
-                    continue
-                try:
-                    decoded = decoder.decode(line)
-                    parse_time(decoded.time)
-                except (msgspec.MsgspecError, ValueError) as error:
-                    if not line.endswith(b"\n") and len(line) < MAX_LINE:
-                        return  # the scheduler is still writing this line
-                    start = line[:_SHOWN].decode(errors="replace").rstrip()
-                    hint = "the file must have one decision per line; fix or remove this line"
-                    raise InputError(f"{path}:{number}", f"{error}: {start}", hint=hint) from error
-                yield decoded
-    except OSError as error:
-        raise InputError(str(path), f"cannot read the file: {error.strerror}") from error
+    with open_file(path, hint=hint) as file:
+        for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), 1):
+            if not line.strip():
+                continue
+            try:
+                decoded = decoder.decode(line)
+                parse_time(decoded.time)
+            except (msgspec.MsgspecError, ValueError) as error:
+                if not line.endswith(b"\n") and len(line) < MAX_LINE:
+                    return  # the scheduler is still writing this line
+                start = line[:_SHOWN].decode(errors="replace").rstrip()
+                hint = "the file must have one decision per line; fix or remove this line"
+                raise InputError(f"{path}:{number}", f"{error}: {start}", hint=hint) from error
+            yield decoded

@@ -1,12 +1,11 @@
 """Decisions on pod groups. The kube-scheduler oracle writes the same format."""
 
-from collections.abc import Iterator
 from enum import StrEnum
 
 from msgspec import Struct, field
 
 from moorage.scheduler.engine.group_points import PlacementScores
-from moorage.scheduler.engine.group_results import GroupAttempt, GroupTrial
+from moorage.scheduler.engine.group_results import GroupAttempt
 from moorage.scheduler.framework.status import Code
 
 CONDITION_FIELDS = ("status", "reason", "message")
@@ -54,38 +53,36 @@ class GroupDecision(Struct, frozen=True, rename="camel", omit_defaults=True, kw_
 
 def group_decision(attempt: GroupAttempt) -> GroupDecision:
     """Describe a finished attempt."""
-    trial, status = attempt.trial, attempt.status
+    trial, status, helped = attempt.trial, attempt.status, attempt.post_filtered
+    result, nomination = GroupResult.SCHEDULED, None
+    if status is not None:
+        waits = trial is not None and trial.waits_for_victims
+        rejected = GroupResult.WAITING if waits else GroupResult.UNSCHEDULABLE
+        result = rejected if status.is_rejection else GroupResult.ERROR
+    if helped is not None and helped.code is Code.SUCCESS:
+        pods = {member.uid: member.pod.key for member in attempt.members}
+        nominated = {pods[uid]: node for uid, node in helped.nominated.items() if uid in pods}
+        nomination = GroupNomination(nominated, tuple(sorted(victim.key for victim in helped.victims)))
     return GroupDecision(
         group=attempt.root.key,
         kind=type(attempt.root).__name__,
         profile=attempt.profile,
-        result=_result(attempt),
+        result=result,
         message="" if status is None else status.message,
         pods=tuple(member.pod.key for member in attempt.members),
-        placements=dict(_placements(trial)) if trial is not None else {},
+        placements={
+            leaf.tree.key: leaf.placement
+            for leaf in (() if trial is None else trial.leaves)
+            if leaf.placement and any(True for _ in leaf.placed)
+        },
         scored=tuple(_scoring(group, scores) for group, scores in attempt.scored),
         conditions={
             group: {key: condition[key] for key in CONDITION_FIELDS if condition[key]}
             for group, condition in attempt.conditions.items()
             if condition
         },
-        post_filter=_nomination(attempt),
+        post_filter=nomination,
     )
-
-
-def _result(attempt: GroupAttempt) -> GroupResult:
-    if attempt.status is None:
-        return GroupResult.SCHEDULED
-    if not attempt.status.is_rejection:
-        return GroupResult.ERROR
-    waits = attempt.trial is not None and attempt.trial.waits_for_victims
-    return GroupResult.WAITING if waits else GroupResult.UNSCHEDULABLE
-
-
-def _placements(trial: GroupTrial) -> Iterator[tuple[str, str]]:
-    for leaf in trial.leaves:
-        if leaf.placement and any(True for _ in leaf.placed):
-            yield leaf.tree.key, leaf.placement
 
 
 def _scoring(group: str, scores: PlacementScores) -> PlacementScoring:
@@ -97,12 +94,3 @@ def _scoring(group: str, scores: PlacementScores) -> PlacementScoring:
         for position, (name, total) in enumerate(zip(names, totals, strict=True))
     }
     return PlacementScoring(group, tuple(best) if len(best) > 1 else (), by_name)
-
-
-def _nomination(attempt: GroupAttempt) -> GroupNomination | None:
-    outcome = attempt.post_filtered
-    if outcome is None or outcome.code is not Code.SUCCESS:
-        return None
-    pods = {member.uid: member.pod.key for member in attempt.members}
-    nominated = {pods[uid]: node for uid, node in outcome.nominated.items() if uid in pods}
-    return GroupNomination(nominated, tuple(sorted(victim.key for victim in outcome.victims)))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
-from moorage.scheduler.decisions.decision import Decision, NodeEntry, Nomination, Result
+from moorage.scheduler.decisions.decision import Decision, NodeEntry, Result
 from moorage.scheduler.decisions.decision_log import LoggedDecision
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def decision_table(decisions: Sequence[Decision], width: int) -> "Text":
     """
     from rich.text import Text
 
-    rows = [("Pod", "Result", "Node", "Tries"), *(_cells(decision) for decision in decisions)]
+    cells = ((each.pod, _result(each), each.node or "-", str(each.attempts)) for each in decisions)
+    rows = [("Pod", "Result", "Node", "Tries"), *cells]
     columns = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if not any(decision.attempts for decision in decisions):
         columns[3] = 0
@@ -55,10 +56,6 @@ def decision_table(decisions: Sequence[Decision], width: int) -> "Text":
         table.append(f"{text.rstrip()}\n", style="not bold")
         table.stylize(STYLES[row[1]], begin, begin + len(row[1]))
     return table
-
-
-def _cells(decision: Decision) -> tuple[str, str, str, str]:
-    return decision.pod, _result(decision), decision.node or "-", str(decision.attempts)
 
 
 def _line(cells: Sequence[str], columns: Sequence[int]) -> str:
@@ -77,8 +74,10 @@ def explanation(decision: Decision) -> str:
         case _:
             text = decision.message
     parts = [text]
-    if decision.post_filter is not None:
-        parts.append(_preemption(decision.post_filter))
+    if (nomination := decision.post_filter) is not None:
+        evicting = f"could run on {nomination.nominated_node} after evicting {', '.join(nomination.victims)}"
+        waiting = f"waits for the victims on {nomination.nominated_node} to terminate"
+        parts.append(evicting if nomination.victims else waiting)
     elif decision.nominated_node and decision.nominated_node != decision.node:
         parts.append(f"nominated to {decision.nominated_node}")
     if decision.evicted:
@@ -115,12 +114,6 @@ def _how_chosen(decision: Decision) -> str:
     return f"score {node.total}, best of {len(feasible)} feasible nodes{tie}"
 
 
-def _preemption(nomination: Nomination) -> str:
-    if not nomination.victims:
-        return f"waits for the victims on {nomination.nominated_node} to terminate"
-    return f"could run on {nomination.nominated_node} after evicting {', '.join(nomination.victims)}"
-
-
 def _plural(noun: str, count: int) -> str:
     return noun if count == 1 else f"{noun}s"
 
@@ -131,16 +124,13 @@ def history_lines(pod: str, attempts: Sequence[LoggedDecision]) -> Iterator[str]
     if len(attempts) > MAX_LOGGED:
         yield f"  … {len(attempts) - MAX_LOGGED} earlier ones; -o json prints all"
     for line in attempts[-MAX_LOGGED:]:
-        yield f"{line.time}  attempt {line.attempts}, {line.took * 1000:.1f} ms: {_logged_result(line)}"
+        if line.result is Result.SCHEDULED:
+            feasible = f", {line.feasible} of {line.node_count} nodes were feasible" if line.node_count else ""
+            result = f"scheduled on {line.node}{feasible}"
+        else:
+            result = f"{line.result} after {line.failed_on} was chosen" if line.failed_on else line.result
+        yield f"{line.time}  attempt {line.attempts}, {line.took * 1000:.1f} ms: {result}"
         yield from (f"    {text}" for text in _logged_details(line))
-
-
-def _logged_result(line: LoggedDecision) -> str:
-    if line.result is Result.SCHEDULED:
-        feasible = f", {line.feasible} of {line.node_count} nodes were feasible" if line.node_count else ""
-        return f"scheduled on {line.node}{feasible}"
-    after = f" after {line.failed_on} was chosen" if line.failed_on else ""
-    return f"{line.result}{after}"
 
 
 def _logged_details(line: LoggedDecision) -> Iterator[str]:
@@ -165,15 +155,12 @@ def _runners_up(line: LoggedDecision) -> Iterator[str]:
         if winner is not None:
             yield "the only feasible node, so no scores were computed"
         return
-    yield f"{line.node}  {winner.total}  {_scores(winner)}"
+    scores = ", ".join(f"{plugin} {score.weighted}" for plugin, score in (winner.scores or {}).items())
+    yield f"{line.node}  {winner.total}  {scores}"
     for name, entry in line.nodes.items():
         if name != line.node and entry.total is not None:
             behind = winner.total - entry.total
             yield f"{name}  {entry.total}  {_compared(winner, entry) if behind else 'equal'}"
-
-
-def _scores(entry: NodeEntry) -> str:
-    return ", ".join(f"{plugin} {score.weighted}" for plugin, score in (entry.scores or {}).items())
 
 
 def _compared(winner: NodeEntry, runner_up: NodeEntry) -> str:

@@ -1,12 +1,16 @@
-"""The effects of attempts: who binds placed pods, and who handles failed ones. Offline schedulers inject their own."""
+"""Replaceable parts of a scheduler: the choice of a node, the binder, and the handler of failed attempts.
 
-from collections.abc import Callable
+Offline schedulers inject their own.
+"""
+
+from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
 from moorage.scheduler.engine.binding.binder import Binder
 from moorage.scheduler.engine.binding.binding_phases import PendingBinding
+from moorage.scheduler.engine.cycle.search_result import Choice, SeveralNodes
 from moorage.scheduler.engine.failures import FailureHandler
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Unschedulable
@@ -15,6 +19,8 @@ from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 
 OnFailure: TypeAlias = Callable[[QueuedPodInfo, Unschedulable | Failed], None]
+ChooseNode: TypeAlias = Callable[[SeveralNodes], Awaitable[Choice | Failed]]
+"""Chooses one of several feasible nodes, or ends the attempt."""
 
 
 class PodBinder(Protocol):
@@ -40,10 +46,12 @@ class AttemptFailures(Protocol):
 
 
 class Effects(Struct, frozen=True):
-    """Factories for the parts of a scheduler that write to the cluster."""
+    """Factories for the parts of a scheduler that write to the cluster, and an external choice of nodes."""
 
     make_failures: Callable[[Services, SchedulingQueue], AttemptFailures] = FailureHandler
     make_binder: Callable[[Services, SchedulingQueue, OnFailure, AttemptObserver | None], PodBinder] = Binder
+    choose_node: ChooseNode | None = None
+    """Replaces the score plugins for single pods without extenders."""
 
 
 CLUSTER_EFFECTS = Effects()

@@ -6,7 +6,7 @@ still receives the event, as upstream has it.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -14,22 +14,28 @@ from moorage.common.errors import CacheError
 from moorage.kube.api import devices, storage
 from moorage.kube.api.cluster import Namespace
 from moorage.kube.api.gated import pod_adapter
-from moorage.kube.api.kinds import BUILT_IN, BY_TYPE, kind_of
+from moorage.kube.api.kinds import BUILT_IN, BY_TYPE, find_kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import FINISHED, Pod
 from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.engine.group_sources import GroupSources, regroup
-from moorage.scheduler.framework.events import EVERY_EVENT, Action, ClusterEvent, EventRegistration, Resource
+from moorage.scheduler.engine.waiting import WaitingPods
+from moorage.scheduler.framework.events import (
+    ASSIGNED_POD_DELETE,
+    EVERY_EVENT,
+    Action,
+    ClusterEvent,
+    EventRegistration,
+    Resource,
+)
 from moorage.scheduler.queue.changes import node_changes, pod_changes
-from moorage.scheduler.queue.groups import GroupQueue
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 from moorage.scheduler.state.cache import Cache
 from moorage.scheduler.state.objects import Objects
 
 ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
-ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 ASSIGNED_POD_RELABELLED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL)
 UNSCHEDULED_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
 NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
@@ -58,14 +64,6 @@ RESOURCES: Final[dict[type[KubeObject], str]] = {
 log = structlog.get_logger(__name__)
 
 
-class RejectsWaitingPods(Protocol):
-    """The pods that wait on permit."""
-
-    def reject_waiting(self, uid: str, message: str) -> bool:
-        """Reject a waiting pod as unschedulable; return False if it does not wait."""
-        ...
-
-
 class EventHandlers:
     """Applies changes of the API to cache, listers and queue.
 
@@ -80,7 +78,7 @@ class EventHandlers:
         objects: Objects,
         queue: SchedulingQueue,
         profiles: Collection[str] = (),
-        waiting: RejectsWaitingPods,
+        waiting: WaitingPods,
         features: FeatureGates | None = None,
         sources: GroupSources | None = None,
     ) -> None:
@@ -119,12 +117,14 @@ class EventHandlers:
         if changed := former ^ self._profiles:
             for pod in [pod for pod in self._pods.list() if pod.scheduler_name in changed]:
                 if pod.scheduler_name not in self._profiles:
-                    self._leave_queue(pod)
-                elif self._queue.where(pod) is None and self._needs_scheduling(pod):
+                    self._queue.end_nomination(pod)
+                    self._queue.delete(pod)
+                    if self._groups is not None and not pod.node_name:
+                        self._groups.drop_waiting(pod)
+                elif self._queue.where(pod) is None and (
+                    self._is_to_grow(pod) or not (pod.node_name or self._cache.is_assumed(pod))
+                ):
                     self._enter_queue(pod)
-
-    def _needs_scheduling(self, pod: Pod) -> bool:
-        return self._is_to_grow(pod) or not (pod.node_name or self._cache.is_assumed(pod))
 
     def _enter_queue(self, pod: Pod) -> None:
         if self._groups is None or pod.node_name:
@@ -133,12 +133,6 @@ class EventHandlers:
             self._groups.add_waiting(pod)
             self._queue.add(pod)
             self._queue.move_all_to_active_or_backoff(UNSCHEDULED_POD_ADD, None, pod)
-
-    def _leave_queue(self, pod: Pod) -> None:
-        self._queue.end_nomination(pod)
-        self._queue.delete(pod)
-        if self._groups is not None and not pod.node_name:
-            self._groups.drop_waiting(pod)
 
     def apply(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
         """React to a change of any object: ``before`` is ``None`` for a new one, ``after`` for one that is gone.
@@ -150,13 +144,8 @@ class EventHandlers:
             self._apply_pod(before, after, is_final)  # type: ignore[arg-type]
         elif kind is Node:
             self._apply_node(before, after)  # type: ignore[arg-type]
-        elif after is None:
-            assert before is not None
-            self.object_deleted(before)
-        elif before is None:
-            self.object_added(after)
         else:
-            self.object_updated(before, after)
+            self._apply_object(before, after)
 
     def _apply_pod(self, before: Pod | None, after: Pod | None, is_final: bool) -> None:
         if before is not None and before.status.phase in FINISHED and self._pods.find(before.key) is None:
@@ -184,13 +173,49 @@ class EventHandlers:
                 sources.member_gone(before)
 
     def _apply_node(self, before: Node | None, after: Node | None) -> None:
+        nodes, move = self._objects[Node], self._queue.move_all_to_active_or_backoff
         if after is None:
             assert before is not None
-            self.node_deleted(before)
+            nodes.drop(before)
+            move(NODE_DELETE, before, None)  # before the cache changes, as upstream has it
+            try:
+                self._cache.remove_node(before.name)
+            except CacheError as refusal:
+                log.warning("cache refused an event", node=before.name, reason=str(refusal))
         elif before is None:
-            self.node_added(after)
+            nodes.put(after)
+            self._cache.add_node(after)
+            move(NODE_ADD, None, after)
         else:
-            self.node_updated(before, after)
+            nodes.put(after)
+            self._cache.update_node(after)
+            for event in node_changes(before, after):  # none for a heartbeat
+                move(event, before, after)
+
+    def _apply_object(self, before: KubeObject | None, after: KubeObject | None) -> None:
+        """Follow an object of any other kind."""
+        obj = before if after is None else after
+        assert obj is not None
+        objects = self._objects[type(obj)]
+        if after is None:
+            objects.drop(obj)
+        else:
+            objects.put(obj)
+        if self._groups is not None and isinstance(obj, PodGroup | CompositePodGroup):
+            queued = self._queue.groups
+            assert queued is not None, "groups need a queue that supports them"
+            if after is None:
+                self._groups.drop(obj)
+                queued.group_deleted(obj)
+            elif before is None or before.metadata.resource_version != obj.metadata.resource_version:
+                self._groups.put(obj)
+                (queued.group_added if before is None else queued.group_updated)(obj)
+            else:
+                return
+        elif self._sources is not None:
+            self._sources.object_changed(obj)
+        action = Action.DELETE if after is None else Action.ADD if before is None else Action.UPDATE
+        self._queue.move_all_to_active_or_backoff(ClusterEvent(event_resource(type(obj)), action), before, after)
 
     def pod_added(self, pod: Pod) -> None:
         """Queue a pod that needs a node from us, or count one that has a node."""
@@ -207,7 +232,14 @@ class EventHandlers:
         self._pods.put(new)
         if old.spec.node_name:
             if self._heeds_resizes:
-                self._resize_updated(old, new)
+                # A running pod is queued while its resize is deferred because the node is full.
+                was_to_grow, is_to_grow = self._is_to_grow(old), self._is_to_grow(new)
+                if is_to_grow and was_to_grow:
+                    self._queue.update(old, new)
+                elif is_to_grow:
+                    self._queue.add(new)
+                elif was_to_grow:
+                    self._queue.delete(old)
             self._try(self._cache.update_pod, new)
             for event in pod_changes(old, new):
                 self._queue.move_all_to_active_or_backoff(event, old, new)
@@ -231,76 +263,15 @@ class EventHandlers:
                 self._try(self._cache.remove_pod, pod)
             self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, pod, None)
         if not (pod.node_name and is_final) and (pod.scheduler_name in self._profiles or self._cache.is_assumed(pod)):
-            self._waiting_pod_deleted(pod)
-
-    def node_added(self, node: Node) -> None:
-        """Take in a node; pods that were rejected may fit on it."""
-        self._objects[Node].put(node)
-        self._cache.add_node(node)
-        self._queue.move_all_to_active_or_backoff(NODE_ADD, None, node)
-
-    def node_updated(self, old: Node, new: Node) -> None:
-        """Apply a change of a node; a heartbeat requeues no pods."""
-        self._objects[Node].put(new)
-        self._cache.update_node(new)
-        for event in node_changes(old, new):
-            self._queue.move_all_to_active_or_backoff(event, old, new)
-
-    def node_deleted(self, node: Node) -> None:
-        """Forget a node; the queue is notified first, as upstream has it."""
-        self._objects[Node].drop(node)
-        self._queue.move_all_to_active_or_backoff(NODE_DELETE, node, None)
-        try:
-            self._cache.remove_node(node.name)
-        except CacheError as refusal:
-            log.warning("cache refused an event", node=node.name, reason=str(refusal))
-
-    def object_added(self, obj: KubeObject) -> None:
-        """Take in an object of any other kind."""
-        self._objects[type(obj)].put(obj)
-        if self._groups is not None and isinstance(obj, PodGroup | CompositePodGroup):
-            self._groups.put(obj)
-            self._queued_groups.group_added(obj)
-        elif self._sources is not None:
-            self._sources.object_changed(obj)
-        self._notify(Action.ADD, type(obj), None, obj)
-
-    def object_updated(self, old: KubeObject, new: KubeObject) -> None:
-        """Follow a change of an object of any other kind."""
-        self._objects[type(new)].put(new)
-        if self._groups is not None and isinstance(new, PodGroup | CompositePodGroup):
-            if old.metadata.resource_version == new.metadata.resource_version:
-                return
-            self._groups.put(new)
-            self._queued_groups.group_updated(new)
-        elif self._sources is not None:
-            self._sources.object_changed(new)
-        self._notify(Action.UPDATE, type(new), old, new)
-
-    def object_deleted(self, obj: KubeObject) -> None:
-        """Forget an object of any other kind."""
-        self._objects[type(obj)].drop(obj)
-        if self._groups is not None and isinstance(obj, PodGroup | CompositePodGroup):
-            self._groups.drop(obj)
-            self._queued_groups.group_deleted(obj)
-        elif self._sources is not None:
-            self._sources.object_changed(obj)
-        self._notify(Action.DELETE, type(obj), obj, None)
-
-    @property
-    def _queued_groups(self) -> GroupQueue:
-        assert self._queue.groups is not None, "groups need a queue that supports them"
-        return self._queue.groups
-
-    def _resize_updated(self, old: Pod, new: Pod) -> None:
-        """Queue a running pod while its resize is deferred because the node is full."""
-        was_to_grow, is_to_grow = self._is_to_grow(old), self._is_to_grow(new)
-        if is_to_grow and was_to_grow:
-            self._queue.update(old, new)
-        elif is_to_grow:
-            self._queue.add(new)
-        elif was_to_grow:
-            self._queue.delete(old)
+            if not pod.nominated_node_name:
+                self._queue.end_nomination(pod)  # one that its status never knew of
+            self._queue.delete(pod)
+            if self._groups is not None:
+                self._groups.drop_waiting(pod)
+            if self._cache.is_assumed(pod):
+                self._assumed_pod_deleted(pod)
+            elif pod.nominated_node_name:
+                self._nomination_ended(pod)
 
     def _is_to_grow(self, pod: Pod) -> bool:
         if not self._heeds_resizes:
@@ -315,7 +286,7 @@ class EventHandlers:
             _warn(pod, refusal)
         self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_ADD, None, pod)
         if assumed is not None and assumed.metadata.labels != pod.metadata.labels:
-            # Wake the pods that depend on the labels that it had on its way to the node; upstream ignores this case.
+            # Wake the pods that depend on the labels of the assumed pod; upstream ignores this case.
             self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_RELABELLED, assumed, pod)
 
     def _waiting_pod_updated(self, old: Pod, new: Pod) -> None:
@@ -332,19 +303,8 @@ class EventHandlers:
         if old.nominated_node_name and old.nominated_node_name != new.nominated_node_name:
             self._nomination_ended(old)
 
-    def _waiting_pod_deleted(self, pod: Pod) -> None:
-        if not pod.nominated_node_name:
-            self._queue.end_nomination(pod)  # one that its status never knew of
-        self._queue.delete(pod)
-        if self._groups is not None:
-            self._groups.drop_waiting(pod)
-        if self._cache.is_assumed(pod):
-            self._assumed_pod_deleted(pod)
-        elif pod.nominated_node_name:
-            self._nomination_ended(pod)
-
     def _assumed_pod_deleted(self, pod: Pod) -> None:
-        """Free what a pod on its way to a node held; if it waits on permit, its own binding cycle does that."""
+        """Free the resources of an assumed pod; if it waits on permit, its own binding cycle does that."""
         assumed = self._cache.pod(pod.uid)
         if assumed is None:
             return
@@ -357,9 +317,6 @@ class EventHandlers:
         self._queue.move_all_to_active_or_backoff(
             ASSIGNED_POD_DELETE, pod, None, lambda candidate: candidate.priority <= pod.priority
         )
-
-    def _notify(self, action: Action, kind: type[KubeObject], old: KubeObject | None, new: KubeObject | None) -> None:
-        self._queue.move_all_to_active_or_backoff(ClusterEvent(event_resource(kind), action), old, new)
 
     @staticmethod
     def _try(action: Callable[[Pod], None], pod: Pod) -> None:
@@ -380,17 +337,13 @@ def resource_of(obj: KubeObject) -> str:
     if isinstance(obj, Node):
         return Resource.NODE
     kind = type(obj)
-    return RESOURCES.get(kind) or _own_resource(kind) or kind.__name__
-
-
-def _own_resource(kind: type[KubeObject]) -> str | None:
-    registered_kind = BY_TYPE.get(kind)
-    return None if registered_kind is None or kind in BUILT_IN else registered_kind.event_resource
+    own = None if kind in BUILT_IN else BY_TYPE.get(kind)
+    return RESOURCES.get(kind) or (kind.__name__ if own is None else own.event_resource)
 
 
 def event_resource(kind: type[KubeObject]) -> str:
     """Return under which name plugins register for events of a kind other than pods and nodes."""
-    return RESOURCES.get(kind) or kind_of(kind).event_resource
+    return RESOURCES.get(kind) or find_kind(kind).event_resource
 
 
 def events_of_listed(kinds: Iterable[type[KubeObject]]) -> list[EventRegistration]:

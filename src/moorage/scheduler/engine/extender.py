@@ -3,34 +3,37 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from msgspec import Struct, field
+
+from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.framework.filtered import Filtered
 from moorage.scheduler.framework.handle import PreemptionExtender
 from moorage.scheduler.framework.nodeinfo import NodeInfo
+
+
+class Filtered(Struct, frozen=True):
+    """The feasible nodes in the extender's order, and reasons for others. Nodes may be missing without a reason.
+
+    ``stand_ins`` contains the nodes as the extender returned them, if it returned objects instead of names.
+    """
+
+    names: tuple[str, ...]
+    failed: Mapping[str, str] = field(default_factory=dict)
+    unresolvable: Mapping[str, str] = field(default_factory=dict)
+    stand_ins: Mapping[str, Node] = field(default_factory=dict)
 
 
 class Extender(PreemptionExtender, Protocol):
     """One service. The engine calls only the supported verbs; a failed call raises ExtenderError."""
 
-    @property
-    def weight(self) -> int:
-        """The weight of its scores."""
-        ...
-
-    @property
-    def is_filter(self) -> bool:
-        """Whether it rejects nodes."""
-        ...
-
-    @property
-    def is_prioritizer(self) -> bool:
-        """Whether it scores nodes."""
-        ...
-
-    @property
-    def is_binder(self) -> bool:
-        """Whether it binds pods itself."""
-        ...
+    weight: int
+    """The weight of its scores."""
+    is_filter: bool
+    """Whether it rejects nodes."""
+    is_prioritizer: bool
+    """Whether it scores nodes."""
+    is_binder: bool
+    """Whether it binds pods itself."""
 
     def is_interested_in(self, pod: Pod) -> bool:
         """Return whether the extender handles a pod."""

@@ -4,7 +4,11 @@ Only this module turns a plugin's exception into an error of the attempt, named 
 the time of a single plugin (``plugin._timer``), without changing the call.
 """
 
+import asyncio
+import re
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -15,7 +19,7 @@ from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt, shown
+from moorage.scheduler.framework.faults import MOORAGE_FOLDER, PLUGIN_FAULTS, described, pass_on_interrupt, shown
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import (
@@ -44,6 +48,11 @@ class Point(Struct, frozen=True):
 
     name: str
     wording: str = 'running {point} plugin "{plugin}": {problem}'
+
+    @property
+    def method(self) -> str:
+        """The method of a plugin that is called here, such as ``pre_filter`` for ``PreFilter``."""
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
 
 
 SIGN: Final = Point("Sign")
@@ -91,12 +100,14 @@ def ask(point: Point, plugin: Plugin, method: Callable[..., T], *arguments: Any)
         raise
     except PLUGIN_FAULTS as error:
         pass_on_interrupt(error)
-        raise failure(point, plugin.name, error) from error
+        raise raised(point, plugin, error) from error
     return answer
 
 
 async def ask_waiting(point: Point, plugin: Plugin, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-    """Call an async method of a plugin; its exceptions become a PluginError."""
+    """Call an async method of a plugin; its exceptions and timeouts become a PluginError."""
+    if plugin.call_timeout is not None:
+        method = partial(_call_in_time, point, plugin, method)
     try:
         if plugin._timer is None:
             return await method(*arguments)
@@ -105,8 +116,20 @@ async def ask_waiting(point: Point, plugin: Plugin, method: Callable[..., Awaita
         raise
     except PLUGIN_FAULTS as error:
         pass_on_interrupt(error)
-        raise failure(point, plugin.name, error) from error
+        raise raised(point, plugin, error) from error
     return answer
+
+
+async def _call_in_time(point: Point, plugin: Plugin, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    """Await a call of a plugin until its timeout, so that a plugin that waits forever fails one attempt only."""
+    try:
+        async with asyncio.timeout(plugin.call_timeout) as limit:
+            return await method(*arguments)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        problem = f"{plugin.name}.{point.method} did not return within {plugin.call_timeout:g} s"
+        raise failure(point, plugin.name, f"{problem} (call_timeout)") from None
 
 
 def ask_each(point: Point, plugins: Sequence[P], method: Callable[[P], T]) -> tuple[T, ...]:
@@ -123,9 +146,21 @@ def ask_each(point: Point, plugins: Sequence[P], method: Callable[[P], T]) -> tu
     return tuple([ask(point, plugin, method, plugin) for plugin in plugins])
 
 
-def failure(point: Point, plugin: str, error: BaseException | str) -> PluginError:
+def raised(point: Point, plugin: Plugin, error: BaseException) -> PluginError:
+    """Record an exception of a plugin; return the error of the attempt, with the method, type, file and line."""
+    plugin._faults.note(plugin.name, error)
+    return failure(point, plugin.name, described(error, f"{plugin.name}.{method_in(plugin, point, error)}"))
+
+
+def method_in(plugin: Plugin, point: Point, error: BaseException) -> str:
+    """Return the method that raised: the outermost one in the author's code, else that of the extension point."""
+    frames = traceback.extract_tb(error.__traceback__)
+    names = [frame.name for frame in frames if not frame.filename.startswith(MOORAGE_FOLDER)]
+    return next((name for name in names if callable(getattr(type(plugin), name, None))), point.method)
+
+
+def failure(point: Point, plugin: str, problem: str) -> PluginError:
     """Word an error as upstream does."""
-    problem = error if isinstance(error, str) else described(error)
     return PluginError(plugin, point.wording.format(point=point.name, plugin=plugin, problem=problem))
 
 
@@ -296,14 +331,11 @@ def permit(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> Sta
     for plugin in profile.permit:
         answer = ask(PERMIT, plugin, plugin.permit, cycle, pod, node_name)
         if isinstance(answer, Wait):
-            waits[plugin.name] = _seconds(plugin, answer)
+            seconds = answer.seconds
+            if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds >= 0:
+                problem = f"it returned {shown(answer)}: write Wait(seconds) with a number of 0 or more"
+                raise failure(PERMIT, plugin.name, problem)
+            waits[plugin.name] = min(seconds, MAX_WAIT)
         elif (status := require_status(PERMIT, plugin, answer)) is not None:
             return rejection(PERMIT, plugin, status)
     return waits or None
-
-
-def _seconds(plugin: Plugin, wait: Wait) -> float:
-    seconds = wait.seconds
-    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds >= 0:
-        return min(seconds, MAX_WAIT)
-    raise failure(PERMIT, plugin.name, f"it returned {shown(wait)}: write Wait(seconds) with a number of 0 or more")

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 import structlog
 
-from moorage.common.errors import ApiError
 from moorage.common.text import cut_note, shortened
 from moorage.kube.api.pod import Pod
-from moorage.kube.client.event_note import EventNote
+from moorage.kube.api.records import EventNote
 from moorage.scheduler.engine.outcomes import Failed, Unschedulable
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.queue.entities import QueuedPodInfo
+from moorage.scheduler.queue.observer import QueueObserver
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 from moorage.scheduler.state.objects import ObjectCache
 
@@ -73,16 +73,23 @@ class FailureHandler:
         self._services.cluster.record(
             EventNote(pod, "FailedScheduling", "Scheduling", cut_note(message), pod.scheduler_name, True)
         )
-        patch = status_patch(pod, reason, message, nominated)
-        if patch:
-            self._services.background.start(self._patch(pod, patch), name=f"status of {pod.key}")
+        if patch := status_patch(pod, reason, message, nominated):
+            self._services.write_status(pod, patch)
 
-    async def _patch(self, pod: Pod, patch: Mapping[str, Any]) -> None:
-        """Write the status; errors are logged, because the next attempt writes it again."""
-        try:
-            await self._services.cluster.patch_status(pod, patch)
-        except ApiError as error:
-            log.warning("status was not written", pod=pod.key, error=str(error))
+
+class QueueFailureReporter(QueueObserver):
+    """Gives a pod an event and a condition if a plugin raised while the pod was queued."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def plugin_failed(self, plugin: str, pod: Pod, problem: str) -> None:
+        """Record an event; write the condition unless the pod has it already."""
+        message = shortened(problem, MAX_MESSAGE)
+        note = EventNote(pod, "FailedScheduling", "Scheduling", cut_note(message), pod.scheduler_name, True)
+        self._services.cluster.record(note)
+        if patch := status_patch(pod, "SchedulerError", message, None):
+            self._services.write_status(pod, patch)
 
 
 def status_patch(pod: Pod, reason: str, message: str, nominated: str | None) -> Mapping[str, Any]:

@@ -54,15 +54,13 @@ def generate_placements(
     answer = ask(PLACEMENT_GENERATE, plugin, plugin.generate_placements, cycle, group, nodes)
     if isinstance(answer, Status):
         return answer
-    if not isinstance(answer, list | tuple) or not all(map(_is_placement, answer)):
-        raise failure(
-            PLACEMENT_GENERATE, plugin.name, f"it returned {shown(answer)}, which is not a list of placements"
-        )
+    if not isinstance(answer, list | tuple) or not all(
+        isinstance(part, Placement) and isinstance(part.name, str) and isinstance(part.nodes, NodeTable)
+        for part in answer
+    ):
+        problem = f"it returned {shown(answer)}, which is not a list of placements"
+        raise failure(PLACEMENT_GENERATE, plugin.name, problem)
     return answer or Status.unschedulable("no feasible placements found")
-
-
-def _is_placement(part: object) -> bool:
-    return isinstance(part, Placement) and isinstance(part.name, str) and isinstance(part.nodes, NodeTable)
 
 
 class PlacementScores(Struct):
@@ -77,37 +75,25 @@ def score_placements(
     profile: Profile, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]
 ) -> PlacementScores:
     """Return the weighted sum of all scores for each placement."""
-    raw = [(plugin, _scores(plugin, cycle, group, placements)) for plugin in profile.placement_score]
-    normalized = [(plugin, _normalized(plugin, cycle, group, placements, scores)) for plugin, scores in raw]
-    scored = PlacementScores(placements, np.zeros(len(placements), dtype=np.int64), {})
-    for plugin, scores in normalized:
-        _check_range(plugin, scores)
+    count = len(placements)
+    all_scores: list[tuple[PlacementScorePlugin, IntArray]] = []
+    for plugin in profile.placement_score:
+        raw = ask(PLACEMENT_SCORE, plugin, plugin.score_placements, cycle, group, placements)
+        all_scores.append((plugin, _checked(PLACEMENT_SCORE, plugin, raw, count)))
+    for position, (plugin, scores) in enumerate(all_scores):
+        method = plugin.normalize_placement_scores
+        normalized = ask(NORMALIZE_PLACEMENT, plugin, method, cycle, group, placements, scores)
+        all_scores[position] = plugin, _checked(NORMALIZE_PLACEMENT, plugin, normalized, count)
+    scored = PlacementScores(placements, np.zeros(count, dtype=np.int64), {})
+    for plugin, scores in all_scores:
+        for score in scores.tolist():
+            if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
+                text = f"returns an invalid score {score}, it should in the range of"
+                problem = f'plugin "{plugin.name}" {text} [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing'
+                raise PluginError(plugin.name, f"applying score defaultWeights on PlacementScore plugins: {problem}")
         weighted = scored.by_plugin[plugin.name] = profile.placement_weights[plugin.name] * scores
         scored.totals += weighted
     return scored
-
-
-def _scores(
-    plugin: PlacementScorePlugin, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]
-) -> IntArray:
-    scores = ask(PLACEMENT_SCORE, plugin, plugin.score_placements, cycle, group, placements)
-    return _checked(PLACEMENT_SCORE, plugin, scores, len(placements))
-
-
-def _normalized(
-    plugin: PlacementScorePlugin,
-    cycle: CycleState,
-    group: GroupTree,
-    placements: Sequence[Placement],
-    scores: IntArray,
-) -> IntArray:
-    method = plugin.normalize_placement_scores
-    return _checked(
-        NORMALIZE_PLACEMENT,
-        plugin,
-        ask(NORMALIZE_PLACEMENT, plugin, method, cycle, group, placements, scores),
-        len(placements),
-    )
 
 
 def _checked(point: Point, plugin: PlacementScorePlugin, scores: object, count: int) -> IntArray:
@@ -115,14 +101,6 @@ def _checked(point: Point, plugin: PlacementScorePlugin, scores: object, count: 
         problem = f"it returned {shown(scores)}, not one integer for each of {count} placements"
         raise failure(point, plugin.name, problem)
     return scores.astype(np.int64)
-
-
-def _check_range(plugin: PlacementScorePlugin, scores: IntArray) -> None:
-    for score in scores.tolist():
-        if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
-            text = f"returns an invalid score {score}, it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}]"
-            problem = f'plugin "{plugin.name}" {text} after normalizing'
-            raise PluginError(plugin.name, f"applying score defaultWeights on PlacementScore plugins: {problem}")
 
 
 class GroupPostFiltered(Struct, frozen=True):
@@ -145,9 +123,20 @@ async def post_filter_group(profile: Profile, cycle: CycleState, group: GroupTre
         try:
             result = await ask_waiting(POD_GROUP_POST_FILTER, plugin, plugin.post_filter_group, cycle, group)
         except PluginError as error:
-            problem = described(error.__cause__) if error.__cause__ is not None else str(error)
-            return _failed(plugin.name, problem)
-        if not _is_sound(result):
+            cause = error.__cause__
+            return _failed(
+                plugin.name, str(error) if cause is None else described(cause, f"{plugin.name}.post_filter_group")
+            )
+        if not (
+            # The type of every field, because structs accept any value.
+            isinstance(result, GroupPostFilterResult)
+            and isinstance(result.status, Status | None)
+            and isinstance(result.message, str)
+            and isinstance(result.victims, tuple)
+            and all(isinstance(victim, Pod) for victim in result.victims)
+            and isinstance(result.nominated, dict)
+            and all(isinstance(text, str) for pair in result.nominated.items() for text in pair)
+        ):
             return _failed(plugin.name, f"it returned {shown(result)}, which is not a GroupPostFilterResult")
         status = result.status
         if status is None:
@@ -158,19 +147,6 @@ async def post_filter_group(profile: Profile, cycle: CycleState, group: GroupTre
             return _failed(plugin.name, status.message)
         reasons += status.reasons
     return GroupPostFiltered(", ".join(reasons), Code.UNSCHEDULABLE)
-
-
-def _is_sound(result: object) -> bool:
-    """Check the type of every field: structs accept any value."""
-    return (
-        isinstance(result, GroupPostFilterResult)
-        and isinstance(result.status, Status | None)
-        and isinstance(result.message, str)
-        and isinstance(result.victims, tuple)
-        and all(isinstance(victim, Pod) for victim in result.victims)
-        and isinstance(result.nominated, dict)
-        and all(isinstance(text, str) for pair in result.nominated.items() for text in pair)
-    )
 
 
 def _failed(plugin: str, problem: str) -> GroupPostFiltered:

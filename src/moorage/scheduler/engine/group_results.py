@@ -126,12 +126,8 @@ class GroupTrial(Struct):
                 child_trial = GroupTrial(child, self.status)
                 self.children.append(child_trial)
             elif self.status is not None and child_trial.status is None:
-                self._fail_below(child_trial)
+                child_trial.status, child_trial.pods = self.status, {}
             child_trial.complete()
-
-    def _fail_below(self, child: "GroupTrial") -> None:
-        child.status = self.status
-        child.pods = {}
 
 
 class GroupAttempt(Struct):

@@ -70,7 +70,10 @@ class GroupSources:
         else:
             moved = [(pod, member) for pod in pods if (member := self._regrouped(former, pod)) is not pod]
         for key in former._source_of.keys() - self._source_of.keys():
-            self._forget(key)
+            group, queued = self._groups.group(key), self._queue.groups
+            if group is not None and queued is not None:
+                self._groups.drop(group)
+                queued.group_deleted(group)
         return moved
 
     def describe_again(self) -> None:
@@ -87,12 +90,6 @@ class GroupSources:
     def empty(self) -> "GroupSources":
         """Return sources that describe no groups, over the same ``PodGroups``."""
         return GroupSources({}, self._groups, self._queue, with_objects=self._with_objects)
-
-    def _forget(self, key: str) -> None:
-        group, queued = self._groups.group(key), self._queue.groups
-        if group is not None and queued is not None:
-            self._groups.drop(group)
-            queued.group_deleted(group)
 
     # ── pods ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,35 +1,29 @@
 """The services of one profile's plugins, backed by the engine's own parts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any, Final, TypeVar
 
-from moorage.common.clock import Clock
 from moorage.common.errors import PluginError
-from moorage.kube.api.kinds import kind_of
+from moorage.kube.api.kinds import find_kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
-from moorage.kube.features import FeatureGates
 from moorage.scheduler.engine.extension_points import ADD_POD, REMOVE_POD, change_what_if, reserve, unreserve
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
 from moorage.scheduler.framework.groups import GroupTree, Proposal
-from moorage.scheduler.framework.handle import ClusterApi, Nominator, PreemptionExtender, PreemptionHandle, WaitingPod
+from moorage.scheduler.framework.handle import Nominator, PreemptionExtender, WaitingPod
 from moorage.scheduler.framework.logs import PluginLog
 from moorage.scheduler.framework.metering import Meter, PluginMetrics
 from moorage.scheduler.framework.nodeinfo import NodeInfo
-from moorage.scheduler.framework.nodetable import NodeTable, RowArray
+from moorage.scheduler.framework.nodetable import RowArray
 from moorage.scheduler.framework.plugin import FilterPlugin, Plugin, PreFilterExtensions
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.state.claim_index import ClaimIndex
-from moorage.scheduler.state.handle import ClusterHandle
 from moorage.scheduler.state.objects import ObjectCache
 from moorage.scheduler.state.pod_groups import PodGroups
-from moorage.scheduler.state.pod_index import PodIndex
 
 K = TypeVar("K", bound=KubeObject)
 S = TypeVar("S")
@@ -45,16 +39,27 @@ async def _no_groups(_group: GroupTree) -> tuple[Status | None, Sequence[Proposa
     return Status.error("no group is being tried"), ()
 
 
-class EngineHandle(PreemptionHandle, ClusterHandle):
-    """The handle of one plugin of one profile; a plugin sees the part that its declared handle type has."""
+class EngineHandle:
+    """The handle of one plugin of one profile; a plugin sees the part that its declared handle type has.
+
+    It implements :class:`moorage.scheduler.framework.handle.PreemptionHandle` and
+    :class:`moorage.scheduler.state.handle.ClusterHandle`, whose docstrings are the contract.
+    """
 
     def __init__(
         self, services: Services, plugin: type[Plugin], profile: str, extenders: Sequence[PreemptionExtender]
     ) -> None:
-        self._profile_name = profile
-        self._extenders = extenders
-        self._log = PluginLog(plugin.__module__, {"plugin": plugin.name, "profile": profile})
-        self._metrics = PluginMetrics(services.meter, plugin.name, profile)
+        cache = services.cache
+        self.profile, self.extenders = profile, extenders
+        self.log = PluginLog(plugin.__module__, {"plugin": plugin.name, "profile": profile})
+        self.metrics = PluginMetrics(services.meter, plugin.name, profile)
+        self.nodes, self.pods, self.claims = cache.nodes, cache.pods, cache.claims
+        self.has_groups = cache.groups is not None
+        self.groups = PodGroups() if cache.groups is None else cache.groups
+        self.features, self.clock, self.cluster = services.features, services.clock, services.cluster
+        self.nominator: Nominator = services.nominator
+        self.meter: Meter = services.meter
+        self.activate = services.activate
         self.listed: dict[type[KubeObject], None] = {}
         """The kinds that the plugin requested, in order."""
         self.shares: set[StateKey[Any]] = set()
@@ -74,29 +79,9 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         self._filter_node = filter_node
 
     @property
-    def profile(self) -> str:
-        """The name of the profile that the plugin serves."""
-        return self._profile_name
-
-    @property
-    def log(self) -> PluginLog:
-        """Where the plugin logs."""
-        return self._log
-
-    @property
-    def metrics(self) -> PluginMetrics:
-        """Makes metrics under the plugin's name."""
-        return self._metrics
-
-    @property
     def _complete_profile(self) -> Profile:
         assert self._profile is not None, "filters can be run once the profile is complete"
         return self._profile
-
-    @property
-    def nodes(self) -> NodeTable:
-        """Every node, as of this cycle."""
-        return self._services.cache.nodes
 
     @property
     def order(self) -> RowArray:
@@ -113,60 +98,9 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         """The pre-filters of the profile whose state follows what-ifs."""
         return self._complete_profile.extensions
 
-    @property
-    def extenders(self) -> Sequence[PreemptionExtender]:
-        """The web services for preemption, in the order of their calls."""
-        return self._extenders
-
-    @property
-    def pods(self) -> PodIndex:
-        """Pods on nodes, counted by label selector and by affinity term."""
-        return self._services.cache.pods
-
-    @property
-    def claims(self) -> ClaimIndex:
-        """Which pods on nodes use which claims, and which inline disks."""
-        return self._services.cache.claims
-
-    @property
-    def has_groups(self) -> bool:
-        """Whether pods may be members of groups."""
-        return self._services.cache.groups is not None
-
-    @property
-    def groups(self) -> PodGroups:
-        """Groups of pods, and how far their members have come."""
-        groups = self._services.cache.groups
-        return PodGroups() if groups is None else groups
-
-    @property
-    def features(self) -> FeatureGates:
-        """The feature gates in force."""
-        return self._services.features
-
-    @property
-    def clock(self) -> Clock:
-        """The current time."""
-        return self._services.clock
-
-    @property
-    def cluster(self) -> ClusterApi:
-        """Where to write to."""
-        return self._services.cluster
-
-    @property
-    def nominator(self) -> Nominator:
-        """Which pods are nominated to which nodes."""
-        return self._services.nominator
-
-    @property
-    def meter(self) -> Meter:
-        """Metrics of the plugin."""
-        return self._services.meter
-
     def lister(self, kind: type[K]) -> ObjectCache[K]:
         """Return all objects of a kind; the call makes the scheduler list and watch it."""
-        name, objects = kind_of(kind).name, self._services.objects
+        name, objects = find_kind(kind).name, self._services.objects
         # Once the profile is complete, the informers are running: another kind would stay empty.
         if self._profile is not None and kind not in objects.kinds():
             problem = f"{name} is not listed: request the lister in the constructor of {self._plugin}"
@@ -211,7 +145,7 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         return self._services.waiting.all()
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
-        """Stop a pod on its way from permit to bind, so that it is tried again; return whether it was there."""
+        """Stop a pod between permit and bind, so that it is retried; return whether it was in these phases."""
         return self._services.cancel_pre_bind(uid, reason)
 
     @contextmanager
@@ -228,16 +162,12 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
         return await self.search_group(group)
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Have the reserve plugins of the profile set aside what a pod would need on a node."""
+        """Run the reserve plugins of the profile for a pod on a node."""
         return reserve(self._complete_profile, cycle, pod, node_name)
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
         """Have the reserve plugins of the profile give that back."""
         unreserve(self._complete_profile, cycle, pod, node_name)
-
-    def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Have pods tried again at once, whatever their backoff."""
-        self._services.activate(pods)
 
     def in_background(self, work: Coroutine[Any, Any, object], *, name: str, must_finish: bool = False) -> None:
         """Run background work concurrent with the scheduling cycles, until it or the plugin ends; log its exception."""
@@ -251,7 +181,8 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
                 work.close()
             else:
                 self._tasks.add(task)
-                task.add_done_callback(partial(self._ended, work))
+                task.add_done_callback(self._tasks.discard)
+                task.add_done_callback(lambda _task: work.close())  # a task cancelled early never began it
 
     async def _guard(self, work: Coroutine[Any, Any, object], name: str) -> None:
         try:
@@ -262,22 +193,18 @@ class EngineHandle(PreemptionHandle, ClusterHandle):
             pass_on_interrupt(error)
             self.log.exception("background work failed", work=name, error=described(error))
 
-    def _ended(self, work: Coroutine[Any, Any, object], task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        work.close()  # it was never begun, if the task was cancelled before
-
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
         """Run something after a while, between cycles, unless the plugin is closed by then."""
-        self._services.background.call_later(seconds, partial(self._act, action))
 
-    def _act(self, action: Callable[[], None]) -> None:
-        if self._is_closed:
-            return
-        try:
-            action()
-        except PLUGIN_FAULTS as error:  # the author's code may raise anything
-            pass_on_interrupt(error)
-            self.log.exception("delayed action failed", error=described(error))
+        def act() -> None:
+            try:
+                if not self._is_closed:
+                    action()
+            except PLUGIN_FAULTS as error:  # the author's code may raise anything
+                pass_on_interrupt(error)
+                self.log.exception("delayed action failed", error=described(error))
+
+        self._services.background.call_later(seconds, act)
 
     def cancel(self) -> None:
         """Cancel what the plugin left running, and run nothing more."""

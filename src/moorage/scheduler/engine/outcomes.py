@@ -78,10 +78,7 @@ class Unschedulable(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """The attempt failed with an error, or without nodes; the pod is retried after a backoff.
-
-    ``nominated_node`` is as in PostFilterResult.
-    """
+    """The attempt failed with an error, or without nodes; ``nominated_node`` is as in PostFilterResult."""
 
     message: str
     is_rejection: bool = False

@@ -5,36 +5,15 @@ from itertools import islice
 from typing import Any, Final
 
 from moorage.common.errors import PluginError
-from moorage.scheduler.config.catalogue import KNOWN_PLUGINS
 from moorage.scheduler.config.expansion import expand_plugins
+from moorage.scheduler.config.plugin_facts import KNOWN_PLUGINS
 from moorage.scheduler.config.types import ExtensionPoint, ProfileConfig
+from moorage.scheduler.framework import group_plugins as group_points
+from moorage.scheduler.framework import plugin as points
 from moorage.scheduler.framework.contracts import EXTENSION_POINTS
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt, shown
-from moorage.scheduler.framework.group_plugins import (
-    GroupSourcePlugin,
-    PlacementFeasiblePlugin,
-    PlacementGeneratePlugin,
-    PlacementScorePlugin,
-    PodGroupPostFilterPlugin,
-)
 from moorage.scheduler.framework.handle import Handle
-from moorage.scheduler.framework.plugin import (
-    BindPlugin,
-    FilterPlugin,
-    PermitPlugin,
-    Plugin,
-    PostBindPlugin,
-    PostFilterPlugin,
-    PreBindPlugin,
-    PreEnqueuePlugin,
-    PreFilterExtensions,
-    PreFilterPlugin,
-    PreScorePlugin,
-    QueueSortPlugin,
-    ReservePlugin,
-    ScorePlugin,
-)
 from moorage.scheduler.framework.registry import Registry, extension_points
 
 MAX_EVENTS: Final = 1000
@@ -42,13 +21,10 @@ MAX_EVENTS: Final = 1000
 
 
 class Profile:
-    """One scheduler name and its plugins, each built once.
-
-    ``make_handle`` makes the handle of a plugin that is about to be built.
-    """
+    """One scheduler name and its plugins, each built once, with the handles that ``make_handle`` makes."""
 
     def __init__(
-        self, config: ProfileConfig, registry: Registry, make_handle: Callable[[type[Plugin]], Handle]
+        self, config: ProfileConfig, registry: Registry, make_handle: Callable[[type[points.Plugin]], Handle]
     ) -> None:
         self.config = config
         self.name: str = config.scheduler_name or ""
@@ -56,7 +32,7 @@ class Profile:
         args = {entry.name: entry.args for entry in config.plugin_config}
         names = dict.fromkeys(name for point in EXTENSION_POINTS for name in enabled[ExtensionPoint(point)])
         self.missing = tuple(name for name in names if name not in registry)
-        self.plugins: Mapping[str, Plugin] = {
+        self.plugins: Mapping[str, points.Plugin] = {
             name: registry.build(name, args=args.get(name), handle=make_handle(registry[name]))
             for name in names
             if name in registry
@@ -66,36 +42,38 @@ class Profile:
         def at(point: str) -> tuple[Any, ...]:
             return tuple(self.plugins[name] for name in enabled[ExtensionPoint(point)] if name in self.plugins)
 
-        self.pre_enqueue: tuple[PreEnqueuePlugin, ...] = at("preEnqueue")
-        self.queue_sort: tuple[QueueSortPlugin, ...] = at("queueSort")
-        self.pre_filter: tuple[PreFilterPlugin, ...] = at("preFilter")
-        self.filter: tuple[FilterPlugin, ...] = at("filter")
-        self.post_filter: tuple[PostFilterPlugin, ...] = at("postFilter")
-        self.pre_score: tuple[PreScorePlugin, ...] = at("preScore")
-        self.score: tuple[ScorePlugin, ...] = at("score")
-        self.reserve: tuple[ReservePlugin, ...] = at("reserve")
-        self.permit: tuple[PermitPlugin, ...] = at("permit")
-        self.pre_bind: tuple[PreBindPlugin, ...] = at("preBind")
-        self.bind: tuple[BindPlugin, ...] = at("bind")
-        self.post_bind: tuple[PostBindPlugin, ...] = at("postBind")
-        self.placement_generate: tuple[PlacementGeneratePlugin, ...] = at("placementGenerate")
-        self.placement_score: tuple[PlacementScorePlugin, ...] = at("placementScore")
-        self.group_post_filter: tuple[PodGroupPostFilterPlugin, ...] = at("podGroupPostFilter")
+        self.pre_enqueue: tuple[points.PreEnqueuePlugin, ...] = at("preEnqueue")
+        self.queue_sort: tuple[points.QueueSortPlugin, ...] = at("queueSort")
+        self.pre_filter: tuple[points.PreFilterPlugin, ...] = at("preFilter")
+        self.filter: tuple[points.FilterPlugin, ...] = at("filter")
+        self.post_filter: tuple[points.PostFilterPlugin, ...] = at("postFilter")
+        self.pre_score: tuple[points.PreScorePlugin, ...] = at("preScore")
+        self.score: tuple[points.ScorePlugin, ...] = at("score")
+        self.reserve: tuple[points.ReservePlugin, ...] = at("reserve")
+        self.permit: tuple[points.PermitPlugin, ...] = at("permit")
+        self.pre_bind: tuple[points.PreBindPlugin, ...] = at("preBind")
+        self.bind: tuple[points.BindPlugin, ...] = at("bind")
+        self.post_bind: tuple[points.PostBindPlugin, ...] = at("postBind")
+        self.placement_generate: tuple[group_points.PlacementGeneratePlugin, ...] = at("placementGenerate")
+        self.placement_score: tuple[group_points.PlacementScorePlugin, ...] = at("placementScore")
+        self.group_post_filter: tuple[group_points.PodGroupPostFilterPlugin, ...] = at("podGroupPostFilter")
         self.placement_weights: Mapping[str, int] = enabled.placement_score_weights
         # These extension points cannot be configured: every plugin that implements one is called.
         plugins = self.plugins.values()
-        self.placement_feasible = tuple(plugin for plugin in plugins if isinstance(plugin, PlacementFeasiblePlugin))
-        self.group_sources = tuple(plugin for plugin in plugins if isinstance(plugin, GroupSourcePlugin))
+        self.placement_feasible = tuple(
+            plugin for plugin in plugins if isinstance(plugin, group_points.PlacementFeasiblePlugin)
+        )
+        self.group_sources = tuple(plugin for plugin in plugins if isinstance(plugin, group_points.GroupSourcePlugin))
         self.reserving = frozenset(plugin.name for plugin in self.reserve)
         self.pre_binding = frozenset(plugin.name for plugin in self.pre_bind)
         # A plugin that was skipped at reserve must not be called before the bind: it could reject the pod.
         idle = (plugin.name for plugin in self.pre_filter if plugin._idle_when_skipped)
         self.idle_when_skipped = self.reserving.intersection(idle)
-        self.extensions = tuple(plugin for plugin in self.pre_filter if isinstance(plugin, PreFilterExtensions))
+        self.extensions = tuple(plugin for plugin in self.pre_filter if isinstance(plugin, points.PreFilterExtensions))
         self.pre_filtering = frozenset(plugin.name for plugin in self.pre_filter)
         self.pre_scoring = frozenset(plugin.name for plugin in self.pre_score)
-        node_plugins: Iterable[Plugin] = (*self.pre_filter, *self.filter, *self.pre_score, *self.score)
-        self.node_plugins: tuple[Plugin, ...] = tuple({plugin.name: plugin for plugin in node_plugins}.values())
+        node_plugins: Iterable[points.Plugin] = (*self.pre_filter, *self.filter, *self.pre_score, *self.score)
+        self.node_plugins: tuple[points.Plugin, ...] = tuple({plugin.name: plugin for plugin in node_plugins}.values())
 
     def __repr__(self) -> str:
         return f"Profile({self.name})"
@@ -107,58 +85,46 @@ class Profile:
 
         Plugins that do not override ``events_to_register`` are also registered for the kinds that they list.
         """
-        events_by_plugin = events_of_listed_kinds or {}
-        rejecting: Iterable[Plugin] = (
-            *self.pre_enqueue,
-            *self.pre_filter,
-            *self.filter,
-            *self.reserve,
-            *self.permit,
-        )
-        return {
-            plugin.name: (
-                (*_read_registrations(plugin), *events_by_plugin.get(plugin.name, ()))
-                if _inherits(plugin, Plugin, "events_to_register")
-                else _read_registrations(plugin)
-            )
-            for plugin in rejecting
-        }
+        rejecting = (*self.pre_enqueue, *self.pre_filter, *self.filter, *self.reserve, *self.permit)
+        by_plugin: dict[str, tuple[EventRegistration, ...]] = {}
+        for plugin in rejecting:
+            listed = (events_of_listed_kinds or {}).get(plugin.name, ())
+            inherited = listed if _inherits(plugin, points.Plugin, "events_to_register") else ()
+            by_plugin[plugin.name] = (*_read_registrations(plugin), *inherited)
+        return by_plugin
 
     def per_node_plugins(self) -> tuple[str, ...]:
         """Return the names of the plugins that filter or score node by node because they have no columnar form."""
         return tuple(
             plugin.name
             for plugin in self.node_plugins
-            if (isinstance(plugin, FilterPlugin) and _inherits(plugin, FilterPlugin, "filter_nodes"))
-            or (isinstance(plugin, ScorePlugin) and _inherits(plugin, ScorePlugin, "score_nodes"))
+            if (isinstance(plugin, points.FilterPlugin) and _inherits(plugin, points.FilterPlugin, "filter_nodes"))
+            or (isinstance(plugin, points.ScorePlugin) and _inherits(plugin, points.ScorePlugin, "score_nodes"))
         )
 
 
-def _read_registrations(plugin: Plugin) -> tuple[EventRegistration, ...]:
+def _read_registrations(plugin: points.Plugin) -> tuple[EventRegistration, ...]:
     where = f'running EventsToRegister plugin "{plugin.name}"'
     try:
         # An endless iterator would fill the memory.
         registrations = tuple(islice(plugin.events_to_register(), MAX_EVENTS + 1))
     except PLUGIN_FAULTS as error:
         pass_on_interrupt(error)
-        raise PluginError(plugin.name, f"{where}: {described(error)}") from error
+        problem = described(error, f"{plugin.name}.events_to_register")
+        raise PluginError(plugin.name, f"{where}: {problem}") from error
     if len(registrations) > MAX_EVENTS:
         raise PluginError(plugin.name, f"{where}: it names more than {MAX_EVENTS} events")
     for registration in registrations:
-        if not _is_valid(registration):
+        if not (
+            isinstance(registration, EventRegistration)
+            and isinstance(registration.event, ClusterEvent)
+            and isinstance(registration.event.resource, str)
+            and isinstance(registration.event.action, Action)
+            and (registration.hint is None or callable(registration.hint))
+        ):
             advice = "list EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)) or others"
             raise PluginError(plugin.name, f"{where}: it names {shown(registration)}; {advice}")
     return registrations
-
-
-def _is_valid(registration: object) -> bool:
-    return (
-        isinstance(registration, EventRegistration)
-        and isinstance(registration.event, ClusterEvent)
-        and isinstance(registration.event.resource, str)
-        and isinstance(registration.event.action, Action)
-        and (registration.hint is None or callable(registration.hint))
-    )
 
 
 def find_extension_points(registry: Registry, name: str) -> frozenset[str] | None:
@@ -172,13 +138,13 @@ def find_extension_points(registry: Registry, name: str) -> frozenset[str] | Non
 def derives_filter(profile: Profile, name: str) -> bool:
     """Return whether a plugin has only the columnar form of filter."""
     plugin = profile.plugins.get(name)
-    return isinstance(plugin, FilterPlugin) and _inherits(plugin, FilterPlugin, "filter")
+    return isinstance(plugin, points.FilterPlugin) and _inherits(plugin, points.FilterPlugin, "filter")
 
 
-def normalizes(plugin: ScorePlugin) -> bool:
+def normalizes(plugin: points.ScorePlugin) -> bool:
     """Return whether a plugin normalizes its own scores."""
-    return not _inherits(plugin, ScorePlugin, "normalize_scores")
+    return not _inherits(plugin, points.ScorePlugin, "normalize_scores")
 
 
-def _inherits(plugin: Plugin, base: type[Any], method: str) -> bool:
+def _inherits(plugin: points.Plugin, base: type[Any], method: str) -> bool:
     return getattr(type(plugin), method) is getattr(base, method)

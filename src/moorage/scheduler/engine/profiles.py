@@ -4,29 +4,48 @@ A reload replaces it as a whole. Pods and the cached cluster state are not part 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Final
 
+import structlog
+from msgspec.structs import fields, replace
+
+from moorage.common.errors import PluginError
+from moorage.common.observers import Observer
 from moorage.kube.api.meta import KubeObject
+from moorage.kube.features import FeatureGates
 from moorage.scheduler.config.expansion import expand_plugins
-from moorage.scheduler.config.types import SchedulerConfiguration
+from moorage.scheduler.config.types import PluginEntry, Plugins, PluginSet, SchedulerConfiguration
 from moorage.scheduler.engine.binding.binding_phases import BindingPhases
 from moorage.scheduler.engine.cycle.filter import Rotation
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.event_handlers import events_of_listed
 from moorage.scheduler.engine.extender import Extender
-from moorage.scheduler.engine.handle import EngineHandle
-from moorage.scheduler.engine.observing import AttemptObserver, make_hooks
-from moorage.scheduler.engine.plugin_lifecycle import PluginLifecycle
-from moorage.scheduler.engine.profile import find_extension_points
-from moorage.scheduler.engine.resizes import resizing
+from moorage.scheduler.engine.handle import EngineHandle, ProfileHandles
+from moorage.scheduler.engine.observing import ObserverHooks
+from moorage.scheduler.engine.profile import Profile, find_extension_points
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.framework.cycle import StateKey
 from moorage.scheduler.framework.events import EVERY_EVENT, with_groups
+from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
 from moorage.scheduler.framework.group_plugins import GroupSourcePlugin
+from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.queue.backoff import Backoff
-from moorage.scheduler.queue.hints import EXTENDER, ProfileQueueing, Queueing
+from moorage.scheduler.queue.gates import ProfileQueueing, Queueing
+from moorage.scheduler.queue.hints import EXTENDER
+
+START_SECONDS: Final = 60.0
+CLOSE_SECONDS: Final = 5.0
+SETTLED: Final = (
+    *("NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "VolumeRestrictions", "NodeVolumeLimits"),
+    *("VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity", "DynamicResources"),
+    "NodeDeclaredFeatures",
+)
+"""Plugins that do not apply to a pod that is already on its node."""
+
+log = structlog.get_logger(__name__)
 
 
 class Profiles:
@@ -39,27 +58,30 @@ class Profiles:
         services: Services,
         *,
         extenders: Sequence[Extender] = (),
-        observer: AttemptObserver | None = None,
+        observers: Sequence[Observer] = (),
         cross_check: bool | float = False,
     ) -> None:
         self.config = config
         built: list[ProfileRunner] = []
 
-        def build(config: SchedulerConfiguration, observer: AttemptObserver | None = None) -> dict[str, ProfileRunner]:
+        def build(config: SchedulerConfiguration, observers: Sequence[Observer] = ()) -> dict[str, ProfileRunner]:
             rotation, runners = Rotation(), {}
             for profile in config.profiles:
                 name, percentage = profile.scheduler_name or "", config.percentage_for(profile)
-                hooks = make_hooks(observer, name)
+                hooks = ObserverHooks(observers, name)
                 runner = ProfileRunner(profile, registry, services, rotation, percentage, cross_check, extenders, hooks)
                 runners[name] = runner
                 built.append(runner)
             return runners
 
         try:
-            self.runners = build(config, observer)
+            self.runners = build(config, observers)
             self.resizes = build(resizing(config, services.features))
             """The runners for running pods whose resize was deferred."""
-            self.bindings = {name: _build_binding(name, runner, observer) for name, runner in self.runners.items()}
+            self.bindings = {
+                name: BindingPhases(runner.profile, runner.extenders, ObserverHooks(observers, name))
+                for name, runner in self.runners.items()
+            }
             self.queueing = _build_queueing(config, self.runners, has_groups=services.cache.groups is not None)
         except BaseException:
             # The plugins built before the failure may have started background work, and nothing else closes them.
@@ -73,6 +95,11 @@ class Profiles:
     def group_sources(self) -> dict[str, tuple[GroupSourcePlugin, ...]]:
         """The plugins that describe groups, by profile."""
         return {name: runner.profile.group_sources for name, runner in self.runners.items()}
+
+    def first_exception(self) -> BaseException | None:
+        """Return the first exception that a plugin raised, in any profile; expected failures do not count."""
+        plugins = (plugin for runner in self.runners.values() for plugin in runner.profile.plugins.values())
+        return next((plugin._faults.first for plugin in plugins if plugin._faults.first is not None), None)
 
     def listed(self) -> set[type[KubeObject]]:
         """Return the kinds that the plugins list."""
@@ -99,10 +126,6 @@ def describes_groups(config: SchedulerConfiguration, registry: Registry) -> bool
     )
 
 
-def _build_binding(name: str, runner: ProfileRunner, observer: AttemptObserver | None) -> BindingPhases:
-    return BindingPhases(runner.profile, runner.extenders, make_hooks(observer, name))
-
-
 def _build_queueing(
     config: SchedulerConfiguration, runners: Mapping[str, ProfileRunner], *, has_groups: bool
 ) -> Queueing:
@@ -115,3 +138,87 @@ def _build_queueing(
         profiles[name] = ProfileQueueing(runner.profile.pre_enqueue, with_groups(registrations, has_groups))
     sort = next(iter(runners.values())).profile.queue_sort[0]
     return Queueing(sort, profiles, Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds))
+
+
+def resizing(config: SchedulerConfiguration, features: FeatureGates) -> SchedulerConfiguration:
+    """Return the configuration for deferred resizes: without profiles, unless preemption may free resources.
+
+    A running pod with a deferred resize is queued so that preemption can free resources. An attempt checks only
+    resources, on the pod's node: everything else was decided when the pod was placed. The attempt never reaches
+    binding, since the cache has the pod already. A pod that fits is retried until the kubelet has carried out the
+    resize.
+    """
+    is_on = features.enabled("InPlacePodVerticalScalingSchedulerPreemption")
+    off = tuple(PluginEntry(name) for name in SETTLED)
+    profiles = []
+    for profile in config.profiles if is_on else ():
+        sets = {field.name: getattr(profile.plugins, field.name) for field in fields(Plugins)}
+        reduced = {
+            name: PluginSet(tuple(entry for entry in value.enabled if entry.name not in SETTLED), value.disabled + off)
+            for name, value in sets.items()
+            if isinstance(value, PluginSet)
+        }
+        profiles.append(replace(profile, plugins=replace(profile.plugins, **reduced)))
+    return replace(config, profiles=tuple(profiles))
+
+
+class PluginLifecycle:
+    """Starts the plugins of all profiles in the order of construction, and closes them in reverse order."""
+
+    def __init__(self, profiles: Iterable[tuple[Profile, ProfileHandles]]) -> None:
+        self._members = [
+            (plugin, handles.made[name]) for profile, handles in profiles for name, plugin in profile.plugins.items()
+        ]
+        self._started: list[Plugin] = []
+        self._former: list[PluginLifecycle] = []
+        self.has_begun = False
+        """Whether ``start`` was called."""
+        self.is_closed = False
+
+    async def start(self) -> None:
+        """Start every plugin once; raise PluginError if one fails."""
+        if self.has_begun:
+            return
+        self.has_begun = True
+        for plugin, _ in self._members:
+            # Before the await: a plugin that fails in start must be closed too.
+            self._started.append(plugin)
+            if type(plugin).start is Plugin.start:
+                continue
+            where = f"starting plugin {plugin.name!r}"
+            try:
+                async with asyncio.timeout(START_SECONDS) as limit:
+                    await plugin.start()
+            except PLUGIN_FAULTS as error:  # plugin code may raise anything
+                pass_on_interrupt(error)
+                if limit.expired():
+                    advice = "what takes long belongs into handle.in_background"
+                    raise PluginError(plugin.name, f"{where}: not done after {START_SECONDS:g} s; {advice}") from error
+                raise PluginError(plugin.name, f"{where}: {described(error, f'{plugin.name}.start')}") from error
+
+    def follow(self, former: "PluginLifecycle") -> None:
+        """Replace other plugins, which still bind pods; close them with these plugins at the latest."""
+        self._former = [former, *(lifecycle for lifecycle in former._former if not lifecycle.is_closed)]
+        former._former = []
+
+    async def close(self) -> None:
+        """Close all started plugins and cancel their background work; never raises, may take seconds."""
+        for former in self._former:
+            await former.close()
+        self._former = []
+        while self._started:
+            plugin = self._started.pop()
+            if type(plugin).close is Plugin.close:
+                continue
+            try:
+                async with asyncio.timeout(CLOSE_SECONDS) as limit:
+                    await plugin.close()
+            except PLUGIN_FAULTS as error:  # the other plugins must still be closed
+                pass_on_interrupt(error)
+                if limit.expired():
+                    log.warning("plugin takes too long to close", plugin=plugin.name, seconds=CLOSE_SECONDS)
+                else:
+                    log.exception("plugin failed to close", plugin=plugin.name, error=described(error))
+        for _, handle in self._members:
+            await handle.close()
+        self.is_closed = True

@@ -32,7 +32,7 @@ class Scores(Struct):
 
 
 def pre_filtered_cycle(profile: Profile, pod: Pod, nodes: NodeTable, group: CycleState | None = None) -> CycleState:
-    """Run all pre-filters, whatever they return, and return the resulting state."""
+    """Run all pre-filters, regardless of their results, and return the resulting state."""
     cycle = CycleState()
     cycle.group = group
     for plugin in profile.pre_filter:
@@ -66,16 +66,12 @@ def score_all(profile: Profile, cycle: CycleState, pod: Pod, nodes: NodeTable) -
     for plugin, column in zip(scorers, raw, strict=True):
         normalized = normalize(plugin, cycle, pod, nodes, column.copy())
         scores.by_plugin.append(PluginScores(plugin.name, profile.weights[plugin.name], column, normalized))
-    _require_range(scores.by_plugin)
-    for item in scores.by_plugin:
-        scores.totals += np.multiply(item.normalized, item.weight, dtype=np.int64)
-    return scores
-
-
-def _require_range(scored: list[PluginScores]) -> None:
-    """Raise for a score out of range: of the first such node, and there of the first plugin."""
+    # Upstream reports the score out of range of the first such node, and there of the first plugin.
+    scored = scores.by_plugin
     bad = [(item.normalized < MIN_NODE_SCORE) | (item.normalized > MAX_NODE_SCORE) for item in scored]
-    first_rows = [(int(mask.argmax()), at) for at, mask in enumerate(bad) if mask.any()]
-    if first_rows:
+    if first_rows := [(int(mask.argmax()), at) for at, mask in enumerate(bad) if mask.any()]:
         row, at = min(first_rows)
         check_range(scored[at].plugin, scored[at].normalized[row : row + 1])
+    for item in scored:
+        scores.totals += np.multiply(item.normalized, item.weight, dtype=np.int64)
+    return scores

@@ -1,31 +1,30 @@
 """The scheduler: pops the next pod, finds a node for it, and hands it over to the binder."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
 
 from moorage.common.clock import Clock
 from moorage.common.errors import MoorageError
+from moorage.common.observers import Observer, select
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
-from moorage.kube.client.event_note import EventNote
+from moorage.kube.api.records import EventNote
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config.types import SchedulerConfiguration
 from moorage.scheduler.engine.binding.binding_phases import PendingBinding, Undo
-from moorage.scheduler.engine.cycle.post_filter import NOT_RUN
-from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
+from moorage.scheduler.engine.cycle.profile_runner import NOT_RUN, ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import (
-    Choice,
     ExtendedNodes,
     NoNode,
-    OneNode,
     SearchResult,
     SeveralNodes,
 )
 from moorage.scheduler.engine.effects import CLUSTER_EFFECTS, Effects
 from moorage.scheduler.engine.event_handlers import EventHandlers
 from moorage.scheduler.engine.extender import Extender, in_order
+from moorage.scheduler.engine.failures import QueueFailureReporter
 from moorage.scheduler.engine.group_sources import GroupSources
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import (
@@ -38,9 +37,9 @@ from moorage.scheduler.engine.outcomes import (
     Tried,
     Unschedulable,
 )
-from moorage.scheduler.engine.plugin_lifecycle import PluginLifecycle
-from moorage.scheduler.engine.profiles import Profiles, describes_groups
-from moorage.scheduler.engine.services import Background, Services
+from moorage.scheduler.engine.profiles import PluginLifecycle, Profiles, describes_groups
+from moorage.scheduler.engine.services import Services
+from moorage.scheduler.engine.task_pool import TaskBackground
 from moorage.scheduler.engine.ties import Ties
 from moorage.scheduler.framework.cycle import ASSUMED, CycleState
 from moorage.scheduler.framework.faults import described
@@ -52,7 +51,7 @@ from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
 from moorage.scheduler.queue.nominator import PodNominator
 from moorage.scheduler.queue.observer import QueueObserver
 from moorage.scheduler.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE, SchedulingQueue
-from moorage.scheduler.state.cache import Cache
+from moorage.scheduler.state.cache import Cache, CacheObserver
 from moorage.scheduler.state.objects import Objects
 from moorage.scheduler.state.pod_groups import PodGroups
 
@@ -77,23 +76,28 @@ class Scheduler:
         registry: Registry,
         *,
         cluster: ClusterApi,
-        background: Background,
+        background: TaskBackground,
         clock: Clock,
         features: FeatureGates,
         cross_check: bool | float = False,
-        observer: AttemptObserver | None = None,
+        observers: Sequence[Observer] = (),
         extenders: Iterable[Extender] = (),
-        queue_observer: QueueObserver | None = None,
         max_unschedulable: float = DEFAULT_MAX_UNSCHEDULABLE,
-        meter: PluginMeter = SILENT_METER,
         ties: Ties | None = None,
         effects: Effects = CLUSTER_EFFECTS,
     ) -> None:
-        self.observer = observer
+        self._observers = observers
+        self.observer = select(observers, AttemptObserver)
         self._cross_check = cross_check
-        self.cache, self.objects = Cache(), Objects()
+        self.cache, self.objects = Cache(select(observers, CacheObserver)), Objects()
         self.nominator = PodNominator(self._queued_pod, self.objects[Pod])
-        self.cache.groups = self._follow_groups(features, describes_groups(config, registry))
+        if features.enabled("GenericWorkload"):
+            with_composites = features.enabled("CompositePodGroup")
+            for kind in (PodGroup, CompositePodGroup) if with_composites else (PodGroup,):
+                self.objects[kind]  # lists and watches it
+            self.cache.groups = PodGroups(with_composites=with_composites)
+        elif describes_groups(config, registry):
+            self.cache.groups = PodGroups()
         self.services = Services(
             cache=self.cache,
             objects=self.objects,
@@ -103,13 +107,27 @@ class Scheduler:
             nominator=self.nominator,
             background=background,
             activate=self._activate,
-            meter=meter,
+            meter=next((observer for observer in observers if isinstance(observer, PluginMeter)), SILENT_METER),
             ties=ties,
         )
         self.profiles = self.build_profiles(config, registry, extenders)
         self._living = [self.profiles]
-        self.queue = self._build_queue(features, queue_observer, max_unschedulable)
+        queueing = self.profiles.queueing
+        self.queue = SchedulingQueue(
+            clock=clock,
+            sort=queueing.sort,
+            profiles=queueing.profiles,
+            backoff=queueing.backoff,
+            pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
+            nominator=self.nominator,
+            groups=self.cache.groups,
+            max_unschedulable=max_unschedulable,
+            observer=select(observers, QueueObserver),
+            # Only for failures, which are rare: moves of pods must cost nothing if nothing observes them.
+            failures=select((*observers, QueueFailureReporter(self.services)), QueueObserver),
+        )
         self.failures = effects.make_failures(self.services, self.queue)
+        self._choose_node = effects.choose_node
         self.groups = self._build_groups()
         self.binder = effects.make_binder(self.services, self.queue, self.failures.handle, self.observer)
         self.services.cancel_pre_bind = self.binder.cancel_pre_bind
@@ -138,7 +156,7 @@ class Scheduler:
             registry,
             self.services,
             extenders=in_order(extenders),
-            observer=self.observer,
+            observers=self._observers,
             cross_check=self._cross_check,
         )
 
@@ -157,7 +175,10 @@ class Scheduler:
 
     def _serve(self, profiles: Profiles) -> None:
         self.runners, self._resizes, self._bindings = profiles.runners, profiles.resizes, profiles.bindings
-        sources = self._group_sources(profiles)
+        sources = None
+        if self.cache.groups is not None and any(profiles.group_sources.values()):
+            with_objects = self.services.features.enabled("GenericWorkload")
+            sources = GroupSources(profiles.group_sources, self.cache.groups, self.queue, with_objects=with_objects)
         if self.groups is not None:
             self.groups.serve(profiles.runners.values(), sources)
         self.handlers.serve(profiles.runners.keys(), sources)
@@ -171,44 +192,12 @@ class Scheduler:
         """The lifecycle of the plugins in use, and of former plugins that still bind pods."""
         return self.profiles.lifecycle
 
-    def _group_sources(self, profiles: Profiles) -> GroupSources | None:
-        sources = profiles.group_sources
-        if self.cache.groups is None or not any(sources.values()):
-            return None
-        with_objects = self.services.features.enabled("GenericWorkload")
-        return GroupSources(sources, self.cache.groups, self.queue, with_objects=with_objects)
-
-    def _follow_groups(self, features: FeatureGates, are_described: bool) -> PodGroups | None:
-        """List and watch pod groups, and composite pod groups, if the features are enabled."""
-        if not features.enabled("GenericWorkload"):
-            return PodGroups() if are_described else None
-        with_composites = features.enabled("CompositePodGroup")
-        for kind in (PodGroup, CompositePodGroup) if with_composites else (PodGroup,):
-            self.objects[kind]
-        return PodGroups(with_composites=with_composites)
-
     def _queued_pod(self, key: str) -> Pod | None:
         return self.queue.queued_pod(key)
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods.values())
         self.services.wake()
-
-    def _build_queue(
-        self, features: FeatureGates, observer: QueueObserver | None, max_unschedulable: float
-    ) -> SchedulingQueue:
-        queueing = self.profiles.queueing
-        return SchedulingQueue(
-            clock=self.services.clock,
-            sort=queueing.sort,
-            profiles=queueing.profiles,
-            backoff=queueing.backoff,
-            pop_from_backoff=features.enabled("SchedulerPopFromBackoffQ"),
-            nominator=self.nominator,
-            groups=self.cache.groups,
-            max_unschedulable=max_unschedulable,
-            observer=observer,
-        )
 
     async def schedule_next(self) -> Outcome | None:
         """Try the next pod of the queue; ``None`` if it is empty, or too many bindings are in flight."""
@@ -227,7 +216,8 @@ class Scheduler:
         """Try one popped pod; requeue it if the attempt fails. Post-filters run only if ``preempts`` is set."""
         pod = queued.pod
         if pod.is_terminating or self.cache.is_assumed(pod):
-            return self._drop(queued)
+            self.let_go(queued)
+            return Dropped()
         if self.observer is not None:
             self.observer.trying(queued)
         try:
@@ -256,16 +246,28 @@ class Scheduler:
         if not self.cache.columns.infos:
             return Failed(NO_NODES, is_rejection=True)
 
-        result = runner.find(pod) if not runner.extenders else await self._find_extended(runner, pod)
+        result: SearchResult | ExtendedNodes
+        if not runner.extenders:
+            result = runner.find(pod)
+        else:
+            with self.services.freeze:
+                result = await runner.find_extended(pod)
         if self.observer is not None:
             self.observer.found(queued, runner, result)
         if isinstance(result, NoNode):
             return await self._post_filter(queued, runner, result, preempts=preempts)
         if runner.extenders:
-            choice = await self._choose_extended(runner, result)
+            with self.services.freeze:
+                choice = await runner.choose_extended(result)
             if self.observer is not None:
                 self.observer.chosen(queued, choice)
             state = (result.result if isinstance(result, ExtendedNodes) else result).cycle
+        elif self._choose_node is not None and isinstance(result, SeveralNodes):
+            with self.services.freeze:
+                external = await self._choose_node(result)
+            if isinstance(external, Failed):
+                return external
+            choice, state = external, result.cycle
         else:
             assert not isinstance(result, ExtendedNodes)
             choice, state = runner.choose(result), result.cycle
@@ -323,19 +325,6 @@ class Scheduler:
             self.services.activate(state.pods_to_activate)
             state.pods_to_activate = {}
         return None
-
-    async def _find_extended(self, runner: ProfileRunner, pod: Pod) -> SearchResult | ExtendedNodes:
-        with self.services.freeze:
-            return await runner.find_extended(pod)
-
-    async def _choose_extended(self, runner: ProfileRunner, result: OneNode | SeveralNodes | ExtendedNodes) -> Choice:
-        with self.services.freeze:
-            return await runner.choose_extended(result)
-
-    def _drop(self, queued: QueuedPodInfo) -> Outcome:
-        """Drop a pod that is being deleted, or is already placed."""
-        self.let_go(queued)
-        return Dropped()
 
     def let_go(self, queued: QueuedPodInfo) -> None:
         """End the attempt of a pod without a try, with an event if the pod is being deleted."""

@@ -1,15 +1,18 @@
 """The services that all profiles of a scheduler share."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import structlog
 from msgspec import Struct, field
 
 from moorage.common.clock import Clock
+from moorage.common.errors import ApiError
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
+from moorage.scheduler.engine.task_pool import TaskBackground
 from moorage.scheduler.engine.ties import Ties
 from moorage.scheduler.engine.waiting import WaitingPods
 from moorage.scheduler.framework.cycle import StateKey
@@ -19,21 +22,7 @@ from moorage.scheduler.queue.nominator import PodNominator
 from moorage.scheduler.state.cache import Cache
 from moorage.scheduler.state.objects import Objects
 
-
-class Background(Protocol):
-    """Runs tasks in parallel with the scheduling cycles."""
-
-    def start(self, work: Coroutine[Any, Any, object], *, name: str) -> None:
-        """Run a coroutine that must finish before shutdown; exceptions are logged."""
-        ...
-
-    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> "asyncio.Task[None] | None":
-        """Run a coroutine and return its task, or ``None`` if background work is disabled."""
-        ...
-
-    def call_later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Run an action after a delay, between cycles."""
-        ...
+log = structlog.get_logger(__name__)
 
 
 class Freeze:
@@ -57,11 +46,6 @@ class Freeze:
             await self.thawed.wait()
 
 
-def nothing_in_pre_bind(_uid: str, _reason: str) -> bool:
-    """Return False, where pods are never bound."""
-    return False
-
-
 class Services(Struct):
     """The services that all profiles of a scheduler share."""
 
@@ -71,7 +55,7 @@ class Services(Struct):
     features: FeatureGates
     cluster: ClusterApi
     nominator: PodNominator
-    background: Background
+    background: TaskBackground
     activate: Callable[[Mapping[str, Pod]], None]
     shared: dict[StateKey[Any], tuple[Any, tuple[type[KubeObject], ...]]] = field(default_factory=dict)
     """The shared state of plugins, with the kinds that its creator lists."""
@@ -79,7 +63,18 @@ class Services(Struct):
     freeze: Freeze = field(default_factory=Freeze)
     wake: Callable[[], None] = lambda: None
     """Wakes the scheduling loop."""
-    cancel_pre_bind: Callable[[str, str], bool] = nothing_in_pre_bind
+    cancel_pre_bind: Callable[[str, str], bool] = lambda _uid, _reason: False
     meter: PluginMeter = SILENT_METER
     ties: Ties | None = None
     """Selects between nodes with equal scores; by default as upstream does."""
+
+    def write_status(self, obj: KubeObject, patch: Mapping[str, Any]) -> None:
+        """Patch the status of an object in the background; errors are logged, because the next attempt repeats it."""
+
+        async def write() -> None:
+            try:
+                await self.cluster.patch_status(obj, patch)
+            except ApiError as error:
+                log.warning("status was not written", kind=type(obj).__name__, object=obj.key, error=str(error))
+
+        self.background.start(write(), name=f"status of {obj.key}")

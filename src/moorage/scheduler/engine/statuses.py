@@ -1,7 +1,6 @@
 """The statuses of rejected nodes: one number per row, so that counting is a histogram."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
@@ -13,7 +12,7 @@ from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.extension_points import FILTER, ask, failure
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.faults import shown
-from moorage.scheduler.framework.node_statuses import NodeStatuses, StatusGroup
+from moorage.scheduler.framework.node_statuses import NodeStatuses
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
 from moorage.scheduler.framework.plugin import FilterPlugin, Plugin
 from moorage.scheduler.framework.status import BoolArray, Code, Status, Verdict, combined
@@ -142,12 +141,9 @@ class RowStatuses(NodeStatuses):
 
     @cached_property
     def _by_name(self) -> Mapping[str, Status]:
-        explicit: dict[str, Status] = {}
-        for row in np.flatnonzero(self._status_ids):
-            status = self._table[int(self._status_ids[row])]
-            assert status is not None
-            explicit[self._nodes[int(row)].name] = status
-        return explicit
+        rows = [int(row) for row in np.flatnonzero(self._status_ids)]
+        statuses = [(row, self._table[int(self._status_ids[row])]) for row in rows]
+        return {self._nodes[row].name: status for row, status in statuses if status is not None}
 
     @property
     def explicit(self) -> Mapping[str, Status]:
@@ -170,30 +166,13 @@ class RowStatuses(NodeStatuses):
         rows: RowArray = order[is_wanted[self._status_ids[order]]]
         return rows
 
-    def distinct(self) -> Iterable[Status]:
-        """Return every status that some node has."""
-        for number in np.unique(self._status_ids):
-            if (status := self._table[int(number)]) is not None:
-                yield status
-
-    def grouped(self, node_count: int, examples: int) -> list[StatusGroup]:
-        """Put nodes with the same status together, the most common first, with the names of a few of them."""
-        counts, groups = np.bincount(self._status_ids, minlength=len(self._table)), []
-        for number in np.flatnonzero(counts):
-            if (status := self._table[int(number)]) is not None:
-                rows = np.flatnonzero(self._status_ids == number)[:examples].tolist()
-                names = tuple(self._nodes[row].name for row in rows)
-                groups.append(StatusGroup(status, int(counts[number]), names))
-        return self._with_absent(groups, node_count)
-
-    def reasons(self, node_count: int) -> Counter[str]:
-        """Count every reason over all nodes of the cluster."""
-        counted: Counter[str] = Counter()
+    def counts(self) -> Mapping[Status, int]:
+        """Return every distinct explicit status, and how many nodes have it."""
         counts = np.bincount(self._status_ids, minlength=len(self._table))
-        for number in np.flatnonzero(counts):
-            if (status := self._table[int(number)]) is not None:
-                for reason in status.reasons:
-                    counted[reason] += int(counts[number])
-        for reason in self.absent.reasons:
-            counted[reason] += node_count - self.explicit_count
-        return +counted
+        numbered = ((self._table[int(number)], int(counts[number])) for number in np.flatnonzero(counts))
+        return {status: count for status, count in numbered if status is not None}
+
+    def examples(self, status: Status, limit: int) -> list[str]:
+        """Return the names of a few nodes with an explicit status."""
+        rows = np.flatnonzero(self._status_ids == self._table.number(status))[:limit].tolist()
+        return [self._nodes[row].name for row in rows]

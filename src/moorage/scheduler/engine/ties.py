@@ -39,11 +39,8 @@ class TiesByName:
         if len(rows) == 1:
             return int(rows[0])
         if self._version != (nodes.nodes_version, len(nodes)):
-            self._sort(nodes)
+            order = np.argsort(np.array(nodes.names, dtype=object), kind="stable")
+            self._places = np.empty(len(order), dtype=np.int64)
+            self._places[order] = np.arange(len(order))
+            self._version = nodes.nodes_version, len(nodes)
         return int(rows[self._places[rows].argmin()])
-
-    def _sort(self, nodes: NodeTable) -> None:
-        order = np.argsort(np.array(nodes.names, dtype=object), kind="stable")
-        self._places = np.empty(len(order), dtype=np.int64)
-        self._places[order] = np.arange(len(order))
-        self._version = nodes.nodes_version, len(nodes)

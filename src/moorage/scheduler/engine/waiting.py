@@ -14,9 +14,10 @@ class PermitWait:
     def __init__(self, pod: Pod, waits: Mapping[str, float], loop: asyncio.AbstractEventLoop) -> None:
         self.pod = pod
         self._decided: asyncio.Future[Status | None] = loop.create_future()
-        self._timers = {
-            plugin: loop.call_later(seconds, self._time_out, plugin, seconds) for plugin, seconds in waits.items()
-        }
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        for plugin, seconds in waits.items():
+            message = f"rejected due to timeout after waiting {Duration(round(seconds * 1e9))} at plugin {plugin}"
+            self._timers[plugin] = loop.call_later(seconds, self.reject, plugin, message)
 
     @property
     def pending_plugins(self) -> tuple[str, ...]:
@@ -46,10 +47,6 @@ class PermitWait:
     async def decision(self) -> Status | None:
         """Wait until the pod may be bound, or is rejected."""
         return await self._decided
-
-    def _time_out(self, plugin: str, seconds: float) -> None:
-        duration = Duration(round(seconds * 1e9))
-        self.reject(plugin, f"rejected due to timeout after waiting {duration} at plugin {plugin}")
 
     def _decide(self, status: Status | None) -> bool:
         if self._decided.done():

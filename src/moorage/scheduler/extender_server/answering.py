@@ -86,9 +86,9 @@ class Answering:
         return [(name, scores.get(name, 0)) for name in question.nodes]
 
     def preempt(self, question: VictimQuestion) -> dict[str, ProposedVictims]:
-        """Leave of the proposals those after which the plugins accept the pod, with more victims where they are needed.
+        """Keep the proposals after which the plugins accept the pod, with more victims where needed.
 
-        PluginError if a plugin broke.
+        Raise PluginError if a plugin fails.
         """
         pod = self._adapt(question.pod)
         pre = self._cycle.filtering.pre_filter(pod)
@@ -136,7 +136,7 @@ class Answering:
         return NodeScope(mask, len(rows), order[mask[order]])
 
     def _agree(self, cycle: CycleState, pod: Pod, info: NodeInfo, proposed: ProposedVictims) -> ProposedVictims | None:
-        """Decide on one node: proposed victims go; of the other candidates, those stay that the plugins accept."""
+        """Return the victims on one node: the proposed ones, and candidates that the plugins do not accept."""
         leaving = {uid for uid in proposed.uids if uid in info.pods}
         pool = [
             candidate
@@ -156,7 +156,7 @@ class Answering:
 
 
 def split_by_code(rejected: dict[str, Status]) -> tuple[dict[str, str], dict[str, str]]:
-    """Divide rejections into those that evicting pods may lift and those that it cannot, each with its message."""
+    """Divide rejections by whether preemption could resolve them, each with its message."""
     failed = {name: status.message for name, status in rejected.items() if status.code == Code.UNSCHEDULABLE}
     unresolvable = {name: status.message for name, status in rejected.items() if name not in failed}
     return failed, unresolvable

@@ -1,7 +1,10 @@
-"""The parts of a configuration that an extender serves: filters, scores and binding of some plugins, nothing else."""
+"""The plugins that an extender serves, and its entry for kube-scheduler's configuration.
+
+An extender serves filters, scores and binding of some plugins of one profile.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,7 +44,7 @@ ANSWERED: Final = tuple(point for point in ExtensionPoint if point not in REFUSE
 
 
 class Verbs(Struct, frozen=True):
-    """The verbs that kube-scheduler should call: those that the plugins support."""
+    """The verbs that the plugins support and kube-scheduler should call."""
 
     filters: bool
     scores: bool
@@ -69,9 +72,10 @@ def served_by(policy: Policy, names: Sequence[str], profile_name: str = "") -> S
     points[ExtensionPoint.QUEUE_SORT] = [SORT]
     points[ExtensionPoint.BIND].append(BINDER)
     points[ExtensionPoint.POST_FILTER] = [PREEMPTION] if filters else []
+    weights = {ExtensionPoint.SCORE: enabled.score_weights}
     entries = {
         point.name.lower(): PluginSet(
-            enabled=tuple(_entry(point, name, enabled.score_weights) for name in plugin_names)
+            enabled=tuple(PluginEntry(name, weights.get(point, {}).get(name, 0)) for name in plugin_names)
         )
         for point, plugin_names in points.items()
     }
@@ -118,5 +122,26 @@ def _refuse_what_cannot_be_served(by_point: Mapping[ExtensionPoint, Iterable[str
         raise ConfigErrors(problems)
 
 
-def _entry(point: ExtensionPoint, name: str, weights: Mapping[str, int]) -> PluginEntry:
-    return PluginEntry(name, weights.get(name, 0) if point is ExtensionPoint.SCORE else 0)
+def write_stanza(served: Served, url: str, *, wants_certificate: bool = False) -> str:
+    """Write the extender's entry for kube-scheduler's configuration, with notes for the operator in comments."""
+    verbs = served.verbs
+    extender: dict[str, Any] = {"urlPrefix": url}
+    if verbs.filters:
+        extender |= {"filterVerb": "filter", "preemptVerb": "preempt"}
+    if verbs.scores:
+        extender |= {"prioritizeVerb": "prioritize", "weight": 1}
+    if verbs.binds:
+        extender["bindVerb"] = "bind"
+    extender |= {"nodeCacheCapable": True, "httpTimeout": "5s"}
+    if url.startswith("https:"):
+        tls = {"caFile": "/path/of/the/authority.crt"}
+        if wants_certificate:
+            tls |= {"certFile": "/path/of/the/client.crt", "keyFile": "/path/of/the/client.key"}
+        extender |= {"enableHTTPS": True, "tlsConfig": tls}
+    lines = [f"# {', '.join(served.names)} as an extender: for the KubeSchedulerConfiguration of kube-scheduler."]
+    if verbs.scores:
+        lines.append("# Scores of extenders count tenfold: weight 1 corresponds to weight 10 in process.")
+    import yaml
+
+    document: str = yaml.safe_dump({"extenders": [extender]}, sort_keys=False)
+    return "\n".join([*lines, document])

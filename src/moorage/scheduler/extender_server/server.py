@@ -4,22 +4,22 @@ import asyncio
 import signal
 import socket
 from contextlib import AsyncExitStack
-from functools import partial
-from pathlib import Path
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from msgspec import Struct
 
 from moorage.common.clock import SteadyClock
 from moorage.common.errors import ApiError, InputError, MoorageError, PluginError
+from moorage.common.forked_process import EXIT_FAILURE
+from moorage.common.user_files import read_file
 from moorage.common.version import USER_AGENT
 from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.http.messages import AnyReply, HttpRequest, HttpService, Reply
-from moorage.kube.http.server import HttpServer, is_loopback
-from moorage.scheduler.daemon.daemon_assembly import APPLY_FAILURES
+from moorage.kube.http.proxies import is_loopback
+from moorage.kube.http.server import HttpServer
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
 from moorage.scheduler.daemon.metrics.instruments import InformerInstruments
 from moorage.scheduler.daemon.metrics.readings import read_informers, read_process, read_scheduler
@@ -30,11 +30,10 @@ from moorage.scheduler.daemon.serving.routing import Router
 from moorage.scheduler.daemon.serving.tls import ServingTls
 from moorage.scheduler.extender_server import wire
 from moorage.scheduler.extender_server.answering import Answering, split_by_code
-from moorage.scheduler.extender_server.served import Served
-from moorage.scheduler.extender_server.stanza import Address, stanza
+from moorage.scheduler.extender_server.served import Served, write_stanza
 from moorage.scheduler.framework.metering import DEFAULT_BUCKETS, MetricKind, MetricSpec
 from moorage.scheduler.wiring.api_connection import ApiConnection
-from moorage.scheduler.wiring.assembly import AssembledScheduler, Observers, assemble
+from moorage.scheduler.wiring.assembly import AssembledScheduler, assemble
 
 MAX_BODY: Final = 8 << 20
 """The names of 20,000 nodes are less than 2 MiB, and their victims not much more."""
@@ -44,7 +43,6 @@ RELOAD_SECONDS: Final = 60.0
 OPEN_PAGES: Final = ("/healthz", "/livez", "/readyz")
 """Paths open to all clients: probes have no certificates."""
 EVERYWHERE: Final = ("0.0.0.0", "::")
-EXIT_FAILURE: Final = 1
 
 REQUESTS: Final = MetricSpec(
     "moorage_extender_requests_total", MetricKind.COUNTER, ("verb", "code"), "Requests of kube-scheduler, by HTTP code."
@@ -86,11 +84,6 @@ class ExtenderOptions(Struct, frozen=True):
             hint = "give --client-ca-file, listen on 127.0.0.1, or write --allow-anyone"
             raise InputError("--address", problem, hint=hint)
 
-    @property
-    def scheme(self) -> str:
-        """How kube-scheduler calls the extender."""
-        return "https" if self.cert_file else "http"
-
 
 def run_extender(served: Served, options: ExtenderOptions, connection: Connection) -> int:
     """Serve until stopped; return the exit code."""
@@ -107,7 +100,7 @@ def run_extender(served: Served, options: ExtenderOptions, connection: Connectio
 
 
 class ExtenderServer:
-    """One process: it may be run several times, behind one address."""
+    """One replica of an extender."""
 
     def __init__(self, served: Served, options: ExtenderOptions, connection: Connection) -> None:
         self._served = served
@@ -120,21 +113,21 @@ class ExtenderServer:
         self._stopping = asyncio.Event()
         self._router = Router()
         self._verbs = {"/filter": self._filter, "/prioritize": self._prioritize, "/preempt": self._preempt}
-        self._authority = _read(options.client_ca_file) if options.client_ca_file else b""
+        self._authority = self._read_authority()
 
     async def run(self) -> None:
-        """Fill the cache, serve until a signal comes, and end in order."""
+        """Serve until a signal arrives, then shut down in order."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stopping.set)
         await self.serve()
 
     def stop(self) -> None:
-        """Have it end."""
+        """Stop the server."""
         self._stopping.set()
 
     async def serve(self) -> None:
-        """Listen at once, handle requests once the cache is full, until stopped."""
+        """Listen immediately, and handle requests when the cache is synced, until stopped."""
         async with AsyncExitStack() as ending:
             parts = self._assembled()
             ending.callback(parts.close)
@@ -147,25 +140,18 @@ class ExtenderServer:
             informing = asyncio.create_task(parts.connection.informers.run(), name="informers")
             starting = asyncio.create_task(self._start(parts), name="starting")
             stopping = asyncio.create_task(self._stopping.wait(), name="waiting for a signal")
-            tasks = (informing, starting, stopping)
+            tasks: set[asyncio.Task[Any]] = {informing, starting, stopping}
+            waiting = tasks
             try:
-                await self._until_stopped(informing, starting, stopping)
+                # Informers end only with an error, and a plugin may fail to start.
+                while not stopping.done():
+                    finished, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                    for task in finished:
+                        task.result()
             finally:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-
-    @staticmethod
-    async def _until_stopped(
-        informing: "asyncio.Task[None]", starting: "asyncio.Task[None]", stopping: "asyncio.Task[bool]"
-    ) -> None:
-        """Wait for the signal; informers never end by themselves, and a plugin may fail to start."""
-        waited: set[asyncio.Task[object]] = {informing, starting, stopping}
-        while not stopping.done():
-            finished, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            for task in finished:
-                task.result()
-            waited -= finished
 
     def _assembled(self) -> AssembledScheduler[ApiConnection]:
         clock, registry, policy = SteadyClock(), self._registry, self._served.policy
@@ -175,10 +161,8 @@ class ExtenderServer:
             ApiClient(self._connection, user_agent=agent),
             clock,
             policy.config.client_connection,
-            InformerInstruments(registry),
         )
-        observers = Observers(meter=registry, apply_failed=partial(registry.count, APPLY_FAILURES))
-        return assemble(policy, api, clock, observers=observers)
+        return assemble(policy, api, clock, observers=(registry, InformerInstruments(registry)))
 
     async def _start(self, parts: AssembledScheduler[ApiConnection]) -> None:
         await parts.connection.informers.synced()
@@ -189,7 +173,10 @@ class ExtenderServer:
     async def _listen(self, server: HttpServer, ending: AsyncExitStack) -> int:
         options, tls = self._options, None
         if options.cert_file:
-            tls = ServingTls(self._serving(), [self._authority] if self._authority else [])
+            serving = ServingOptions(
+                options.address, options.port, cert_file=options.cert_file, key_file=options.key_file
+            )
+            tls = ServingTls(serving, [self._authority] if self._authority else [])
             reloading = asyncio.create_task(self._reload(tls), name="certificates")
             ending.callback(reloading.cancel)
         try:
@@ -199,16 +186,16 @@ class ExtenderServer:
             where = f"--address {options.address} --port {options.port}"
             raise InputError(where, f"cannot listen: {error.strerror or error}") from error
 
-    def _serving(self) -> ServingOptions:
-        options = self._options
-        return ServingOptions(options.address, options.port, cert_file=options.cert_file, key_file=options.key_file)
+    def _read_authority(self) -> bytes:
+        file = self._options.client_ca_file
+        return read_file(file, where="--client-ca-file") if file else b""
 
     async def _reload(self, tls: ServingTls) -> None:
         """Load new certificates when they appear; while new ones are unusable, keep the current ones."""
         while True:
             await asyncio.sleep(RELOAD_SECONDS)
             try:
-                authority = _read(self._options.client_ca_file) if self._options.client_ca_file else b""
+                authority = self._read_authority()
                 if tls.load([authority] if authority else []):
                     log.info("certificates reloaded")
             except MoorageError as error:
@@ -218,8 +205,9 @@ class ExtenderServer:
         options = self._options
         address = socket.gethostname() if options.address in EVERYWHERE else options.address
         host = f"[{address}]" if ":" in address else address
-        url = options.url or f"{options.scheme}://{host}:{port}"
-        print(stanza(self._served, Address(url, bool(options.client_ca_file))), flush=True)  # noqa: T201 - to paste
+        url = options.url or f"{'https' if options.cert_file else 'http'}://{host}:{port}"
+        wants_certificate = bool(options.client_ca_file)
+        print(write_stanza(self._served, url, wants_certificate=wants_certificate), flush=True)  # noqa: T201 - to paste
 
     def _add_pages(self, parts: AssembledScheduler[ApiConnection]) -> None:
         def informers() -> str | None:
@@ -236,7 +224,7 @@ class ExtenderServer:
         self._router.add("GET", "/metrics", exposition_page(self._registry.collect, of_process=True))
 
     def answer(self, request: HttpRequest) -> AnyReply:
-        """Handle a request; scheduling verbs at once, everything else in a task."""
+        """Handle a request: scheduling verbs synchronously, all others in a task."""
         if self._authority and request.path not in OPEN_PAGES and not _shows_certificate(request):
             return _refused(401, "a client certificate of the authority in --client-ca-file is needed")
         question = self._verbs.get(request.path)
@@ -306,13 +294,6 @@ def _shows_certificate(request: HttpRequest) -> bool:
     """Return whether a client showed a certificate: TLS has verified it by the one configured authority."""
     connection = None if request.transport is None else request.transport.get_extra_info("ssl_object")
     return connection is not None and connection.getpeercert(binary_form=True) is not None
-
-
-def _read(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise InputError("--client-ca-file", f"{path} cannot be read: {error.strerror}") from error
 
 
 def _refused(status: int, text: str) -> Reply:

@@ -25,21 +25,21 @@ class NodeQuestion(Struct, frozen=True):
 
 
 class ProposedVictims(Struct, frozen=True):
-    """Pods that are to leave a node, by uid, and how many of them a budget protects."""
+    """The victims on a node by uid, and the number of them that a budget protects."""
 
     uids: tuple[str, ...]
     violations: int = 0
 
 
 class VictimQuestion(Struct, frozen=True):
-    """A pod that fits nowhere, and who would leave which node for it."""
+    """An infeasible pod, and the proposed victims by node."""
 
     pod: Pod
     victims: Mapping[str, ProposedVictims]
 
 
 class BindRequest(Struct, frozen=True):
-    """A pod and the node that it is to be bound to."""
+    """A pod and the node to bind it to."""
 
     name: str
     namespace: str
@@ -139,7 +139,7 @@ def priorities(scores: Iterable[tuple[str, int]]) -> bytes:
 
 
 def preemption_result(victims: Mapping[str, ProposedVictims]) -> bytes:
-    """Write which nodes will do without which pods."""
+    """Write the accepted nodes and their victims."""
     victims_by_node = {
         name: {"Pods": [{"UID": uid} for uid in agreed.uids], "NumPDBViolations": agreed.violations}
         for name, agreed in victims.items()

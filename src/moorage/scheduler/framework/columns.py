@@ -110,7 +110,7 @@ class Vocabulary(Generic[V]):
         return code
 
     def find(self, value: V) -> int | None:
-        """Return the number of a value that is there."""
+        """Return the number of a value; ``None`` if it has no number."""
         return self._codes.get(value)
 
 

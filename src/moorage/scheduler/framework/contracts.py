@@ -4,53 +4,34 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, Final
 
-from moorage.scheduler.framework.group_plugins import (
-    PlacementGeneratePlugin,
-    PlacementScorePlugin,
-    PodGroupPostFilterPlugin,
-)
-from moorage.scheduler.framework.plugin import (
-    BindPlugin,
-    FilterPlugin,
-    PermitPlugin,
-    Plugin,
-    PostBindPlugin,
-    PostFilterPlugin,
-    PreBindPlugin,
-    PreEnqueuePlugin,
-    PreFilterExtensions,
-    PreFilterPlugin,
-    PreScorePlugin,
-    QueueSortPlugin,
-    ReservePlugin,
-    ScorePlugin,
-)
+from moorage.scheduler.framework import group_plugins as group_points
+from moorage.scheduler.framework import plugin as points
 
-EXTENSION_POINTS: Final[dict[str, type[Plugin]]] = {
-    "preEnqueue": PreEnqueuePlugin,
-    "queueSort": QueueSortPlugin,
-    "preFilter": PreFilterPlugin,
-    "filter": FilterPlugin,
-    "postFilter": PostFilterPlugin,
-    "preScore": PreScorePlugin,
-    "score": ScorePlugin,
-    "reserve": ReservePlugin,
-    "permit": PermitPlugin,
-    "preBind": PreBindPlugin,
-    "bind": BindPlugin,
-    "postBind": PostBindPlugin,
-    "placementGenerate": PlacementGeneratePlugin,
-    "placementScore": PlacementScorePlugin,
-    "podGroupPostFilter": PodGroupPostFilterPlugin,
+EXTENSION_POINTS: Final[dict[str, type[points.Plugin]]] = {
+    "preEnqueue": points.PreEnqueuePlugin,
+    "queueSort": points.QueueSortPlugin,
+    "preFilter": points.PreFilterPlugin,
+    "filter": points.FilterPlugin,
+    "postFilter": points.PostFilterPlugin,
+    "preScore": points.PreScorePlugin,
+    "score": points.ScorePlugin,
+    "reserve": points.ReservePlugin,
+    "permit": points.PermitPlugin,
+    "preBind": points.PreBindPlugin,
+    "bind": points.BindPlugin,
+    "postBind": points.PostBindPlugin,
+    "placementGenerate": group_points.PlacementGeneratePlugin,
+    "placementScore": group_points.PlacementScorePlugin,
+    "podGroupPostFilter": group_points.PodGroupPostFilterPlugin,
 }
 """The extension points by their name in the configuration."""
 
 _FUNCTIONS: Final = (staticmethod, classmethod)
 _AWAITABLE: Final = ("Coroutine", "Awaitable", "Future", "Task")
-_BASES: Final[tuple[type[Plugin], ...]] = (Plugin, *EXTENSION_POINTS.values(), PreFilterExtensions)
+_BASES: Final[tuple[type[points.Plugin], ...]] = (points.Plugin, *EXTENSION_POINTS.values(), points.PreFilterExtensions)
 
 
-def broken_contract(plugin: type[Plugin]) -> tuple[str, str] | None:
+def broken_contract(plugin: type[points.Plugin]) -> tuple[str, str] | None:
     """Find the first method that cannot be called as it will be: the problem, and what to write instead."""
     for base in _BASES:
         if issubclass(plugin, base):
@@ -60,7 +41,7 @@ def broken_contract(plugin: type[Plugin]) -> tuple[str, str] | None:
     return None
 
 
-def never_called(plugin: type[Plugin]) -> list[tuple[str, str]]:
+def never_called(plugin: type[points.Plugin]) -> list[tuple[str, str]]:
     """Return methods that belong to extension points which the class does not inherit from, with their base classes."""
     return [
         (name, base.__name__)
@@ -71,11 +52,11 @@ def never_called(plugin: type[Plugin]) -> list[tuple[str, str]]:
     ]
 
 
-def _methods(base: type[Plugin]) -> Iterator[tuple[str, Any]]:
+def _methods(base: type[points.Plugin]) -> Iterator[tuple[str, Any]]:
     return ((name, method) for name, method in vars(base).items() if inspect.isfunction(method) and name[0] != "_")
 
 
-def _compare(plugin: type[Plugin], name: str, promised: Any) -> tuple[str, str] | None:
+def _compare(plugin: type[points.Plugin], name: str, promised: Any) -> tuple[str, str] | None:
     method, where = getattr(plugin, name), f"{plugin.name}.{name}"
     if not callable(method):
         return f"{where} is {method!r}, which cannot be called", f"write `{_heading(name, promised)}`"
@@ -92,25 +73,21 @@ def _compare(plugin: type[Plugin], name: str, promised: Any) -> tuple[str, str] 
     if not inspect.iscoroutinefunction(promised) and waits:
         hint = f"write `{_heading(name, promised)}`; what has to wait goes into start, pre_bind or handle.in_background"
         return f"{where} is `async def`, but is called inside the scheduling cycle, and must not wait", hint
-    return _compare_parameters(plugin, name, promised)
-
-
-def _compare_parameters(plugin: type[Plugin], name: str, promised: Any) -> tuple[str, str] | None:
     called_with = list(inspect.signature(promised).parameters)
     is_bound = isinstance(inspect.getattr_static(plugin, name), _FUNCTIONS)
     try:
-        signature = inspect.signature(getattr(plugin, name))
+        signature = inspect.signature(method)
     except (TypeError, ValueError):
         return None
     try:
         signature.bind(*(called_with[1:] if is_bound else called_with))
     except TypeError:
-        problem = f"{plugin.name}.{name} takes {signature}, but is called with ({', '.join(called_with)})"
+        problem = f"{where} takes {signature}, but is called with ({', '.join(called_with)})"
         return problem, f"write `{_heading(name, promised)}`"
     return None
 
 
-def heading(plugin: type[Plugin], name: str) -> str:
+def heading(plugin: type[points.Plugin], name: str) -> str:
     """Return the first line of a method that a plugin class owes to one of its bases."""
     promised = getattr(plugin, name)
     waits = "async " if inspect.iscoroutinefunction(promised) else ""

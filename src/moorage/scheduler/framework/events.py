@@ -32,24 +32,8 @@ class Action(IntFlag):
 
 
 _ACTION_NAMES: Final = {
-    Action.ADD: "Add",
-    Action.DELETE: "Delete",
-    Action.UPDATE: "Update",
-    Action.ALL: "All",
-    Action.UPDATE_NODE_ALLOCATABLE: "UpdateNodeAllocatable",
-    Action.UPDATE_NODE_LABEL: "UpdateNodeLabel",
-    Action.UPDATE_NODE_TAINT: "UpdateNodeTaint",
-    Action.UPDATE_NODE_CONDITION: "UpdateNodeCondition",
-    Action.UPDATE_NODE_ANNOTATION: "UpdateNodeAnnotation",
-    Action.UPDATE_NODE_DECLARED_FEATURE: "UpdateNodeDeclaredFeature",
-    Action.UPDATE_NODE_PREEMPTION_POLICY: "UpdateNodePreemptionPolicy",
-    Action.UPDATE_POD_LABEL: "UpdatePodLabel",
-    Action.UPDATE_POD_SCALE_DOWN: "UpdatePodScaleDown",
-    Action.UPDATE_POD_SCALE_UP: "UpdatePodScaleUp",
-    Action.UPDATE_POD_TOLERATION: "UpdatePodToleration",
-    Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED: "UpdatePodSchedulingGatesEliminated",
-    Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM: "UpdatePodGeneratedResourceClaim",
-}
+    action: name.title().replace("_", "") for name, action in Action.__members__.items()
+}  # for example UpdateNodeTaint
 
 
 class Resource(StrEnum):
@@ -143,9 +127,7 @@ class EventRegistration(Struct, frozen=True):
 
 
 _ANY: Final = (
-    Resource.ASSIGNED_POD,
-    Resource.UNSCHEDULED_POD,
-    Resource.TARGET_POD,
+    *KINDS_OF_POD,
     Resource.NODE,
     Resource.PERSISTENT_VOLUME,
     Resource.PERSISTENT_VOLUME_CLAIM,
@@ -159,6 +141,7 @@ _ANY: Final = (
 EVERY_EVENT: Final = tuple(EventRegistration(ClusterEvent(resource, Action.ALL)) for resource in _ANY)
 """The registrations of a plugin that does not define its own."""
 
+ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "UnschedulableTimeout")
 FORCE_ACTIVATE: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "ForceActivate")
 CONFIGURATION_CHANGED: Final = ClusterEvent(Resource.WILDCARD, Action.ALL, "ConfigurationChanged")

@@ -1,18 +1,25 @@
-"""Exceptions of plugins: each fails one attempt, including those that would end a program."""
+"""Exceptions of plugins: each fails one attempt, including exceptions that would end a program."""
 
 import asyncio
 import inspect
 import signal
+import sysconfig
 import traceback
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from moorage.common.text import shortened
 
 PLUGIN_FAULTS: Final = BaseException
-"""Caught wherever a plugin is called; the functions below propagate exceptions that are not its fault."""
+"""Caught around every call of a plugin; the functions below propagate exceptions that are not its fault."""
 
 MAX_SHOWN: Final = 2000
+MAX_PLACES: Final = 100
+"""The number of places in one plugin whose tracebacks are logged."""
+
+log = structlog.get_logger(__name__)
 
 
 def written(text: str) -> str:
@@ -33,30 +40,91 @@ def shown(answer: object) -> str:
         return f"a {type(answer).__name__} that cannot be shown"
 
 
-_HERE: Final = str(Path(__file__).parents[2])
+MOORAGE_FOLDER: Final = str(Path(__file__).parents[2])
+_LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
-def described(error: BaseException) -> str:
-    """Describe an exception of a plugin; exceptions that end programs get a hint.
+def described(error: BaseException, method: str = "") -> str:
+    """Describe an exception by its type, its message, and the file and line in the author's code.
+
+    With the method that raised: ``X.filter raised KeyError: 'nope' (my_plugin.py:14)``.
+
+    Exceptions of Moorage's own classes are expected failures with complete messages, some of them upstream's: only
+    their message is returned. Exceptions that end programs get a hint.
 
     >>> described(ValueError("no such zone"))
-    'no such zone'
+    'ValueError: no such zone'
     >>> described(SystemExit(3))
-    'it raised SystemExit(3), which is ignored here: return a Status with the reason, or raise an Exception'
+    'SystemExit: 3, which is ignored here: return a Status with the reason, or raise an Exception'
     """
-    if isinstance(error, Exception):
-        try:
-            return written(str(error)) or type(error).__name__
-        except BaseException as another:
-            pass_on_interrupt(another)
-            return type(error).__name__
-    return f"it raised {shown(error)}, which is ignored here: return a Status with the reason, or raise an Exception"
+    name = type(error).__name__
+    try:
+        message = written(str(error))
+    except BaseException as another:
+        pass_on_interrupt(another)
+        message = ""
+    if is_expected(error):
+        return message or name
+    text = f"{method} raised {name}" if method else name
+    if message:
+        text += f": {message}"
+    text += _location(error)
+    if not isinstance(error, Exception):
+        text += ", which is ignored here: return a Status with the reason, or raise an Exception"
+    return text
+
+
+class FaultRecord:
+    """The exceptions of one plugin: the first one, and where each was raised.
+
+    The traceback of an exception is logged once for each place, so that a plugin that fails for every pod does not fill
+    the log.
+    """
+
+    def __init__(self) -> None:
+        self.first: BaseException | None = None
+        self._places: set[tuple[str, tuple[str, int | None] | None]] = set()
+
+    def note(self, plugin: str, error: BaseException) -> None:
+        """Record an exception that a plugin raised; expected failures are omitted."""
+        if is_expected(error):
+            return
+        self.first = self.first or error
+        frame = author_frame(error)
+        location = (type(error).__name__, None if frame is None else (frame.filename, frame.lineno))
+        if location not in self._places and len(self._places) < MAX_PLACES:
+            self._places.add(location)
+            log.error("plugin raised an exception", plugin=plugin, error=described(error), exc_info=error)
+
+
+def is_expected(error: BaseException) -> bool:
+    """Return whether an exception is of a class of Moorage: an expected failure with a complete message."""
+    return type(error).__module__.partition(".")[0] == "moorage"
+
+
+def author_frame(error: BaseException) -> traceback.FrameSummary | None:
+    """Return the innermost frame in the author's code; the innermost of all if Moorage's own code raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(("<frozen", MOORAGE_FOLDER))]
+    # An exception of a library is reported at the author's line that called the library.
+    authored = [frame for frame in own if not frame.filename.startswith(_LIBRARIES)]
+    if own and not authored:  # the plugin itself is installed as a library: its first frame shows where
+        folder = str(Path(own[0].filename).parent)
+        authored = [frame for frame in own if frame.filename.startswith(folder)]
+    return next(iter((authored or frames)[-1:]), None)
+
+
+def _location(error: BaseException) -> str:
+    frame = author_frame(error)
+    if frame is None or isinstance(error, SyntaxError):  # the message of a SyntaxError contains its file and line
+        return ""
+    return f" ({Path(frame.filename).name}:{frame.lineno})"
 
 
 def pass_on_interrupt(error: BaseException) -> None:
     """Raise again what only happened to hit a plugin: a Ctrl-C, or the cancellation of the task that waits for it.
 
-    A daemon never sees a Ctrl-C, its signals are handled. A CancelledError that a plugin made up is its fault.
+    A daemon never sees a Ctrl-C, its signals are handled. A CancelledError that a plugin raised is its fault.
     """
     if isinstance(error, asyncio.CancelledError) and _is_cancelled():
         raise error
@@ -72,16 +140,6 @@ def pass_on_interrupt(error: BaseException) -> None:
         signal.SIG_IGN,
     ):
         raise error
-
-
-def place_of(error: BaseException) -> str:
-    """Return the file and line of an error in the author's code, unless the message contains it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    if isinstance(error, SyntaxError) or not frames:
-        return ""
-    own = [frame for frame in frames if not frame.filename.startswith(("<frozen", _HERE))]
-    last = own[-1] if own else frames[-1]
-    return f" ({last.filename}, line {last.lineno})"
 
 
 def _is_cancelled() -> bool:

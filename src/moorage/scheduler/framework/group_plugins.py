@@ -68,7 +68,7 @@ class GroupSourcePlugin(Plugin):
 
 
 class PlacementGeneratePlugin(Plugin):
-    """Divides the cluster into parts of which one is to take a whole group. Define either method.
+    """Divides the cluster into parts; a whole group is placed in one part. Define either method.
 
     A profile has one such plugin at most.
     """
@@ -85,7 +85,7 @@ class PlacementGeneratePlugin(Plugin):
     def generate_placements(
         self, cycle: CycleState, group: GroupTree, nodes: NodeTable
     ) -> Sequence[Placement] | Status:
-        """Divide a window of nodes at once: those of the parent group's placement, or the whole cluster.
+        """Divide a window of nodes in one call: those of the parent group's placement, or the whole cluster.
 
         An empty list means that the group fits nowhere; a status is the group's.
         """
@@ -127,14 +127,14 @@ class PlacementScorePlugin(Plugin):
         return int(self.score_placements(cycle, group, (placement,))[0])
 
     def score_placements(self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]) -> IntArray:
-        """Score all placements at once. Override this when ``score_placement`` is too slow."""
+        """Score all placements in one call. Override this when ``score_placement`` is too slow."""
         scores = (index(self.score_placement(cycle, group, placement)) for placement in placements)
         return np.fromiter(scores, dtype=np.int64, count=len(placements))
 
     def normalize_placement_scores(
         self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement], scores: IntArray
     ) -> IntArray:
-        """Bring the raw scores of all placements into 0…100; by default they are there already."""
+        """Normalize the raw scores of all placements to 0…100; the default returns them unchanged."""
         return scores
 
 

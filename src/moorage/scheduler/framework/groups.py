@@ -27,7 +27,7 @@ class DescribedGroup(PodGroup, frozen=True, dict=True, gc=True):
 class GroupTree(Struct, frozen=True):
     """A group and the groups below it; a PodGroup has none.
 
-    ``members`` are the pods of a PodGroup that wait for a node in this cycle, ``scheduled`` those that have one.
+    ``members`` are the pods of a PodGroup that wait for a node in this cycle, ``scheduled`` the pods with a node.
     """
 
     group: Group

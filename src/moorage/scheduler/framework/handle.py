@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 from moorage.common.clock import Clock
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
-from moorage.kube.client.event_note import EventNote
+from moorage.kube.api.records import EventNote
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.groups import GroupTree, Proposal
@@ -74,7 +74,7 @@ class ClusterApi(Protocol):
         ...
 
     async def patch(self, obj: K, patch: Mapping[str, Any], *, subresource: str = "") -> K:
-        """Merge something into an object, whichever version it has, and return it as stored.
+        """Merge a patch into any version of an object, and return the stored object.
 
         A JSON merge patch: ``None`` removes a field, and lists are replaced.
         """
@@ -115,10 +115,8 @@ class Nominator(Protocol):
 class WaitingPod(Protocol):
     """A pod that a Permit plugin holds back."""
 
-    @property
-    def pod(self) -> Pod:
-        """The pod."""
-        ...
+    pod: Pod
+    """The pod."""
 
     def allow(self, plugin: str) -> None:
         """Let the pod go as far as this plugin is concerned; it binds when all have let it go."""
@@ -136,15 +134,10 @@ class WaitingPod(Protocol):
 class PreemptionExtender(Protocol):
     """A web service that reviews the choice of victims."""
 
-    @property
-    def name(self) -> str:
-        """The name of the service in messages."""
-        ...
-
-    @property
-    def is_ignorable(self) -> bool:
-        """Whether preemption continues without the service when it fails."""
-        ...
+    name: str
+    """The name of the service in messages."""
+    is_ignorable: bool
+    """Whether preemption continues without the service when it fails."""
 
     def handles_preemption_for(self, pod: Pod) -> bool:
         """Return whether the service must be called for this pod."""
@@ -160,39 +153,22 @@ class PreemptionExtender(Protocol):
 class Handle(Protocol):
     """The scheduler's services for a plugin; each plugin of a profile has its own handle."""
 
-    @property
-    def profile(self) -> str:
-        """The name of the profile that the plugin serves: what pods write as ``schedulerName``."""
-        ...
-
-    @property
-    def log(self) -> PluginLog:
-        """The logger: ``log.info(…)``, or ``log.v(4).info(…)`` for messages that need ``-v=4`` or more."""
-        ...
-
-    @property
-    def metrics(self) -> PluginMetrics:
-        """Makes counters, gauges and histograms under the plugin's name; make them in the constructor."""
-        ...
-
-    @property
-    def nodes(self) -> NodeTable:
-        """Every node, as of this cycle."""
-        ...
-
-    @property
-    def features(self) -> FeatureGates:
-        """The feature gates in force; read them when the plugin is built, not in its methods."""
-        ...
+    profile: str
+    """The name of the profile that the plugin serves: what pods write as ``schedulerName``."""
+    log: PluginLog
+    """The logger: ``log.info(…)``, or ``log.v(4).info(…)`` for messages that need ``-v=4`` or more."""
+    metrics: PluginMetrics
+    """Makes counters, gauges and histograms under the plugin's name; make them in the constructor."""
+    nodes: NodeTable
+    """Every node, as of this cycle."""
+    features: FeatureGates
+    """The feature gates in force; read them when the plugin is built, not in its methods."""
+    cluster: ClusterApi
+    """Where to write to."""
 
     @property
     def clock(self) -> Clock:
         """The clock."""
-        ...
-
-    @property
-    def cluster(self) -> ClusterApi:
-        """Where to write to."""
         ...
 
     @property
@@ -220,7 +196,7 @@ class Handle(Protocol):
         ...
 
     def activate(self, pods: Mapping[str, Pod]) -> None:
-        """Have pods tried again at once, whatever their backoff."""
+        """Retry pods immediately, regardless of their backoff."""
         ...
 
     def in_background(self, work: Coroutine[Any, Any, object], *, name: str, must_finish: bool = False) -> None:
@@ -280,7 +256,7 @@ class PreemptionHandle(Handle, Protocol):
         ...
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
-        """Stop a pod on its way from permit to bind, so that it is tried again; return whether it was there."""
+        """Stop a pod between permit and bind, so that it is retried; return whether it was in these phases."""
         ...
 
     def without(self, pods: Iterable[Pod]) -> AbstractContextManager[None]:
@@ -295,7 +271,7 @@ class PreemptionHandle(Handle, Protocol):
         ...
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Have the reserve plugins of the profile set aside what a pod would need on a node."""
+        """Run the reserve plugins of the profile for a pod on a node."""
         ...
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:

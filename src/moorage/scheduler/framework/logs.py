@@ -24,15 +24,13 @@ class Verbosity:
         """Return the level of a module: that of the first pattern it matches, by its last name or its path."""
         level = self._known.get(module)
         if level is None:
-            level = self._known[module] = self._find(module)
+            names = (module.rpartition(".")[2], module.replace(".", "/"))
+            matching = (
+                pattern for pattern in self.modules if any(fnmatch.fnmatchcase(name, pattern) for name in names)
+            )
+            pattern = next(matching, None)
+            level = self._known[module] = self.level if pattern is None else self.modules[pattern]
         return level
-
-    def _find(self, module: str) -> int:
-        names = (module.rpartition(".")[2], module.replace(".", "/"))
-        for pattern, level in self.modules.items():
-            if any(fnmatch.fnmatchcase(name, pattern) for name in names):
-                return level
-        return self.level
 
 
 #: The process has one stream of logs, so it has one of these.

@@ -5,9 +5,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import accumulate
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
+
+from moorage.common.observers import Observer
 
 PREFIX: Final = "moorage_plugin"
 DEFAULT_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -115,32 +117,32 @@ class HistogramCell:
         return list(map(float, accumulate(self._counts)))
 
 
-class Meter(Protocol):
-    """Counts for the metrics of the process; a metric has the name and the labels that it has on /metrics."""
+class Meter(Observer):
+    """Counts for the metrics of the process; a metric has the name and labels of /metrics. This one counts nothing."""
 
     def count(self, metric: str, *labels: str) -> None:
         """Add one to a counter."""
-        ...
 
     def observe(self, metric: str, value: float, *labels: str) -> None:
         """Put a value into a histogram."""
-        ...
 
 
-class PluginMeter(Meter, Protocol):
-    """A meter that takes in metrics of plugins' own as well."""
+class PluginMeter(Meter):
+    """A meter with metrics of plugins' own. This one shows none: only the plugin itself can read them."""
 
     def register(self, spec: MetricSpec) -> None:
         """Register a metric of a plugin; raise ValueError if the name is already used for another."""
-        ...
 
     def number(self, spec: MetricSpec, *labels: str) -> NumberCell:
         """Return the counter or gauge of some label values of a metric that was registered."""
-        ...
+        return NumberCell()
 
     def histogram(self, spec: MetricSpec, *labels: str) -> HistogramCell:
         """Return the histogram of some label values of a metric that was registered."""
-        ...
+        return HistogramCell(spec.buckets)
+
+
+SILENT_METER: Final = PluginMeter()
 
 
 GaugeReading: TypeAlias = tuple[str, tuple[str, ...], float]
@@ -153,30 +155,6 @@ class GaugeSource:
     @abstractmethod
     def gauges(self) -> Iterable[GaugeReading]:
         """Read them all."""
-
-
-class SilentMeter:
-    """Shows nothing, where there is no page of metrics; what plugins count can be read from their metrics alone."""
-
-    def count(self, metric: str, *labels: str) -> None:
-        """Take no notice."""
-
-    def observe(self, metric: str, value: float, *labels: str) -> None:
-        """Take no notice."""
-
-    def register(self, spec: MetricSpec) -> None:
-        """Take no notice."""
-
-    def number(self, spec: MetricSpec, *labels: str) -> NumberCell:
-        """Return an unregistered number."""
-        return NumberCell()
-
-    def histogram(self, spec: MetricSpec, *labels: str) -> HistogramCell:
-        """Return an unregistered histogram."""
-        return HistogramCell(spec.buckets)
-
-
-SILENT_METER = SilentMeter()
 
 
 class PluginMetrics:

@@ -1,5 +1,9 @@
-"""Node selectors on columns: each expression is evaluated once per distinct label value, not once per node."""
+"""Node selectors on columns, evaluated once per distinct label value instead of once per node; and their masks.
 
+A mask of ``None`` is constant, and nothing is computed for it.
+"""
+
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -27,12 +31,8 @@ def nodes_matching_term(term: NodeTermMatcher, nodes: NodeTable) -> BoolArray:
         return np.zeros(len(nodes), dtype=np.bool_)
     masks = [nodes_meeting(requirement, nodes) for requirement in term.expressions]
     masks += [_nodes_named(requirement, nodes) for requirement in term.fields]
-    if not masks:
-        return np.ones(len(nodes), dtype=np.bool_)
-    combined = masks[0]
-    for mask in masks[1:]:
-        combined &= mask
-    return combined
+    combined = all_of(masks)
+    return np.ones(len(nodes), dtype=np.bool_) if combined is None else combined
 
 
 def nodes_meeting(requirement: Requirement, nodes: NodeTable) -> BoolArray:
@@ -62,3 +62,26 @@ def _nodes_named(requirement: Requirement, nodes: NodeTable) -> BoolArray:
         if info is not None:
             mask |= nodes.rows == info.row
     return ~mask if requirement.operator == "NotIn" else mask
+
+
+def all_of(masks: Iterable[BoolArray | None]) -> BoolArray | None:
+    """Return where all masks are true; ``None`` is true everywhere."""
+    combined: BoolArray | None = None
+    for mask in masks:
+        if mask is not None:
+            combined = mask if combined is None else combined & mask
+    return combined
+
+
+def any_of(masks: Iterable[BoolArray | None]) -> BoolArray | None:
+    """Return where any mask is true; ``None`` is true nowhere."""
+    combined: BoolArray | None = None
+    for mask in masks:
+        if mask is not None:
+            combined = mask if combined is None else combined | mask
+    return combined
+
+
+def but_not(mask: BoolArray, without: BoolArray | None) -> BoolArray:
+    """Return where the first mask is true and the second is not; ``None`` is true nowhere."""
+    return mask if without is None else mask & ~without

@@ -1,7 +1,7 @@
 """Why each node was rejected: explicit statuses, and one for all other nodes."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from msgspec import Struct
@@ -51,31 +51,28 @@ class NodeStatuses:
         rows = [row for row in order.tolist() if explicit.get(nodes[row].name, absent).code == code]
         return np.array(rows, dtype=np.int64)
 
-    def distinct(self) -> Iterable[Status]:
-        """Return every distinct explicit status."""
-        return set(self.explicit.values())
+    def counts(self) -> Mapping[Status, int]:
+        """Return every distinct explicit status, and how many nodes have it."""
+        return Counter(self.explicit.values())
+
+    def examples(self, status: Status, limit: int) -> list[str]:
+        """Return the names of a few nodes with an explicit status."""
+        return [name for name, explicit in self.explicit.items() if explicit == status][:limit]
 
     def reasons(self, node_count: int) -> Counter[str]:
         """Count every reason over all nodes of the cluster."""
-        counted: Counter[str] = Counter()
-        for status in self.explicit.values():
-            counted.update(status.reasons)
-        for reason in self.absent.reasons:
-            counted[reason] += node_count - len(self)
+        counted, counts = Counter[str](), self.counts()
+        for status, count in (*counts.items(), (self.absent, node_count - sum(counts.values()))):
+            for reason in status.reasons:
+                counted[reason] += count
         return +counted
 
-    def grouped(self, node_count: int, examples: int) -> list["StatusGroup"]:
+    def grouped(self, node_count: int, examples: int) -> list[StatusGroup]:
         """Put nodes with the same status together, the most common first, with the names of a few of them."""
-        counts = Counter(self.explicit.values())
-        names_by_status = {
-            status: [name for name, node_status in self.explicit.items() if node_status == status] for status in counts
-        }
         groups = [
-            StatusGroup(status, count, tuple(names_by_status[status][:examples])) for status, count in counts.items()
+            StatusGroup(status, count, tuple(self.examples(status, examples)))
+            for status, count in self.counts().items()
         ]
-        return self._with_absent(groups, node_count)
-
-    def _with_absent(self, groups: list["StatusGroup"], node_count: int) -> list["StatusGroup"]:
         remaining = node_count - sum(group.count for group in groups)
         if remaining > 0 and self.absent.reasons:
             groups.append(StatusGroup(self.absent, remaining))

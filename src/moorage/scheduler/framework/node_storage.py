@@ -84,7 +84,7 @@ class NodeStorage:
         self.features = CategoricalColumn(lambda info: frozenset(info.node.status.declared_features))
         self.labels: LRU[str, CategoricalColumn] = LRU("label columns", MAX_LABEL_COLUMNS, self._new_label_column)
         self._label_views: LRU[str, Categorical[str | None]] = LRU(
-            "label column views", MAX_LABEL_COLUMNS, self._view_label
+            "label column views", MAX_LABEL_COLUMNS, lambda key: self.labels.lookup(key).view(len(self.infos))
         )
 
     def __len__(self) -> int:
@@ -149,9 +149,6 @@ class NodeStorage:
     def label(self, key: str) -> Categorical[str | None]:
         """Return the column of a label; it is created at first use and cached."""
         return self._label_views.lookup(key)
-
-    def _view_label(self, key: str) -> Categorical[str | None]:
-        return self.labels.lookup(key).view(len(self.infos))
 
     def _new_label_column(self, key: str) -> CategoricalColumn:
         column = CategoricalColumn(lambda info: info.labels.get(key))

@@ -3,13 +3,18 @@
 from collections.abc import Collection, Iterable, KeysView, Mapping
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Never
+from typing import Any, Final, Never
 
 from moorage.kube.api.affinity import Taint
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import ANY_ADDRESS, HostPort, Pod
 
 NO_ROW: Final = -1
+
+
+def _read(attribute: str) -> Any:
+    """Return a read-only property with a getter in C: filters of one node read these for every node."""
+    return property(attrgetter(attribute))
 
 
 class NodeInfo:
@@ -36,60 +41,25 @@ class NodeInfo:
         "_version",
     )
 
-    if TYPE_CHECKING:
-
-        @property
-        def node(self) -> Node:
-            """The node itself."""
-
-        @property
-        def name(self) -> str:
-            """Its name."""
-
-        @property
-        def row(self) -> int:
-            """The row in the columns; ``NO_ROW`` if the node is not part of the cluster."""
-
-        @property
-        def version(self) -> int:
-            """How often it was changed."""
-
-        @property
-        def nonzero_cpu(self) -> int:
-            """The requested CPU of the pods, with a default for pods without a request."""
-
-        @property
-        def nonzero_memory(self) -> int:
-            """The same for memory."""
-
-        @property
-        def pods(self) -> Mapping[str, Pod]:
-            """The pods, by uid."""
-
-        @property
-        def requested(self) -> Mapping[str, int]:
-            """The sum of the pods' requests."""
-
-        @property
-        def allocatable(self) -> Mapping[str, int]:
-            """The allocatable amounts: milli-CPU, bytes, and plain counts."""
-
-        @property
-        def labels(self) -> Mapping[str, str]:
-            """The node's labels."""
-
-    else:
-        # Getters in C: filters of one node read these for every node.
-        node = property(attrgetter("_node"))
-        name = property(attrgetter("_name"))
-        row = property(attrgetter("_row"))
-        version = property(attrgetter("_version"))
-        nonzero_cpu = property(attrgetter("_nonzero_cpu"))
-        nonzero_memory = property(attrgetter("_nonzero_memory"))
-        pods = property(attrgetter("_pods_view"))
-        requested = property(attrgetter("_requested_view"))
-        allocatable = property(attrgetter("_allocatable"))
-        labels = property(attrgetter("_labels"))
+    node: Node = _read("_node")
+    """The node itself."""
+    name: str = _read("_name")
+    row: int = _read("_row")
+    """The row in the columns; ``NO_ROW`` if the node is not part of the cluster."""
+    version: int = _read("_version")
+    """How often it was changed."""
+    nonzero_cpu: int = _read("_nonzero_cpu")
+    """The requested CPU of the pods, with a default for pods without a request."""
+    nonzero_memory: int = _read("_nonzero_memory")
+    """The same for memory."""
+    pods: Mapping[str, Pod] = _read("_pods_view")
+    """The pods, by uid."""
+    requested: Mapping[str, int] = _read("_requested_view")
+    """The sum of the pods' requests."""
+    allocatable: Mapping[str, int] = _read("_allocatable")
+    """The allocatable amounts: milli-CPU, bytes, and plain counts."""
+    labels: Mapping[str, str] = _read("_labels")
+    """The node's labels."""
 
     def __init__(self, node: Node | None, pods: Iterable[Pod] = ()) -> None:
         self._take(node)

@@ -12,8 +12,9 @@ exception in a plugin fails the attempt with an error that names the plugin; the
 from abc import abstractmethod
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from enum import IntEnum
+from functools import cached_property
 from operator import index
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -22,10 +23,10 @@ from moorage.common.errors import did_you_mean
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.events import EVERY_EVENT, EventRegistration
+from moorage.scheduler.framework.faults import FaultRecord
 from moorage.scheduler.framework.node_statuses import NodeStatuses
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
-from moorage.scheduler.framework.queued import QueuedPod
 from moorage.scheduler.framework.status import IntArray, Status, Verdict
 
 
@@ -70,8 +71,19 @@ class Plugin:
     _narrow_is_checked: ClassVar[bool] = False
     """Whether 32-bit scores are within 0…100, and an array from ``score_nodes`` belongs to the caller."""
 
+    call_timeout: ClassVar[float | None] = 60.0
+    """The seconds after which an awaited call, such as ``post_filter`` or ``pre_bind``, fails the attempt.
+
+    Set it to a larger number if the plugin waits for slow systems, or to ``None`` if it handles timeouts itself.
+    """
+
     _timer: Any = None
     """Timer for single calls while plugin metrics are sampled; set by the engine."""
+
+    @cached_property
+    def _faults(self) -> FaultRecord:
+        """The exceptions that the plugin raised."""
+        return FaultRecord()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -131,6 +143,21 @@ class PreEnqueuePlugin(Plugin):
         means that any gated pod may be admitted.
         """
         return None
+
+
+class QueuedPod(Protocol):
+    """A pending pod or group, as a QueueSort plugin sees it, with the history of its attempts."""
+
+    pod: Pod
+    """The pod; of a group, one of its pods."""
+    priority: int
+    """Its priority; of a group, that of the group."""
+    timestamp: float
+    """When it was last queued after a failure, or first; moves between queues do not change it."""
+    initial_attempt_timestamp: float | None
+    """When it was first ready to be tried."""
+    attempts: int
+    """The number of its attempts."""
 
 
 class QueueSortPlugin(Plugin):

@@ -51,7 +51,10 @@ class PluginCode:
         former = self.modules()
         for name, module in former.items():
             del sys.modules[name]
-            _forget_bytecode(module)
+            if (file := _file(module)) is not None:
+                # A file saved twice within a second with the same size would count as unchanged.
+                with suppress(OSError, NotImplementedError):
+                    Path(cache_from_source(str(file))).unlink(missing_ok=True)
         importlib.invalidate_caches()
         try:
             yield
@@ -87,11 +90,3 @@ def _home(module: ModuleType | None) -> Path | None:
     if file is None:
         return None
     return file.parent.parent if hasattr(module, "__path__") else file.parent
-
-
-def _forget_bytecode(module: ModuleType) -> None:
-    """Delete the bytecode: a file saved twice within a second with the same size would count as unchanged."""
-    file = _file(module)
-    if file is not None:
-        with suppress(OSError, NotImplementedError):
-            Path(cache_from_source(str(file))).unlink(missing_ok=True)

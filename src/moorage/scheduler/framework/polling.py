@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Final, Generic, TypeVar
 
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
@@ -86,7 +86,9 @@ class Polled(Generic[T]):
     async def refresh(self) -> None:
         """Fetch now; a failure is logged and counted, and keeps the last value."""
         try:
-            with outside_time():
+            # In virtual time, real time passes while a fetch waits for another program.
+            waiting = getattr(asyncio.get_running_loop(), "awaiting_outside", nullcontext)
+            with waiting():
                 async with asyncio.timeout(self._timeout):
                     fetched = await self._fetch()
         except PLUGIN_FAULTS as error:  # the author's code, or the service's fault: the plugin lives on
@@ -96,20 +98,17 @@ class Polled(Generic[T]):
             self._complain(problem)
         else:
             self._polls.inc(source=self.name, result="success")
-            self._take(fetched)
+            if self._fetched_at is None or fetched != self._latest:
+                self._changes += 1
+            self._latest, self._fetched_at = fetched, self._handle.clock.now()
+            if self._complained_at is not None:
+                self._complained_at = None
+                self._handle.log.info("outside data is back", source=self.name)
 
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(self._every)
             await self.refresh()
-
-    def _take(self, fetched: T) -> None:
-        if self._fetched_at is None or fetched != self._latest:
-            self._changes += 1
-        self._latest, self._fetched_at = fetched, self._handle.clock.now()
-        if self._complained_at is not None:
-            self._complained_at = None
-            self._handle.log.info("outside data is back", source=self.name)
 
     def _complain(self, problem: str) -> None:
         now = self._handle.clock.now()
@@ -121,10 +120,3 @@ class Polled(Generic[T]):
             self._handle.log.warning("outside data cannot be fetched", **facts)
         else:
             self._handle.log.v(4).info("outside data cannot be fetched", **facts)
-
-
-def outside_time() -> AbstractContextManager[None]:
-    """Let real time pass while a block waits for another program; has an effect only in virtual time."""
-    waiting = getattr(asyncio.get_running_loop(), "awaiting_outside", None)
-    manager: AbstractContextManager[None] = nullcontext() if waiting is None else waiting()
-    return manager

@@ -12,7 +12,7 @@ import structlog
 
 from moorage.common.errors import ConfigError, PluginError, did_you_mean
 from moorage.scheduler.framework.contracts import EXTENSION_POINTS, broken_contract, heading, never_called
-from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt, place_of, shown
+from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt, shown
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.plugin import Plugin
 
@@ -71,7 +71,7 @@ class Registry(Mapping[str, type[Plugin]]):
             raise ConfigError(
                 where, f"{plugin.name} extends no extension point", hint=f"inherit from one of {base_names}"
             )
-        if plugin.Args is not None and not _is_struct(plugin.Args):
+        if plugin.Args is not None and not (isinstance(plugin.Args, type) and issubclass(plugin.Args, msgspec.Struct)):
             problem = f"Args of {plugin.name} is {plugin.Args!r}, which is not a msgspec.Struct"
             raise ConfigError(where, problem, hint="class Args(msgspec.Struct, frozen=True): label: str = 'capacity'")
         if missing := sorted(getattr(plugin, "__abstractmethods__", ())) or _undefined(plugin):
@@ -119,12 +119,16 @@ class Registry(Mapping[str, type[Plugin]]):
         """Construct an instance for a profile, with the configured args and the handle."""
         plugin = self._plugins[name]
         offered = {"args": args, "handle": handle}
-        arguments = {key: offered[key] for key in _parameters(plugin) if key in offered}
+        # For a class without a constructor inspect would parse the text of a signature, and needs a tokenizer for it.
+        has_own = plugin.__init__ is not object.__init__ or plugin.__new__ is not object.__new__
+        names = inspect.signature(plugin).parameters if has_own else ()
+        arguments = {name: offered[name] for name in names if name in offered}
         try:
             return plugin(**arguments)
-        except PLUGIN_FAULTS as error:  # the author's code: whatever it raises is reported under the plugin's name
+        except PLUGIN_FAULTS as error:  # the author's code: its exceptions are reported under the plugin's name
             pass_on_interrupt(error)
-            raise PluginError(name, f"initializing plugin {name!r}: {described(error)}") from error
+            problem = described(error, f"{name}.__init__")
+            raise PluginError(name, f"initializing plugin {name!r}: {problem}") from error
 
 
 def extension_points(plugin: type[Plugin]) -> frozenset[str]:
@@ -133,24 +137,18 @@ def extension_points(plugin: type[Plugin]) -> frozenset[str]:
 
 
 def _imported(load: Callable[[], Any], where: str) -> Any:
-    """Import what an author wrote; whatever goes wrong there is reported with its place in the author's file."""
+    """Import an author's code; its exceptions are reported with their line in the author's file."""
     try:
         return load()
     except ModuleNotFoundError as error:
         raise ConfigError(where, f"cannot be imported: {error}", hint="is it installed, or on PYTHONPATH?") from error
     except PLUGIN_FAULTS as error:  # the author's code may raise anything
         pass_on_interrupt(error)
-        problem = f"cannot be imported: {type(error).__name__}: {described(error)}{place_of(error)}"
-        raise ConfigError(where, problem, hint=_misspelt(error)) from error
-
-
-def _misspelt(error: BaseException) -> str:
-    """Suggest the name that an author meant to import from a module that has no such name."""
-    match = _CANNOT_IMPORT.match(str(error)) if isinstance(error, ImportError) else None
-    if match is None:
-        return ""
-    module = sys.modules.get(match[2])
-    return did_you_mean(match[1], [name for name in dir(module) if not name.startswith("_")])
+        problem, hint = f"cannot be imported: {described(error)}", ""
+        if isinstance(error, ImportError) and (match := _CANNOT_IMPORT.match(str(error))) is not None:
+            names = dir(sys.modules.get(match[2]))
+            hint = did_you_mean(match[1], [name for name in names if not name.startswith("_")])
+        raise ConfigError(where, problem, hint=hint) from error
 
 
 def _how_to_make_one(candidate: object) -> str:
@@ -159,16 +157,6 @@ def _how_to_make_one(candidate: object) -> str:
     if isinstance(candidate, Plugin):
         return f"name the class, {type(candidate).__name__}, and not an instance of it"
     return "inherit from FilterPlugin or another plugin base class"
-
-
-def _is_struct(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-
-
-def _parameters(plugin: type[Plugin]) -> list[str]:
-    if plugin.__init__ is object.__init__ and plugin.__new__ is object.__new__:
-        return []  # inspect would parse the text of a signature for this, and needs a tokenizer for it
-    return [name for name in inspect.signature(plugin).parameters if name != "self"]
 
 
 def _required_parameters(plugin: type[Plugin]) -> list[str]:

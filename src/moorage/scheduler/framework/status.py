@@ -41,22 +41,14 @@ class Code(IntEnum):
         return self in _REJECTIONS
 
 
-_LABELS: Final = {
-    Code.SUCCESS: "Success",
-    Code.ERROR: "Error",
-    Code.UNSCHEDULABLE: "Unschedulable",
-    Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable",
-    Code.WAIT: "Wait",
-    Code.SKIP: "Skip",
-    Code.PENDING: "Pending",
-}
+_LABELS: Final = {code: code.name.title().replace("_", "") for code in Code}
 _REJECTIONS: Final = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING})
 # When one node has several reasons, the gravest code is the node's.
 _GRAVITY: Final = {Code.PENDING: 0, Code.UNSCHEDULABLE: 1, Code.UNSCHEDULABLE_AND_UNRESOLVABLE: 2, Code.ERROR: 3}
 
 
 class Status(Struct, frozen=True):
-    """The result of a plugin for a pod or node; ``None`` means success wherever a Status may be returned.
+    """The result of a plugin for a pod or node; methods that return a Status may return ``None`` for success.
 
     >>> Status.unschedulable("Insufficient cpu").message
     'Insufficient cpu'

@@ -13,6 +13,8 @@ from moorage.scheduler.framework.status import Status
 class DefaultBinder(BindPlugin):
     """Bind through the API. API errors are raised, so that the attempt fails as an error and is rolled back."""
 
+    call_timeout = None  # the client has timeouts
+
     def __init__(self, *, handle: Handle) -> None:
         self._handle = handle
 

@@ -1,7 +1,7 @@
 """DeferredPodScheduling: preempt pods for a running pod whose resize is deferred by the kubelet.
 
-Such a pod is on its node already, but it goes through the queue, so that preemption can free the resources for the
-resize. It is never bound: when it fits, it waits for the kubelet.
+Such a pod already has a node. It is queued again so that preemption can free the resources for the resize. It is never
+bound: when it fits, it waits for the kubelet.
 """
 
 from collections.abc import Hashable, Sequence
@@ -10,7 +10,7 @@ from typing import Final
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
@@ -59,10 +59,8 @@ class DeferredPodScheduling(PreFilterPlugin, FilterPlugin, PermitPlugin):
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         """Queue when the pod's node was added, or began to allow preemption."""
-        if not self._concerns(pod) or pod.node_name != new.name:
-            return QueueingHint.SKIP
-        was_closed = old is None or forbids_preemption(old)
-        return QueueingHint.QUEUE if was_closed and not forbids_preemption(new) else QueueingHint.SKIP
+        is_concerned = self._concerns(pod) and pod.node_name == new.name
+        return queue_if(is_concerned and (old is None or forbids_preemption(old)) and not forbids_preemption(new))
 
 
 def forbids_preemption(node: Node) -> bool:

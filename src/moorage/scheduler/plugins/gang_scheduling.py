@@ -49,7 +49,11 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         members = self._groups.members(key)
         group = None if members is None else members.group
         if members is None or group is None:
-            return self._unknown(pod, key)
+            if self._groups.with_composites:
+                problem = f"pod group object not found in state for podgroup/{key}"
+                return Status.unresolvable(f"failed to build hierarchy snapshot: {problem}")
+            name = key.removeprefix(f"{pod.namespace}/")
+            return Status.unresolvable(f'waiting for pods\'s pod group "{name}" to appear in scheduling queue')
         if not self._judges(group):
             return None
         if self._groups.parent_of(group) is None:
@@ -61,13 +65,6 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         if is_complete(self._groups, self._groups.tree(root), lambda counted: counted.known_count):
             return None
         return Status.unresolvable(f'waiting for composite pod group "{root.name}" tree to meet quorum')
-
-    def _unknown(self, pod: Pod, key: str) -> Status:
-        if self._groups.with_composites:
-            problem = f"pod group object not found in state for podgroup/{key}"
-            return Status.unresolvable(f"failed to build hierarchy snapshot: {problem}")
-        name = key.removeprefix(f"{pod.namespace}/")
-        return Status.unresolvable(f'waiting for pods\'s pod group "{name}" to appear in scheduling queue')
 
     # ── PlacementFeasible ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -85,8 +82,19 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             raise PluginError(self.name, f'failed to get podGroup {key}: podgroup "{key}" not found')
         if not self._judges(group) or (self._groups.parent_of(group) is None and group.min_count is None):
             return None
-        tree = self._list_members(group)
-        if not self._has_quorum(group):
+        keys, has_quorum = [key], False
+        if self._groups.parent_of(group) is None:
+            members = self._groups.members(key)
+            has_quorum = members is not None and members.scheduled_count >= (group.min_count or 0)
+        else:
+            try:
+                root = root_above(self._groups, group)
+            except BrokenTree as problem:
+                raise PluginError(self.name, f"failed to build hierarchy snapshot: {problem}") from problem
+            keys = self._groups.leaf_keys(root)
+            has_quorum = is_complete(self._groups, self._groups.tree(root), lambda counted: counted.scheduled_count)
+        tree = [members for key in keys if (members := self._groups.members(key)) is not None]
+        if not has_quorum:
             # Activating one unscheduled member is enough: the queue activates its whole group.
             unscheduled = (pod for members in tree for pod in members.unscheduled())
             if (next_pod := next(unscheduled, None)) is not None:
@@ -97,26 +105,6 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
                 if (waiting := self._handle.waiting_pod(uid)) is not None:
                     waiting.allow(self.name)
         return None
-
-    def _has_quorum(self, group: PodGroup) -> bool:
-        if self._groups.parent_of(group) is None:
-            members = self._groups.members(group.key)
-            return members is not None and members.scheduled_count >= (group.min_count or 0)
-        root = self._root_above(group)
-        return is_complete(self._groups, self._groups.tree(root), lambda counted: counted.scheduled_count)
-
-    def _root_above(self, group: PodGroup) -> Group:
-        try:
-            return root_above(self._groups, group)
-        except BrokenTree as problem:
-            raise PluginError(self.name, f"failed to build hierarchy snapshot: {problem}") from problem
-
-    def _list_members(self, group: PodGroup) -> list[Members]:
-        """Return the members of all PodGroups in the group's tree."""
-        keys = [group.key]
-        if self._groups.parent_of(group) is not None:
-            keys = self._groups.leaf_keys(self._root_above(group))
-        return [members for key in keys if (members := self._groups.members(key)) is not None]
 
     # ── Queueing hints ───────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -19,14 +19,14 @@ from moorage.kube.api.selectors import (
     NodeSelector,
     NodeSelectorTerm,
     NodeTermMatcher,
+    count_characters,
     label_set_matcher,
-    length_of,
     node_matcher,
     node_term_matcher,
 )
 from moorage.scheduler.config.args import NodeAffinityArgs
 from moorage.scheduler.framework.cycle import CycleState, StateKey
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.node_selection import matching_nodes, nodes_matching_term, nodes_meeting
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
@@ -56,7 +56,6 @@ class Demands(Struct, frozen=True):
     affinity: NodeMatcher | None
 
     def accepts(self, node: Node) -> bool:
-        """Return whether a node satisfies the requirements."""
         if not self.labels.matches(node.labels):
             return False
         return self.affinity is None or self.affinity.matches(node.labels, node.name)
@@ -118,10 +117,12 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         if self._added is not None and not self._added.matches(node.labels, node.name):
             return NOT_ENFORCED
-        return None if _demands(cycle, pod).accepts(node.node) else NOT_WANTED
+        # Without the pre-filter the requirements are parsed here.
+        demands = cycle.get(DEMANDS) or read_demands(pod)
+        return None if demands.accepts(node.node) else NOT_WANTED
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        unwanted = ~_demands(cycle, pod).accepted_nodes(nodes)
+        unwanted = ~(cycle.get(DEMANDS) or read_demands(pod)).accepted_nodes(nodes)
         if self._added is None:
             return Verdict.reject(where=unwanted, because=NOT_WANTED)
         forbidden = ~matching_nodes(self._added, nodes)
@@ -133,21 +134,17 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         cycle[PREFERENCES] = self._read_preferences(pod)
         return None
 
-    def _preferences(self, cycle: CycleState, pod: Pod) -> tuple[Preference, ...]:
-        """Return the preferences of the pod and the profile; without the pre-score they are parsed here."""
-        preferences = cycle.get(PREFERENCES)
-        return self._read_preferences(pod) if preferences is None else preferences
-
     def _read_preferences(self, pod: Pod) -> tuple[Preference, ...]:
+        """Parse the preferences of the pod and the profile; called from Score if the profile has no PreScore."""
         return self._added_preferences + parse_preferences(find_node_affinity(pod).preferred or ())
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        labels, name = node.labels, node.name
-        return sum(weight for weight, term in self._preferences(cycle, pod) if term.matches(labels, name))
+        preferences = cycle.get(PREFERENCES) or self._read_preferences(pod)
+        return sum(weight for weight, term in preferences if term.matches(node.labels, node.name))
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         total = np.zeros(len(nodes), dtype=np.int64)
-        for weight, term in self._preferences(cycle, pod):
+        for weight, term in cycle.get(PREFERENCES) or self._read_preferences(pod):
             total += weight * nodes_matching_term(term, nodes)
         return total
 
@@ -166,23 +163,16 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         if self._added is not None and not self._added.matches(new.labels, new.name):
             return QueueingHint.SKIP
         demands = read_demands(pod)
-        was_closed = old is None or not demands.accepts(old)
-        return QueueingHint.QUEUE if was_closed and demands.accepts(new) else QueueingHint.SKIP
+        return queue_if((old is None or not demands.accepts(old)) and demands.accepts(new))
 
 
-_NO_WISHES: Final = NodeAffinitySpec()
-
-
-def _demands(cycle: CycleState, pod: Pod) -> Demands:
-    """Return the requirements of the pod; without the pre-filter they are parsed here."""
-    demands = cycle.get(DEMANDS)
-    return read_demands(pod) if demands is None else demands
+_NO_AFFINITY: Final = NodeAffinitySpec()
 
 
 def find_node_affinity(pod: Pod) -> NodeAffinitySpec:
     """Return the node affinity of a pod; no affinity is one without any terms."""
     affinity = pod.spec.affinity
-    return _NO_WISHES if affinity is None or affinity.node_affinity is None else affinity.node_affinity
+    return _NO_AFFINITY if affinity is None or affinity.node_affinity is None else affinity.node_affinity
 
 
 def read_demands(pod: Pod) -> Demands:
@@ -209,13 +199,9 @@ def named_nodes(terms: Iterable[NodeSelectorTerm]) -> frozenset[str] | None:
     return names
 
 
-def _length_of(terms: tuple[PreferredSchedulingTerm, ...]) -> int:
-    return length_of(NodeSelector(tuple(term.preference for term in terms)))
-
-
-@cached(1024, _length_of)
+@cached(1024, lambda terms: count_characters(NodeSelector(tuple(term.preference for term in terms))))
 def parse_preferences(terms: tuple[PreferredSchedulingTerm, ...]) -> tuple[Preference, ...]:
-    """Make preferred terms ready to match, without those of no weight or no content; one that is wrong is an error."""
+    """Parse preferred terms, except empty ones and those without a weight; an invalid term is an error."""
     return tuple(
         Preference(term.weight, node_term_matcher(term.preference))
         for term in terms

@@ -6,7 +6,7 @@ from typing import Final
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.cycle import CycleState, StateKey
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, PreFilterAnswer, PreFilterPlugin
@@ -57,13 +57,12 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
 
 def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
     """Queue after every new node, and after every change of a node's declared features."""
-    is_same = old is not None and old.status.declared_features == new.status.declared_features
-    return QueueingHint.SKIP if is_same else QueueingHint.QUEUE
+    return queue_if(old is None or old.status.declared_features != new.status.declared_features)
 
 
 def after_pod_change(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
     """Queue when the required features of the pod changed."""
-    return QueueingHint.SKIP if required_features(old) == required_features(new) else QueueingHint.QUEUE
+    return queue_if(required_features(old) != required_features(new))
 
 
 def required_features(pod: Pod) -> frozenset[str]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from moorage.kube.api.pod import HostPort, Pod
 from moorage.scheduler.framework.cycle import CycleState, StateKey
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.nodeinfo import NodeInfo, ports_conflict
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, PreFilterAnswer, PreFilterPlugin
@@ -55,5 +55,5 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
 def after_pod_deletion(pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
     """Queue when an assigned or nominated pod with a requested port was deleted."""
-    was_placed = bool(old.node_name or old.nominated_node_name)
-    return QueueingHint.QUEUE if was_placed and ports_conflict(pod.host_ports, old.host_ports) else QueueingHint.SKIP
+    had_node = bool(old.node_name or old.nominated_node_name)
+    return queue_if(had_node and ports_conflict(pod.host_ports, old.host_ports))

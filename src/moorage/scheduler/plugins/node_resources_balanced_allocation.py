@@ -19,7 +19,6 @@ from moorage.scheduler.plugins.dynamic_resources.dra_manager import device_count
 from moorage.scheduler.plugins.node_resources_fit.strategies import FEW_NODES
 from moorage.scheduler.plugins.resource_amounts import (
     EXACT_FLOATS,
-    Capacity,
     ResourceAmounts,
     measure_capacity,
     shared_amounts,
@@ -62,19 +61,17 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         amounts = self._read_amounts(pod)
-        if amounts is None:
+        if not amounts:
             # Otherwise all best-effort pods would prefer the same node.
             return Status.skip()
         cycle[AMOUNTS] = amounts
         return None
 
-    def _requested_amounts(self, cycle: CycleState, pod: Pod) -> tuple[RequestedAmount, ...] | None:
-        """Return the pod's requests; they are read here if the profile has no PreScore."""
-        amounts = cycle.get(AMOUNTS)
-        return self._read_amounts(pod) if amounts is None else amounts
+    def _read_amounts(self, pod: Pod) -> tuple[RequestedAmount, ...]:
+        """Read the requests of a pod; empty if it requests no scored resource.
 
-    def _read_amounts(self, pod: Pod) -> tuple[RequestedAmount, ...] | None:
-        """Read the requests of a pod; ``None`` if it requests no scored resource."""
+        Called from Score if the profile has no PreScore.
+        """
         requests = pod.requests_on_node
         amounts, is_anything = [], False
         for resource in self._resources:
@@ -83,15 +80,15 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
                 amounts.append(RequestedAmount(resource, amount))
                 is_anything = is_anything or amount != 0
         if not is_anything:
-            return None
+            return ()
         if self._device_counts is not None:
             self._device_counts.refresh()
         return tuple(amounts)
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         allocatable, requested = node.allocatable, node.requested
-        amounts = self._requested_amounts(cycle, pod)
-        if amounts is None:
+        amounts = cycle.get(AMOUNTS) or self._read_amounts(pod)
+        if not amounts:
             return 0
         before, after = [], []
         for resource, amount in amounts:
@@ -110,18 +107,22 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         if len(nodes) <= FEW_NODES:
             return super().score_nodes(cycle, pod, nodes)
-        amounts = self._requested_amounts(cycle, pod)
-        if amounts is None:
+        amounts = cycle.get(AMOUNTS) or self._read_amounts(pod)
+        if not amounts:
             return np.zeros(len(nodes), dtype=np.int64)
         if self._device_counts is None and nodes.shows_all and (scores := self._score_all(nodes, amounts)) is not None:
             return scores
-        usage = self._usage(nodes, [resource for resource, _ in amounts])
-        present = [capacity.present for _, capacity in usage]
-        after = [
-            _fractions(used + amount, capacity) for (used, capacity), (_, amount) in zip(usage, amounts, strict=True)
-        ]
+        before, after, present = [], [], []
+        for resource, amount in amounts:
+            allocatable, used = nodes.allocatable[resource], nodes.requested[resource]
+            if self._device_counts is not None:
+                allocatable, used = self._device_counts.on_nodes(nodes, resource, allocatable, used)
+            capacity = measure_capacity(allocatable)
+            before.append(np.minimum(used / capacity.floats, 1.0))
+            after.append(np.minimum((used + amount) / capacity.floats, 1.0))
+            present.append(capacity.present)
         gain = evenness_nodes(after, present).astype(np.int64)
-        gain += EVEN - evenness_nodes([_fractions(*item) for item in usage], present).astype(np.int64)
+        gain += EVEN - evenness_nodes(before, present).astype(np.int64)
         gain >>= 1
         return gain
 
@@ -147,16 +148,6 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         gain >>= 1
         return gain
 
-    def _usage(self, nodes: NodeTable, resources: Sequence[str]) -> Sequence[tuple[IntArray, Capacity]]:
-        """Return the usage and capacity of each resource."""
-        usage = []
-        for resource in resources:
-            allocatable, used = nodes.allocatable[resource], nodes.requested[resource]
-            if self._device_counts is not None:
-                allocatable, used = self._device_counts.on_nodes(nodes, resource, allocatable, used)
-            usage.append((used, measure_capacity(allocatable)))
-        return usage
-
 
 def _unevenness_now(columns: Sequence[ResourceAmounts]) -> IntArray:
     """Return ``EVEN`` minus the current evenness, for every node of the cluster."""
@@ -175,31 +166,21 @@ def _unevenness(node: NodeInfo, resources: Sequence[str]) -> int:
     )
 
 
-def _fractions(used: IntArray, capacity: Capacity) -> FloatArray:
-    part: FloatArray = used / capacity.floats
-    return np.minimum(part, 1.0, out=part)
-
-
 def evenness(fractions: Sequence[float]) -> int:
     """Return 100 minus the standard deviation in percent, truncated, in upstream's order of operations."""
+    deviation = 0.0
     if len(fractions) == 2:
         deviation = abs((fractions[0] - fractions[1]) / 2)
     elif len(fractions) > 2:
-        deviation = _deviation(fractions)
-    else:
-        deviation = 0.0
+        # Not sum(): from Python 3.12 on it compensates rounding errors, which Go does not.
+        total = squares = 0.0
+        for fraction in fractions:
+            total += fraction
+        mean = total / float(len(fractions))
+        for fraction in fractions:
+            squares += (fraction - mean) * (fraction - mean)
+        deviation = math.sqrt(squares / float(len(fractions)))
     return int((1 - deviation) * MAX_NODE_SCORE)
-
-
-def _deviation(fractions: Sequence[float]) -> float:
-    total = 0.0
-    for fraction in fractions:
-        total += fraction
-    mean = total / float(len(fractions))
-    squares = 0.0
-    for fraction in fractions:
-        squares += (fraction - mean) * (fraction - mean)
-    return math.sqrt(squares / float(len(fractions)))
 
 
 def evenness_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArray | None]) -> FloatArray:

@@ -7,7 +7,7 @@ from moorage.kube.api.affinity import NO_SCHEDULE, Taint
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
@@ -48,17 +48,14 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
     def events_to_register(self) -> Sequence[EventRegistration]:
         return (
             EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), after_node_change),
-            EventRegistration(
-                ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION), self._after_pod_toleration_change
-            ),
+            EventRegistration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION), self._after_own_change),
         )
 
-    def _after_pod_toleration_change(self, pod: Pod, old: Pod | None, new: Pod) -> QueueingHint:
+    def _after_own_change(self, pod: Pod, old: Pod | None, new: Pod) -> QueueingHint:
         """Queue when the pod now tolerates the cordon."""
-        return QueueingHint.QUEUE if new.tolerates(CORDON, by_number=self._by_number) else QueueingHint.SKIP
+        return queue_if(new.tolerates(CORDON, by_number=self._by_number))
 
 
 def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
     """Queue when a node that is not cordoned was added, or when a node was uncordoned."""
-    was_closed = old is None or old.spec.unschedulable
-    return QueueingHint.QUEUE if was_closed and not new.spec.unschedulable else QueueingHint.SKIP
+    return queue_if((old is None or old.spec.unschedulable) and not new.spec.unschedulable)

@@ -1,7 +1,6 @@
 """PrioritySort: sort the queue by priority, then by waiting time."""
 
-from moorage.scheduler.framework.plugin import QueueSortPlugin
-from moorage.scheduler.framework.queued import QueuedPod
+from moorage.scheduler.framework.plugin import QueuedPod, QueueSortPlugin
 
 
 class PrioritySort(QueueSortPlugin):

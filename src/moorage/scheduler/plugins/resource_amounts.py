@@ -89,7 +89,6 @@ class ResourceAmounts:
         self._lowest_left = 0.0
 
     def write(self, node: NodeInfo) -> None:
-        """Update the row of one node."""
         row, resource = node.row, self.resource
         capacity = node.allocatable.get(resource, 0)
         used = len(node.pods) if resource == PODS else node.requested.get(resource, 0)

@@ -7,7 +7,7 @@ from moorage.kube.api.affinity import PREFER_NO_SCHEDULE, Taint, Toleration
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.cycle import CycleState, StateKey
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
@@ -64,8 +64,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
         return count_discouraging(node.taints, tolerations, by_number=self._by_number)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-        tolerations = cycle[SOFT]
-        by_number = self._by_number
+        tolerations, by_number = cycle[SOFT], self._by_number
         return nodes.taints.map(lambda taints: count_discouraging(taints, tolerations, by_number=by_number))
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
@@ -73,18 +72,15 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return (
-            EventRegistration(
-                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), self._after_node_change
-            ),
+            EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), self._after_node),
             EventRegistration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)),
         )
 
-    def _after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+    def _after_node(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         """Queue when a node that the pod tolerates was added, or when the pod now tolerates a node."""
         by_number = self._by_number
         was_closed = old is None or repels(old.taints, pod, by_number=by_number)
-        is_open = was_closed and not repels(new.taints, pod, by_number=by_number)
-        return QueueingHint.QUEUE if is_open else QueueingHint.SKIP
+        return queue_if(was_closed and not repels(new.taints, pod, by_number=by_number))
 
 
 def repels(taints: Iterable[Taint], pod: Pod, *, by_number: bool = False) -> bool:

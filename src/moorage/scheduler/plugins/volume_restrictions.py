@@ -12,12 +12,11 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.api.storage import PersistentVolumeClaim
 from moorage.kube.api.volume import Volume
 from moorage.scheduler.framework.cycle import CycleState, StateKey
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import FilterPlugin, PreFilterExtensions
-from moorage.scheduler.framework.status import BoolArray, Status, Verdict
-from moorage.scheduler.plugins.not_found import claim_not_found
+from moorage.scheduler.framework.status import Status, Verdict
 from moorage.scheduler.state.claim_index import disk_of
 from moorage.scheduler.state.handle import ClusterHandle
 
@@ -34,7 +33,6 @@ class Restrictions(Struct):
     uses: int
 
     def clone(self) -> "Restrictions":
-        """Return a copy for a what-if."""
         return replace(self)
 
     def uses_by(self, pod: Pod) -> int:
@@ -61,8 +59,9 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
 
     def sign(self, pod: Pod) -> Hashable | None:
         """Share results among pods without restricted volumes."""
-        volumes = pod.spec.volumes
-        return None if volumes and any(map(_is_restricted, volumes)) else ()
+        return (
+            None if pod.spec.volumes and any(v.persistent_volume_claim or disk_of(v) for v in pod.spec.volumes) else ()
+        )
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         if not pod.spec.volumes:
@@ -74,7 +73,7 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
             name = volume.persistent_volume_claim.claim_name
             claim = self._claims.get(name, pod.namespace)
             if claim is None:
-                return Status.unresolvable(claim_not_found(name))
+                return Status.unresolvable(f'persistentvolumeclaim "{name}" not found')
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 claims.add(name)
         # Each claim counts once, even if several pods use it.
@@ -101,20 +100,16 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
         """Filter all nodes; only nodes with users of the same disks are checked."""
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
-        clashing = self._clashing(pod, nodes)
-        if cycle[KEY].uses > 0:
-            return Verdict(len(nodes), ((clashing, DISK_CONFLICT), (~clashing, CLAIM_CONFLICT)))
-        return Verdict.reject(where=clashing, because=DISK_CONFLICT)
-
-    def _clashing(self, pod: Pod, nodes: NodeTable) -> BoolArray:
         disks = {disk for volume in pod.spec.volumes if (disk := disk_of(volume)) is not None}
         users = [user for disk in disks for user in self._handle.claims.disk_users(disk)]
         names = {user.node_name for user in users if disks_clash(pod, (user,))}
         rows = [info.row for name in names if (info := nodes.find(name)) is not None]
-        return np.isin(nodes.rows, rows) if rows else np.zeros(len(nodes), dtype=np.bool_)
+        clashing = np.isin(nodes.rows, rows)
+        if cycle[KEY].uses > 0:
+            return Verdict(len(nodes), ((clashing, DISK_CONFLICT), (~clashing, CLAIM_CONFLICT)))
+        return Verdict.reject(where=clashing, because=DISK_CONFLICT)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        """Register for deleted users of a disk or claim, for nodes, and for the pod's claims."""
         return (
             EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), after_pod_deleted),
             EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)),
@@ -124,15 +119,13 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
 
 def after_pod_deleted(pod: Pod, old: Pod, _new: None) -> QueueingHint:
     """Queue if the deleted pod used the same disk or claim."""
-    if old.namespace != pod.namespace:
-        return QueueingHint.SKIP
     frees = disks_clash(pod, (old,)) or not _claim_names(pod).isdisjoint(_claim_names(old))
-    return QueueingHint.QUEUE if frees else QueueingHint.SKIP
+    return queue_if(old.namespace == pod.namespace and frees)
 
 
 def after_claim_added(pod: Pod, _old: None, new: PersistentVolumeClaim) -> QueueingHint:
     """Queue if the pod uses the claim."""
-    return QueueingHint.QUEUE if uses_claim(pod, new, ephemeral=False) else QueueingHint.SKIP
+    return queue_if(uses_claim(pod, new, ephemeral=False))
 
 
 def disks_clash(pod: Pod, existing_pods: Iterable[Pod]) -> bool:
@@ -152,20 +145,11 @@ def _clash(volume: Volume, existing_volume: Volume) -> bool:
     disk = disk_of(volume)
     if disk is None or disk != disk_of(existing_volume):
         return False
-    match volume, existing_volume:
-        case Volume(rbd=left), Volume(rbd=right) if left is not None and right is not None:
-            return not (left.read_only and right.read_only) and not set(left.monitors).isdisjoint(right.monitors)
-        case Volume(iscsi=left), Volume(iscsi=right) if left is not None and right is not None:
-            return not (left.read_only and right.read_only)
-        case Volume(gce_persistent_disk=left), Volume(gce_persistent_disk=right) if left and right:
-            return not (left.read_only and right.read_only)
-        case _:
-            # An AWS disk is never shared, not even read-only.
-            return True
-
-
-def _is_restricted(volume: Volume) -> bool:
-    return volume.persistent_volume_claim is not None or disk_of(volume) is not None
+    if volume.rbd and existing_volume.rbd and set(volume.rbd.monitors).isdisjoint(existing_volume.rbd.monitors):
+        return False
+    # An AWS disk is never shared, not even read-only.
+    shareable = [item.rbd or item.iscsi or item.gce_persistent_disk for item in (volume, existing_volume)]
+    return not all(source is not None and source.read_only for source in shareable)
 
 
 def _claim_names(pod: Pod) -> set[str]:

@@ -6,19 +6,18 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from moorage.kube.api.claims import WAIT_FOR_FIRST_CONSUMER, class_of_claim, uses_claim
+from moorage.kube.api.claims import WAIT_FOR_FIRST_CONSUMER, storage_class_name, uses_claim
 from moorage.kube.api.csi_migration import ZONE_DELIMITER
 from moorage.kube.api.node import BETA_REGION_LABEL, BETA_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.scheduler.framework.cycle import CycleState, StateKey
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, PreFilterPlugin
 from moorage.scheduler.framework.status import BoolArray, Status, Verdict
-from moorage.scheduler.plugins.not_found import claim_not_found, class_not_found, volume_not_found
 
 WRONG_ZONE: Final = Status.unresolvable("node(s) had no available volume zone")
 NAMELESS_CLAIM: Final = Status.unresolvable("PersistentVolumeClaim had no name")
@@ -70,7 +69,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return None if volumes and any(volume.persistent_volume_claim is not None for volume in volumes) else ()
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        required = self._collect(pod)
+        required = self._required(cycle, pod)
         if isinstance(required, Status):
             return required
         if not required:
@@ -79,11 +78,9 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return None
 
     def _required(self, cycle: CycleState, pod: Pod) -> tuple[Topology, ...] | Status:
-        """Return the topology of the pod's volumes; it is collected here if the profile has no PreFilter."""
-        required = cycle.get(KEY)
-        return self._collect(pod) if required is None else required
-
-    def _collect(self, pod: Pod) -> tuple[Topology, ...] | Status:
+        """Return the topology of the pod's volumes from PreFilter; collect it if the profile has no PreFilter."""
+        if (collected := cycle.get(KEY)) is not None:
+            return collected
         required: list[Topology] = []
         for volume in pod.spec.volumes:
             if volume.persistent_volume_claim is not None:
@@ -119,28 +116,27 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
             return NAMELESS_CLAIM
         claim = self._claims.get(name, pod.namespace)
         if claim is None:
-            return Status.unresolvable(claim_not_found(name))
+            return Status.unresolvable(f'persistentvolumeclaim "{name}" not found')
         if not claim.spec.volume_name:
-            return self._waits_for_consumer(claim) or []
+            return self._refuse_unbound(claim) or []
         volume = self._volumes.get(claim.spec.volume_name)
         if volume is None:
-            return Status.unresolvable(volume_not_found(claim.spec.volume_name))
+            return Status.unresolvable(f'persistentvolume "{claim.spec.volume_name}" not found')
         return topologies(volume)
 
-    def _waits_for_consumer(self, claim: PersistentVolumeClaim) -> Status | None:
+    def _refuse_unbound(self, claim: PersistentVolumeClaim) -> Status | None:
         """Return None if the class of an unbound claim binds it later, otherwise the reason against the pod."""
-        name = class_of_claim(claim)
+        name = storage_class_name(claim)
         if not name:
             return NEITHER_VOLUME_NOR_CLASS
         storage_class = self._classes.get(name)
         if storage_class is None:
-            return Status.unresolvable(class_not_found(name))
+            return Status.unresolvable(f'storageclass.storage.k8s.io "{name}" not found')
         if storage_class.volume_binding_mode is None:
             return Status.unresolvable(f'VolumeBindingMode not set for StorageClass "{name}"')
         return None if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else NAMELESS_VOLUME
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        """Register for delayed-binding classes, node labels, the pod's claims, and volumes."""
         return (
             EventRegistration(ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), after_class_added),
             EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
@@ -166,16 +162,14 @@ def topologies(volume: PersistentVolume) -> list[Topology]:
 
 def after_class_added(_pod: Pod, _old: None, new: StorageClass) -> QueueingHint:
     """Queue if the class delays binding until a pod is scheduled."""
-    return QueueingHint.QUEUE if new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else QueueingHint.SKIP
+    return queue_if(new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER)
 
 
 def after_claim_changed(pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> QueueingHint:
     """Queue if the pod uses the claim."""
-    return QueueingHint.QUEUE if uses_claim(pod, new, ephemeral=False) else QueueingHint.SKIP
+    return queue_if(uses_claim(pod, new, ephemeral=False))
 
 
 def after_volume_changed(_pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> QueueingHint:
     """Queue if the volume is new or its topology changed."""
-    if old is None or topologies(old) != topologies(new):
-        return QueueingHint.QUEUE
-    return QueueingHint.SKIP
+    return queue_if(old is None or topologies(old) != topologies(new))

@@ -5,16 +5,13 @@ from typing import Final
 
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
-from moorage.kube.api.quantity import ResourceList, nano_value
+from moorage.kube.api.quantity import nano_value
 from moorage.kube.api.requests import has_kubelet_report, placed_milli_requests
 from moorage.scheduler.framework.events import Action, ClusterEvent, Resource
 
 
 def pod_changes(old: Pod, new: Pod, *, is_target: bool = False) -> list[ClusterEvent]:
-    """Return the events for a changed pod; other changes are one event with the action Update.
-
-    ``is_target`` means that the pending pod itself changed, not another pod.
-    """
+    """Return the events for a changed pod, by default one Update; ``is_target``: the pending pod itself changed."""
     if new.node_name:
         resource = Resource.ASSIGNED_POD
     else:
@@ -35,26 +32,13 @@ def _scaled_down(old: Pod, new: Pod) -> bool:
     return any(name not in after or amount > after[name] for name, amount in before.items())
 
 
-def _scaled_up(old: Pod, new: Pod) -> bool:
-    return _scaled_down(new, old)
+def _claims(pod: Pod) -> tuple[object, object]:
+    return pod.status.resource_claim_statuses, pod.status.extended_resource_claim_status
 
 
-def _claims_changed(old: Pod, new: Pod) -> bool:
-    before, after = old.status, new.status
-    return (
-        before.resource_claim_statuses != after.resource_claim_statuses
-        or before.extended_resource_claim_status != after.extended_resource_claim_status
-    )
-
-
-def _amounts(resources: ResourceList) -> dict[str, int]:
-    return {name: nano_value(quantity) for name, quantity in resources.items()}
-
-
-def _allocatable_changed(old: Node, new: Node) -> bool:
-    before, after = old.status.allocatable, new.status.allocatable
+def _amounts(node: Node) -> dict[str, int]:
     # Different strings can be the same amount: "1" and "1000m".
-    return before != after and _amounts(before) != _amounts(after)
+    return {name: nano_value(quantity) for name, quantity in node.status.allocatable.items()}
 
 
 def _condition_statuses(node: Node) -> dict[str, str]:
@@ -64,20 +48,23 @@ def _condition_statuses(node: Node) -> dict[str, str]:
 _POD_CHANGES: Final[tuple[tuple[Action, Callable[[Pod, Pod], bool]], ...]] = (
     (Action.UPDATE_POD_LABEL, lambda old, new: old.labels != new.labels),
     (Action.UPDATE_POD_SCALE_DOWN, _scaled_down),
-    (Action.UPDATE_POD_SCALE_UP, _scaled_up),
+    (Action.UPDATE_POD_SCALE_UP, lambda old, new: _scaled_down(new, old)),
     (
         Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
         lambda old, new: bool(old.spec.scheduling_gates) and not new.spec.scheduling_gates,
     ),
     # Tolerations can only be added, so comparing their number is enough.
     (Action.UPDATE_POD_TOLERATION, lambda old, new: len(old.spec.tolerations) != len(new.spec.tolerations)),
-    (Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, _claims_changed),
+    (Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, lambda old, new: _claims(old) != _claims(new)),
 )
 
 _NODE_CHANGES: Final[tuple[tuple[Action, Callable[[Node, Node], bool]], ...]] = (
     # Upstream has no event for uncordon: it counts as a removed taint.
     (Action.UPDATE_NODE_TAINT, lambda old, new: old.spec.unschedulable and not new.spec.unschedulable),
-    (Action.UPDATE_NODE_ALLOCATABLE, _allocatable_changed),
+    (
+        Action.UPDATE_NODE_ALLOCATABLE,
+        lambda old, new: old.status.allocatable != new.status.allocatable and _amounts(old) != _amounts(new),
+    ),
     (Action.UPDATE_NODE_LABEL, lambda old, new: old.labels != new.labels),
     (Action.UPDATE_NODE_TAINT, lambda old, new: old.spec.taints != new.spec.taints),
     (Action.UPDATE_NODE_CONDITION, lambda old, new: _condition_statuses(old) != _condition_statuses(new)),

@@ -2,6 +2,7 @@
 
 from bisect import insort
 from collections.abc import Sequence, Set
+from copy import copy
 from typing import Any, ClassVar, Final, Literal, Self
 
 from moorage.kube.api.pod import Pod
@@ -15,7 +16,7 @@ class EntityState:
     """The attempts, backoff and gate of a queued pod or group.
 
     ``timestamp`` is the time of the first add or of the last failed attempt; moves between queues do not change it.
-    ``pod`` of a group is the pod by which plugins judge the group.
+    ``pod`` of a group is the pod that represents the group for plugins.
     """
 
     __slots__ = (
@@ -72,16 +73,11 @@ class EntityState:
     @property
     def unschedulable_since(self) -> float:
         """When the time in the unschedulable pods started: the last attempt, or the last flush since then."""
-        if self.flush_timestamp is None:
-            return self.timestamp
-        return max(self.timestamp, self.flush_timestamp)
+        return self.timestamp if self.flush_timestamp is None else max(self.timestamp, self.flush_timestamp)
 
 
 class QueuedPodInfo(EntityState):
-    """A queued pod; the engine gets it from ``pop`` and returns it with ``add_unschedulable`` after a failed attempt.
-
-    Before returning it, the engine calls :meth:`rejected_by`.
-    """
+    """A queued pod; after a failed attempt the engine calls :meth:`rejected_by` and ``add_unschedulable``."""
 
     __slots__ = ()
 
@@ -105,17 +101,10 @@ class QueuedPodInfo(EntityState):
         self.gating_plugin = ""
 
     def with_pod(self, pod: Pod) -> Self:
-        """Return a copy with an updated pod.
-
-        A heap may still contain this object, whose sort key must not change.
-        """
-        copy = type(self)(pod, self.timestamp)
-        for field in _COPIED_FIELDS:
-            setattr(copy, field, getattr(self, field))
-        return copy
-
-
-_COPIED_FIELDS = tuple(name for name in EntityState.__slots__ if name not in ("pod", "priority", "key", "timestamp"))
+        """Return a copy with an updated pod; a heap may still contain this object, whose sort key must not change."""
+        updated = copy(self)
+        updated.key, updated.pod, updated.priority = pod.key, pod, pod.priority
+        return updated
 
 
 class QueuedPodGroupInfo(EntityState):

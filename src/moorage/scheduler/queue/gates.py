@@ -1,41 +1,68 @@
-"""The PreEnqueue plugins of all profiles, which admit pods to the active queue."""
+"""The plugins of the queue by profile, and the PreEnqueue plugins among them, which admit pods to the active queue."""
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct, field
+
+from moorage.common.errors import PluginError
+from moorage.scheduler.framework.events import EventRegistration
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, pass_on_interrupt, shown
-from moorage.scheduler.framework.plugin import PreEnqueuePlugin
+from moorage.scheduler.framework.plugin import PreEnqueuePlugin, QueueSortPlugin
 from moorage.scheduler.framework.status import Code, Status
-from moorage.scheduler.queue.entities import NO_PLUGINS, QueuedEntity, QueuedPodGroupInfo, QueuedPodInfo
-from moorage.scheduler.queue.observer import QueueObserver, report_failure
+from moorage.scheduler.queue.backoff import Backoff
+from moorage.scheduler.queue.entities import QueuedEntity, QueuedPodGroupInfo, QueuedPodInfo
+from moorage.scheduler.queue.observer import QueueObserver, report_raised
 
 _REJECTIONS: Final = frozenset((Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
 
 
-class Gates:
-    """Calls the PreEnqueue plugins. A plugin that raises gates the pod and is reported.
+class ProfileQueueing(Struct, frozen=True):
+    """The settings of the queue for one profile: its PreEnqueue plugins, and the registered events of all plugins."""
 
-    Groups gated by ``group_plugins`` can only be admitted after events of their own tree.
-    """
+    pre_enqueue: Sequence[PreEnqueuePlugin] = ()
+    registrations: Mapping[str, Sequence[EventRegistration]] = field(default_factory=dict)
+
+
+class Queueing(Struct, frozen=True):
+    """The settings of the queue: the QueueSort plugin, the profiles by name, and the backoff."""
+
+    sort: QueueSortPlugin
+    profiles: Mapping[str, ProfileQueueing]
+    backoff: Backoff
+
+
+class Gates:
+    """Calls the PreEnqueue plugins. A plugin that raises gates the pod and is reported."""
 
     def __init__(
         self,
-        plugins: Mapping[str, Sequence[PreEnqueuePlugin]],
+        profiles: Mapping[str, ProfileQueueing],
         observer: QueueObserver | None,
-        group_plugins: Set[str] = NO_PLUGINS,
+        failures: QueueObserver | None = None,
     ) -> None:
-        self._plugins = {profile: tuple(of_profile) for profile, of_profile in plugins.items()}
-        self._by_name = {(profile, plugin.name): plugin for profile, own in plugins.items() for plugin in own}
+        self._plugins = {name: tuple(profile.pre_enqueue) for name, profile in profiles.items()}
+        self._by_name = {(profile, plugin.name): plugin for profile, own in self._plugins.items() for plugin in own}
         self._observer = observer
-        self._group_plugins = group_plugins
+        self._failures = failures or observer
+        # Groups gated by these plugins can only be admitted after events of the group's tree.
+        self._group_plugins = {
+            plugin
+            for profile in profiles.values()
+            for plugin, registrations in profile.registrations.items()
+            if registrations and all(registration.same_group for registration in registrations)
+        }
 
     def admit(self, entity: QueuedEntity) -> bool:
-        """Call the plugins in order, the one that gated the pod before first, and record the first rejection.
-
-        A group is admitted if all of its members are.
-        """
+        """Call the plugins in order, the one that gated the pod before first, and record the first rejection."""
         if entity.is_group:
-            return self._admit_group(entity)
+            # The members that were gated before are checked first.
+            for member in sorted(entity.members, key=lambda member: not member.is_gated):
+                if not self.admit(member):
+                    self.gate_group(entity, member)
+                    return False
+            entity.gating_plugin = ""
+            return True
         pod = entity.pod
         plugins = self._plugins.get(pod.scheduler_name, ())
         if entity.gating_plugin:
@@ -43,28 +70,22 @@ class Gates:
         for plugin in plugins:
             try:
                 status = plugin.pre_enqueue(pod)
-                if status is not None:
-                    status = checked(status)
-            except PLUGIN_FAULTS as problem:
-                pass_on_interrupt(problem)
-                report_failure(self._observer, plugin.name, pod, problem)
+                if status is not None and not isinstance(status, Status):
+                    problem = (
+                        f"{plugin.name}.pre_enqueue returned {shown(status)}: return None, or a Status with the reason"
+                    )
+                    raise PluginError(plugin.name, problem)
+            except PLUGIN_FAULTS as error:
+                pass_on_interrupt(error)
+                report_raised(self._failures, plugin._faults, f"{plugin.name}.pre_enqueue", pod, error)
                 self._gate(entity, plugin.name)
                 return False
             if status is not None and status.code is not Code.SUCCESS:
-                if status.code is Code.ERROR:
-                    report_failure(self._observer, plugin.name, pod, status.message)
+                if status.code is Code.ERROR and self._failures is not None:
+                    self._failures.plugin_failed(plugin.name, pod, status.message)
                 self._gate(entity, plugin.name)
                 return False
         entity.gating_plugin = ""
-        return True
-
-    def _admit_group(self, group: QueuedPodGroupInfo) -> bool:
-        # The members that were gated before are checked first.
-        for member in sorted(group.members, key=lambda member: not member.is_gated):
-            if not self.admit(member):
-                self.gate_group(group, member)
-                return False
-        group.gating_plugin = ""
         return True
 
     def reconsidered(self, profile: str, name: str) -> Collection[str] | None:
@@ -100,10 +121,3 @@ class Gates:
             self._observer.rejected(plugin, entity.scheduler_name, +1)
         entity.unschedulable_plugins |= {plugin}
         entity.gating_plugin = plugin
-
-
-def checked(result: object) -> Status:
-    """Return the result of ``pre_enqueue`` if it is a Status; raise TypeError otherwise."""
-    if isinstance(result, Status):
-        return result
-    raise TypeError(f"it returned {shown(result)}: return None, or a Status with the reason")

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 from moorage.common.clock import Clock
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
-from moorage.scheduler.framework.events import ClusterEvent
+from moorage.scheduler.framework.events import ClusterEvent, Resource
 from moorage.scheduler.framework.groups import Group
 from moorage.scheduler.framework.status import Code
 from moorage.scheduler.queue.entities import QueuedEntity, QueuedPodGroupInfo, QueuedPodInfo
-from moorage.scheduler.queue.hints import Hints, RequeueStrategy
+from moorage.scheduler.queue.hints import RequeueStrategy
 from moorage.scheduler.queue.observer import INCOMPLETE, PENDING, UNSCHEDULABLE
 from moorage.scheduler.state.pod_groups import ENTITY, PodGroups, group_key
 
@@ -82,20 +82,17 @@ class GroupQueue:
         key = ENTITY + root.key
         entity = self._entities.get(key)
         if entity is not None:
-            self._join(entity, info, label)
+            queue = self._queue.find_queue(key)
+            entity.insert(info)
+            self._entity_by_member[info.key] = entity
+            # An unschedulable group stays: the event of the added pod follows, and requeues it if that helps.
+            if queue != UNSCHEDULABLE:
+                self._queue.admit_member(entity, info, label, self._clock.now())
         elif key == self._attempted_key:
             self.pending[info.key] = info
         else:
             self._enter(QueuedPodGroupInfo(root, info))
             self._queue.move_to_active(self._entities[key], label, self._clock.now())
-
-    def _join(self, entity: QueuedPodGroupInfo, info: QueuedPodInfo, label: str) -> None:
-        queue = self._queue.find_queue(entity.key)
-        entity.insert(info)
-        self._entity_by_member[info.key] = entity
-        # An unschedulable group stays: the event of the added pod follows, and requeues it if that helps.
-        if queue != UNSCHEDULABLE:
-            self._queue.admit_member(entity, info, label, self._clock.now())
 
     def remove(self, key: str) -> None:
         """Remove a member, and its group if it was the last one."""
@@ -117,26 +114,16 @@ class GroupQueue:
         else:
             del self._entities[entity.key]
 
-    def update(self, old: Pod, new: Pod, events: Iterable[ClusterEvent], hints: Hints) -> bool:
-        """Update a member; return False if it is not in the queue."""
-        key = old.key
+    def update(self, info: QueuedPodInfo, old: Pod, new: Pod, events: Iterable[ClusterEvent]) -> None:
+        """Update a member, which may make its group schedulable."""
         for aside in (self.incomplete, self.pending):
-            if key in aside:
-                aside[key] = aside[key].with_pod(new)
-                return True
-        entity = self._entity_by_member.get(key)
-        if entity is None:
-            return False
-        info = self.find(key)
-        assert info is not None
+            if info.key in aside:
+                aside[info.key] = info.with_pod(new)
+                return
+        entity = self._entity_by_member[info.key]
         entity.replace(info.with_pod(new))
         if self._queue.find_queue(entity.key) == UNSCHEDULABLE:
-            now = self._clock.now()
-            for event in events:
-                strategy = hints.strategy_for(entity, event, old, new)
-                if strategy is not RequeueStrategy.SKIP and self._queue.requeue(entity, strategy, event.label, now):
-                    break
-        return True
+            self._queue.requeue_after(events, entity, old, new)
 
     # ── groups ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -145,7 +132,8 @@ class GroupQueue:
         leaves = set(self._groups.leaf_keys(group))
         for info in [info for info in self.incomplete.values() if group_key(info.pod) in leaves]:
             del self.incomplete[info.key]
-            self.add(info, f"{_resource(group)}Add")
+            resource = Resource.POD_GROUP if isinstance(group, PodGroup) else Resource.COMPOSITE_POD_GROUP
+            self.add(info, f"{resource}Add")
 
     def group_updated(self, group: Group) -> None:
         """Update a queued group."""
@@ -180,48 +168,37 @@ class GroupQueue:
         self._attempted_key = entity.key
 
     def finish(self, attempted: QueuedPodGroupInfo, code: Code) -> None:
-        """Record that an attempt of a group ended: its members that returned or arrived are queued as a new entity.
-
-        ``code`` is the result of the attempt, before preemption.
-        """
+        """Queue the members that returned or arrived, after an attempt with this result (before preemption)."""
         now = self._clock.now()
         self._attempted_key = ""
         returning, self.pending = list(self.pending.values()), {}
-        members = [info for info in returning if self._root_key(info) == attempted.key]
+        roots = {info.key: self._groups.root_of(info.pod) for info in returning}
+        members = [info for info in returning if (root := roots[info.key]) and ENTITY + root.key == attempted.key]
         self.incomplete.update((info.key, info) for info in returning if info not in members)
-        root = self._groups.root_of(members[0].pod) if members else None
+        root = roots[members[0].key] if members else None
         if root is None:
             return
         entity = QueuedPodGroupInfo(root, members[0])
         for info in members[1:]:
             entity.insert(info)
-        self._inherit(entity, attempted, {info.key for info in members}, code, now)
-        self._enter(entity)
-        self._queue.requeue(entity, RequeueStrategy.AFTER_BACKOFF, ATTEMPT_FAILED, now)
-
-    def _inherit(
-        self, entity: QueuedPodGroupInfo, attempted: QueuedPodGroupInfo, keys: set[str], code: Code, now: float
-    ) -> None:
         entity.attempts, entity.initial_attempt_timestamp = attempted.attempts, attempted.initial_attempt_timestamp
         entity.timestamp, entity.backoff_expiration = now, None
         if code is Code.SUCCESS:
             # The remaining members keep their position, so that preemption for them follows immediately.
-            if any(member.key in keys for member in attempted.members):
+            if {info.key for info in members}.intersection(member.key for member in attempted.members):
                 entity.timestamp = attempted.timestamp
         elif code.is_rejection:
             entity.unschedulable_count = attempted.unschedulable_count + 1
         else:
             entity.unschedulable_count = attempted.unschedulable_count
             entity.consecutive_errors = attempted.consecutive_errors + 1
+        self._enter(entity)
+        self._queue.requeue(entity, RequeueStrategy.AFTER_BACKOFF, ATTEMPT_FAILED, now)
 
     def _enter(self, entity: QueuedPodGroupInfo) -> None:
         self._entities[entity.key] = entity
         for member in entity.members:
             self._entity_by_member[member.key] = entity
-
-    def _root_key(self, info: QueuedPodInfo) -> str:
-        root = self._groups.root_of(info.pod)
-        return "" if root is None else ENTITY + root.key
 
     # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -249,7 +226,3 @@ class GroupQueue:
         for aside in (self.incomplete, self.pending):
             assert not aside.keys() & queued.keys(), "a member is in two collections"
         assert self._attempted_key or not self.pending, "members are pending without an attempt"
-
-
-def _resource(group: Group) -> str:
-    return "scheduling.k8s.io/" + ("PodGroup" if isinstance(group, PodGroup) else "CompositePodGroup")

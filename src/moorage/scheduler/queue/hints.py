@@ -1,58 +1,22 @@
 """Queueing hints: they decide whether an event may make a rejected pod schedulable."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import Enum
-from itertools import chain
 from time import perf_counter
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.framework.events import ClusterEvent, EventRegistration, HintFunction, QueueingHint
-from moorage.scheduler.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
-from moorage.scheduler.framework.plugin import (
-    PreEnqueuePlugin,
-    QueueSortPlugin,
-)
-from moorage.scheduler.queue.backoff import Backoff
+from moorage.scheduler.framework.events import ClusterEvent, HintFunction, QueueingHint
+from moorage.scheduler.framework.faults import PLUGIN_FAULTS, FaultRecord, pass_on_interrupt
 from moorage.scheduler.queue.entities import QueuedEntity, QueuedPodGroupInfo
-from moorage.scheduler.queue.gates import Gates
+from moorage.scheduler.queue.gates import ProfileQueueing
 from moorage.scheduler.queue.in_flight_events import InFlightEvent
-from moorage.scheduler.queue.observer import QueueObserver, report_failure
+from moorage.scheduler.queue.observer import QueueObserver
 
 EXTENDER: Final = "Extender"
 """The rejector of pods that extenders reject: it is registered for every event."""
-
-
-class ProfileQueueing(Struct, frozen=True):
-    """The settings of the queue for one profile: its PreEnqueue plugins, and the registered events of all plugins."""
-
-    pre_enqueue: Sequence[PreEnqueuePlugin] = ()
-    registrations: Mapping[str, Sequence[EventRegistration]] = field(default_factory=dict)
-
-    @property
-    def group_plugins(self) -> frozenset[str]:
-        """The plugins that are registered only for events of a pod's own group."""
-        return frozenset(
-            plugin
-            for plugin, registrations in self.registrations.items()
-            if registrations and all(registration.same_group for registration in registrations)
-        )
-
-
-class Queueing(Struct, frozen=True):
-    """The settings of the queue: the QueueSort plugin, the profiles by name, and the backoff."""
-
-    sort: QueueSortPlugin
-    profiles: Mapping[str, ProfileQueueing]
-    backoff: Backoff
-
-
-def build_gates(profiles: Mapping[str, ProfileQueueing], observer: QueueObserver | None) -> Gates:
-    """Collect the pre-enqueue plugins of all profiles."""
-    group_plugins = frozenset(chain.from_iterable(profile.group_plugins for profile in profiles.values()))
-    return Gates({name: profile.pre_enqueue for name, profile in profiles.items()}, observer, group_plugins)
 
 
 class RequeueStrategy(Enum):
@@ -85,6 +49,7 @@ class Hints:
     def __init__(self, profiles: Mapping[str, ProfileQueueing], observer: QueueObserver | None) -> None:
         self._profiles = profiles
         self._observer = observer
+        self._faults = FaultRecord()
         self._interests: dict[ClusterEvent, Interest] = {}
 
     def has(self, profile: str) -> bool:
@@ -94,11 +59,8 @@ class Hints:
     def interest_in(self, event: ClusterEvent) -> Interest:
         """Return the plugins registered for an event; the result is cached."""
         interest = self._interests.get(event)
-        if interest is None:
-            interest = self._interests[event] = self._find_interest(event)
-        return interest
-
-    def _find_interest(self, event: ClusterEvent) -> Interest:
+        if interest is not None:
+            return interest
         hints = {
             name: tuple(
                 (plugin, registration.hint)
@@ -117,7 +79,9 @@ class Hints:
             for registration in registrations
             if registration.event.covers(event) and registration.same_group
         }
-        return Interest(event.label, event.is_wildcard, hints, tuple(registered), plugins, tuple(for_group))
+        interest = Interest(event.label, event.is_wildcard, hints, tuple(registered), plugins, tuple(for_group))
+        self._interests[event] = interest
+        return interest
 
     def strategy_for(self, info: QueuedEntity, event: ClusterEvent, old: Any, new: Any) -> RequeueStrategy:
         """Return the strategy for a pod after an event, from the hints of the plugins that rejected it.
@@ -132,7 +96,9 @@ class Hints:
             return RequeueStrategy.AFTER_BACKOFF
         interest = self.interest_in(event)
         if interest.is_wildcard:
-            return RequeueStrategy.AFTER_BACKOFF if _concerns(info, new) else RequeueStrategy.SKIP
+            # A wildcard event concerns all pods, unless it is about one of them.
+            is_concerned = new is None or (isinstance(new, Pod) and new.uid == info.pod.uid)
+            return RequeueStrategy.AFTER_BACKOFF if is_concerned else RequeueStrategy.SKIP
         hints = interest.hints.get(info.scheduler_name)
         if hints is None:
             # There is no such profile, hence no hint against a retry.
@@ -188,15 +154,10 @@ class Hints:
         except PLUGIN_FAULTS as problem:
             pass_on_interrupt(problem)
             # Like upstream, treat a failed hint as Queue, so that the pod is not stuck.
-            report_failure(self._observer, plugin, args[0], problem)
+            self._faults.note(plugin, problem)
             helps, outcome = True, "Error"
         else:
             outcome = "Queue" if helps else "QueueSkip"
         if self._observer is not None:
             self._observer.hinted(plugin, event, outcome, perf_counter() - began)
         return helps
-
-
-def _concerns(info: QueuedEntity, new: Any) -> bool:
-    """Return whether a wildcard event concerns this pod: all pods, unless the event has a new object."""
-    return new is None or (isinstance(new, Pod) and new.uid == info.pod.uid)

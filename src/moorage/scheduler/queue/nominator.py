@@ -59,8 +59,12 @@ class PodNominator:
         """
         self.remove(pod)
         node = pod.status.nominated_node_name if node_name is None else node_name
-        if not node or not self._is_pending(pod):
+        if not node:
             return
+        if self._informed is not None:
+            latest = self._informed.get(pod.name, pod.namespace)
+            if latest is None or latest.node_name:
+                return
         meta = pod.metadata
         stub = Pod(
             metadata=ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid),
@@ -93,12 +97,6 @@ class PodNominator:
         """Record that a pod left or entered the queue, which changes how it is represented."""
         if uid in self._node_of:
             self.changes.note(self._node_of[uid])
-
-    def _is_pending(self, pod: Pod) -> bool:
-        if self._informed is None:
-            return True
-        latest = self._informed.get(pod.name, pod.namespace)
-        return latest is not None and not latest.node_name
 
     def check_invariants(self) -> None:
         """Verify that both indexes agree."""

@@ -4,7 +4,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from moorage.common.observers import Observer
 from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.faults import FaultRecord, described
 
 ACTIVE: Final = "active"
 BACKOFF: Final = "backoff"
@@ -16,16 +18,14 @@ PENDING: Final = "pending"
 POD_POPPED: Final = "PodPopped"
 
 
-class QueueObserver:
-    """The base class of observers. Methods must be fast and must not use the queue."""
+class QueueObserver(Observer):
+    """The events of the queue. Methods must be fast and must not use the queue."""
 
     def moved(self, pod: Pod, queue: str, event: str) -> None:
         """Called when a pod entered the active, backoff or unschedulable queue because of an event."""
 
     def group_moved(self, pods: Sequence[Pod], queue: str, event: str) -> None:
         """Called when a group with these pods entered a queue, or these pods were added to it there."""
-        for pod in pods:
-            self.moved(pod, queue, event)
 
     def rejected(self, plugin: str, profile: str, delta: int) -> None:
         """Called when the number of pending pods rejected by a plugin changed."""
@@ -39,14 +39,18 @@ class QueueObserver:
     def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """Called when a queueing hint returned ``Queue`` or ``QueueSkip``, or raised (``Error``)."""
 
-    def plugin_failed(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
+    def plugin_failed(self, plugin: str, pod: Pod, problem: str) -> None:
         """Called when a plugin raised or returned an error in the queue."""
 
 
-def report_failure(observer: QueueObserver | None, plugin: str, pod: Pod, problem: BaseException | str) -> None:
-    """Notify the observer, if there is one, of a failed plugin."""
+def report_raised(
+    observer: QueueObserver | None, faults: FaultRecord, method: str, pod: Pod, error: BaseException
+) -> None:
+    """Record an exception of a plugin, and notify the observer; ``method`` is ``X.pre_enqueue``, for example."""
+    plugin = method.partition(".")[0]
+    faults.note(plugin, error)
     if observer is not None:
-        observer.plugin_failed(plugin, pod, problem)
+        observer.plugin_failed(plugin, pod, described(error, method))
 
 
 class Step(NamedTuple):
@@ -67,6 +71,10 @@ class Story(QueueObserver):
     def moved(self, pod: Pod, queue: str, event: str) -> None:
         """Record the move."""
         self._steps.append((pod.metadata.uid, queue, event))
+
+    def group_moved(self, pods: Sequence[Pod], queue: str, event: str) -> None:
+        """Record the move of each pod."""
+        self._steps.extend((pod.metadata.uid, queue, event) for pod in pods)
 
     def popped(self, pod: Pod, attempt: int) -> None:
         """Record the attempt."""

@@ -16,7 +16,7 @@ decide which events requeue it. The order is deterministic: that of the QueueSor
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -26,6 +26,7 @@ import structlog
 from moorage.common.clock import Clock
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.events import (
+    ASSIGNED_POD_DELETE,
     CONFIGURATION_CHANGED,
     FORCE_ACTIVATE,
     UNSCHEDULABLE_TIMEOUT,
@@ -38,9 +39,10 @@ from moorage.scheduler.framework.plugin import QueueSortPlugin
 from moorage.scheduler.queue.backoff import WINDOW, Backoff, BackoffQueue, Ticker
 from moorage.scheduler.queue.changes import pod_changes
 from moorage.scheduler.queue.entities import QueuedEntity, QueuedPodGroupInfo, QueuedPodInfo
-from moorage.scheduler.queue.groups import GroupQueue, is_member
+from moorage.scheduler.queue.gates import Gates, ProfileQueueing, Queueing
+from moorage.scheduler.queue.groups import ATTEMPT_FAILED, GroupQueue, is_member
 from moorage.scheduler.queue.heap import KeyedHeap
-from moorage.scheduler.queue.hints import Hints, Interest, ProfileQueueing, Queueing, RequeueStrategy, build_gates
+from moorage.scheduler.queue.hints import Hints, Interest, RequeueStrategy
 from moorage.scheduler.queue.in_flight_events import InFlightEvents
 from moorage.scheduler.queue.nominator import PodNominator
 from moorage.scheduler.queue.observer import (
@@ -62,8 +64,6 @@ UNSCHEDULABLE_FLUSH_PERIOD: Final = 30.0
 DEFAULT_MAX_UNSCHEDULABLE: Final = 300.0
 
 POD_ADDED: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD).label
-NOMINATION_ENDED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
-ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 POPPED_EARLY: Final = "PopFromBackoffQ"
 
@@ -87,7 +87,7 @@ class QueueSizes(NamedTuple):
 class SchedulingQueue:
     """The pending pods and groups. It has one caller at a time: the loop, between cycles.
 
-    Nothing happens by itself: the caller runs :meth:`flush` at the time that :meth:`next_wakeup` returns.
+    The queue has no timer: the caller runs :meth:`flush` at the time that :meth:`next_wakeup` returns.
     """
 
     def __init__(  # noqa: PLR0913 - keywords only, named once, where the scheduler is built
@@ -103,9 +103,11 @@ class SchedulingQueue:
         nominator: PodNominator | None = None,
         groups: PodGroups | None = None,
         observer: QueueObserver | None = None,
+        failures: QueueObserver | None = None,
     ) -> None:
         self._clock = clock
         self._observer = observer
+        self._failures = failures or observer
         self._pop_from_backoff = pop_from_backoff
         self._unschedulable = UnschedulablePods()
         self._in_flight = InFlightEvents()
@@ -120,8 +122,8 @@ class SchedulingQueue:
 
     def _configure(self, sort: QueueSortPlugin, profiles: Mapping[str, ProfileQueueing], backoff: Backoff) -> None:
         """Use these plugins, with empty active and backoff queues."""
-        guard = SortGuard(sort, self._observer)
-        self._gates = build_gates(profiles, self._observer)
+        guard = SortGuard(sort, self._failures)
+        self._gates = Gates(profiles, self._observer, self._failures)
         self._hints = Hints(profiles, self._observer)
         self._sort_key = guard.key
         self._active = KeyedHeap(guard.guarded)
@@ -176,9 +178,10 @@ class SchedulingQueue:
         while True:
             info = self._active.pop()
             if info is None:
-                info = self._pop_early()
+                info = self._backoff.pop_early() if self._pop_from_backoff else None
                 if info is None:
                     return None
+                self.notify_moved(info, ACTIVE, POPPED_EARLY)
             info.attempts += 1
             if info.is_group:
                 if self._pop_members(info):
@@ -267,25 +270,32 @@ class SchedulingQueue:
             for event in events:
                 self._record(event, event.label, old, new)
             return
-        key = old.key
-        if self.groups is not None and is_member(new):
-            if not self.groups.update(old, new, events, self._hints):
-                self.add(new)
-                return
-            self.nominator.update(old, new)
-            return
-        info = self._find(key)
+        key, groups = old.key, self.groups if is_member(new) else None
+        info = self._find(key) if groups is None else groups.find(key)
         if info is None:
             self.add(new)
+            return
+        self.nominator.update(old, new)
+        if groups is not None:
+            groups.update(info, old, new, events)
         elif key in self._active:
             info = info.with_pod(new)
             self._active.put(info, self._sort_key(info))
-            self.nominator.update(old, new)
         elif key in self._backoff:
             self._backoff.put(info.with_pod(new))
-            self.nominator.update(old, new)
         else:
-            self._update_unschedulable(info, old, new, events)
+            info.pod = new
+            self._unschedulable.put(info)
+            self.requeue_after(events, info, old, new)
+
+    def requeue_after(self, events: Iterable[ClusterEvent], info: QueuedEntity, old: Pod, new: Pod) -> None:
+        """Requeue an unschedulable entity at the first of these events that may make it schedulable."""
+        now = self._clock.now()
+        for event in events:
+            strategy = self._hints.strategy_for(info, event, old, new)
+            # Without SchedulerPopFromBackoffQ upstream continues here and may add the pod to two queues; we do not.
+            if strategy is not RequeueStrategy.SKIP and self.requeue(info, strategy, event.label, now):
+                return
 
     def delete(self, pod: Pod) -> None:
         """Remove a pod that was deleted or bound."""
@@ -305,16 +315,13 @@ class SchedulingQueue:
         if nominated != placed_on:
             freed = pod.on_node(nominated)
             self.move_all_to_active_or_backoff(
-                NOMINATION_ENDED, freed, None, lambda other: other.priority <= pod.priority
+                ASSIGNED_POD_DELETE, freed, None, lambda other: other.priority <= pod.priority
             )
 
     def move_all_to_active_or_backoff(
         self, event: ClusterEvent, old: Any = None, new: Any = None, pre_check: PreCheck | None = None
     ) -> None:
-        """Requeue the pods that an event may make schedulable, and record the event for in-flight pods.
-
-        ``pre_check`` preselects pods.
-        """
+        """Requeue preselected pods that an event may make schedulable, and record the event for in-flight pods."""
         # Called for every bound pod: without pending pods this must cost nothing.
         if not self._unschedulable.entries and not self._in_flight.pods:
             return
@@ -326,7 +333,9 @@ class SchedulingQueue:
         else:
             candidates = self._unschedulable.rejected_by(interest.registered)
             for gate in interest.registered:
-                candidates += self._unschedulable.gated_by(gate, partial(self._reconsidered, *gate))
+                # Plugins return keys of pods, but with groups the gated entity may be a group.
+                reconsidered = partial(self._gates.reconsidered, *gate) if self.groups is None else lambda: None
+                candidates += self._unschedulable.gated_by(gate, reconsidered)
             if interest.registered_for_group and self.groups is not None:
                 candidates += self.groups.gated_by(interest.registered_for_group, new if new is not None else old)
         if pre_check is not None:
@@ -335,10 +344,7 @@ class SchedulingQueue:
             self._move(candidates, event, interest, old, new)
 
     def activate(self, pods: Iterable[Pod]) -> None:
-        """Move pods to the active queue regardless of their backoff; in-flight pods are retried if they fail.
-
-        A member activates its group.
-        """
+        """Move pods, or the groups of members, to the active queue, without backoff; retry in-flight pods that fail."""
         now = self._clock.now()
         for pod in pods:
             key = pod.key
@@ -361,8 +367,16 @@ class SchedulingQueue:
         if (tick := self._backoff_ticker.take(now)) is not None:
             for info in self._backoff.release(tick):
                 self.move_to_active(info, BACKOFF_COMPLETE, now, from_backoff=True)
-        if (tick := self._unschedulable_ticker.take(now)) is not None:
-            self._flush_unschedulable(tick)
+        if (tick := self._unschedulable_ticker.take(now)) is None:
+            return
+        overdue = self._unschedulable.older_than(self._max_unschedulable, tick)
+        for info in overdue:
+            info.was_flushed = True
+            for member in info.members if info.is_group else ():
+                member.was_flushed = True
+            info.flush_timestamp = tick
+        if overdue:
+            self._move(overdue, UNSCHEDULABLE_TIMEOUT, self._hints.interest_in(UNSCHEDULABLE_TIMEOUT), None, None)
 
     def next_wakeup(self) -> float | None:
         """Return the first time at which :meth:`flush` may release a pod, or ``None``."""
@@ -381,28 +395,8 @@ class SchedulingQueue:
             if self.groups is not None:
                 self.groups.remove(key)
             return  # the usual case: a bound pod was popped before
-        info = self._active.remove(key) or self._backoff.remove(key) or self._unschedulable.remove(key)
-        if info is not None:
+        if (info := self.remove_entity(key)) is not None:
             self.count_rejectors(info, -1)
-
-    def _pop_early(self) -> QueuedEntity | None:
-        if not self._pop_from_backoff:
-            return None
-        info = self._backoff.pop_early()
-        if info is not None:
-            self.notify_moved(info, ACTIVE, POPPED_EARLY)
-        return info
-
-    def _update_unschedulable(self, info: QueuedPodInfo, old: Pod, new: Pod, events: list[ClusterEvent]) -> None:
-        info.pod = new
-        self._unschedulable.put(info)
-        self.nominator.update(old, new)
-        now = self._clock.now()
-        for event in events:
-            strategy = self._hints.strategy_for(info, event, old, new)
-            # Without SchedulerPopFromBackoffQ upstream continues here and may add the pod to two queues; we do not.
-            if strategy is not RequeueStrategy.SKIP and self.requeue(info, strategy, event.label, now):
-                return
 
     def _move(self, infos: list[QueuedEntity], event: ClusterEvent, interest: Interest, old: Any, new: Any) -> None:
         now = self._clock.now()
@@ -418,20 +412,6 @@ class SchedulingQueue:
                 self.requeue(info, strategy, interest.label, now)
         if self._in_flight:
             self._record(event, interest.label, old, new)
-
-    def _reconsidered(self, profile: str, plugin: str) -> Collection[str] | None:
-        # Plugins return keys of pods, but the gated entity may be a group.
-        return None if self.groups is not None else self._gates.reconsidered(profile, plugin)
-
-    def _flush_unschedulable(self, now: float) -> None:
-        overdue = self._unschedulable.older_than(self._max_unschedulable, now)
-        for info in overdue:
-            info.was_flushed = True
-            for member in info.members if info.is_group else ():
-                member.was_flushed = True
-            info.flush_timestamp = now
-        if overdue:
-            self._move(overdue, UNSCHEDULABLE_TIMEOUT, self._hints.interest_in(UNSCHEDULABLE_TIMEOUT), None, None)
 
     def _record(self, event: ClusterEvent, label: str, old: Any, new: Any) -> None:
         self._in_flight.record(event, label, old, new)
@@ -582,13 +562,9 @@ class SchedulingQueue:
             if group in (INCOMPLETE, PENDING):
                 return group
             key = group
-        if key in self._active:
-            return ACTIVE
-        if key in self._backoff:
-            return BACKOFF
         if (info := self._unschedulable.get(key)) is not None:
             return GATED if info.is_gated else UNSCHEDULABLE
-        return IN_FLIGHT if pod.uid in self._in_flight else None
+        return self.find_queue(key) or (IN_FLIGHT if pod.uid in self._in_flight else None)
 
     def serves(self, profile: str) -> bool:
         """Return whether there is a profile of this name."""

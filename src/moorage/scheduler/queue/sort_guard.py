@@ -5,7 +5,7 @@ from typing import Any
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
 from moorage.scheduler.framework.plugin import QueueSortPlugin
 from moorage.scheduler.queue.entities import QueuedEntity
-from moorage.scheduler.queue.observer import QueueObserver, report_failure
+from moorage.scheduler.queue.observer import QueueObserver, report_raised
 
 
 class SortGuard:
@@ -30,7 +30,7 @@ class SortGuard:
 
     def report(self, entity: QueuedEntity, problem: BaseException) -> None:
         """Report a failure of the plugin."""
-        report_failure(self._observer, self._sort.name, entity.pod, problem)
+        report_raised(self._observer, self._sort._faults, f"{self._sort.name}.sort_key", entity.pod, problem)
 
 
 class Unsortable:

@@ -16,14 +16,14 @@ from msgspec import Struct, field
 
 from moorage.common.caches import LRU
 from moorage.common.errors import CacheError
-from moorage.kube.api.node import Node
+from moorage.common.observers import Observer
+from moorage.kube.api.node import ContainerImage, Node
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.columns import Growing
 from moorage.scheduler.framework.node_storage import ImageFacts, NodeStorage
 from moorage.scheduler.framework.nodeinfo import NO_ROW, NodeInfo, SharedNodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
 from moorage.scheduler.state.claim_index import ClaimIndex
-from moorage.scheduler.state.image_index import ImageIndex
 from moorage.scheduler.state.objects import ChangeLog
 from moorage.scheduler.state.pod_groups import PodGroups
 from moorage.scheduler.state.pod_index import PodIndex
@@ -31,10 +31,21 @@ from moorage.scheduler.state.pod_index import PodIndex
 MAX_IMAGE_COLUMNS: Final = 512
 
 
+class CacheObserver(Observer):
+    """The assumed pods of a cache."""
+
+    def assumed(self, pod: Pod) -> None:
+        """A pod is assumed on its node."""
+
+    def forgotten(self, pod: Pod) -> None:
+        """An assumption is undone."""
+
+
 class Cache:
     """Nodes and the pods on them, as columns and rows, kept by increments. One writer: the loop, between cycles."""
 
-    def __init__(self) -> None:
+    def __init__(self, observer: CacheObserver | None = None) -> None:
+        self._observer = observer
         self.columns = NodeColumns()
         """The writing side of the node table, for its change log."""
         self._tree = NodeTree()
@@ -105,6 +116,8 @@ class Cache:
         self._assumed.add(uid)
         if self.groups is not None and pod.spec.scheduling_group is not None:
             self.groups.assume(pod)
+        if self._observer is not None:
+            self._observer.assumed(pod)
 
     def recount(self, pod: Pod) -> None:
         """Replace an assumed pod by another version, whose use of the node differs from its requests."""
@@ -122,6 +135,8 @@ class Cache:
         if cached_pod.node_name != pod.node_name:
             raise CacheError(f"pod {pod.key} was assumed on {cached_pod.node_name} but is forgotten on {pod.node_name}")
         self._take_off(cached_pod)
+        if self._observer is not None:
+            self._observer.forgotten(pod)
 
     def add_pod(self, pod: Pod) -> None:
         """Take in a pod that the API shows on a node: a new one, or the confirmation of an assumption."""
@@ -340,7 +355,7 @@ class NodeColumns(NodeStorage):
         self._note_node(info.row)
 
     def write_pods(self, info: NodeInfo, pod: Pod) -> None:
-        """Bring a row in line with the pods on its node, of which one has come or gone."""
+        """Update a row after a pod was added to its node or removed from it."""
         row, requested = info.row, info.requested
         try:
             for name in pod.requests_on_node:
@@ -373,6 +388,49 @@ class NodeColumns(NodeStorage):
         self.changes.note(row)
         self.resource_changes.note(row)
         self.node_changes.note(row)
+
+
+class ImageIndex:
+    """Facts per image name, kept as nodes come, change and go; ``version`` grows when one of them may have changed."""
+
+    def __init__(self) -> None:
+        self._images: dict[str, ImageFacts] = {}
+        self._held_by: dict[str, tuple[ContainerImage, ...]] = {}
+        self._is_hidden = False
+        self.version = 0
+
+    def find(self, name: str) -> ImageFacts | None:
+        """Return the facts about an image, or ``None`` if no node has it."""
+        return None if self._is_hidden else self._images.get(name)
+
+    def hide(self, is_hidden: bool) -> None:
+        """Know of no image for a while, or of all of them again."""
+        self._is_hidden = is_hidden
+        self.version += bool(self._images)
+
+    def put(self, node: Node) -> None:
+        """Add or update a node; most changes of a node do not change its images."""
+        images = node.status.images
+        if self._held_by.get(node.name, ()) == images:
+            return
+        self.drop(node.name)
+        self._held_by[node.name] = images
+        for image in images:
+            for name in image.names:
+                self._images.setdefault(name, ImageFacts(image.size_bytes))
+        for name in node.image_names:
+            self._images[name].node_count += 1
+        self.version += 1
+
+    def drop(self, node_name: str) -> None:
+        """Remove a node, and the images that no other node has."""
+        images = self._held_by.pop(node_name, ())
+        for name in {name for image in images for name in image.names}:
+            facts = self._images[name]
+            facts.node_count -= 1
+            if facts.node_count == 0:
+                del self._images[name]
+        self.version += bool(images)
 
 
 class NodeTree:

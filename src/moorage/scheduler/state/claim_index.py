@@ -72,7 +72,4 @@ def _claims(pod: Pod) -> Iterator[str]:
 
 
 def _disks(pod: Pod) -> Iterator[Disk]:
-    for volume in pod.spec.volumes:
-        disk = disk_of(volume)
-        if disk is not None:
-            yield disk
+    return (disk for volume in pod.spec.volumes if (disk := disk_of(volume)) is not None)

@@ -30,14 +30,12 @@ Labels = Categorical[str | None]
 class RowCounts(Protocol):
     """Pods counted per row."""
 
+    log: ChangeLog[int]
+    """The row of every added pod, and ``~row`` of every removed pod."""
+
     @property
     def is_empty(self) -> bool:
         """Whether all rows are zero."""
-        ...
-
-    @property
-    def log(self) -> ChangeLog[int]:
-        """The row of every added pod, and ``~row`` of every removed pod."""
         ...
 
     def add_to(self, totals: IntArray, weight: int) -> None:

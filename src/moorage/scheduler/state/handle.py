@@ -11,22 +11,11 @@ from moorage.scheduler.state.pod_index import PodIndex
 class ClusterHandle(Handle, Protocol):
     """A handle for plugins that count pods on nodes; the indexes may change from one release to the next."""
 
-    @property
-    def pods(self) -> PodIndex:
-        """Pods on nodes, counted by label selector and by affinity term."""
-        ...
-
-    @property
-    def claims(self) -> ClaimIndex:
-        """Which pods on nodes use which claims, and which inline disks."""
-        ...
-
-    @property
-    def has_groups(self) -> bool:
-        """Whether pods may be members of groups, as objects (gate GenericWorkload) or as some plugin describes them."""
-        ...
-
-    @property
-    def groups(self) -> PodGroups:
-        """Groups of pods, and how far their members have come; only where there are groups."""
-        ...
+    pods: PodIndex
+    """Pods on nodes, counted by label selector and by affinity term."""
+    claims: ClaimIndex
+    """Which pods on nodes use which claims, and which inline disks."""
+    has_groups: bool
+    """Whether pods may be members of groups, as objects (gate GenericWorkload) or as some plugin describes them."""
+    groups: PodGroups
+    """Groups of pods, and how far their members have come; only where there are groups."""

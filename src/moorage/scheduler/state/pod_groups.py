@@ -227,13 +227,13 @@ class PodGroups:
             scheduled = () if group_members is None else tuple(group_members.scheduled())
             waiting = () if members is None else tuple(members.get(group.key, ()))
             return GroupTree(group, members=waiting, scheduled=scheduled)
-        below = [child for entry in self._children.get(group.key, ()) if (child := self._at(entry)) is not None]
+        below: list[Group] = []
+        for is_composite, key in self._children.get(group.key, ()):
+            child = self._composites.get(key) if is_composite else self.group(key)
+            if child is not None:
+                below.append(child)
         below.sort(key=lambda child: (child.metadata.creation_timestamp or "", child.name))
         return GroupTree(group, tuple(self.tree(child, members, depth - 1) for child in below if depth))
-
-    def _at(self, entry: tuple[bool, str]) -> Group | None:
-        is_composite, key = entry
-        return self._composites.get(key) if is_composite else self.group(key)
 
 
 def _place(group: Group) -> tuple[bool, str]:

@@ -6,6 +6,7 @@ are dropped when they take too much memory, and computed again on the next use.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -34,7 +35,7 @@ Question = tuple[Namespaces, LabelMatcher, bool]
 class PodIndex:
     """Counts of pods and of their affinity terms per row; the cache keeps it in step with the node table.
 
-    What a pod was counted as is remembered, so that it is taken out as the same, whatever became of the object.
+    The index stores the class that each pod was counted in, so that removal is correct after the object has changed.
 
     >>> from moorage.kube.api.selectors import label_set_matcher
     >>> from moorage.testing import make_pod
@@ -102,14 +103,16 @@ class PodIndex:
                 self._bump_terms(terms, source, -1)
 
     def count(self, namespaces: Namespaces, matcher: LabelMatcher, *, terminating: bool) -> "SelectorCount":
-        """Return the count of pods of these namespaces (``None``: all) that match; terminating ones on demand.
-
-        It is kept true until :attr:`generation` grows.
-        """
+        """Return the count of matching pods in namespaces (``None``: all); valid until :attr:`generation` grows."""
         question = (namespaces, matcher, terminating)
         count = self._counts.find(question)
         if count is None:
-            count = self._new_count(question)
+            count = SelectorCount(*question, self.rows)
+            self._by_selector.add(count, namespaces, matcher)
+            for pods in self._by_labels.find(namespaces, matcher):
+                if count.selects(pods):
+                    pods.counts = (*pods.counts, count)
+                    count.take_in(pods)
             self._counts.put(question, count)
         return count
 
@@ -141,15 +144,6 @@ class PodIndex:
             self.anti_affinity.bump(term, 1, row, step)
         for term, weight in terms.preferred:
             self.preferred.bump(term, weight, row, step)
-
-    def _new_count(self, question: Question) -> "SelectorCount":
-        count = SelectorCount(*question, self.rows)
-        self._by_selector.add(count, count.namespaces, count.matcher)
-        for pods in self._by_labels.find(count.namespaces, count.matcher):
-            if count.selects(pods):
-                pods.counts = (*pods.counts, count)
-                count.take_in(pods)
-        return count
 
     def _drop_count(self, question: Question, dropped: "SelectorCount") -> None:
         self.generation += 1
@@ -191,7 +185,7 @@ class SelectorCount:
         self.log.note(row if step > 0 else ~row)
 
     def take_in(self, pods: "PodClass") -> None:
-        """Count the pods of a class that is there already."""
+        """Count the pods of an existing class."""
         for row, count in pods.rows.items():
             self._column.array[row] += count
             self._pods += count
@@ -224,7 +218,7 @@ class PodClass:
 
     @property
     def is_terminating(self) -> bool:
-        """Whether the pods are on their way out."""
+        """Whether the pods are terminating."""
         return self.key[2]
 
     def bump(self, row: int, step: int) -> None:
@@ -295,17 +289,14 @@ class ClassIndex:
         if matcher.is_nothing:
             return
         for namespace in tuple(self._by_namespace) if namespaces is None else namespaces:
-            yield from self._find(namespace, matcher)
-
-    def _find(self, namespace: str, matcher: LabelMatcher) -> Iterator[PodClass]:
-        best = [self._by_namespace.get(namespace, set())]
-        fewest = len(best[0])
-        for requirement in matcher.requirements:
-            if requirement.operator == "In":
-                chance = [self._with_label(namespace, requirement.key, value) for value in requirement.values]
-                if sum(map(len, chance)) < fewest:
-                    best, fewest = chance, sum(map(len, chance))
-        return (pods for classes in best for pods in classes)
+            best = [self._by_namespace.get(namespace, set())]
+            fewest = len(best[0])
+            for requirement in matcher.requirements:
+                if requirement.operator == "In":
+                    classes = [self._with_label(namespace, requirement.key, value) for value in requirement.values]
+                    if sum(map(len, classes)) < fewest:
+                        best, fewest = classes, sum(map(len, classes))
+            yield from chain.from_iterable(best)
 
     def _with_label(self, namespace: str, key: str, value: str) -> set[PodClass]:
         filed = self._by_label.get((namespace, key, value))

@@ -49,36 +49,23 @@ class SelectorIndex(Generic[T]):
         """Return the candidates for a label set of this namespace, each once."""
         if not self._filed:
             return []
-        candidates: list[T] = []
-        if "" in self._keys:
-            self._collect(candidates, ((namespace, "", None), (None, "", None)))
+        slots: list[Place] = [(namespace, "", None), (None, "", None)] if "" in self._keys else []
         for key, value in labels.items():
             if key in self._keys:
-                self._collect(
-                    candidates, ((namespace, key, value), (None, key, value), (namespace, key, None), (None, key, None))
-                )
-        return candidates
-
-    def _collect(self, candidates: list[T], slots: tuple[Place, ...]) -> None:
-        for slot in slots:
-            if items := self._filed.get(slot):
-                candidates.extend(items)
+                slots += ((namespace, key, value), (None, key, value), (namespace, key, None), (None, key, None))
+        return [item for slot in slots if slot in self._filed for item in self._filed[slot]]
 
 
 def _places(namespaces: Namespaces, matcher: LabelMatcher) -> Iterator[Place]:
     if matcher.is_nothing:
         return
-    pairs = _label_asked_for(matcher)
+    # The requirement that fewest label sets can meet: one of some values, any value, or none at all.
+    if in_requirements := [item for item in matcher.requirements if item.operator == "In"]:
+        best = min(in_requirements, key=lambda item: len(item.values))
+        pairs: list[tuple[str, str | None]] = [(best.key, value) for value in best.values]
+    else:
+        present = [item for item in matcher.requirements if item.operator == "Exists"]
+        pairs = [(present[0].key if present else "", None)]
     for namespace in (None,) if namespaces is None else namespaces:
         for key, value in pairs:
             yield namespace, key, value
-
-
-def _label_asked_for(matcher: LabelMatcher) -> list[tuple[str, str | None]]:
-    """Choose the requirement that fewest label sets can meet: one of some values, any value, or none at all."""
-    in_requirements = [item for item in matcher.requirements if item.operator == "In"]
-    if in_requirements:
-        best = min(in_requirements, key=lambda item: len(item.values))
-        return [(best.key, value) for value in best.values]
-    present = [item for item in matcher.requirements if item.operator == "Exists"]
-    return [(present[0].key, None)] if present else [("", None)]

@@ -16,7 +16,7 @@ class SideColumns:
     """Facts per row that follow the node table and some listers.
 
     Nothing is pushed here: :meth:`refresh` reads the changes since the last time, and writes the rows concerned again.
-    A subclass defines how to write a row, how to clear a removed one, and which rows an object concerns.
+    A subclass defines how to write a row, and if necessary how to clear one and which rows an object concerns.
     """
 
     def __init__(self, nodes: NodeTable, sources: Mapping[str, Lister[Any]]) -> None:
@@ -30,20 +30,23 @@ class SideColumns:
     def write(self, info: NodeInfo) -> None:
         """Bring a row in line with its node."""
 
-    @abstractmethod
     def clear(self, row: int) -> None:
-        """Forget a row that no node has any more."""
+        """Clear the row of a removed node; not needed if rows are only read after they were written."""
 
-    @abstractmethod
     def rows_of(self, source: str, key: str) -> Iterable[int] | None:
-        """Return the rows that an object of a source concerns, or ``ALL_ROWS``."""
+        """Return the rows that an object of a source concerns, or ``ALL_ROWS``; for columns with sources."""
+        return ()
 
     def reread(self, source: str) -> None:
         """Read all objects of a source: its log is truncated."""
 
     def refresh(self) -> None:
         """Write again what changed since the last time."""
-        stale = self._stale_rows()
+        changed = None if self._position < 0 else self._nodes.changed_since(self._position)
+        stale = ALL_ROWS if changed is None else set(changed)
+        for name, lister in self._sources.items():
+            if lister.version != self._versions[name]:
+                stale = self._with_changes_of(name, lister, stale)
         self._position = self._nodes.position
         rows = len(self._nodes)
         if stale is ALL_ROWS:
@@ -56,14 +59,6 @@ class SideColumns:
                 self.write(self._nodes[row])
             else:
                 self.clear(row)
-
-    def _stale_rows(self) -> set[int] | None:
-        changed = None if self._position < 0 else self._nodes.changed_since(self._position)
-        stale = ALL_ROWS if changed is None else set(changed)
-        for name, lister in self._sources.items():
-            if lister.version != self._versions[name]:
-                stale = self._with_changes_of(name, lister, stale)
-        return stale
 
     def _with_changes_of(self, name: str, lister: Lister[Any], stale: set[int] | None) -> set[int] | None:
         keys = lister.changed_since(self._versions[name])

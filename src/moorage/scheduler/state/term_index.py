@@ -51,20 +51,16 @@ class TermGroup:
         """Add the count of each row, times a weight, to a column as long as the node table."""
         size = len(totals)
         if len(self.rows) * DENSE_SHARE > max(size, DENSE_FLOOR * DENSE_SHARE):
-            column = self._dense(size).view(size)
+            if self._column is None:
+                self._column = Growing(np.int64, size)
+                rows = np.fromiter(self.rows.keys(), np.int64, len(self.rows))
+                self._column.array[rows] = np.fromiter(self.rows.values(), np.int64, len(self.rows))
+            column = self._column.view(size)
             totals += column if weight == 1 else weight * column
             return
         self._column = None
         for row, count in self.rows.items():
             totals[row] += weight * count
-
-    def _dense(self, size: int) -> Growing:
-        if self._column is None:
-            self._column = Growing(np.int64, size)
-            rows = np.fromiter(self.rows.keys(), np.int64, len(self.rows))
-            self._column.array[rows] = np.fromiter(self.rows.values(), np.int64, len(self.rows))
-        self._column.reserve(size)
-        return self._column
 
 
 class TermIndex:

@@ -17,10 +17,7 @@ from moorage.scheduler.wiring.assembly import Keeps, find_watched_kinds
 
 
 class ApiConnection:
-    """Write, list and watch through one client, and record events through another.
-
-    Events have separate connections: they must not delay bindings.
-    """
+    """Write, list and watch through one client; record events through another, so that they delay no bindings."""
 
     def __init__(
         self,
@@ -28,7 +25,6 @@ class ApiConnection:
         event_client: ApiClient,
         clock: Clock,
         limits: ClientConnection,
-        observer: InformerObserver | None = None,
     ) -> None:
         self.client = client
         self.hostname = socket.gethostname()
@@ -37,15 +33,12 @@ class ApiConnection:
         self.cluster = ApiWriter(client, dispatcher, self.recorder, clock, self._find_cached)
         self.informers = Informers(client, (), lambda _kind, _changes: None)
         self._event_client = event_client
-        self._observer = observer
         self._objects = Objects()
 
-    def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
+    def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps, observer: InformerObserver | None) -> None:
         """Create the informers; the writer looks up cached objects in their stores."""
         self._objects = objects
-        self.informers = Informers(
-            self.client, find_watched_kinds(objects), on_changes, observer=self._observer, keeps=keeps
-        )
+        self.informers = Informers(self.client, find_watched_kinds(objects), on_changes, observer=observer, keeps=keeps)
 
     def relist(self, kind: Kind, key: str) -> None:
         """List a kind again, and deliver one object as new."""

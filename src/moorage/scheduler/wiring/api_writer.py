@@ -13,16 +13,14 @@ import structlog
 from moorage.common.caches import LRU
 from moorage.common.clock import Clock
 from moorage.common.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
-from moorage.kube.api.codec import to_data
-from moorage.kube.api.kinds import BY_TYPE, kind_of
+from moorage.kube.api.codec import has_been_patched, is_custom, patch_between, to_data
+from moorage.kube.api.kinds import BY_TYPE, find_kind
 from moorage.kube.api.meta import KubeObject, ObjectMeta, format_time
 from moorage.kube.api.pod import Pod
-from moorage.kube.api.records import Binding
+from moorage.kube.api.records import Binding, EventNote
 from moorage.kube.api.storage import ObjectReference
 from moorage.kube.client.dispatcher import Dispatcher
-from moorage.kube.client.event_note import EventNote
 from moorage.kube.client.flow_control import WATCH_BACKOFF
-from moorage.kube.client.patches import has_been_patched, is_custom, patch_between
 from moorage.kube.client.rest import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, decoded
 
 T = TypeVar("T", bound=KubeObject)
@@ -134,7 +132,7 @@ class ApiWriter:
 
     async def create(self, obj: T) -> T:
         """Create an object and return it as stored."""
-        kind = kind_of(type(obj))
+        kind = find_kind(type(obj))
         if kind.namespaced and not obj.namespace:
             raise ValueError(f"{kind.name} {obj.name!r} has no namespace: set metadata.namespace")
         return await self._dispatcher.run(lambda: self._client.create(obj))
@@ -151,7 +149,7 @@ class ApiWriter:
         if not patch:
             return obj
         patch.setdefault("metadata", {})["resourceVersion"] = obj.metadata.resource_version
-        path = kind_of(type(obj)).path(obj.name, obj.namespace, subresource)
+        path = find_kind(type(obj)).path(obj.name, obj.namespace, subresource)
         body = _encoder.encode(patch)
         outcome = UnknownOutcome()
         while True:
@@ -203,7 +201,7 @@ class ApiWriter:
 
     async def _patch(self, obj: KubeObject, patch: Mapping[str, Any], subresource: str, content_type: str) -> bytes:
         body = _encoder.encode(patch)
-        path = kind_of(type(obj)).path(obj.name, obj.namespace, subresource)
+        path = find_kind(type(obj)).path(obj.name, obj.namespace, subresource)
         priority = obj.priority if isinstance(obj, Pod) else 0
         try:
             async with self._locks.lock(obj.uid or obj.key):
@@ -222,7 +220,7 @@ class ApiWriter:
                 await self.get(obj)
             except ApiError:
                 return error
-            kind = kind_of(type(obj))
+            kind = find_kind(type(obj))
             hint = f"add `subresources: {{{subresource}: {{}}}}` to version {kind.version} of its definition"
             return NotFound(f"{kind.full_name} has no subresource {subresource!r}: {hint}", status=404)
         return error

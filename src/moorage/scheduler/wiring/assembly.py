@@ -1,32 +1,31 @@
 """Assembles a scheduler: policy, API connection, loop, extenders and observers."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
 from moorage.common.clock import Clock
+from moorage.common.observers import Observer, select
 from moorage.kube.api.kinds import Kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.apply_retry import ApplyRetry
-from moorage.kube.client.informer import OnChanges
+from moorage.kube.client.informer import InformerObserver, OnChanges
 from moorage.scheduler.config.types import ExtenderConfig
-from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.effects import CLUSTER_EFFECTS, Effects
-from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.engine.observing import Apply, ApplyObserver
 from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.engine.task_pool import TaskBackground
 from moorage.scheduler.engine.ties import Ties
 from moorage.scheduler.framework.handle import ClusterApi
-from moorage.scheduler.framework.metering import SILENT_METER, PluginMeter
-from moorage.scheduler.queue.observer import QueueObserver
 from moorage.scheduler.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE
 from moorage.scheduler.state.objects import Objects
 from moorage.scheduler.wiring.http_extender import HttpExtender, kept_whole
 from moorage.scheduler.wiring.policy import Policy
-from moorage.scheduler.wiring.scheduling_loop import Apply, Deliveries, SchedulingLoop
+from moorage.scheduler.wiring.scheduling_loop import Deliveries, SchedulingLoop
 
 Keeps = Mapping[type[KubeObject], Callable[[Any], bool]]
 """Selects the objects whose complete JSON is cached for extenders, by kind."""
@@ -40,7 +39,7 @@ class ApiAccess(Protocol):
         """The API for writes."""
         ...
 
-    def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps) -> None:
+    def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps, observer: InformerObserver | None) -> None:
         """Prepare to list and watch nodes, pods and the kinds that plugins list; called once by :func:`assemble`."""
         ...
 
@@ -54,18 +53,6 @@ class ApiAccess(Protocol):
 
 
 C = TypeVar("C", bound=ApiAccess)
-
-
-class Observers(Struct, frozen=True):
-    """The observers of a scheduler, for metrics, simulations and tests."""
-
-    attempts: AttemptObserver | None = None
-    queue: QueueObserver | None = None
-    meter: PluginMeter = SILENT_METER
-    around_apply: Callable[[Apply], Apply] = lambda apply: apply
-    """Wraps the function that applies changes, to time it."""
-    apply_failed: Callable[[str], None] = lambda _resource: None
-    """Counts changes that could not be applied, by resource."""
 
 
 class Tuning(Struct, frozen=True):
@@ -106,12 +93,15 @@ def assemble(
     connection: C,
     clock: Clock,
     *,
-    observers: Observers | None = None,
+    observers: Sequence[Observer] = (),
     background: TaskBackground | None = None,
     tuning: Tuning | None = None,
 ) -> AssembledScheduler[C]:
-    """Assemble a scheduler; must be called on the event loop that runs it."""
-    observers, tuning = observers or Observers(), tuning or Tuning()
+    """Assemble a scheduler; must be called on the event loop that runs it.
+
+    Each part selects the ``observers`` of its events: informers, applied changes, cache, queue, attempts, metrics.
+    """
+    tuning = tuning or Tuning()
     background = background if background is not None else TaskBackground()
     extenders = [tuning.make_extender(extender) for extender in policy.config.extenders]
     scheduler = Scheduler(
@@ -122,24 +112,24 @@ def assemble(
         clock=clock,
         features=policy.features,
         cross_check=tuning.cross_check,
-        observer=observers.attempts,
-        queue_observer=observers.queue,
+        observers=observers,
         extenders=extenders,
         max_unschedulable=tuning.max_unschedulable,
-        meter=observers.meter,
         ties=tuning.ties,
         effects=tuning.effects,
     )
     loop = SchedulingLoop(scheduler)
-    retry = ApplyRetry(observers.apply_failed)
+    applying, informing = select(observers, ApplyObserver), select(observers, InformerObserver)
+    retry = ApplyRetry() if informing is None else ApplyRetry(informing.apply_failed)
     retry.relist = connection.relist
-    deliveries = Deliveries(observers.around_apply(scheduler.handlers.apply), loop, retry)
-    connection.follow(scheduler.objects, deliveries.on_changes, kept_whole(policy.config.extenders))
+    apply: Apply = scheduler.handlers.apply
+    deliveries = Deliveries(apply if applying is None else applying.wrap_apply(apply), loop, retry)
+    connection.follow(scheduler.objects, deliveries.on_changes, kept_whole(policy.config.extenders), informing)
     return AssembledScheduler(
         connection, background, scheduler, loop, deliveries, extenders, policy, tuning, asyncio.Lock()
     )
 
 
 def find_watched_kinds(objects: Objects) -> tuple[type[KubeObject], ...]:
-    """Return the kinds to list and watch: nodes, pods, and those that the plugins requested."""
+    """Return the kinds to list and watch: nodes, pods, and the kinds that the plugins requested."""
     return tuple(dict.fromkeys((Node, Pod, *objects.kinds())))

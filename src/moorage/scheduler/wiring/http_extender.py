@@ -17,7 +17,7 @@ from moorage.kube.http.proxies import redacted
 from moorage.kube.http.tls import ClientTls, Pem
 from moorage.kube.http.web_service import WebService, web_address
 from moorage.scheduler.config.types import ExtenderConfig, ExtenderTLS
-from moorage.scheduler.framework.filtered import Filtered
+from moorage.scheduler.engine.extender import Filtered
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.victims import Victims
@@ -97,8 +97,14 @@ class HttpExtender:
         self, pod: Pod, candidates: Mapping[str, Victims], nodes: NodeTable
     ) -> Mapping[str, Victims]:
         """Request the nodes and victims that the extender accepts."""
-        victims_by_node = {name: self._victims(victims) for name, victims in candidates.items()}
         by_uid = self._config.node_cache_capable
+        victims_by_node = {
+            name: {
+                "Pods": [{"UID": victim.uid} if by_uid else whole(victim) for victim in victims.pods],
+                "NumPDBViolations": victims.violations,
+            }
+            for name, victims in candidates.items()
+        }
         request = {
             "Pod": whole(pod),
             "NodeNameToVictims": None if by_uid else victims_by_node,
@@ -120,11 +126,6 @@ class HttpExtender:
             return {"Pod": whole(pod), "Nodes": None, "NodeNames": [node.name for node in nodes]}
         node_list = {"metadata": {}, "items": [whole(info.node) for info in nodes]}
         return {"Pod": whole(pod), "Nodes": node_list, "NodeNames": None}
-
-    def _victims(self, victims: Victims) -> dict[str, Any]:
-        by_uid = self._config.node_cache_capable
-        pods = [{"UID": pod.uid} if by_uid else whole(pod) for pod in victims.pods]
-        return {"Pods": pods, "NumPDBViolations": victims.violations}
 
     def _agreed(self, name: str, meta: Mapping[str, Any], nodes: NodeTable) -> Victims:
         """Look up the pods an extender names by their uids."""

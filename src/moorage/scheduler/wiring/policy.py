@@ -25,7 +25,7 @@ from moorage.scheduler.config import (
 from moorage.scheduler.config.types import SchedulerConfiguration
 from moorage.scheduler.framework.plugin import BindPlugin, Plugin, QueueSortPlugin
 from moorage.scheduler.framework.registry import Registry, extension_points
-from moorage.scheduler.plugins.catalogue import COMMUNITY, GPU, IN_TREE, LEARNED
+from moorage.scheduler.plugins.included_plugins import CONTRIB, IN_TREE
 
 log = structlog.get_logger(__name__)
 
@@ -48,9 +48,7 @@ def collect_plugins(
     registry = Registry.of_checked(IN_TREE)
     for plugin in plugins:
         registry.register(plugin)
-    registry.offer(COMMUNITY)
-    registry.offer(GPU)
-    registry.offer(LEARNED)
+    registry.offer(CONTRIB)
     if with_installed:
         registry.register_entry_points()
     for path in paths:
@@ -76,7 +74,7 @@ FIXED: Final = {
 
 
 def keep_fixed_fields(policy: Policy, running: SchedulerConfiguration) -> tuple[Policy, list[str]]:
-    """Return a policy with the fixed fields of the running configuration, and the names of those that differ."""
+    """Return a policy with the fixed fields of the running configuration, and the names of the fields that differ."""
     fixed = {field: getattr(running, field) for field in FIXED}
     differing = [name for field, name in FIXED.items() if getattr(policy.config, field) != fixed[field]]
     return replace(policy, config=replace(policy.config, **fixed)), differing
@@ -103,20 +101,16 @@ def load_policy(
         loaded = load_config(_write_default_with(plugins), gates=gates, catalogue=catalogue)
     else:
         loaded = default_config(gates=gates, catalogue=catalogue)
-    _warn_of_unused_args(loaded, catalogue)
-    if to_schedule:
-        require_plugins(loaded, registry)
-    return Policy(loaded, registry, gates)
-
-
-def _warn_of_unused_args(config: SchedulerConfiguration, catalogue: Catalogue) -> None:
-    """Log arguments of unknown plugins: kube-scheduler ignores them, but a typo is likely."""
-    for number, profile in enumerate(config.profiles):
+    # kube-scheduler ignores arguments of unknown plugins, but a typo is likely.
+    for number, profile in enumerate(loaded.profiles):
         for index, entry in enumerate(profile.plugin_config):
             if entry.name not in catalogue:
                 where = f"profiles[{number}].pluginConfig[{index}]"
                 hint = did_you_mean(entry.name, catalogue)
                 log.warning("arguments of a plugin that is not there", where=where, plugin=entry.name, hint=hint)
+    if to_schedule:
+        require_plugins(loaded, registry)
+    return Policy(loaded, registry, gates)
 
 
 def require_plugins(config: SchedulerConfiguration, registry: Registry) -> None:

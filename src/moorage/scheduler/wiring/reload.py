@@ -37,10 +37,16 @@ async def reload(parts: AssembledScheduler[ApiConnection], policy: Policy) -> No
         _require_reloadable(parts, policy)
         async with AsyncExitStack() as undo:
             with pauses.timed("build"), _forgetting_new_kinds(scheduler, undo):
-                extenders = _build_extenders(parts, policy, undo)
+                extenders: list[HttpExtender] = []
+                for config in policy.config.extenders:
+                    extenders.append(parts.tuning.make_extender(config))
+                    undo.callback(extenders[-1].close)
                 profiles = scheduler.build_profiles(policy.config, policy.registry, extenders)
             undo.push_async_callback(profiles.lifecycle.close)
-            await _list_new_kinds(parts, profiles, undo)
+            informers = parts.connection.informers
+            if new_kinds := profiles.listed() - {informer.kind.type for informer in informers.all}:
+                await informers.add(new_kinds, LIST_SECONDS)
+                undo.callback(informers.remove, new_kinds)
             if scheduler.lifecycle.has_begun:
                 await profiles.lifecycle.start()
 
@@ -91,16 +97,6 @@ def _require_reloadable(parts: AssembledScheduler[ApiConnection], policy: Policy
         raise ConfigError("extenders", problem, hint="restart the scheduler, or write nodeCacheCapable: true")
 
 
-def _build_extenders(
-    parts: AssembledScheduler[ApiConnection], policy: Policy, undo: AsyncExitStack
-) -> list[HttpExtender]:
-    extenders = []
-    for config in policy.config.extenders:
-        extenders.append(parts.tuning.make_extender(config))
-        undo.callback(extenders[-1].close)
-    return extenders
-
-
 @contextmanager
 def _forgetting_new_kinds(scheduler: Scheduler, undo: AsyncExitStack) -> Iterator[None]:
     """Forget the kinds that new plugins request and the state that they share, if the reload fails."""
@@ -113,13 +109,6 @@ def _forgetting_new_kinds(scheduler: Scheduler, undo: AsyncExitStack) -> Iterato
             undo.callback(objects.forget, new_kinds)
         if new_keys := {*services.shared} - shared:
             undo.callback(lambda: [services.shared.pop(key, None) for key in new_keys])
-
-
-async def _list_new_kinds(parts: AssembledScheduler[ApiConnection], profiles: Profiles, undo: AsyncExitStack) -> None:
-    informers = parts.connection.informers
-    if new_kinds := profiles.listed() - {informer.kind.type for informer in informers.all}:
-        await informers.add(new_kinds, LIST_SECONDS)
-        undo.callback(informers.remove, new_kinds)
 
 
 async def _retire(parts: AssembledScheduler[ApiConnection], former: Profiles, extenders: list[HttpExtender]) -> None:

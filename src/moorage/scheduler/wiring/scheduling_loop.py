@@ -7,26 +7,18 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from moorage.kube.api.kinds import Kind
-from moorage.kube.api.meta import KubeObject
 from moorage.kube.client.apply_retry import ApplyRetry
 from moorage.kube.client.list_watch import Change
+from moorage.scheduler.engine.observing import Apply
 from moorage.scheduler.engine.scheduler import Scheduler
 
 T = TypeVar("T")
 
 CYCLES_PER_TURN: Final = 8
 """The number of cycles after which other tasks of the event loop (watches, bindings) run."""
-
-
-class Apply(Protocol):
-    """The signature of :meth:`moorage.scheduler.engine.event_handlers.EventHandlers.apply`."""
-
-    def __call__(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
-        """Apply a change."""
-        ...
 
 
 class Deliveries:
@@ -75,25 +67,17 @@ class Deliveries:
 
     def _apply_all(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
         for change in changes:
-            if self.retry.aside:
-                self._apply_adjusted(kind, change)
+            # If some objects could not be applied, this one may be one of them.
+            adjusted = self.retry.adjust(kind, change) if self.retry.aside else change
+            if adjusted is None:
                 continue
             try:
-                self._apply(change.before, change.after, is_final=change.is_final)
+                self._apply(adjusted.before, adjusted.after, is_final=adjusted.is_final)
             except Exception:  # an invalid object must not affect others
-                self.retry.failed(kind, change, self._apply_change)
-
-    def _apply_adjusted(self, kind: Kind, change: Change[Any]) -> None:
-        """Apply a change while some objects are set aside; this object may be one of them."""
-        adjusted = self.retry.adjust(kind, change)
-        if adjusted is None:
-            return
-        try:
-            self._apply_change(adjusted)
-        except Exception:
-            self.retry.failed(kind, adjusted, self._apply_change)
-        else:
-            self.retry.succeeded(kind, adjusted)
+                self.retry.failed(kind, adjusted, self._apply_change)
+            else:
+                if self.retry.aside:
+                    self.retry.succeeded(kind, adjusted)
 
     def _apply_change(self, change: Change[Any]) -> None:
         self._apply(change.before, change.after, is_final=change.is_final)

@@ -1,4 +1,4 @@
-"""A new project is whole, its tests pass, its manifests fit together, and nothing that is there is written over."""
+"""A new project is complete, its tests pass, its manifests match, and existing files are not overwritten."""
 
 import os
 import re
@@ -60,7 +60,7 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[PluginKind, Path]
     return {kind: folder / kind.value for kind in KINDS}
 
 
-def test_its_tests_pass_at_once(projects: dict[PluginKind, Path]) -> None:
+def test_its_tests_pass_unchanged(projects: dict[PluginKind, Path]) -> None:
     """All in one process, without what takes long: the live test of the page runs everything."""
     paths = os.pathsep.join(str(folder / "src") for folder in projects.values())
     options = ("-q", "-p", "no:cacheprovider", "--import-mode=importlib", "-knot follows_the_rules")

@@ -1,4 +1,4 @@
-"""Each class of input that once stopped a server is refused, in the API's words and at once."""
+"""Each class of input that once stopped a server is rejected immediately with an API error."""
 
 import time
 

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 import msgspec
 import pytest
 from tests.support.api import ApiHarness, Data
-from tests.support.bad_requests import GOOD, LOOSE, REQUESTS, Ask, essence
+from tests.support.bad_requests import GOOD, OTHER_WORDING, REQUESTS, RequestCase, essence
 
 from moorage.cluster.apiserver.requests.request import ApiRequest, ApiResponse
 
@@ -21,7 +21,7 @@ def server() -> ApiHarness:
     return client
 
 
-def answered(client: ApiHarness, ask: Ask) -> ApiResponse:
+def answered(client: ApiHarness, ask: RequestCase) -> ApiResponse:
     path, _, query = ask.path.partition("?")
     pairs = {key: unquote(text) for key, text in (pair.split("=", 1) for pair in query.split("&") if pair)}
     body = b"" if ask.body is None else ask.body if isinstance(ask.body, bytes) else msgspec.json.encode(ask.body)
@@ -30,12 +30,12 @@ def answered(client: ApiHarness, ask: Ask) -> ApiResponse:
     return answer
 
 
-@pytest.mark.parametrize("name", [name for name in REQUESTS if name not in LOOSE])
+@pytest.mark.parametrize("name", [name for name in REQUESTS if name not in OTHER_WORDING])
 def test_rejects_with_the_texts_of_kube_apiserver(name: str, server: ApiHarness) -> None:
     answer = answered(server, REQUESTS[name])
     assert essence(answer.status, answer.body, loosely=False) == ANSWERS[name]
 
 
-@pytest.mark.parametrize("name", sorted(LOOSE))
-def test_rejects_with_texts_of_our_own(name: str, server: ApiHarness) -> None:
+@pytest.mark.parametrize("name", sorted(OTHER_WORDING))
+def test_rejects_with_custom_messages(name: str, server: ApiHarness) -> None:
     assert 400 <= answered(server, REQUESTS[name]).status < 500

@@ -59,43 +59,46 @@ def current(action: ControllerAction) -> str:
 
 
 CASES: dict[str, tuple[list[Any], list[str]]] = {
-    "nobody stands": ([lease("gone", renewed=100)], []),
-    "one who has just said so is elected": ([candidate("a")], ["elect a"]),
-    "one who was silent for a while is asked first": ([candidate("a", renewed=60)], ["ask a", "wait"]),
-    "who was asked has time to answer": ([candidate("a", renewed=60, asked=2)], ["wait"]),
-    "and is elected when it has": ([candidate("a", renewed=1, asked=2)], ["elect a"]),
-    "the oldest emulated version leads": ([candidate("a"), candidate("b", emulated="1.36.0")], ["elect b"]),
-    "then the oldest binary": ([candidate("a"), candidate("b", binary="1.36.0")], ["elect b"]),
-    "numbers are compared, not texts": (
+    "without candidates": ([lease("gone", renewed=100)], []),
+    "a live candidate is elected": ([candidate("a")], ["elect a"]),
+    "a silent candidate is pinged first": ([candidate("a", renewed=60)], ["ask a", "wait"]),
+    "a pinged candidate has time to renew": ([candidate("a", renewed=60, asked=2)], ["wait"]),
+    "a candidate that renewed after a ping is elected": ([candidate("a", renewed=1, asked=2)], ["elect a"]),
+    "the oldest emulated version is preferred": ([candidate("a"), candidate("b", emulated="1.36.0")], ["elect b"]),
+    "then the oldest binary version": ([candidate("a"), candidate("b", binary="1.36.0")], ["elect b"]),
+    "versions are compared as numbers": (
         [candidate("a", emulated="1.9.0"), candidate("b", emulated="1.10.0")],
         ["elect a"],
     ),
-    "then who was there first": ([candidate("a"), candidate("b", age=200.0)], ["elect b"]),
-    "who has not been heard of for half an hour is none": (
+    "then the oldest candidate": ([candidate("a"), candidate("b", age=200.0)], ["elect b"]),
+    "candidates expire after half an hour": (
         [candidate("a", renewed=1801, emulated="1.36.0"), candidate("b")],
         ["elect b"],
     ),
-    "somebody who lives is not kept waiting by the dead": (
+    "an election does not wait for dead candidates": (
         [candidate("a", renewed=60, asked=9, emulated="1.36.0"), candidate("b")],
         ["elect b"],
     ),
-    "a leader is left alone": ([candidate("a"), lease("a")], ["wait"]),
-    "a lease that has run out is given anew": ([candidate("a"), lease("b", renewed=9)], ["elect a"]),
-    "so is one that was given back": ([candidate("a"), lease("")], ["elect a"]),
-    "a better candidate is preferred": (
+    "the best candidate keeps the lease": ([candidate("a"), lease("a")], ["wait"]),
+    "an expired lease gets a new holder": ([candidate("a"), lease("b", renewed=9)], ["elect a"]),
+    "a released lease gets a new holder": ([candidate("a"), lease("")], ["elect a"]),
+    "a better candidate becomes the preferred holder": (
         [candidate("a"), candidate("b", emulated="1.36.0"), lease("a")],
         ["prefer b", "wait"],
     ),
-    "once": ([candidate("a"), candidate("b", emulated="1.36.0"), lease("a", preferred="b")], ["wait"]),
-    "if it lives": (
+    "the preferred holder is set once": (
+        [candidate("a"), candidate("b", emulated="1.36.0"), lease("a", preferred="b")],
+        ["wait"],
+    ),
+    "a silent better candidate is pinged first": (
         [candidate("a"), candidate("b", emulated="1.36.0", renewed=60), lease("a")],
         ["ask b", "wait", "wait"],
     ),
-    "and not if it does not answer": (
+    "a better candidate that missed a ping is ignored": (
         [candidate("a"), candidate("b", emulated="1.36.0", renewed=60, asked=9), lease("a")],
         ["wait"],
     ),
-    "the newest binary says how it is done": (
+    "the newest binary selects the strategy": (
         [candidate("a", binary="1.36.0"), candidate("b", strategy="SomethingNew")],
         [],
     ),

@@ -27,25 +27,25 @@ def job(name: str, outcome: str = "", ended: float = 0.0) -> Job:
 
 
 CASES = {
-    "one is made when it is due": (cron_job(), [], [f"create Job {LAST}"]),
-    "only the last of several that were missed": (cron_job(age=7200), [], [f"create Job {LAST}"]),
-    "none before": (cron_job(age=0), [], []),
-    "none twice": (cron_job(last=0), [], []),
-    "none if it is there already": (cron_job(), [job(LAST)], []),
-    "none while it is suspended": (cron_job(suspend=True), [], []),
-    "several may run at once": (cron_job(), [job("before")], [f"create Job {LAST}"]),
-    "unless that is forbidden": (cron_job(concurrencyPolicy="Forbid"), [job("before")], []),
-    "or one replaces the other": (
+    "a due job is created": (cron_job(), [], [f"create Job {LAST}"]),
+    "only the last missed job is created": (cron_job(age=7200), [], [f"create Job {LAST}"]),
+    "no job is created before its time": (cron_job(age=0), [], []),
+    "no job is created twice": (cron_job(last=0), [], []),
+    "an existing job is not created again": (cron_job(), [job(LAST)], []),
+    "a suspended cron job creates nothing": (cron_job(suspend=True), [], []),
+    "concurrent jobs are allowed by default": (cron_job(), [job("before")], [f"create Job {LAST}"]),
+    "Forbid prevents concurrent jobs": (cron_job(concurrencyPolicy="Forbid"), [job("before")], []),
+    "Replace deletes the active job": (
         cron_job(concurrencyPolicy="Replace"),
         [job("before")],
         ["delete before", f"create Job {LAST}"],
     ),
-    "those that are over are in nobody's way": (
+    "Forbid ignores finished jobs": (
         cron_job(concurrencyPolicy="Forbid"),
         [job("before", "Complete")],
         [f"create Job {LAST}"],
     ),
-    "the oldest are forgotten": (
+    "the oldest finished jobs are deleted": (
         cron_job(age=0, successfulJobsHistoryLimit=1),
         [job("a", "Complete", 300), job("b", "Complete", 100), job("c", "Failed")],
         ["delete a"],

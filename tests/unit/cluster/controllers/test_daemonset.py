@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.support.reconciling import NOW, describe, make, pod, status_in
 
 from moorage.cluster.controllers.actions import Create
-from moorage.cluster.controllers.daemonset import Daemons, target_of
+from moorage.cluster.controllers.daemonset import Daemons, find_target
 from moorage.cluster.controllers.revisions import REVISION_LABEL, History
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
@@ -35,61 +35,61 @@ def on(name: str, *, revision: str = CURRENT, **state: Any) -> Pod:
 
 SSD = {"nodeSelector": {"disk": "ssd"}}
 CASES = {
-    "every node gets one": (daemon_set(), [node("a"), node("b")], [], ["create Pod log-", "create Pod log-"]),
-    "a node that has one is left alone": (daemon_set(), [node("a")], [on("a")], []),
-    "a selector is heeded": (daemon_set(**SSD), [node("a"), node("b", disk="ssd")], [], ["create Pod log-"]),
+    "every node gets a pod": (daemon_set(), [node("a"), node("b")], [], ["create Pod log-", "create Pod log-"]),
+    "a node with a pod is left alone": (daemon_set(), [node("a")], [on("a")], []),
+    "only selected nodes get a pod": (daemon_set(**SSD), [node("a"), node("b", disk="ssd")], [], ["create Pod log-"]),
     "a node that no longer matches loses its pod": (daemon_set(**SSD), [node("a")], [on("a")], ["delete log-a"]),
     "taints keep pods away": (daemon_set(), [node("a", taint="gpu")], [], []),
-    "a pod that is there stays when a taint comes that only keeps others off": (
+    "an existing pod stays on a NoSchedule taint": (
         daemon_set(),
         [node("a", taint="gpu")],
         [on("a")],
         [],
     ),
-    "it goes when the taint drives pods out": (
+    "a NoExecute taint removes the pod": (
         daemon_set(),
         [node("a", taint="gpu", effect="NoExecute")],
         [on("a")],
         ["delete log-a"],
     ),
-    "not those of a node that is unwell": (
+    "taints of unhealthy nodes are tolerated": (
         daemon_set(),
         [node("a", taint="node.kubernetes.io/unschedulable")],
         [],
         ["create Pod log-"],
     ),
-    "a pod that has failed is deleted": (daemon_set(), [node("a")], [on("a", phase="Failed")], ["delete log-a"]),
-    "one at a time is updated": (
+    "a failed pod is deleted": (daemon_set(), [node("a")], [on("a", phase="Failed")], ["delete log-a"]),
+    "pods are updated one at a time": (
         daemon_set(),
         [node("a"), node("b")],
         [on("a", revision="old"), on("b", revision="old")],
         ["delete log-a"],
     ),
-    "none while another is not available": (
+    "no pod is updated while another is unavailable": (
         daemon_set(),
         [node("a"), node("b")],
         [on("a", ready=False), on("b", revision="old")],
         [],
     ),
-    "several at a time, if so many may be missing": (
+    "maxUnavailable pods are updated at a time": (
         daemon_set(update={"maxUnavailable": "100%"}),
         [node("a"), node("b")],
         [on("a", revision="old"), on("b", revision="old")],
         ["delete log-a", "delete log-b"],
     ),
-    "beside the old one, if there may be too many": (
+    "with maxSurge the new pod is created first": (
         daemon_set(update={"maxSurge": 1}),
         [node("a"), node("b")],
         [on("a", revision="old"), on("b", revision="old")],
         ["create Pod log-"],
     ),
-    "the old one stays until the new one is available": (
+    "the old pod stays until the new one is available": (
         daemon_set(update={"maxSurge": 1}),
         [node("a")],
         [on("a", revision="old"), on("a", ready=False)],
         [],
     ),
-    "and then goes": (
+    "the old pod is deleted when the new one is available": (
         daemon_set(update={"maxSurge": 1}),
         [node("a")],
         [on("a", revision="old"), on("a")],
@@ -115,7 +115,7 @@ def test_daemon_pod_targets_one_node_and_keeps_its_affinity() -> None:
     (create, *_) = daemons(daemon_set(affinity=affinity), [node("a", disk="ssd")], []).actions()
     assert isinstance(create, Create)
     created = make(Pod, "log-1", spec=create.data["spec"])
-    assert target_of(created) == "a"
+    assert find_target(created) == "a"
     terms = create.data["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert terms["nodeSelectorTerms"][0]["matchExpressions"] == wish["matchExpressions"]
 

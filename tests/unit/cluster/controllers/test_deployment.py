@@ -4,7 +4,7 @@ import pytest
 from tests.support.reconciling import NOW, describe, make, status_in
 
 from moorage.cluster.controllers.actions import ControllerAction, Create
-from moorage.cluster.controllers.deployment import REVISION, ReplicaCounts, Rollout, status_of
+from moorage.cluster.controllers.deployment import REVISION, Rollout
 from moorage.kube.api.workloads import Deployment, ReplicaSet
 
 Old = tuple[int, int]
@@ -14,51 +14,58 @@ def template(image: str) -> dict[str, Any]:
     return {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": image}]}}
 
 
-def deployment(replicas: int = 4, *, image: str = "web:2", **spec: Any) -> Deployment:
+def deployment(
+    replicas: int = 4, *, image: str = "web:2", status: dict[str, Any] | None = None, **spec: Any
+) -> Deployment:
     content = {"replicas": replicas, "template": template(image), **spec}
-    return make(Deployment, "web", metadata={"annotations": {REVISION: "2"}}, spec=content)
+    return make(Deployment, "web", metadata={"annotations": {REVISION: "2"}}, spec=content, status=status or {})
 
 
-def replica_set(name: str, image: str, revision: int, size: Old) -> ReplicaSet:
+def replica_set(name: str, image: str, revision: int, size: Old, **status: Any) -> ReplicaSet:
     replicas, available = size
     return make(
         ReplicaSet,
         name,
         metadata={"annotations": {REVISION: str(revision)}},
         spec={"replicas": replicas, "template": template(image)},
-        status={"replicas": replicas, "availableReplicas": available, "readyReplicas": available},
+        status={"replicas": replicas, "availableReplicas": available, "readyReplicas": available, **status},
     )
 
 
 def rollout(
-    workload: Deployment, *, old: Old | None = None, new: Old | None = None, remaining: int = 0
+    workload: Deployment, *, old: Old | None = None, new: Old | None = None, remaining: int = 0, now: float = NOW
 ) -> list[ControllerAction]:
     sets = []
     if old is not None:
         sets.append(replica_set("old", "web:1", 1, old))
     if new is not None:
         sets.append(replica_set("new", "web:2", 2, new))
-    return list(Rollout(workload, sets, {item.uid: remaining for item in sets}, NOW).actions())
+    return list(Rollout(workload, sets, {item.uid: remaining for item in sets}, now).actions())
 
 
 ROLLING = {
-    "without an old one, all are made at once": (deployment(), None, (4, 0), []),
-    "one more than asked for is made at first": (deployment(), (4, 4), (0, 0), ["scale new to 1"]),
-    "an old one goes, since a quarter may be missing": (deployment(), (4, 4), (1, 0), ["scale old to 3"]),
-    "while the new is not available, no more go": (deployment(), (3, 3), (1, 0), ["scale new to 2"]),
-    "when it is, one more goes": (deployment(), (3, 3), (2, 1), ["scale old to 2"]),
-    "sick old ones go first and do not count": (deployment(), (4, 1), (1, 0), ["scale old to 3"]),
-    "in the end none of the old is left": (deployment(), (1, 1), (4, 4), ["scale old to 0"]),
-    "all at once where nothing must stay": (
+    "without an old replica set nothing is left to do": (deployment(), None, (4, 0), []),
+    "the new replica set starts within maxSurge": (deployment(), (4, 4), (0, 0), ["scale new to 1"]),
+    "the old replica set shrinks within maxUnavailable": (deployment(), (4, 4), (1, 0), ["scale old to 3"]),
+    "unavailable new pods stop the scale-down": (deployment(), (3, 3), (1, 0), ["scale new to 2"]),
+    "an available new pod allows the next scale-down": (deployment(), (3, 3), (2, 1), ["scale old to 2"]),
+    "unavailable old pods are removed first": (deployment(), (4, 1), (1, 0), ["scale old to 3"]),
+    "the old replica set ends with no pods": (deployment(), (1, 1), (4, 4), ["scale old to 0"]),
+    "maxUnavailable of 100% removes all old pods": (
         deployment(strategy={"rollingUpdate": {"maxUnavailable": "100%", "maxSurge": 0}}),
         (4, 4),
         (0, 0),
         ["scale old to 0"],
     ),
-    "fewer are asked for": (deployment(2), None, (4, 4), ["scale new to 2"]),
-    "more are asked for": (deployment(9), None, (4, 4), ["scale new to 9"]),
-    "a pause keeps the roll-out where it is": (deployment(paused=True), (3, 3), (1, 1), []),
-    "recreating begins with the end": (deployment(strategy={"type": "Recreate"}), (4, 4), (0, 0), ["scale old to 0"]),
+    "the new replica set is scaled down": (deployment(2), None, (4, 4), ["scale new to 2"]),
+    "the new replica set is scaled up": (deployment(9), None, (4, 4), ["scale new to 9"]),
+    "a paused deployment is not rolled out": (deployment(paused=True), (3, 3), (1, 1), []),
+    "Recreate removes the old pods first": (
+        deployment(strategy={"type": "Recreate"}),
+        (4, 4),
+        (0, 0),
+        ["scale old to 0"],
+    ),
 }
 
 
@@ -109,33 +116,29 @@ def progress(status: dict[str, Any]) -> str:
 
 
 def test_progress_is_reported() -> None:
-    counts = ReplicaCounts(total=5, updated=2, ready=4, available=4, least=3)
-    status = status_in(status_of(deployment(), counts, "new", NOW))
+    status = status_in(rollout(deployment(), old=(3, 3), new=(2, 1)))
     assert (status["replicas"], status["updatedReplicas"], status["unavailableReplicas"]) == (5, 2, 1)
     assert progress(status) == "ReplicaSetUpdated"
 
 
 def test_completion_is_reported() -> None:
-    status = status_in(status_of(deployment(), ReplicaCounts(4, 4, 4, 4, 3), "new", NOW))
+    status = status_in(rollout(deployment(), new=(4, 4)))
     assert progress(status) == "NewReplicaSetAvailable"
     available = next(item for item in status["conditions"] if item["type"] == "Available")
     assert (available["status"], available["reason"]) == ("True", "MinimumReplicasAvailable")
 
 
 def test_progress_deadline_is_reported() -> None:
-    stuck, counts = deployment(progressDeadlineSeconds=60), ReplicaCounts(4, 1, 3, 3, 3)
-    first = status_in(status_of(stuck, counts, "new", NOW))
-    later = make(Deployment, "web", spec={"replicas": 4, "progressDeadlineSeconds": 60}, status=first)
-    assert status_in(status_of(later, counts, "new", NOW + 59)) == {}
-    assert progress(status_in(status_of(later, counts, "new", NOW + 60))) == "ProgressDeadlineExceeded"
+    first = status_in(rollout(deployment(progressDeadlineSeconds=60), old=(3, 3), new=(1, 0)))
+    later = deployment(progressDeadlineSeconds=60, status=first)
+    assert status_in(rollout(later, old=(3, 3), new=(1, 0), now=NOW + 59)) == {}
+    assert progress(status_in(rollout(later, old=(3, 3), new=(1, 0), now=NOW + 60))) == "ProgressDeadlineExceeded"
 
 
 def test_pause_and_resume_are_reported() -> None:
-    counts = ReplicaCounts(4, 4, 4, 4, 3)
-    paused = status_in(status_of(deployment(paused=True), counts, "new", NOW))
+    paused = status_in(rollout(deployment(paused=True), new=(4, 4)))
     assert progress(paused) == "DeploymentPaused"
-    resumed = make(Deployment, "web", spec={"replicas": 4}, status=paused)
-    assert progress(status_in(status_of(resumed, counts, "new", NOW))) == "DeploymentResumed"
+    assert progress(status_in(rollout(deployment(status=paused), new=(4, 4)))) == "DeploymentResumed"
 
 
 def test_annotations_are_copied_to_the_replica_set() -> None:
@@ -147,12 +150,10 @@ def test_annotations_are_copied_to_the_replica_set() -> None:
 
 
 def test_failure_of_the_replica_set_is_reported_while_it_lasts() -> None:
-    counts = ReplicaCounts(total=0, updated=0, ready=0, available=0, least=3)
     failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "no room"}
-    current = status_in(status_of(deployment(), counts, "new", NOW, failure | {"lastTransitionTime": "then"}))
+    failed = replica_set("new", "web:2", 2, (0, 0), conditions=[failure | {"lastTransitionTime": "then"}])
+    current = status_in(Rollout(deployment(), [failed], {failed.uid: 0}, NOW).actions())
     kinds = {item["type"]: item["reason"] for item in current["conditions"]}
     assert kinds["ReplicaFailure"] == "FailedCreate"
-    later = make(Deployment, "web", spec={"replicas": 4}, status=current)
-    assert "ReplicaFailure" not in {
-        item["type"] for item in status_in(status_of(later, counts, "new", NOW))["conditions"]
-    }
+    status = status_in(rollout(deployment(status=current), new=(0, 0)))
+    assert "ReplicaFailure" not in {item["type"] for item in status["conditions"]}

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from tests.support.reconciling import NOW, make, pod, status_in
 
-from moorage.cluster.controllers.disruption import DisruptionController, reconcile
+from moorage.cluster.controllers.disruption import DisruptionController
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.cluster import PodDisruptionBudget
@@ -26,13 +26,13 @@ def pods(ready: int, sick: int = 0) -> list[Pod]:
 
 Counts = tuple[int, int, int, int]
 CASES: dict[str, tuple[PodDisruptionBudget, list[Pod], Counts]] = {
-    "expected, healthy, desired, allowed": (budget(minAvailable=2), pods(3), (3, 3, 2, 1)),
-    "who is not ready is not healthy": (budget(minAvailable=2), pods(2, 1), (3, 2, 2, 0)),
-    "a share of what was asked for": (budget(minAvailable="50%"), pods(3), (4, 3, 2, 1)),
-    "so many may be missing": (budget(maxUnavailable=1), pods(4), (4, 4, 3, 1)),
-    "a share may be missing": (budget(maxUnavailable="50%"), pods(2, 1), (4, 2, 2, 0)),
-    "without pods nobody may go": (budget(minAvailable=0), [], (0, 0, 0, 0)),
-    "pods that are stopping are not healthy": (
+    "an absolute minimum": (budget(minAvailable=2), pods(3), (3, 3, 2, 1)),
+    "an unready pod is not healthy": (budget(minAvailable=2), pods(2, 1), (3, 2, 2, 0)),
+    "a percentage of the replicas": (budget(minAvailable="50%"), pods(3), (4, 3, 2, 1)),
+    "an absolute maximum of unavailable pods": (budget(maxUnavailable=1), pods(4), (4, 4, 3, 1)),
+    "a maximum percentage of unavailable pods": (budget(maxUnavailable="50%"), pods(2, 1), (4, 2, 2, 0)),
+    "without pods no disruption is allowed": (budget(minAvailable=0), [], (0, 0, 0, 0)),
+    "a terminating pod is not healthy": (
         budget(minAvailable=1),
         [*pods(1), pod("x", labels={"app": "web"}, stopping=True)],
         (2, 1, 1, 0),
@@ -52,6 +52,8 @@ def test_counts(workload: PodDisruptionBudget, present: list[Pod], want: Counts)
 def test_granted_eviction_counts_until_it_happens() -> None:
     recent, old = format_time(NOW - 10), format_time(NOW - 500)
     granted = {"well-0": recent, "well-1": old, "gone": recent}
-    status = status_in(reconcile(budget({"disruptedPods": granted}, minAvailable=1), pods(3), 3, NOW))
+    workload = budget({"disruptedPods": granted}, minAvailable=1)
+    cache = InformerCache([workload, *pods(3)])
+    status = status_in(DisruptionController(VirtualClock()).reconcile(workload.key, cache))
     assert status["currentHealthy"] == 2
     assert status["disruptedPods"] == {"well-0": recent, "well-1": None, "gone": None}

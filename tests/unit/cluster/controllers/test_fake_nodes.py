@@ -1,17 +1,21 @@
 import pytest
 from tests.support.reconciling import NOW, describe, make, status_in, waits_in
 
-from moorage.cluster.controllers.fake_nodes import NodeShape, beat, fake_node
+from moorage.cluster.controllers.actions import ControllerAction
+from moorage.cluster.controllers.fake_nodes import Heartbeats, NodeShape, fake_node
+from moorage.cluster.controllers.informer_cache import InformerCache
+from moorage.cluster.controllers.kubelet import FAKE_LABEL
+from moorage.common.clock import VirtualClock
 from moorage.common.errors import InputError
 from moorage.kube.api.meta import format_micro_time
 from moorage.kube.api.node import Node
 from moorage.kube.api.records import Lease
-from moorage.kube.schema import schema_of
+from moorage.kube.schema import find_schema
 
 SHAPES = {
-    "nothing is the default": ("", {"cpu": "8", "memory": "32Gi", "pods": "110"}, 3),
-    "what is said replaces it": ("cpu=64,zones=0", {"cpu": "64", "memory": "32Gi", "pods": "110"}, 0),
-    "devices count too": (
+    "the default shape": ("", {"cpu": "8", "memory": "32Gi", "pods": "110"}, 3),
+    "given resources replace the defaults": ("cpu=64,zones=0", {"cpu": "64", "memory": "32Gi", "pods": "110"}, 0),
+    "devices are added": (
         "nvidia.com/gpu=4",
         {"cpu": "8", "memory": "32Gi", "pods": "110", "nvidia.com/gpu": "4"},
         3,
@@ -42,28 +46,40 @@ def test_nodes_are_spread_over_zones() -> None:
 
 
 def node(ready: str = "True") -> Node:
-    return make(Node, "n1", status={"conditions": [{"type": "Ready", "status": ready}]})
+    labels = {FAKE_LABEL: "true"}
+    return make(Node, "n1", metadata={"labels": labels}, status={"conditions": [{"type": "Ready", "status": ready}]})
 
 
 def lease(seconds_ago: float) -> Lease:
-    return make(Lease, "n1", spec={"renewTime": format_micro_time(NOW - seconds_ago)})
+    spec = {"renewTime": format_micro_time(NOW - seconds_ago)}
+    return make(Lease, "n1", metadata={"namespace": "kube-node-lease"}, spec=spec)
+
+
+def beat(*objects: Node | Lease) -> list[ControllerAction]:
+    return list(Heartbeats(VirtualClock()).reconcile("n1", InformerCache(objects)))
 
 
 def test_lease_is_created_and_renewed() -> None:
-    assert describe(beat(node(), None, 10.0, NOW)) == ["create Lease n1"]
-    assert describe(beat(node(), lease(10), 10.0, NOW)) == ["change n1"]
-    early = list(beat(node(), lease(4), 10.0, NOW))
+    assert describe(beat(node())) == ["create Lease n1"]
+    assert describe(beat(node(), lease(10))) == ["change n1"]
+    early = beat(node(), lease(4))
     assert (describe(early), waits_in(early)) == ([], [6.0])
 
 
 def test_unreachable_node_reports_ready_again() -> None:
-    status = status_in(beat(node("Unknown"), lease(1), 10.0, NOW))
+    status = status_in(beat(node("Unknown"), lease(1)))
     assert ("Ready", "True") in [(item["type"], item["status"]) for item in status["conditions"]]
 
 
 def test_node_has_every_string_that_clients_require() -> None:
-    schema = schema_of("io.k8s.api.core.v1.NodeSystemInfo")
+    schema = find_schema("io.k8s.api.core.v1.NodeSystemInfo")
     assert schema is not None
     info = fake_node("n1", 1, NodeShape(), NOW)["status"]["nodeInfo"]
     assert {field.name for field in schema.own_fields if field.required} == info.keys()
     assert info["machineID"] != fake_node("n2", 2, NodeShape(), NOW)["status"]["nodeInfo"]["machineID"]
+
+
+def test_unknown_resource_of_a_shape_is_rejected_with_a_suggestion() -> None:
+    with pytest.raises(InputError, match=r"cpus: unknown resource\n.*did you mean 'cpu'\?"):
+        NodeShape.parse("cpus=8")
+    assert NodeShape.parse("example.com/cpus=8,hugepages-2Mi=1Gi").resources["example.com/cpus"] == "8"

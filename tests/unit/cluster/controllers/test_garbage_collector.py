@@ -23,7 +23,7 @@ def owned(age: float = 100.0) -> ReplicaSet:
 
 
 def shared(*owners: KubeObject, **metadata: object) -> Pod:
-    """Make a pod with several owners, each of which would wait for it."""
+    """Make a pod with several owners that all block on its deletion."""
     references = [{**owner_reference(item), "controller": False} for item in owners]
     return make(Pod, "p", metadata={"ownerReferences": references, **metadata})
 
@@ -43,39 +43,47 @@ OTHER = make(ReplicaSet, "other")
 STRANGER = make(Deployment, "web", metadata={"uid": "another"})
 CUSTOM = make(Pod, "p", metadata={"ownerReferences": [{"apiVersion": "x/v1", "kind": "Gang", "name": "g", "uid": "u"}]})
 CASES = {
-    "what has its owner stays": ([owner(), owned()], "ReplicaSet/shop/web-1", []),
-    "what lost it goes": ([owned()], "ReplicaSet/shop/web-1", ["delete web-1"]),
-    "another of the same name is no owner": ([STRANGER, owned()], "ReplicaSet/shop/web-1", ["delete web-1"]),
-    "what has no owner stays": ([make(Pod, "p")], "Pod/shop/p", []),
-    "owners of kinds we do not watch are believed": ([CUSTOM], "Pod/shop/p", []),
-    "dependents of an owner that waits for them go": (
+    "an object with an owner stays": ([owner(), owned()], "ReplicaSet/shop/web-1", []),
+    "an object without its owner is deleted": ([owned()], "ReplicaSet/shop/web-1", ["delete web-1"]),
+    "an object with the owner's name but another UID is no owner": (
+        [STRANGER, owned()],
+        "ReplicaSet/shop/web-1",
+        ["delete web-1"],
+    ),
+    "an object without owner references stays": ([make(Pod, "p")], "Pod/shop/p", []),
+    "owners of unwatched kinds count as existing": ([CUSTOM], "Pod/shop/p", []),
+    "a foreground deletion deletes the dependents": (
         [owner("foregroundDeletion"), owned()],
         "Deployment/shop/web",
         ["delete web-1"],
     ),
-    "then it may go itself": ([owner("foregroundDeletion")], "Deployment/shop/web", ["change web"]),
-    "an owner that lets them go is forgotten": (
+    "a foreground deletion ends without dependents": (
+        [owner("foregroundDeletion")],
+        "Deployment/shop/web",
+        ["change web"],
+    ),
+    "an orphan deletion removes the owner references": (
         [owner("orphan"), owned()],
         "Deployment/shop/web",
         ["change web-1"],
     ),
-    "what has another owner is let go of by one that waits": (
+    "a dependent with another owner survives a foreground deletion": (
         [owner("foregroundDeletion"), OTHER, shared(owner("foregroundDeletion"), OTHER)],
         "Deployment/shop/web",
         ["change p"],
     ),
-    "and lets go of it itself": (
+    "a reference to a waiting owner is removed": (
         [owner("foregroundDeletion"), OTHER, shared(owner("foregroundDeletion"), OTHER)],
         "Pod/shop/p",
         ["change p"],
     ),
-    "an owner that is gone is named no more": ([OTHER, shared(owner(), OTHER)], "Pod/shop/p", ["change p"]),
-    "of pods that wait for each other none is waited for": (
+    "a reference to a missing owner is removed": ([OTHER, shared(owner(), OTHER)], "Pod/shop/p", ["change p"]),
+    "a cycle of blocking owners is broken": (
         [in_circle("a", "c"), in_circle("b", "a"), in_circle("c", "b")],
         "Pod/shop/a",
         ["change a"],
     ),
-    "then it may go, too": ([owner("orphan")], "Deployment/shop/web", ["change web"]),
+    "an orphan deletion ends without dependents": ([owner("orphan")], "Deployment/shop/web", ["change web"]),
 }
 
 

@@ -10,7 +10,7 @@ def at(obj: Pod, version: int) -> Pod:
     return replace(obj, metadata=replace(obj.metadata, resource_version=str(version)))
 
 
-def test_the_newest_version_wins_whichever_comes_first() -> None:
+def test_newest_version_wins_in_any_order() -> None:
     shelf: ObjectIndex[Pod] = ObjectIndex()
     placed, waiting = at(pod("p", node="n1"), 9), at(pod("p", node=""), 5)
     shelf.put(placed)

@@ -23,26 +23,30 @@ def work(name: str = "p", phase: str = "Running", index: int | None = None, **st
 
 INDEXED = {"completionMode": "Indexed", "completions": 3}
 CASES = {
-    "one pod is made": (job(), [], ["create Pod sum-"]),
-    "and waited for": (job(), [work()], []),
-    "as many as may run at once": (job(completions=5, parallelism=2), [], ["create Pod sum-", "create Pod sum-"]),
-    "no more than are still needed": (
+    "one pod is created": (job(), [], ["create Pod sum-"]),
+    "a running pod is waited for": (job(), [work()], []),
+    "parallelism limits the active pods": (
+        job(completions=5, parallelism=2),
+        [],
+        ["create Pod sum-", "create Pod sum-"],
+    ),
+    "remaining completions limit the active pods": (
         job(completions=2, parallelism=2),
         [work("a", "Succeeded")],
         ["create Pod sum-"],
     ),
-    "each number has a pod": (job(**INDEXED, parallelism=2), [], ["create Pod sum-0-", "create Pod sum-1-"]),
-    "a number that is done is not done again": (
+    "each index gets a pod": (job(**INDEXED, parallelism=2), [], ["create Pod sum-0-", "create Pod sum-1-"]),
+    "a completed index is not repeated": (
         job(**INDEXED, parallelism=2),
         [work("a", "Succeeded", 0), work("b", "Running", 2)],
         ["create Pod sum-1-"],
     ),
     "a suspended job stops its pods": (job(suspend=True), [work("a")], ["delete a"]),
-    "too many are stopped": (job(completions=5, parallelism=1), [work("a"), work("b")], ["delete b"]),
-    "after a failure it waits": (job(), [work("a", "Failed", ready_for=1.0)], []),
-    "and then tries again": (job(), [work("a", "Failed", ready_for=11.0)], ["create Pod sum-"]),
+    "surplus pods are deleted": (job(completions=5, parallelism=1), [work("a"), work("b")], ["delete b"]),
+    "a failure starts the backoff": (job(), [work("a", "Failed", ready_for=1.0)], []),
+    "a new pod is created after the backoff": (job(), [work("a", "Failed", ready_for=11.0)], ["create Pod sum-"]),
     "too many failures stop all pods": (job(backoffLimit=0), [work("a", "Failed"), work("b")], ["delete b"]),
-    "a work queue makes no more after the first success": (
+    "a work queue creates no pods after the first success": (
         make(Job, "sum", spec={"template": TEMPLATE, "parallelism": 3}),
         [work("a", "Succeeded"), work("b")],
         [],
@@ -60,14 +64,14 @@ def outcome(status: dict[str, Any]) -> dict[str, str]:
 
 
 ENDINGS = {
-    "enough succeeded": (job(), [work("a", "Succeeded")], {"Complete": "CompletionsReached"}),
-    "too many failed": (job(backoffLimit=0), [work("a", "Failed")], {"Failed": "BackoffLimitExceeded"}),
-    "it took too long": (
+    "enough pods succeeded": (job(), [work("a", "Succeeded")], {"Complete": "CompletionsReached"}),
+    "too many pods failed": (job(backoffLimit=0), [work("a", "Failed")], {"Failed": "BackoffLimitExceeded"}),
+    "the deadline has passed": (
         job(activeDeadlineSeconds=10, status={"startTime": format_time(NOW - 11)}),
         [work()],
         {"Failed": "DeadlineExceeded"},
     ),
-    "it is not over yet": (job(completions=2), [work("a", "Succeeded")], {}),
+    "the job is active": (job(completions=2), [work("a", "Succeeded")], {}),
 }
 
 
@@ -111,15 +115,15 @@ def rule(action: str, *codes: int, operator: str = "In", condition: str = "") ->
 
 
 POLICIES = {
-    "a failure counts if no rule says otherwise": ([rule("FailJob", 42)], crashed("a", 1), "BackoffLimitExceeded"),
-    "one may end the job at once": ([rule("FailJob", 42)], crashed("a", 42), "PodFailurePolicy"),
-    "one may be nobody's fault": (
+    "a failure counts without a matching rule": ([rule("FailJob", 42)], crashed("a", 1), "BackoffLimitExceeded"),
+    "FailJob ends the job": ([rule("FailJob", 42)], crashed("a", 42), "PodFailurePolicy"),
+    "Ignore does not count the failure": (
         [rule("Ignore", condition="DisruptionTarget")],
         crashed("a", 1, DisruptionTarget="True"),
         "",
     ),
-    "the first rule that fits decides": ([rule("Ignore", 7), rule("FailJob", 7)], crashed("a", 7), ""),
-    "all codes but some": ([rule("FailJob", 7, operator="NotIn")], crashed("a", 8), "PodFailurePolicy"),
+    "the first matching rule decides": ([rule("Ignore", 7), rule("FailJob", 7)], crashed("a", 7), ""),
+    "NotIn matches other exit codes": ([rule("FailJob", 7, operator="NotIn")], crashed("a", 8), "PodFailurePolicy"),
 }
 
 
@@ -145,13 +149,13 @@ def test_suspended_job_reports_it_and_restarts() -> None:
 
 
 POLICIES = {
-    "one of them": ({"succeededIndexes": "0"}, {0}, True),
-    "not that one": ({"succeededIndexes": "1-2"}, {0, 1}, False),
-    "all of them": ({"succeededIndexes": "0,2-3"}, {0, 2, 3}, True),
-    "so many": ({"succeededCount": 2}, {1, 4}, True),
-    "too few": ({"succeededCount": 2}, {1}, False),
-    "so many of these": ({"succeededIndexes": "0-2", "succeededCount": 1}, {2}, True),
-    "others do not count": ({"succeededIndexes": "0-2", "succeededCount": 1}, {4}, False),
+    "one required index succeeded": ({"succeededIndexes": "0"}, {0}, True),
+    "the required index is missing": ({"succeededIndexes": "1-2"}, {0, 1}, False),
+    "all required indexes succeeded": ({"succeededIndexes": "0,2-3"}, {0, 2, 3}, True),
+    "the required count succeeded": ({"succeededCount": 2}, {1, 4}, True),
+    "the required count is missing": ({"succeededCount": 2}, {1}, False),
+    "the required count of some indexes succeeded": ({"succeededIndexes": "0-2", "succeededCount": 1}, {2}, True),
+    "other indexes do not count": ({"succeededIndexes": "0-2", "succeededCount": 1}, {4}, False),
 }
 
 

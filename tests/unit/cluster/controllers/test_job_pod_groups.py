@@ -54,21 +54,21 @@ def group(of: Job) -> PodGroup:
 
 
 TEMPLATES: dict[str, tuple[Job, dict[str, Any]]] = {
-    "a job that says nothing": (job(), {"schedulingPolicy": {"basic": {}}}),
-    "one that leaves its group open": (job(scheduling={}), {"schedulingPolicy": {"basic": {}}}),
-    "a gang of all": (
+    "a job without scheduling settings": (job(), {"schedulingPolicy": {"basic": {}}}),
+    "a job with empty settings": (job(scheduling={}), {"schedulingPolicy": {"basic": {}}}),
+    "a gang of all pods": (
         job(scheduling={"schedulingPolicy": {"gang": {}}}),
         {"schedulingPolicy": {"gang": {"minCount": 3}}},
     ),
-    "a gang of a job that rests": (
+    "a gang of a job with parallelism 0": (
         job(parallelism=0, scheduling={"schedulingPolicy": {"gang": {}}}),
         {"schedulingPolicy": {"gang": {"minCount": 1}}},
     ),
-    "a gang of some": (
+    "a gang with a minCount": (
         job(scheduling={"schedulingPolicy": {"gang": {"minCount": 2}}}),
         {"schedulingPolicy": {"gang": {"minCount": 2}}},
     ),
-    "one with everything": (
+    "a job with all settings": (
         job(
             scheduling={
                 "schedulingConstraints": {"topology": [{"key": "rack"}]},
@@ -106,14 +106,14 @@ def test_the_workload_and_the_group_of(of: Job, want: dict[str, Any]) -> None:
 CRON = make(CronJob, "nightly")
 OWN = job(template={"schedulingGroup": {"podGroupName": "mine"}})
 ALONE: dict[str, tuple[Job, list[KubeObject], bool]] = {
-    "pods that say which group they are of": (OWN, [], False),
-    "a job that something else manages": (job(owner=CRON), [], False),
+    "a template with a scheduling group": (OWN, [], False),
+    "a job with another manager": (job(owner=CRON), [], False),
     "a job whose manager has no workload": (
         job(owner=CRON, annotations={"scheduling.k8s.io/group-template-name": "workers"}),
         [],
         False,
     ),
-    "a job that has begun without": (job(), [], True),
+    "a job that has started without a group": (job(), [], True),
 }
 
 
@@ -160,20 +160,20 @@ def test_names_fit() -> None:
 GONE = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["scheduling.k8s.io/podgroup-protection", "mine"]}
 MEMBER = {"schedulingGroup": {"podGroupName": "g"}}
 PROTECTED: dict[str, tuple[list[KubeObject], list[str]]] = {
-    "a group that nobody deleted": ([make(PodGroup, "g", metadata={"finalizers": GONE["finalizers"]})], []),
+    "a group that is not deleted": ([make(PodGroup, "g", metadata={"finalizers": GONE["finalizers"]})], []),
     "a group without pods": ([make(PodGroup, "g", metadata=GONE)], ["change g"]),
     "a group with a pod": ([make(PodGroup, "g", metadata=GONE), pod("p", **MEMBER)], []),
     "a group whose pod has ended": (
         [make(PodGroup, "g", metadata=GONE), pod("p", phase="Succeeded", **MEMBER)],
         ["change g"],
     ),
-    "a group beside a pod of another": ([make(PodGroup, "g", metadata=GONE), pod("p")], ["change g"]),
+    "a group next to an unrelated pod": ([make(PodGroup, "g", metadata=GONE), pod("p")], ["change g"]),
 }
 
 
 @pytest.mark.parametrize(("objects", "want"), PROTECTED.values(), ids=PROTECTED)
 def test_protection_of(objects: list[KubeObject], want: list[str]) -> None:
-    actions = list(PodGroupProtection().reconcile("shop/g", InformerCache(objects)))
+    actions = list(PodGroupProtection(VirtualClock()).reconcile("shop/g", InformerCache(objects)))
     assert describe(actions) == want
     remaining_items = [action.patch for action in actions if isinstance(action, Patch)]
     assert remaining_items == [{"metadata": {"finalizers": ["mine"]}}] * len(want)
@@ -186,27 +186,31 @@ CLAIM = make(ResourceClaim, "g-gpu-x", owner=GROUP, metadata={"annotations": {MA
 
 
 def test_claim_of_a_group_is_created_once_and_recorded() -> None:
-    kind, data = created(GroupClaimController().reconcile("shop/g", InformerCache([GROUP, TEMPLATE])))
+    kind, data = created(GroupClaimController(VirtualClock()).reconcile("shop/g", InformerCache([GROUP, TEMPLATE])))
     assert (kind, data["metadata"]["generateName"]) == (ResourceClaim, "g-gpu-")
     assert data["metadata"]["ownerReferences"][0]["kind"] == "PodGroup"
-    (patch,) = GroupClaimController().reconcile("shop/g", InformerCache([GROUP, TEMPLATE, CLAIM]))
+    (patch,) = GroupClaimController(VirtualClock()).reconcile("shop/g", InformerCache([GROUP, TEMPLATE, CLAIM]))
     assert isinstance(patch, Patch)
     statuses = [{"name": "gpu", "resourceClaimName": "g-gpu-x"}]
     assert (patch.patch, patch.subresource) == ({"status": {"resourceClaimStatuses": statuses}}, "status")
 
 
 ENTRIES: dict[str, tuple[dict[str, str], list[KubeObject], list[str]]] = {
-    "the same entry as the group's is served by the group's claim": (ENTRY, [GROUP, CLAIM], ["status of p"]),
-    "it waits for that claim": (ENTRY, [GROUP], []),
-    "and for the group": (ENTRY, [], []),
-    "another name is a claim of the pod's own": ({**ENTRY, "name": "mine"}, [GROUP, CLAIM], ["create p-mine-"]),
+    "an entry of the group uses the claim of the group": (ENTRY, [GROUP, CLAIM], ["status of p"]),
+    "a pod waits for the claim of the group": (ENTRY, [GROUP], []),
+    "a pod waits for the group": (ENTRY, [], []),
+    "another entry is a claim of the pod": ({**ENTRY, "name": "mine"}, [GROUP, CLAIM], ["create p-mine-"]),
 }
 
 
 @pytest.mark.parametrize(("entry", "objects", "want"), ENTRIES.values(), ids=ENTRIES)
 def test_claims_of_members(entry: dict[str, str], objects: list[KubeObject], want: list[str]) -> None:
     member = pod("p", resourceClaims=[entry], **MEMBER)
-    actions = list(PodClaimController(has_groups=True).reconcile("shop/p", InformerCache([member, TEMPLATE, *objects])))
+    actions = list(
+        PodClaimController(VirtualClock(), has_groups=True).reconcile(
+            "shop/p", InformerCache([member, TEMPLATE, *objects])
+        )
+    )
     words = [
         f"create {action.data['metadata']['generateName']}" if isinstance(action, Create) else "status of p"
         for action in actions
@@ -219,10 +223,10 @@ def test_reservation_of_a_deleted_group_is_removed(is_there: bool, want: list[An
     user = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": GROUP.uid}
     claim = make(ResourceClaim, "c", status={"reservedFor": [user], "allocation": {}})
     cache = InformerCache([claim, *([GROUP] if is_there else [])])
-    actions = list(ClaimUseController(has_groups=True).reconcile("shop/c", cache))
+    actions = list(ClaimUseController(VirtualClock(), has_groups=True).reconcile("shop/c", cache))
     assert [action.patch["status"]["reservedFor"] for action in actions if isinstance(action, Patch)] == want
     if not is_there:
-        assert ClaimUseController(has_groups=True).affected(GROUP, cache) == ["shop/c"]
+        assert ClaimUseController(VirtualClock(), has_groups=True).affected(GROUP, cache) == ["shop/c"]
 
 
 def test_garbage_collector_distinguishes_api_groups() -> None:

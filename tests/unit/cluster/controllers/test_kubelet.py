@@ -25,18 +25,22 @@ def step(obj: Pod, seconds: float) -> list[ControllerAction]:
 
 
 WAITS = {
-    "containers take a while to start": (pod(phase="Pending"), 0.5, [1.5]),
-    "as long as the pod says": (pod(phase="Pending", annotations={"moorage.io/start-delay": "1m"}), 0.0, [60.0]),
-    "a pod that is restarted runs for ever": (pod(restartPolicy="Always"), 999.0, []),
-    "one that is not runs for a while": (pod(restartPolicy="Never"), 3.0, [4.0]),
-    "as long as it says": (pod(annotations={"moorage.io/run-for": "90"}), 30.0, [60.0]),
-    "stopping takes a while": (pod(stopping=True), 1.0, [2.0]),
-    "what cannot be read counts as absent": (
+    "containers start after the default delay": (pod(phase="Pending"), 0.5, [1.5]),
+    "the start delay of an annotation": (
+        pod(phase="Pending", annotations={"moorage.io/start-delay": "1m"}),
+        0.0,
+        [60.0],
+    ),
+    "a restarted pod runs forever": (pod(restartPolicy="Always"), 999.0, []),
+    "a pod that is not restarted runs for the default time": (pod(restartPolicy="Never"), 3.0, [4.0]),
+    "the run time of an annotation": (pod(annotations={"moorage.io/run-for": "90"}), 30.0, [60.0]),
+    "containers stop after the default delay": (pod(stopping=True), 1.0, [2.0]),
+    "an invalid duration counts as absent": (
         pod(phase="Pending", annotations={"moorage.io/start-delay": "soon"}),
         0.0,
         [2.0],
     ),
-    "one that has ended waits for nothing": (pod(phase="Succeeded"), 0.0, []),
+    "a finished pod has no next step": (pod(phase="Succeeded"), 0.0, []),
 }
 
 
@@ -48,8 +52,8 @@ def test_waits(obj: Pod, seconds: float, want: list[float]) -> None:
 
 
 PHASES = {
-    "it starts": (pod(phase="Pending"), 2.0, "Running"),
-    "it succeeds": (pod(restartPolicy="OnFailure"), 7.0, "Succeeded"),
+    "a pod starts": (pod(phase="Pending"), 2.0, "Running"),
+    "a pod succeeds": (pod(restartPolicy="OnFailure"), 7.0, "Succeeded"),
     "it fails": (pod(restartPolicy="Never", annotations={"moorage.io/exit-code": "3"}), 7.0, "Failed"),
 }
 
@@ -93,8 +97,8 @@ def node(**annotations: str) -> Node:
 
 SILENCE = {
     "a fake node runs its pods": (node(), True),
-    "one that was told to fail does not": (node(**{FAIL: "true"}), False),
-    "a real node has a kubelet of its own": (make(Node, "n1"), False),
+    "a failing node does not run its pods": (node(**{FAIL: "true"}), False),
+    "a real node is left to its own kubelet": (make(Node, "n1"), False),
 }
 
 
@@ -131,21 +135,24 @@ def test_scheduled_condition_of_the_scheduler_is_preserved() -> None:
 
 RUN, CODE = "moorage.io/run-for", "moorage.io/exit-code"
 CASES = {
-    "nothing is said": ([], {}),
-    "it sleeps": (["sleep", "300"], {RUN: "300s"}),
-    "from anywhere": (["/bin/sleep", "2m"], {RUN: "120s"}),
-    "for a moment": (["sleep", "0.5"], {RUN: "500ms"}),
-    "it fails": (["/bin/sh", "-c", "exit 1"], {CODE: "1"}),
-    "or succeeds": (["sh", "-c", "exit 0"], {CODE: "0"}),
-    "it sleeps twice and fails": (["bash", "-c", "sleep 2; echo so far; sleep 3 && exit 42"], {RUN: "5s", CODE: "42"}),
-    "what comes after the end does not matter": (["sh", "-c", "exit 3; sleep 5"], {CODE: "3"}),
-    "the last command counts": (["sh", "-c", "false; true"], {}),
-    "it is false": (["false"], {CODE: "1"}),
-    "it depends": (["sh", "-c", "exit $(( $RANDOM / 2 ))"], {}),
-    "it does something else": (["sh", "-c", "sleep 5; make"], {}),
-    "it has words of its own": (["python", "-m", "train"], {}),
-    "it sleeps for no time that can be told": (["sleep", "forever"], {}),
-    "nothing but spaces": (["sh", "-c", "  "], {}),
+    "no command": ([], {}),
+    "a sleep": (["sleep", "300"], {RUN: "300s"}),
+    "a sleep with an absolute path": (["/bin/sleep", "2m"], {RUN: "120s"}),
+    "a sleep of a fraction of a second": (["sleep", "0.5"], {RUN: "500ms"}),
+    "exit code 1": (["/bin/sh", "-c", "exit 1"], {CODE: "1"}),
+    "exit code 0": (["sh", "-c", "exit 0"], {CODE: "0"}),
+    "two sleeps and an exit code": (
+        ["bash", "-c", "sleep 2; echo so far; sleep 3 && exit 42"],
+        {RUN: "5s", CODE: "42"},
+    ),
+    "commands after exit are ignored": (["sh", "-c", "exit 3; sleep 5"], {CODE: "3"}),
+    "the last command sets the exit code": (["sh", "-c", "false; true"], {}),
+    "false has exit code 1": (["false"], {CODE: "1"}),
+    "a computed exit code is not imitated": (["sh", "-c", "exit $(( $RANDOM / 2 ))"], {}),
+    "another command is not imitated": (["sh", "-c", "sleep 5; make"], {}),
+    "an unknown program is not imitated": (["python", "-m", "train"], {}),
+    "an invalid duration is not imitated": (["sleep", "forever"], {}),
+    "an empty command": (["sh", "-c", "  "], {}),
 }
 
 
@@ -156,9 +163,9 @@ def test_command_is_imitated(command: list[str], want: dict[str, str]) -> None:
 
 
 OTHERS: dict[str, dict[str, Any]] = {
-    "nothing at all": {},
+    "an empty template": {},
     "several containers": {"spec": {"containers": [{"command": ["sleep", "1"]}, {}]}},
-    "what the template says itself": {
+    "annotations of the template take precedence": {
         "metadata": {"annotations": {RUN: "1h"}},
         "spec": {"containers": [{"command": ["sleep", "1"]}]},
     },

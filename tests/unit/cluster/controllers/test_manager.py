@@ -1,4 +1,4 @@
-"""One bad object costs itself only, whatever a controller makes of it."""
+"""One invalid object does not affect others, even if a controller fails on it."""
 
 import asyncio
 from collections.abc import Iterable
@@ -14,14 +14,12 @@ from moorage.cluster.controllers import manager
 from moorage.cluster.controllers.actions import ControllerAction
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.embedded import ClusterOptions, EmbeddedCluster
-from moorage.cluster.transport import InProcess
+from moorage.cluster.in_process import InProcessClient
 from moorage.common.clock import VirtualClock
 from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
-from moorage.kube.client.kubeconfig import Connection
-from moorage.kube.client.rest import ApiClient
 
 Data = dict[str, Any]
 DIGITS = "9" * 4301
@@ -39,37 +37,37 @@ def workload(name: str, **spec: Any) -> Data:
 
 
 BAD: dict[str, tuple[str, Data]] = {
-    "a budget of more digits than Python reads": (
+    "a budget with more digits than Python parses": (
         "poddisruptionbudgets.policy",
         stored("bad", spec={"minAvailable": f"{DIGITS}%", "selector": SELECTOR}),
     ),
-    "a budget of no percentage": (
+    "a budget with an invalid percentage": (
         "poddisruptionbudgets.policy",
         stored("bad", spec={"maxUnavailable": "x%", "selector": SELECTOR}),
     ),
-    "a budget that selects by no operator": (
+    "a budget with an unknown operator": (
         "poddisruptionbudgets.policy",
         stored("bad", spec={"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}),
     ),
-    "a deployment with a surge of no percentage": (
+    "a deployment with an invalid surge": (
         "deployments.apps",
         workload("bad", strategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "x%"}}),
     ),
-    "a deployment with a surge without end": (
+    "a deployment with an unlimited surge": (
         "deployments.apps",
         workload("bad", strategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": f"{DIGITS}%"}}),
     ),
-    "a deployment that selects by no operator": (
+    "a deployment with an unknown operator": (
         "deployments.apps",
         workload("bad", selector={"matchExpressions": [{"key": "a", "operator": "Near"}]}),
     ),
-    "a template of another shape": ("replicasets.apps", workload("bad", template={"metadata": 5, "spec": []})),
-    "a job with a time limit of ages": (
+    "a template of a wrong type": ("replicasets.apps", workload("bad", template={"metadata": 5, "spec": []})),
+    "a job with a huge time limit": (
         "jobs.batch",
         stored("bad", spec={"activeDeadlineSeconds": 2**62, "template": TEMPLATE, "completions": 1}, status={}),
     ),
-    "a cron job that never was one": ("cronjobs.batch", stored("bad", spec={"schedule": "x y"}, status={})),
-    "a pod with a condition of no time": (
+    "a cron job with an invalid schedule": ("cronjobs.batch", stored("bad", spec={"schedule": "x y"}, status={})),
+    "a pod with an invalid transition time": (
         "pods",
         stored(
             "bad",
@@ -107,10 +105,8 @@ class Picky:
 
 
 def box_over(store: Store, clock: VirtualClock, *observers: Picky) -> EmbeddedCluster:
-    transport = InProcess(Api(clock, store))
-    connection = Connection("http://in.process", "a cluster in this process")
-    options = ClusterOptions(nodes=2)
-    return EmbeddedCluster(lambda: ApiClient(connection, clock=clock, transport=transport), clock, options, observers)
+    api = Api(clock, store)
+    return EmbeddedCluster(lambda: InProcessClient(api, clock), clock, ClusterOptions(nodes=2), observers)
 
 
 @pytest.mark.parametrize("name", BAD)

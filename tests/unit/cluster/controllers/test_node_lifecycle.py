@@ -3,8 +3,10 @@ from typing import Any
 import pytest
 from tests.support.reconciling import NOW, describe, make, pod, status_in, waits_in
 
-from moorage.cluster.controllers.actions import Patch
-from moorage.cluster.controllers.node_lifecycle import delete_stray_pod, evict, reconcile
+from moorage.cluster.controllers.actions import ControllerAction, Patch
+from moorage.cluster.controllers.informer_cache import InformerCache
+from moorage.cluster.controllers.node_lifecycle import EvictionController, NodeController, evict
+from moorage.common.clock import VirtualClock
 from moorage.kube.api.meta import format_micro_time, format_time
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
@@ -26,40 +28,45 @@ def lease(seconds_ago: float) -> Lease:
     return make(Lease, "n1", metadata={"namespace": "kube-node-lease"}, spec=spec)
 
 
+def reconcile(obj: Node, renewed: Lease | None) -> list[ControllerAction]:
+    cache = InformerCache([obj, *([renewed] if renewed is not None else [])])
+    return list(NodeController(VirtualClock()).reconcile("n1", cache))
+
+
 def both(key: str) -> list[tuple[str, str]]:
     return [(key, "NoSchedule"), (key, "NoExecute")]
 
 
 CASES = {
     "a node that reports has no taints": (node(), lease(5), None),
-    "one that is not ready gets two": (node("False"), lease(5), both(NOT_READY)),
-    "one that has fallen silent gets others": (node(), lease(51), both(UNREACHABLE)),
-    "a late one gets time": (node(), lease(49), None),
-    "one that has them keeps them": (node("Unknown", *both(UNREACHABLE)), lease(200), None),
-    "one that is back loses them, and no others": (
+    "a node that is not ready has two taints": (node("False"), lease(5), both(NOT_READY)),
+    "a node with an expired lease is unreachable": (node(), lease(51), both(UNREACHABLE)),
+    "a late renewal is tolerated": (node(), lease(49), None),
+    "an unreachable node keeps its taints": (node("Unknown", *both(UNREACHABLE)), lease(200), None),
+    "a recovered node loses these taints and keeps others": (
         node("True", ("gpu", "NoSchedule"), *both(UNREACHABLE)),
         lease(5),
         [("gpu", "NoSchedule")],
     ),
-    "a cordon is a taint": (node(cordoned=True), lease(5), [(CORDON, "NoSchedule")]),
-    "without a lease the condition counts": (node(), None, both(UNREACHABLE)),
+    "a cordoned node has a taint": (node(cordoned=True), lease(5), [(CORDON, "NoSchedule")]),
+    "without a lease the age of the condition decides": (node(), None, both(UNREACHABLE)),
 }
 
 
 @pytest.mark.parametrize(("obj", "renewed", "want"), CASES.values(), ids=CASES)
 def test_taints(obj: Node, renewed: Lease | None, want: list[tuple[str, str]] | None) -> None:
-    patches = [a for a in reconcile(obj, renewed, NOW) if isinstance(a, Patch) and not a.subresource]
+    patches = [a for a in reconcile(obj, renewed) if isinstance(a, Patch) and not a.subresource]
     actual = [[(t["key"], t["effect"]) for t in patch.patch["spec"]["taints"] or ()] for patch in patches]
     assert actual == ([] if want is None else [want])
 
 
 def test_silent_node_gets_unknown_conditions() -> None:
-    status = status_in(reconcile(node(), lease(60), NOW))
+    status = status_in(reconcile(node(), lease(60)))
     assert [(item["type"], item["status"]) for item in status["conditions"]] == [("Ready", "Unknown")]
 
 
 def test_node_is_requeued_when_its_lease_expires() -> None:
-    assert waits_in(reconcile(node(), lease(10), NOW)) == [pytest.approx(40.1)]
+    assert waits_in(reconcile(node(), lease(10))) == [pytest.approx(40.1)]
 
 
 def tolerating(seconds: int | None) -> Pod:
@@ -70,11 +77,11 @@ def tolerating(seconds: int | None) -> Pod:
 
 
 EVICTIONS = {
-    "a pod that does not tolerate it goes": (pod("p"), 0.0, ["delete p"], []),
-    "one that tolerates it for a while stays": (tolerating(300), 10.0, [], [290.0]),
-    "until the while is over": (tolerating(300), 300.0, ["delete p"], []),
-    "one that tolerates it stays for ever": (tolerating(None), 9999.0, [], []),
-    "one that is stopping needs no help": (pod("p", stopping=True), 10.0, [], []),
+    "a pod without a toleration is deleted": (pod("p"), 0.0, ["delete p"], []),
+    "a pod with tolerationSeconds stays": (tolerating(300), 10.0, [], [290.0]),
+    "a pod is deleted when tolerationSeconds have passed": (tolerating(300), 300.0, ["delete p"], []),
+    "a pod with an unlimited toleration stays": (tolerating(None), 9999.0, [], []),
+    "a terminating pod is left alone": (pod("p", stopping=True), 10.0, [], []),
 }
 
 
@@ -91,5 +98,10 @@ def test_pods_of_a_silent_node_are_not_ready() -> None:
 
 
 def test_pod_of_a_deleted_node_is_deleted_after_a_delay() -> None:
-    assert describe(delete_stray_pod(pod("p"), NOW - 19, NOW)) == []
-    assert describe(delete_stray_pod(pod("p"), NOW - 20, NOW)) == ["delete p at once"]
+    clock, cache = VirtualClock(), InformerCache([pod("p")])
+    controller = EvictionController(clock)
+    assert waits_in(controller.reconcile("shop/p", cache)) == [20.0]
+    clock.advance(19)
+    assert describe(controller.reconcile("shop/p", cache)) == []
+    clock.advance(1)
+    assert describe(controller.reconcile("shop/p", cache)) == ["delete p at once"]

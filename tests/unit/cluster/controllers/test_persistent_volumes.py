@@ -5,7 +5,13 @@ from tests.support.reconciling import describe, make, pod, status_in
 
 from moorage.cluster.controllers.actions import Create
 from moorage.cluster.controllers.informer_cache import InformerCache
-from moorage.cluster.controllers.persistent_volumes import PROVISIONED_BY, PROVISIONERS, ClaimController, reconcile
+from moorage.cluster.controllers.persistent_volumes import (
+    PROVISIONED_BY,
+    PROVISIONERS,
+    ClaimController,
+    VolumeController,
+)
+from moorage.common.clock import VirtualClock
 from moorage.kube.api.claims import SELECTED_NODE
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
@@ -41,56 +47,56 @@ ZONED = make(Node, "n1", metadata={"labels": {"topology.kubernetes.io/zone": "z1
 TOLD = dict.fromkeys(PROVISIONERS, "disk.example.org")
 MANUAL = claim(storageClassName="manual")
 CASES: dict[str, tuple[list[KubeObject], list[str]]] = {
-    "the smallest volume that fits is taken": (
+    "the smallest fitting volume is bound": (
         [MANUAL, volume("big", "20Gi"), volume("fit"), volume("small", "1Gi")],
         ["change fit"],
     ),
-    "one of another class does not fit": ([MANUAL, volume("other", of="else")], []),
-    "one that is another's is not taken": ([MANUAL, volume("taken", claimed_by="other")], []),
-    "one set aside for the claim is taken": (
+    "a volume of another class does not fit": ([MANUAL, volume("other", of="else")], []),
+    "a volume of another claim is not bound": ([MANUAL, volume("taken", claimed_by="other")], []),
+    "a reserved volume is bound": (
         [MANUAL, volume("mine", "99Gi", claimed_by="data"), volume("fit")],
         ["change mine"],
     ),
-    "only a volume that is the claim's for sure is named by it": (
+    "the claim refers to the volume after the volume is bound": (
         [MANUAL, volume("mine", claimed_by="data", uid="uid-of-data"), volume("fit")],
         ["change data"],
     ),
-    "a volume is made where there is none": (
+    "a volume is provisioned": (
         [claim(storageClassName="fast"), storage_class()],
         ["change data", "create PersistentVolume pvc-uid-of-data"],
     ),
-    "who is to make it is said once": (
+    "the provisioner annotations are set once": (
         [claim(storageClassName="fast", annotations=TOLD), storage_class()],
         ["create PersistentVolume pvc-uid-of-data"],
     ),
-    "not before the first consumer has a node": ([claim(storageClassName="fast"), LATE], []),
-    "then it is": (
+    "WaitForFirstConsumer waits for a node": ([claim(storageClassName="fast"), LATE], []),
+    "a volume is provisioned for the selected node": (
         [claim(storageClassName="fast", annotations={SELECTED_NODE: "n1"}), LATE, ZONED],
         ["change data", "create PersistentVolume pvc-uid-of-data"],
     ),
-    "a class that makes none makes none": (
+    "a class without a provisioner provisions nothing": (
         [claim(storageClassName="fast"), storage_class(provisioner="kubernetes.io/no-provisioner")],
         [],
     ),
     "a claim without a class gets the default one": ([claim(), storage_class(default=True)], ["change data"]),
-    "one that wants none does not": ([claim(storageClassName=""), storage_class(default=True)], []),
+    "a claim with an empty class gets no default": ([claim(storageClassName=""), storage_class(default=True)], []),
 }
 
 
 @pytest.mark.parametrize(("objects", "want"), CASES.values(), ids=CASES)
 def test_volume_is_found_or_provisioned(objects: list[KubeObject], want: list[str]) -> None:
-    assert describe(ClaimController().reconcile("shop/data", InformerCache(objects))) == want
+    assert describe(ClaimController(VirtualClock()).reconcile("shop/data", InformerCache(objects))) == want
 
 
 def test_both_sides_of_a_binding_are_written() -> None:
     bound_volume = volume("fit", claimed_by="data", uid="uid-of-data")
-    status = status_in(ClaimController().reconcile("shop/data", InformerCache([MANUAL, bound_volume])))
+    status = status_in(ClaimController(VirtualClock()).reconcile("shop/data", InformerCache([MANUAL, bound_volume])))
     assert status == {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "10Gi"}}
 
 
 REACH = {
-    "of the node's zone": ({}, {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z1"]}),
-    "of the node alone": (
+    "a volume of the node's zone": ({}, {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z1"]}),
+    "a volume of the node": (
         {"moorage.io/topology": "host"},
         {"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]},
     ),
@@ -103,7 +109,7 @@ def test_provisioned_volume_is_accessible_from_the_selected_node(
 ) -> None:
     late = storage_class(mode="WaitForFirstConsumer", parameters=parameters)
     objects = [claim(storageClassName="fast", annotations={SELECTED_NODE: "n1", **TOLD}), late, ZONED]
-    (create,) = ClaimController().reconcile("shop/data", InformerCache(objects))
+    (create,) = ClaimController(VirtualClock()).reconcile("shop/data", InformerCache(objects))
     assert isinstance(create, Create)
     (term,) = create.data["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
     assert term["matchExpressions"] == [want]
@@ -113,7 +119,7 @@ def test_claim_in_use_is_kept_until_its_last_pod_finishes() -> None:
     metadata = {"finalizers": ["kubernetes.io/pvc-protection"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
     dying = make(PersistentVolumeClaim, "data", metadata=metadata)
     uses = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
-    controller = ClaimController()
+    controller = ClaimController(VirtualClock())
     assert describe(controller.reconcile(dying.key, InformerCache([dying, pod(**uses)]))) == []
     assert describe(controller.reconcile(dying.key, InformerCache([dying, pod(phase="Succeeded", **uses)]))) == [
         "change data"
@@ -127,10 +133,15 @@ def bound(policy: str, **annotations: str) -> PersistentVolume:
 
 
 AFTERWARDS: dict[str, tuple[PersistentVolume, PersistentVolumeClaim | None, list[str], str]] = {
-    "a volume whose claim is there stays bound": (bound("Delete"), claim(), [], ""),
-    "one that was made goes with its claim": (bound("Delete", **{PROVISIONED_BY: "x"}), None, ["delete pv"], ""),
-    "one that is retained is released": (bound("Retain", **{PROVISIONED_BY: "x"}), None, [], "Released"),
-    "one that nobody claimed is available": (volume("pv"), None, [], "Available"),
+    "a volume with its claim stays bound": (bound("Delete"), claim(), [], ""),
+    "a provisioned volume is deleted after its claim": (
+        bound("Delete", **{PROVISIONED_BY: "x"}),
+        None,
+        ["delete pv"],
+        "",
+    ),
+    "a retained volume is released": (bound("Retain", **{PROVISIONED_BY: "x"}), None, [], "Released"),
+    "a volume without a claim is available": (volume("pv"), None, [], "Available"),
 }
 
 
@@ -138,6 +149,7 @@ AFTERWARDS: dict[str, tuple[PersistentVolume, PersistentVolumeClaim | None, list
 def test_volumes_after_their_claims(
     obj: PersistentVolume, its_claim: PersistentVolumeClaim | None, want: list[str], phase: str
 ) -> None:
-    actions = list(reconcile(obj, its_claim))
+    cache = InformerCache([obj, *([its_claim] if its_claim is not None else [])])
+    actions = list(VolumeController(VirtualClock()).reconcile(obj.name, cache))
     assert describe(actions) == want
     assert status_in(actions).get("phase", "") == phase

@@ -15,18 +15,18 @@ def replica_set(replicas: int, **spec: object) -> ReplicaSet:
 
 
 CASES = {
-    "what is missing is made": (2, [], ["create Pod web-", "create Pod web-"]),
-    "enough is left alone": (1, [pod("a")], []),
-    "pods that have ended do not count": (1, [pod("a", phase="Failed")], ["create Pod web-"]),
-    "nor do those that are about to": (1, [pod("a", stopping=True)], ["create Pod web-"]),
-    "of too many the one without a node goes": (1, [pod("a"), pod("b", phase="Pending", node="")], ["delete b"]),
-    "then the one that is not ready": (1, [pod("a", ready=False), pod("b")], ["delete a"]),
-    "then the one that costs less": (
+    "missing pods are created": (2, [], ["create Pod web-", "create Pod web-"]),
+    "the desired number of pods is left alone": (1, [pod("a")], []),
+    "finished pods do not count": (1, [pod("a", phase="Failed")], ["create Pod web-"]),
+    "terminating pods do not count": (1, [pod("a", stopping=True)], ["create Pod web-"]),
+    "a surplus pod without a node is deleted first": (1, [pod("a"), pod("b", phase="Pending", node="")], ["delete b"]),
+    "then a pod that is not ready": (1, [pod("a", ready=False), pod("b")], ["delete a"]),
+    "then a pod with a lower deletion cost": (
         1,
         [pod("a", annotations={"controller.kubernetes.io/pod-deletion-cost": "5"}), pod("b")],
         ["delete b"],
     ),
-    "none is asked for": (0, [pod("a"), pod("b")], ["delete a", "delete b"]),
+    "zero replicas delete all pods": (0, [pod("a"), pod("b")], ["delete a", "delete b"]),
 }
 
 

@@ -6,6 +6,7 @@ from tests.support.reconciling import describe, make, pod, status_in
 from moorage.cluster.controllers.actions import Create, Patch
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.resource_claims import MADE_FOR, PROTECTION, ClaimUseController, PodClaimController
+from moorage.common.clock import VirtualClock
 from moorage.kube.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
@@ -27,7 +28,7 @@ def claim(*users: str, allocated: bool = True, owner: Pod | None = None, **metad
 
 
 def test_claim_is_created_from_its_template() -> None:
-    (create,) = PodClaimController().reconcile("shop/p", InformerCache([pod("p", **ASKS), TEMPLATE]))
+    (create,) = PodClaimController(VirtualClock()).reconcile("shop/p", InformerCache([pod("p", **ASKS), TEMPLATE]))
     assert isinstance(create, Create)
     metadata = create.data["metadata"]
     assert (metadata["generateName"], metadata["labels"]) == ("p-gpu-", {"team": "ml"})
@@ -38,12 +39,14 @@ def test_claim_is_created_from_its_template() -> None:
 
 def test_pod_status_names_its_claim() -> None:
     asking = pod("p", **ASKS)
-    actions = PodClaimController().reconcile("shop/p", InformerCache([asking, TEMPLATE, claim(owner=asking)]))
+    actions = PodClaimController(VirtualClock()).reconcile(
+        "shop/p", InformerCache([asking, TEMPLATE, claim(owner=asking)])
+    )
     assert status_in(actions) == {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "p-gpu-x"}]}
 
 
 def test_no_claim_without_a_template() -> None:
-    assert describe(PodClaimController().reconcile("shop/p", InformerCache([pod("p", **ASKS)]))) == []
+    assert describe(PodClaimController(VirtualClock()).reconcile("shop/p", InformerCache([pod("p", **ASKS)]))) == []
 
 
 RUNNING, DONE = pod("p"), pod("p", phase="Succeeded")
@@ -52,17 +55,20 @@ Want = tuple[dict[str, Any], list[str]]
 FREED = {"reservedFor": None, "allocation": None, "devices": None}
 CASES: dict[str, tuple[list[KubeObject], Want]] = {
     "a claim in use is left alone": ([claim("p"), RUNNING], ({}, [])),
-    "a pod that has ended uses it no more": ([claim("p"), DONE], (FREED, [])),
-    "nor does one that is gone": ([claim("p")], (FREED, [])),
-    "others may still": (
+    "the reservation of a finished pod is removed": ([claim("p"), DONE], (FREED, [])),
+    "the reservation of a deleted pod is removed": ([claim("p")], (FREED, [])),
+    "other reservations stay": (
         [claim("p", "q"), RUNNING],
         ({"reservedFor": [{"apiGroup": "", "resource": "pods", "name": "p", "uid": "uid-of-p"}]}, []),
     ),
-    "one allocated by hand stays so": ([claim()], ({}, [])),
-    "unless it is deleted": ([claim(**DYING)], (FREED, [])),
-    "what holds nothing is let go": ([claim(allocated=False, **DYING)], ({}, ["change p-gpu-x"])),
-    "what is about to be allocated is left alone": ([claim(allocated=False, finalizers=DYING["finalizers"])], ({}, [])),
-    "the claim of a pod that has ended goes with it": (
+    "an unreserved allocation stays": ([claim()], ({}, [])),
+    "a terminating claim is deallocated": ([claim(**DYING)], (FREED, [])),
+    "the finalizer of a deallocated claim is removed": ([claim(allocated=False, **DYING)], ({}, ["change p-gpu-x"])),
+    "a claim with a finalizer but no allocation is left alone": (
+        [claim(allocated=False, finalizers=DYING["finalizers"])],
+        ({}, []),
+    ),
+    "the claim of a finished pod is deleted": (
         [claim(allocated=False, owner=DONE), DONE],
         ({}, ["delete p-gpu-x"]),
     ),
@@ -71,6 +77,6 @@ CASES: dict[str, tuple[list[KubeObject], Want]] = {
 
 @pytest.mark.parametrize(("objects", "want"), CASES.values(), ids=CASES)
 def test_unused_claim_is_released(objects: list[KubeObject], want: Want) -> None:
-    actions = list(ClaimUseController().reconcile("shop/p-gpu-x", InformerCache(objects)))
+    actions = list(ClaimUseController(VirtualClock()).reconcile("shop/p-gpu-x", InformerCache(objects)))
     assert (status_in(actions), describe(actions)) == want
     assert all(action.if_unchanged for action in actions if isinstance(action, Patch))

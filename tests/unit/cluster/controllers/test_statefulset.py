@@ -33,46 +33,50 @@ def ordinals(workload: StatefulSet, *pods: Pod, claims: tuple[str, ...] = ()) ->
 
 
 CASES = {
-    "the first pod is made alone": (stateful_set(3), [], ["create Pod db-0"]),
-    "the next waits until it is ready": (stateful_set(3), [member(0, ready=False)], []),
-    "then it is made": (stateful_set(3), [member(0)], ["create Pod db-1"]),
+    "the first pod is created alone": (stateful_set(3), [], ["create Pod db-0"]),
+    "the next pod waits until the first is ready": (stateful_set(3), [member(0, ready=False)], []),
+    "the next pod follows a ready pod": (stateful_set(3), [member(0)], ["create Pod db-1"]),
     "parallel pods do not wait for each other": (
         stateful_set(2, podManagementPolicy="Parallel"),
         [],
         ["create Pod db-0", "create Pod db-1"],
     ),
-    "numbers may begin elsewhere": (stateful_set(1, ordinals={"start": 7}), [], ["create Pod db-7"]),
-    "a hole is filled first": (stateful_set(2), [member(1)], ["create Pod db-0"]),
+    "ordinals can start at another number": (stateful_set(1, ordinals={"start": 7}), [], ["create Pod db-7"]),
+    "a missing pod is created first": (stateful_set(2), [member(1)], ["create Pod db-0"]),
     "a failed pod is deleted and created again": (
         stateful_set(1),
         [member(0, phase="Failed")],
         ["delete db-0"],
     ),
-    "a pod that is stopping is waited for": (stateful_set(2), [member(0, stopping=True), member(1)], []),
-    "the highest goes first": (stateful_set(1), [member(0), member(1), member(2)], ["delete db-2"]),
-    "one at a time": (stateful_set(1), [member(0), member(1), member(2, stopping=True)], []),
-    "an old one is replaced from the top": (
+    "a terminating pod is waited for": (stateful_set(2), [member(0, stopping=True), member(1)], []),
+    "the highest ordinal is removed first": (stateful_set(1), [member(0), member(1), member(2)], ["delete db-2"]),
+    "pods are removed one at a time": (stateful_set(1), [member(0), member(1), member(2, stopping=True)], []),
+    "outdated pods are replaced from the highest ordinal": (
         stateful_set(2),
         [member(0, revision="old"), member(1, revision="old")],
         ["delete db-1"],
     ),
-    "the next only when that is back": (stateful_set(2), [member(0, revision="old"), member(1, ready=False)], []),
-    "several at a time, if so many may be missing": (
+    "the next pod is replaced when the last one is available": (
+        stateful_set(2),
+        [member(0, revision="old"), member(1, ready=False)],
+        [],
+    ),
+    "maxUnavailable pods are replaced at a time": (
         stateful_set(3, updateStrategy={"rollingUpdate": {"maxUnavailable": 2}}),
         [member(0, revision="old"), member(1, revision="old"), member(2, revision="old")],
         ["delete db-2", "delete db-1"],
     ),
-    "one that is missing counts": (
+    "missing pods count as unavailable": (
         stateful_set(3, updateStrategy={"rollingUpdate": {"maxUnavailable": 2}}, podManagementPolicy="Parallel"),
         [member(0, revision="old"), member(1, revision="old"), member(2, stopping=True)],
         ["delete db-1"],
     ),
-    "those below the partition stay as they are": (
+    "pods below the partition stay": (
         stateful_set(2, updateStrategy={"rollingUpdate": {"partition": 1}}),
         [member(0, revision="old"), member(1)],
         [],
     ),
-    "only pods deleted by hand are replaced": (
+    "with OnDelete no pod is replaced": (
         stateful_set(1, updateStrategy={"type": "OnDelete"}),
         [member(0, revision="old")],
         [],
@@ -143,14 +147,14 @@ def retaining(deleted: str = "Retain", scaled: str = "Retain") -> StatefulSet:
 
 SET, POD = retaining(), pod("db-1")
 RETENTION: dict[str, tuple[StatefulSet, bool, KubeObject | None, list[str] | None]] = {
-    "claims are kept, unless told otherwise": (SET, False, None, None),
-    "those of pods that are scaled away as well": (SET, True, None, None),
-    "they go with the set": (retaining(deleted="Delete"), False, None, ["db"]),
-    "they go with pods that are scaled away": (retaining(scaled="Delete"), True, None, ["db-1"]),
-    "not with pods that stay": (retaining(scaled="Delete"), False, None, None),
-    "a claim that has its owner is left alone": (retaining(deleted="Delete"), False, SET, None),
-    "scaling counts for more than deletion": (retaining("Delete", "Delete"), True, SET, ["db-1"]),
-    "a claim that is to be kept again has no owner": (SET, False, SET, []),
+    "claims are retained by default": (SET, False, None, None),
+    "claims of removed ordinals are retained by default": (SET, True, None, None),
+    "whenDeleted makes the set the owner": (retaining(deleted="Delete"), False, None, ["db"]),
+    "whenScaled makes the removed pod the owner": (retaining(scaled="Delete"), True, None, ["db-1"]),
+    "whenScaled does not affect other pods": (retaining(scaled="Delete"), False, None, None),
+    "a claim with the right owner is left alone": (retaining(deleted="Delete"), False, SET, None),
+    "whenScaled takes precedence over whenDeleted": (retaining("Delete", "Delete"), True, SET, ["db-1"]),
+    "the owner of a retained claim is removed": (SET, False, SET, []),
 }
 
 

@@ -1,4 +1,4 @@
-"""Reading clusters: what an API server fills in, and one clear message for whatever is wrong."""
+"""Reading clusters: the defaults of an API server, and one clear message for each mistake."""
 
 import io
 import json
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.files.loading import ClusterInput, cluster_from, cluster_of
+from moorage.cluster.files.loading import ClusterInput, cluster_from, cluster_from_documents
 from moorage.common.errors import InputError
 from moorage.kube.api.cluster import Namespace
 from moorage.kube.api.meta import format_time
@@ -80,7 +80,7 @@ class TestIdentity:
         assert [item.name for item in cluster.pending] == ["waits"]
         assert [item.name for item in cluster.running] == ["runs"]
 
-    def test_now_is_after_everything_the_input_speaks_of(self) -> None:
+    def test_now_is_after_every_time_in_the_input(self) -> None:
         started = pod(nodeName="n")
         started["status"] = {"startTime": "2026-02-01T00:00:00Z"}
 
@@ -95,7 +95,7 @@ class TestDefaults:
         assert (admitted_pod.spec.scheduler_name, admitted_pod.status.phase) == ("default-scheduler", "Pending")
 
     REQUESTS = {
-        "limits stand in for missing requests": (
+        "limits replace missing requests": (
             asking({"cpu": "1"}, {"cpu": "2", "memory": "1Gi"}),
             {"cpu": "1", "memory": "1Gi"},
         ),
@@ -117,8 +117,8 @@ class TestDefaults:
 
     POD_LEVEL = {
         "none given, none made": ({}, [asking({"cpu": "1"})], None),
-        "limits become requests where containers ask for nothing": ({"limits": {"cpu": "2"}}, [asking()], {"cpu": "2"}),
-        "what containers ask for comes before limits": (
+        "limits become requests of containers without requests": ({"limits": {"cpu": "2"}}, [asking()], {"cpu": "2"}),
+        "requests of containers take precedence over limits": (
             {"limits": {"cpu": "2", "memory": "2Gi"}},
             [asking({"cpu": "250m"}), asking({"cpu": "250m"})],
             {"cpu": "500000000n", "memory": "2Gi"},
@@ -310,11 +310,11 @@ class TestFiles:
         )
         json_file.write_text(json.dumps(thing("Node", "n3"), indent="\t") + "\n" + json.dumps(thing("Node", "n4")))
         stdin = io.StringIO("{apiVersion: v1, kind: Node, metadata: {name: n5}}")
-        cluster = cluster_of(read_files([str(yaml_file), str(json_file), "-"], stdin=stdin))
+        cluster = cluster_from_documents(read_files([str(yaml_file), str(json_file), "-"], stdin=stdin))
 
         assert [node.name for node in cluster.nodes] == ["n1", "n2", "n3", "n4", "n5"]
 
-    def test_custom_resources_are_kept_as_they_are_and_deaf_kinds_are_counted(self) -> None:
+    def test_custom_resources_are_kept_unchanged_and_ignored_kinds_are_counted(self) -> None:
         custom = thing("Service", "s", "serving.knative.dev/v1", spec={"x": 1})
         cluster: ClusterInput = cluster_from(
             [custom, thing("ConfigMap", "c"), thing("Ingress", "i", "networking.k8s.io/v1")]
@@ -423,8 +423,8 @@ def test_the_same_object_twice() -> None:
 
 
 def test_a_missing_file() -> None:
-    with pytest.raises(InputError, match=r"nowhere\.yaml: file not found"):
-        cluster_of(read_files(["nowhere.yaml"]))
+    with pytest.raises(InputError, match=r"nowhere\.yaml: the file does not exist"):
+        cluster_from_documents(read_files(["nowhere.yaml"]))
 
 
 def test_yaml_that_does_not_parse(tmp_path: Path) -> None:
@@ -432,4 +432,4 @@ def test_yaml_that_does_not_parse(tmp_path: Path) -> None:
     broken.write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n\n")
 
     with pytest.raises(InputError, match=r"broken\.yaml, line \d, column \d"):
-        cluster_of(read_files([str(broken)]))
+        cluster_from_documents(read_files([str(broken)]))

@@ -60,13 +60,13 @@ MAKERS: dict[str, tuple[Object, int]] = {
         workload("Job", completions=4, parallelism=1, template=template(restartPolicy="Never")),
         4,
     ),
-    "a workload that selects only": (workload("ReplicaSet", **SELECTED), 0),
+    "a workload with only a selector": (workload("ReplicaSet", **SELECTED), 0),
 }
 
 
-@pytest.mark.parametrize(("thing", "pods"), MAKERS.values(), ids=MAKERS)
-def test_pods_are_made_and_placed(thing: Object, pods: int) -> None:
-    result = run(node("a"), node("b"), thing)
+@pytest.mark.parametrize(("manifest", "pods"), MAKERS.values(), ids=MAKERS)
+def test_pods_are_made_and_placed(manifest: Object, pods: int) -> None:
+    result = run(node("a"), node("b"), manifest)
 
     assert [decision.result for decision in result.decisions] == ["scheduled"] * pods
     assert all(decision.pod.startswith("default/x-") for decision in result.decisions)
@@ -74,21 +74,21 @@ def test_pods_are_made_and_placed(thing: Object, pods: int) -> None:
 
 FIRST: dict[str, tuple[Object, int]] = {
     **{name: MAKERS[name] for name in ("a deployment", "a replication controller", "a daemon set, on every node")},
-    "of a stateful set, the first one only": (MAKERS["a stateful set, pod after pod"][0], 1),
-    "of a job, as many as may run at once": (MAKERS["a job, completion after completion"][0], 1),
+    "only the first pod of a stateful set": (MAKERS["a stateful set, pod after pod"][0], 1),
+    "the parallel pods of a job": (MAKERS["a job, completion after completion"][0], 1),
 }
 
 
-@pytest.mark.parametrize(("thing", "pods"), FIRST.values(), ids=FIRST)
-def test_one_pass_tries_the_pods_that_are_made_before_any_runs(thing: Object, pods: int) -> None:
-    cluster = add_workload_pods(cluster_from([node("a"), node("b"), thing]), FeatureGates())
+@pytest.mark.parametrize(("manifest", "pods"), FIRST.values(), ids=FIRST)
+def test_one_pass_tries_the_pods_that_are_made_before_any_runs(manifest: Object, pods: int) -> None:
+    cluster = add_workload_pods(cluster_from([node("a"), node("b"), manifest]), FeatureGates())
 
     assert len(cluster.pending) == pods
     assert len(cluster.nodes) == 2
 
 
-def test_a_cluster_without_workloads_is_left_as_it_is() -> None:
-    cluster = cluster_from([node("a"), MAKERS["a workload that selects only"][0]])
+def test_cluster_without_workloads_is_unchanged() -> None:
+    cluster = cluster_from([node("a"), MAKERS["a workload with only a selector"][0]])
     assert add_workload_pods(cluster, FeatureGates()) is cluster
 
 
@@ -174,25 +174,25 @@ BAD: dict[str, tuple[Object, str]] = {
         workload("DaemonSet", template={"metadata": {"labels": LABELS}}, **SELECTED),
         "spec.template.spec.containers: Required value",
     ),
-    "a quantity that is none": (
+    "an invalid quantity": (
         workload("Deployment", template=template("much"), **SELECTED),
         "(Deployment x)",
     ),
-    "a priority class that is not there": (
+    "a missing priority class": (
         workload("Deployment", template=template(priorityClassName="high"), **SELECTED),
         "(Deployment x), the pod template, spec.priorityClassName: ",
     ),
-    "a schedule that is none": (
+    "an invalid schedule": (
         workload("CronJob", schedule="now", jobTemplate={"spec": {"template": template(restartPolicy="Never")}}),
         "spec.schedule",
     ),
 }
 
 
-@pytest.mark.parametrize(("thing", "message"), BAD.values(), ids=BAD)
-def test_invalid_workload_is_rejected(thing: Object, message: str) -> None:
+@pytest.mark.parametrize(("manifest", "message"), BAD.values(), ids=BAD)
+def test_invalid_workload_is_rejected(manifest: Object, message: str) -> None:
     with pytest.raises(InputError) as raised:
-        cluster_from([thing])
+        cluster_from([manifest])
     assert message in str(raised.value)
 
 

@@ -1,12 +1,10 @@
-"""The history of a simulation: waiting times, evictions, completions, and node utilisation."""
-
 from typing import Any
 
 import pytest
 
 from moorage.cluster.files.loading import cluster_from
-from moorage.cluster.runs.history import PodHistory, Run, Utilisation
-from moorage.cluster.runs.run_report import timeline_lines, utilisation_table, wait_summary
+from moorage.cluster.runs.history import Run
+from moorage.cluster.runs.run_report import timeline_lines, wait_summary
 from moorage.cluster.simulation.simulation import simulate
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
@@ -69,26 +67,3 @@ def test_pods_wait_for_capacity_and_report_the_duration() -> None:
     ]
     assert len(list(timeline_lines(result, whole=True))) == 4
     assert wait_summary(result.timeline) == "Waited for a node: median 15s, longest 30s (default/second)"
-
-
-def test_wait_summary_is_empty_without_waiting_pods() -> None:
-    assert wait_summary([PodHistory("default/p", 0.0, node="a")]) == ""
-
-
-TABLES = {
-    "without groups": (
-        [Utilisation("memory", 2**33, 2**32, 2**32, 2**31)],
-        "Resource  Allocatable  At the end  Mean       Peak\nmemory    8Gi          4Gi (50%)   2Gi (25%)  4Gi (50%)",
-    ),
-    "with groups, one of nodes that say nothing": (
-        [Utilisation("cpu", 4.0, 0.5, 1.0, 0.25, "x"), Utilisation("cpu", 0.0, 0.0, 0.0, 0.0)],
-        "Group  Resource  Allocatable  At the end  Mean      Peak\n"
-        "x      cpu       4            0.5 (12%)   0.2 (6%)  1 (25%)\n"
-        "-      cpu       0            0 (-)       0 (-)     0 (-)",
-    ),
-}
-
-
-@pytest.mark.parametrize(("rows", "table"), TABLES.values(), ids=TABLES)
-def test_utilisation_is_laid_out(rows: list[Utilisation], table: str) -> None:
-    assert utilisation_table(rows) == table

@@ -4,13 +4,11 @@ from random import Random
 
 import numpy as np
 import pytest
-from tests.unit.insight.page.clusters import job, loaded, node, pod, policy, replayed
+from tests.unit.insight.page.clusters import job, node, pod, replayed
 
-from moorage.cluster.files.loading import cluster_of
-from moorage.cluster.runs import recording, replay
-from moorage.cluster.runs.recording import RunRecorder, StepKind
+from moorage.cluster.runs import replay
+from moorage.cluster.runs.recording import StepKind
 from moorage.cluster.runs.replay import ClusterMoment
-from moorage.cluster.simulation.simulation import simulate
 
 CLUSTER = (node("n1"), node("n2"), pod("web", node="n1"), pod("too-big", "9"), job("short", 6, 1), job("long", 6, 5))
 
@@ -66,14 +64,3 @@ def test_pods_at_a_moment_can_be_queried() -> None:
     assert len(pods) == 14
     assert (pods["shop/web"], pods["shop/too-big"]) == ("n1", "")
     assert len([name for name in pods.values() if name]) == 8
-
-
-def test_repeated_failures_are_recorded_a_limited_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "MAX_REPEATS", 3)
-    recorder = RunRecorder()
-    simulate(cluster_of(loaded(CLUSTER).documents), policy(), recorder=recorder)
-    failures = [step for step in recorder.steps if step.what is StepKind.TRIED and step.pod == "shop/too-big"]
-    assert len(failures) == 3
-    assert recorder.attempts.decisions[recorder.pods["shop/too-big"].uid].attempts > 3
-    moved = [step for step in recorder.steps if step.what is StepKind.MOVED and step.pod == "shop/too-big"]
-    assert moved[-1].detail[0] == "unschedulable"

@@ -70,15 +70,15 @@ def test_writes_follow_the_rules_of_the_api() -> None:
     async def story(world: SimulatedCluster, simulation: Simulation) -> None:
         world.add(make_pod("p", scheduler_name="somebody-else"))
         pod, node = pod_of(world), next(world.store.list(Node))
-        await world.bind(pod, "n")
+        await world.cluster.bind(pod, "n")
         with pytest.raises(Conflict, match="already assigned"):
-            await world.bind(pod, "other")
+            await world.cluster.bind(pod, "other")
         labelled = replace(node, metadata=replace(node.metadata, labels={"x": "1"}))
-        await world.update(labelled)
+        await world.cluster.update(labelled)
         with pytest.raises(Conflict):
-            await world.update(replace(node, metadata=replace(node.metadata, labels={"x": "2"})))
+            await world.cluster.update(replace(node, metadata=replace(node.metadata, labels={"x": "2"})))
         with pytest.raises(NotFound):
-            await world.patch_status(make_pod("gone", uid="gone"), {"nominatedNodeName": "n"})
+            await world.cluster.patch_status(make_pod("gone", uid="gone"), {"nominatedNodeName": "n"})
 
     live(story)
 
@@ -105,7 +105,7 @@ def test_writes_take_their_time() -> None:
     async def story(world: SimulatedCluster, simulation: Simulation) -> None:
         world.add(make_pod("p", scheduler_name="somebody-else"))
         began = world.clock.now()
-        binding = asyncio.ensure_future(world.bind(pod_of(world), "n"))
+        binding = asyncio.ensure_future(world.cluster.bind(pod_of(world), "n"))
         await asyncio.sleep(6.9)
         assert not binding.done()
         await binding

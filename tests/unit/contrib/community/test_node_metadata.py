@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from moorage.contrib.community.node_metadata import NodeMetadata
 from moorage.kube.api.node import Node
-from moorage.scheduler.config.community_args import NodeMetadataArgs
+from moorage.scheduler.config.contrib_args import NodeMetadataArgs
 from moorage.scheduler.framework.handle import Handle
 from moorage.testing import check_plugin, make_node, make_pod
 from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, run_score
@@ -18,12 +18,12 @@ CASES: dict[str, tuple[tuple[str, str], list[str | None], list[int], dict[str, A
     "the highest is the best": (NUMBERS, ["10", "100", "55"], [1, 100, 50], {}),
     "or the lowest": (("Number", "Lowest"), ["10", "100", "55"], [100, 1, 50], {}),
     "fractions count": (("Number", "Lowest"), ["2.5", "1.2"], [1, 100], {}),
-    "a node without says nothing": (NUMBERS, [None, "7"], [0, 1], {}),
+    "a node without the value scores zero": (NUMBERS, [None, "7"], [0, 1], {}),
     "nor does one whose value is no number": (NUMBERS, ["much", "3", "5"], [0, 1, 100], {}),
     "nor one that is beyond reason": (NUMBERS, ["1e300", "nan", "inf", "5"], [0, 0, 0, 1], {}),
-    "nobody says anything": (NUMBERS, [None, ""], [0, 0], {}),
-    "all say the same": (NUMBERS, ["50", "50"], [1, 1], {}),
-    "a default stands for what is missing, not for what is wrong": (
+    "no node has the value": (NUMBERS, [None, ""], [0, 0], {}),
+    "all nodes have the same value": (NUMBERS, ["50", "50"], [1, 1], {}),
+    "a default replaces missing values, not invalid ones": (
         NUMBERS,
         [None, "50", "150", "x"],
         [50, 1, 100, 0],
@@ -36,7 +36,7 @@ CASES: dict[str, tuple[tuple[str, str], list[str | None], list[int], dict[str, A
         [1, 100, 50],
         {},
     ),
-    "or the oldest, by a layout of one's own": (
+    "or the oldest, by a custom layout": (
         ("Timestamp", "Oldest"),
         ["2025-11-01", "2025-12-01", "01.12.2025"],
         [100, 1, 0],

@@ -4,7 +4,7 @@ import pytest
 
 from moorage.contrib.community.node_resources_allocatable import NodeResourcesAllocatable
 from moorage.scheduler.config.args import ResourceSpec
-from moorage.scheduler.config.community_args import NodeResourcesAllocatableArgs
+from moorage.scheduler.config.contrib_args import NodeResourcesAllocatableArgs
 from moorage.scheduler.framework.handle import Handle
 from moorage.testing import check_plugin, make_node, make_pod
 from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, run_score

@@ -23,20 +23,20 @@ def victim(rig: Rig, priority: int = 10, *, is_bound: bool = True) -> Pod:
 
 
 CASES: dict[str, tuple[dict[str, str], int, bool]] = {
-    "a class that says nothing protects nobody": ({}, 11, True),
+    "a class without annotations protects no pod": ({}, 11, True),
     "the less important never preempts": ({}, 10, False),
     "within the time": ({MIN_PRIORITY: "100", SECONDS: "3600"}, 99, False),
-    "whoever is important enough need not wait": ({MIN_PRIORITY: "100", SECONDS: "3600"}, 100, True),
+    "a preemptor of sufficient priority need not wait": ({MIN_PRIORITY: "100", SECONDS: "3600"}, 100, True),
     "the time is over": ({MIN_PRIORITY: "100", SECONDS: "99"}, 99, True),
     "the time is just not over": ({MIN_PRIORITY: "100", SECONDS: "100"}, 99, False),
     "for ever": ({MIN_PRIORITY: "100", SECONDS: "-1"}, 99, False),
-    "but not from everybody": ({MIN_PRIORITY: "100", SECONDS: "-1"}, 100, True),
+    "but not from preemptors of sufficient priority": ({MIN_PRIORITY: "100", SECONDS: "-1"}, 100, True),
     "no time is no protection": ({MIN_PRIORITY: "100"}, 99, True),
     "and neither is it with a zero": ({MIN_PRIORITY: "100", SECONDS: "0"}, 99, True),
-    "without a number whoever is above the class may": ({SECONDS: "-1"}, 11, True),
-    "a number that is none protects nobody": ({MIN_PRIORITY: "lots", SECONDS: "-1"}, 99, True),
-    "nor does a time that is none": ({MIN_PRIORITY: "100", SECONDS: "1h"}, 99, True),
-    "a number without end is none": ({MIN_PRIORITY: "9" * 5000, SECONDS: "-1"}, 99, True),
+    "without a minimum any preemptor above the class may": ({SECONDS: "-1"}, 11, True),
+    "an invalid priority protects no pod": ({MIN_PRIORITY: "lots", SECONDS: "-1"}, 99, True),
+    "an invalid duration protects no pod": ({MIN_PRIORITY: "100", SECONDS: "1h"}, 99, True),
+    "an endless number is invalid": ({MIN_PRIORITY: "9" * 5000, SECONDS: "-1"}, 99, True),
 }
 
 

@@ -23,7 +23,7 @@ from moorage.kube.api.devices import (
 )
 from moorage.kube.api.meta import ObjectMeta
 from moorage.kube.api.pod import PodResourceClaim
-from moorage.scheduler.config.gpu_args import GpuShareArgs
+from moorage.scheduler.config.contrib_args import GpuShareArgs
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig
 
@@ -75,7 +75,7 @@ def test_only_the_latest_slices_of_the_driver_count() -> None:
 def test_metrics_count_devices_and_requests_of_claims() -> None:
     waiting = make_pod("waiting", resource_claims=(PodResourceClaim("gpus", "two"),))
     rig = Rig(make_node("a"), published("s", "a", 3), claim("one", "gpu-1"), claim("two", count=2), waiting)
-    assert ClaimedDevices(rig, DRIVER).demand_of(waiting) == GpuDemand(2, 1000)
+    assert ClaimedDevices(rig, DRIVER).claimed_demand(waiting) == GpuDemand(2, 1000)
     args = GpuShareArgs(dra_driver=DRIVER, pool_label="kubernetes.io/hostname")
     readings = {(name, *labels): value for name, labels, value in GpuShare(args=args, handle=rig).gauges()}
     assert readings["moorage_largest_job_gpus", "a"] == 2.0

@@ -1,4 +1,4 @@
-"""GpuShare: feasible nodes, allocated devices, and messages of pods."""
+"""GpuShare: feasible nodes, allocated devices, hints and gauges."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from tests.support.gpus import gpu_node, gpu_pod
 
-from moorage.contrib.gpu.demand import GpuDemand, UnreadableDemand, demand_of
-from moorage.contrib.gpu.devices import gpus_of
+from moorage.contrib.gpu.fgd import FGD
 from moorage.contrib.gpu.gpu_share import (
     NO_GPU,
     NO_SHARE_FREE,
@@ -20,74 +19,43 @@ from moorage.contrib.gpu.gpu_share import (
     after_own_change,
     after_pod_deletion,
 )
-from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI, GPU_MODEL
+from moorage.kube.api.gpu_sharing import GPU_DEVICES, GPU_MILLI
+from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.config.gpu_args import GpuShareArgs
-from moorage.scheduler.framework.cycle import ASSUMED, CycleState
+from moorage.scheduler.config.contrib_args import FGDArgs, GpuShareArgs, TypicalShape
+from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.events import QueueingHint
 from moorage.scheduler.framework.status import Status
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 
-ASKED: dict[str, tuple[Mapping[str, str], object]] = {
-    "nothing said is nothing asked": ({}, None),
-    "no devices are nothing, whatever is said of each": ({GPU_COUNT: "0", GPU_MILLI: "0"}, None),
-    "devices are whole ones unless it is said": ({GPU_COUNT: "2"}, GpuDemand(2, 1000)),
-    "a share is of one device": ({GPU_MILLI: "460"}, GpuDemand(1, 460)),
-    "models may be several": ({GPU_COUNT: "1", GPU_MODEL: "T4|G2"}, GpuDemand(1, 1000, ("G2", "T4"))),
-    "words are no numbers": (
-        {GPU_COUNT: "1", GPU_MILLI: "lots"},
-        UnreadableDemand(f'annotation {GPU_MILLI} is "lots": write thousandths of each device from 1 to 1000'),
-    ),
-    "more than a whole one is too much of it": (
-        {GPU_MILLI: "1001"},
-        UnreadableDemand(f'annotation {GPU_MILLI} is "1001": write thousandths of each device from 1 to 1000'),
-    ),
-    "nothing of a device is no share": (
-        {GPU_COUNT: "1", GPU_MILLI: "0"},
-        UnreadableDemand(f'annotation {GPU_MILLI} is "0": write thousandths of each device from 1 to 1000'),
-    ),
-    "less than no devices there are not": (
-        {GPU_COUNT: "-1"},
-        UnreadableDemand(f'annotation {GPU_COUNT} is "-1": write a number of devices from 0 to 62'),
-    ),
-    "a bar alone names no model": (
-        {GPU_COUNT: "1", GPU_MODEL: "|"},
-        UnreadableDemand(f'annotation {GPU_MODEL} is "|": write names of models joined by |, such as A100|H100'),
-    ),
-}
-
-
-@pytest.mark.parametrize(("annotations", "wanted"), ASKED.values(), ids=ASKED)
-def test_demand(annotations: Mapping[str, str], wanted: object) -> None:
-    assert demand_of(gpu_pod(gpus=0, more=annotations)) == wanted
-
-
 TWO = gpu_node("n", gpus=2, model="T4")
+
+
 FILTER: dict[str, tuple[list[Pod], Pod, Status | None]] = {
     "a pod without GPUs passes": ([], make_pod(), None),
-    "a free device will do for a share": ([], gpu_pod(milli=300), None),
-    "and for a whole one": ([], gpu_pod(), None),
-    "a model that is named": ([], gpu_pod(models="G2|T4"), None),
-    "another model": ([], gpu_pod(models="G2"), OTHER_MODEL),
+    "a free device fits a share": ([], gpu_pod(milli=300), None),
+    "a free device fits a whole request": ([], gpu_pod(), None),
+    "the model is accepted": ([], gpu_pod(models="G2|T4"), None),
+    "the model is not accepted": ([], gpu_pod(models="G2"), OTHER_MODEL),
     "more devices than the node has": ([], gpu_pod(gpus=3), TOO_FEW),
-    "what is left of a shared device is enough": (
+    "one device is free and one is shared": (
         [gpu_pod("a", milli=700, node="n", devices="1")] * 1,
         gpu_pod(gpus=1),
         None,
     ),
-    "what is left of all devices is too little": (
+    "no device has enough left for a share": (
         [gpu_pod("a", milli=700, node="n", devices="0"), gpu_pod("b", milli=750, node="n", devices="1")],
         gpu_pod(milli=301),
         NO_SHARE_FREE,
     ),
-    "but not for less": (
+    "a device has just enough left for a share": (
         [gpu_pod("a", milli=700, node="n", devices="0"), gpu_pod("b", milli=750, node="n", devices="1")],
         gpu_pod(milli=300),
         None,
     ),
     "a shared device is not free": ([gpu_pod("a", milli=1, node="n", devices="1")], gpu_pod(gpus=2), NONE_FREE),
-    "pods whose devices nobody wrote down count as well": (
+    "pods without a device annotation count": (
         [gpu_pod("a", node="n"), gpu_pod("b", milli=900, node="n")],
         gpu_pod(milli=200),
         NO_SHARE_FREE,
@@ -115,36 +83,6 @@ def test_pod_with_invalid_annotations_reports_the_expected_value() -> None:
     assert "write thousandths of each device" in answer.message
 
 
-CHOSEN: dict[str, tuple[str, Pod, tuple[int, ...]]] = {
-    "whole ones are taken in order of their numbers": ("Policy", gpu_pod(gpus=2), (2, 3)),
-    "the tightest device, where no policy says more": ("Policy", gpu_pod(milli=200), (1,)),
-    "the tightest that has enough": ("Tightest", gpu_pod(milli=400), (0,)),
-    "the one with most left": ("Loosest", gpu_pod(milli=200), (2,)),
-    "the first that has enough": ("First", gpu_pod(milli=200), (0,)),
-}
-
-
-@pytest.mark.parametrize(("selection", "pod", "wanted"), CHOSEN.values(), ids=CHOSEN)
-def test_which_devices(selection: str, pod: Pod, wanted: tuple[int, ...]) -> None:
-    there = [gpu_pod("a", milli=500, node="n", devices="0"), gpu_pod("b", milli=700, node="n", devices="1")]
-    rig = Rig(gpu_node("n", gpus=4), *there)
-    plugin, cycle = GpuShare(args=GpuShareArgs(device_selection=selection), handle=rig), CycleState()
-    assert plugin.reserve(cycle, pod, "n") is None
-    assert cycle[ASSUMED].metadata.annotations[GPU_DEVICES] == ",".join(map(str, wanted))
-    assert plugin.pre_bind_pre_flight(cycle, pod, "n") is None
-
-
-def test_random_devices_are_all_taken_in_time_and_never_one_that_is_full() -> None:
-    rig = Rig(gpu_node("n", gpus=4), gpu_pod("a", milli=900, node="n", devices="1"))
-    plugin = GpuShare(args=GpuShareArgs(device_selection="Random"), handle=rig)
-    devices = set()
-    for number in range(40):
-        cycle = CycleState()
-        plugin.reserve(cycle, gpu_pod(f"p{number}", milli=200), "n")
-        devices.add(cycle[ASSUMED].metadata.annotations[GPU_DEVICES])
-    assert devices == {"0", "2", "3"}
-
-
 def test_no_devices_are_allocated_without_free_devices() -> None:
     rig = Rig(gpu_node("n", gpus=1), gpu_pod("a", node="n", devices="0"))
     assert GpuShare(handle=rig).reserve(CycleState(), gpu_pod(milli=1), "n") == NO_SHARE_FREE
@@ -152,7 +90,7 @@ def test_no_devices_are_allocated_without_free_devices() -> None:
     assert GpuShare(handle=rig).reserve(CycleState(), make_pod(), "n") is None
 
 
-def test_the_devices_are_written_before_the_pod_is_bound() -> None:
+def test_devices_are_written_before_the_pod_is_bound() -> None:
     patches: list[tuple[str, Mapping[str, Any]]] = []
 
     class Writes:
@@ -167,30 +105,6 @@ def test_the_devices_are_written_before_the_pod_is_bound() -> None:
     assert asyncio.run(plugin.pre_bind(cycle, pod, "n")) is None
     assert patches == [("p", {"metadata": {"annotations": {GPU_DEVICES: "0,1"}}})]
     assert plugin.pre_bind_pre_flight(CycleState(), make_pod(), "n") == Status.skip()
-
-
-GIVEN: dict[str, tuple[list[Pod], tuple[int, ...]]] = {
-    "as it is written": ([gpu_pod("a", milli=300, node="n", devices="2")], (1000, 1000, 700)),
-    "whole ones": ([gpu_pod("a", gpus=2, node="n", devices="0,2")], (0, 1000, 0)),
-    "a device that the node does not have": ([gpu_pod("a", milli=300, node="n", devices="9")], (700, 1000, 1000)),
-    "fewer devices than were asked for": ([gpu_pod("a", gpus=2, node="n", devices="2")], (0, 0, 1000)),
-    "one device twice": ([gpu_pod("a", gpus=2, node="n", devices="1,1")], (0, 0, 1000)),
-    "more than there is of a device": (
-        [gpu_pod("a", milli=700, node="n", devices="1"), gpu_pod("b", milli=700, node="n", devices="1")],
-        (1000, 0, 1000),
-    ),
-    "more than there is on all": ([gpu_pod(str(number), gpus=2, node="n") for number in range(3)], (0, 0, 0)),
-    "those who were given theirs come first": (
-        [gpu_pod("a", milli=300, node="n"), gpu_pod("b", milli=600, node="n", devices="1")],
-        (1000, 100, 1000),
-    ),
-}
-
-
-@pytest.mark.parametrize(("there", "free"), GIVEN.values(), ids=GIVEN)
-def test_free_gpu_capacity(there: list[Pod], free: tuple[int, ...]) -> None:
-    rig = Rig(gpu_node("n", gpus=3), *there)
-    assert gpus_of(rig.nodes[0]).free == free
 
 
 def test_deleted_gpu_pod_wakes_pending_pods() -> None:
@@ -218,3 +132,46 @@ def test_pod_with_changed_requests_is_retried() -> None:
     before, after = gpu_pod("w", milli=500), gpu_pod("w", milli=400)
     assert after_own_change(after, before, after) == QueueingHint.QUEUE
     assert after_own_change(after, after, after) == QueueingHint.SKIP
+
+
+SHAPES = (TypicalShape(gpus=1, gpu_milli=500, pods=3), TypicalShape(cpu_milli=1000, pods=1))
+
+
+SHARE, WITHOUT = "cpu=0m,gpu=1x500", "cpu=1000m,gpu=none"
+
+
+def readings(*there: Node | Pod, label: str = "") -> dict[tuple[str, ...], float]:
+    """Read the gauges of a cluster, by name and labels."""
+    rig = Rig(*there)
+    FGD(args=FGDArgs(typical_shapes=SHAPES), handle=rig)
+    args = GpuShareArgs(pool_label=label) if label else GpuShareArgs()
+    return {(name, *labels): value for name, labels, value in GpuShare(args=args, handle=rig).gauges()}
+
+
+def test_pools_are_grouped_by_gpu_model() -> None:
+    full = gpu_pod("a", milli=700, node="b", devices="0")
+    values = readings(gpu_node("a", gpus=4, model="T4"), gpu_node("b", gpus=1, model="G2"), full, make_node("c"))
+    ratio = "moorage_fragmentation_ratio"
+    assert values == {
+        ("moorage_largest_job_gpus", "all"): 4.0,
+        ("moorage_largest_job_gpus", "T4"): 4.0,
+        ("moorage_largest_job_gpus", "G2"): 0.0,
+        (ratio, "T4", SHARE): 0.0,
+        (ratio, "T4", WITHOUT): 1.0,
+        (ratio, "T4", "typical"): 0.25,
+        (ratio, "G2", SHARE): 0.3,
+        (ratio, "G2", WITHOUT): 0.3,
+        (ratio, "G2", "typical"): 0.3,
+        (ratio, "all", SHARE): 0.06,
+        (ratio, "all", WITHOUT): 0.86,
+        (ratio, "all", "typical"): 0.26,
+    }
+
+
+def test_pools_can_be_grouped_by_another_label() -> None:
+    values = readings(gpu_node("a", gpus=2), label="kubernetes.io/hostname")
+    assert values["moorage_largest_job_gpus", "a"] == 2.0
+
+
+def test_a_cluster_without_gpus_shows_nothing() -> None:
+    assert readings(make_node("a")) == {}

@@ -1,16 +1,20 @@
 """Clusters for the page: a few nodes, pods on them, and pods that wait for different reasons."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from moorage.cluster.files.loading import cluster_of
+from moorage.cluster.files.loading import cluster_from_documents
 from moorage.cluster.runs.recording import RunRecorder
 from moorage.cluster.runs.replay import Replay
 from moorage.cluster.simulation.simulation import simulate
 from moorage.insight.page.replayed_cluster import ReplayedCluster, ReplayedRun
+from moorage.insight.page.service import PageService
 from moorage.insight.page.static_cluster import StaticCluster
 from moorage.insight.whatif.sources import LoadedCluster
-from moorage.kube.manifests import documents_of
+from moorage.kube.http.messages import HttpRequest
+from moorage.kube.manifests import to_documents
 from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
 
 Content = dict[str, Any]
@@ -67,7 +71,7 @@ def policy(text: str = "") -> Policy:
 
 def loaded(contents: Sequence[Content] = SMALL, note: str = "") -> LoadedCluster:
     """Take objects for a cluster that was read."""
-    return LoadedCluster(list(documents_of(contents, source="test")), note, honours_nominations=False)
+    return LoadedCluster(list(to_documents(contents, source="test")), note, honours_nominations=False)
 
 
 def still(contents: Sequence[Content] = SMALL, title: str = "test") -> StaticCluster:
@@ -78,7 +82,7 @@ def still(contents: Sequence[Content] = SMALL, title: str = "test") -> StaticClu
 def replayed(contents: Sequence[Content], text: str = "") -> Replay:
     """Simulate a cluster and record it."""
     recorder = RunRecorder()
-    simulate(cluster_of(loaded(contents).documents), policy(text), recorder=recorder)
+    simulate(cluster_from_documents(loaded(contents).documents), policy(text), recorder=recorder)
     return Replay(recorder)
 
 
@@ -87,3 +91,26 @@ def played(contents: Sequence[Content], configurations: Mapping[str, str] | None
     texts = configurations or {"as configured": ""}
     runs = [ReplayedRun(name, policy(text), replayed(contents, text)) for name, text in texts.items()]
     return ReplayedCluster(loaded(contents), runs, "cluster.yaml")
+
+
+Talk = Callable[[PageService], Awaitable[Any]]
+
+
+def served(talk: Talk, contents: tuple[Content, ...] = SMALL) -> Any:
+    async def go() -> Any:
+        source: StaticCluster = still(contents)
+        await source.start()
+        assert source._trying is not None
+        await source._trying
+        try:
+            return await talk(PageService(source))
+        finally:
+            await source.stop()
+
+    return asyncio.run(go())
+
+
+async def get(service: PageService, path: str) -> Any:
+    reply = await service.answer(HttpRequest("GET", f"/ui/api/{path}".encode(), [], b""))
+    assert reply.status == 200, reply.body
+    return json.loads(reply.body)

@@ -51,7 +51,7 @@ def in_a_loop(test: object) -> None:
     asyncio.run(go())
 
 
-def test_a_slow_reader_gets_the_newest_version_once_it_reads() -> None:
+def test_slow_reader_gets_the_newest_version() -> None:
     def test(news: PageNews) -> None:
         reader, stream = reading(news)
         reader.is_full = True
@@ -65,7 +65,7 @@ def test_a_slow_reader_gets_the_newest_version_once_it_reads() -> None:
     in_a_loop(test)
 
 
-def test_reader_that_never_reads_is_dropped() -> None:
+def test_stalled_reader_is_disconnected() -> None:
     def test(news: PageNews) -> None:
         reader, stream = reading(news)
         reader.is_full = True
@@ -76,7 +76,7 @@ def test_reader_that_never_reads_is_dropped() -> None:
     in_a_loop(test)
 
 
-def test_nothing_is_sent_twice_and_silence_is_broken_now_and_then() -> None:
+def test_versions_are_sent_once_with_comments_in_between() -> None:
     def test(news: PageNews) -> None:
         reader, stream = reading(news)
         news.latest = b'{"version":1}'
@@ -88,7 +88,7 @@ def test_nothing_is_sent_twice_and_silence_is_broken_now_and_then() -> None:
     in_a_loop(test)
 
 
-def test_a_stream_ends_after_a_while_so_that_access_is_checked_again() -> None:
+def test_stream_ends_after_a_time_limit() -> None:
     def test(news: PageNews) -> None:
         reader, stream = reading(news)
         for _ in range(events.MAX_TICKS):

@@ -1,25 +1,22 @@
 """A scheduler at work as a page: its queue, its decisions, and that looking on changes nothing for others."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from tests.unit.insight.page.clusters import SMALL, loaded, pod, policy
 
-from moorage.cluster.files.loading import cluster_of
+from moorage.cluster.files.loading import cluster_from_documents
 from moorage.cluster.offline import DiscardingApi, OfflineScheduler
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import InputError
-from moorage.insight.page.api_types import WaitingGroup
 from moorage.insight.page.live_cluster import PAUSE_SECONDS, LiveCluster
 from moorage.insight.page.observer import PageObserver
-from moorage.insight.page.suggestions import SuggestionSearch
-from moorage.scheduler.engine.binding.task_pool import TaskBackground
-from moorage.scheduler.engine.observing import AttemptObserver, observed_by
+from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Outcome
+from moorage.scheduler.engine.task_pool import TaskBackground
 from moorage.scheduler.queue.entities import QueuedPodInfo
-from moorage.scheduler.wiring.assembly import Observers
 
 
 class Counting(AttemptObserver):
@@ -36,7 +33,7 @@ class Counting(AttemptObserver):
         self.bindings += 1
 
 
-async def no_answer(question: str, _asked: Mapping[str, Any]) -> Any:
+async def no_answer(question: str, _arguments: Mapping[str, Any]) -> Any:
     return {} if question == "helps" else {"asked": question}
 
 
@@ -44,11 +41,8 @@ async def worked(moments: VirtualClock | None = None) -> tuple[LiveCluster, Coun
     """Have a scheduler try each pod once."""
     clock, counting = VirtualClock(1000.0), Counting()
     observer = PageObserver(clock)
-    observers = observed_by(counting, observer)
-    offline = OfflineScheduler(
-        policy(), DiscardingApi(TaskBackground()), clock, observers=Observers(attempts=observers)
-    )
-    offline.load(cluster_of(loaded(SMALL).documents).objects, arrival_interval=1.0)
+    offline = OfflineScheduler(policy(), DiscardingApi(TaskBackground()), clock, observers=(counting, observer))
+    offline.load(cluster_from_documents(loaded(SMALL).documents).objects, arrival_interval=1.0)
     await offline.start()
     while offline.scheduler.queue.sizes().active:
         await offline.scheduler.schedule_next()
@@ -80,12 +74,12 @@ def test_scheduler_state_is_shown() -> None:
     asyncio.run(go())
 
 
-def test_a_version_is_new_only_when_something_is() -> None:
+def test_version_grows_only_with_new_data() -> None:
     async def go() -> None:
         live, _, offline = await worked()
         version = live.version
         assert live.version == version
-        late = cluster_of(loaded((pod("late"),)).documents).waiting[0]
+        late = cluster_from_documents(loaded((pod("late"),)).documents).waiting[0]
         offline.scheduler.handlers.apply(None, late)
         assert live.version == version + 1
         await live.stop()
@@ -101,7 +95,7 @@ def test_version_is_announced_when_its_state_is_available() -> None:
         moments = VirtualClock()
         live, _, offline = await worked(moments)
         first = live.state(0, 0.0)
-        offline.scheduler.handlers.apply(None, cluster_of(loaded((pod("late"),)).documents).waiting[0])
+        offline.scheduler.handlers.apply(None, cluster_from_documents(loaded((pod("late"),)).documents).waiting[0])
         assert (live.version, live.state(0, 0.0)) == (first.version, first)
         moments.advance(PAUSE_SECONDS)
         version = live.version
@@ -109,32 +103,6 @@ def test_version_is_announced_when_its_state_is_available() -> None:
         assert live.state(0, 0.0).version == version
         await live.stop()
         await offline.close()
-
-    asyncio.run(go())
-
-
-def test_failed_search_is_retried() -> None:
-    async def go() -> None:
-        searches: list[Sequence[str]] = []
-
-        async def ask(pods: Sequence[str]) -> Mapping[str, str]:
-            searches.append(pods)
-            if len(searches) == 1:
-                raise TimeoutError
-            return {pods[0]: "a larger node"}
-
-        helping = SuggestionSearch(ask, retry_seconds=0.0)
-        group = WaitingGroup("g", ("Insufficient cpu",), ("NodeResourcesFit",), 1, ("shop/a",), "no node", 0.0)
-        for _ in range(2):
-            version = helping.version
-            helping.search_for([group])
-            async with asyncio.timeout(60):
-                while (
-                    helping.version == version
-                ):  # a failure must notify the observers too; otherwise the search never runs again
-                    await asyncio.sleep(0)
-            await helping.stop()
-        assert (len(searches), helping.found["g"].text) == (2, "a larger node")
 
     asyncio.run(go())
 

@@ -3,18 +3,14 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import aiohttp
 import pytest
-import yaml
-from tests.unit.insight.page.clusters import policy, still
+from tests.unit.insight.page.clusters import still
 
 from moorage.common.errors import InputError
-from moorage.insight.explain.in_scheduler import request_for
 from moorage.insight.page.page_server import PageServer
-from moorage.insight.page.question_process import QuestionProcess
-from moorage.kube.http.bearer_tokens import BearerTokens
+from moorage.kube.http.server import BearerTokens
 
 Visit = Callable[[aiohttp.ClientSession, str], Awaitable[None]]
 
@@ -40,7 +36,7 @@ async def status(client: aiohttp.ClientSession, url: str, **headers: str) -> int
         return response.status
 
 
-def test_another_name_for_this_machine_is_refused() -> None:
+def test_request_for_another_host_name_is_rejected() -> None:
     async def visit(client: aiohttp.ClientSession, url: str) -> None:
         port = url.split(":")[2].partition("/")[0]
         assert await status(client, f"{url}api/state") == 200
@@ -52,7 +48,7 @@ def test_another_name_for_this_machine_is_refused() -> None:
     visited(visit)
 
 
-def test_with_tokens_the_page_is_for_all_and_its_data_is_not() -> None:
+def test_data_needs_a_token_and_the_page_does_not() -> None:
     async def visit(client: aiohttp.ClientSession, url: str) -> None:
         assert await status(client, url, Host="any.example") == 200
         for path in ("api/state", "api/events", "api/nothing"):
@@ -63,7 +59,7 @@ def test_with_tokens_the_page_is_for_all_and_its_data_is_not() -> None:
     visited(visit, "right")
 
 
-def test_the_first_event_comes_at_once() -> None:
+def test_first_event_is_sent_immediately() -> None:
     async def visit(client: aiohttp.ClientSession, url: str) -> None:
         async with client.get(f"{url}api/events") as response:
             assert response.headers["Content-Type"] == "text/event-stream; charset=utf-8"
@@ -78,7 +74,7 @@ def test_the_first_event_comes_at_once() -> None:
 def test_port_in_use_is_reported() -> None:
     async def visit(_client: aiohttp.ClientSession, url: str) -> None:
         port = int(url.split(":")[2].partition("/")[0])
-        with pytest.raises(InputError, match="--port 0 takes any"):
+        with pytest.raises(InputError, match="--port 0 picks a free port"):
             await PageServer(still(), "127.0.0.1", port).start()
 
     visited(visit)
@@ -87,24 +83,3 @@ def test_port_in_use_is_reported() -> None:
 def test_public_address_needs_tokens() -> None:
     with pytest.raises(InputError, match="no tokens are configured"):
         BearerTokens.for_address(None, "0.0.0.0")
-
-
-def test_unreadable_cluster_is_reported_and_a_dead_process_is_restarted(tmp_path: Path) -> None:
-    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
-    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-    user = {"name": "u", "user": {}}
-    content = {"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "c"}
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(yaml.safe_dump(content))
-
-    async def go() -> None:
-        asking = QuestionProcess(request_for(policy(), str(kubeconfig), ()))
-        with pytest.raises(InputError, match=r"127\.0\.0\.1:1"):
-            await asking.ask("pod", {"pod": "shop/web"})
-        assert asking._process is not None
-        await asking._process.close()
-        with pytest.raises(InputError, match=r"127\.0\.0\.1:1"):
-            await asking.ask("pod", {"pod": "shop/web"})
-        await asking.stop()
-
-    asyncio.run(go())

@@ -7,7 +7,7 @@ from tests.unit.insight.page.clusters import SMALL, policy, replayed
 
 from moorage.insight.page.replayed_cluster import ReplayedCluster, ReplayedRun
 from moorage.insight.whatif.sources import LoadedCluster
-from moorage.kube.manifests import documents_of
+from moorage.kube.manifests import to_documents
 
 
 @pytest.mark.parametrize(("known", "is_helped"), [(SMALL, True), ((), False)], ids=["a cluster", "a log alone"])
@@ -15,7 +15,7 @@ def test_changes_are_searched_if_the_nodes_are_known(known: tuple[dict[str, obje
     run = ReplayedRun("run", policy(), replayed(SMALL))
 
     async def go() -> bool:
-        cluster = LoadedCluster(list(documents_of(known, source="test")), "", honours_nominations=False)
+        cluster = LoadedCluster(list(to_documents(known, source="test")), "", honours_nominations=False)
         source = ReplayedCluster(cluster, [run], "test")
         await source.start()
         try:

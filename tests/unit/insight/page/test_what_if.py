@@ -38,7 +38,7 @@ def tried(session: Session, **wish: Any) -> dict[str, Any]:
     return result
 
 
-def test_a_drained_nodes_pods_go_elsewhere(session: Session) -> None:
+def test_pods_of_a_drained_node_move(session: Session) -> None:
     result = tried(session, drain=["n1"])
     moves = {move.pod: (move.before, move.after) for move in result["moves"]}
     assert moves == {"shop/web-1": ("n1", "n4"), "shop/web-2": ("n1", "n4")}
@@ -46,13 +46,13 @@ def test_a_drained_nodes_pods_go_elsewhere(session: Session) -> None:
     assert session.pod("shop/web-1").node_name == "n1"
 
 
-def test_pods_that_find_no_place_wait(session: Session) -> None:
+def test_infeasible_pods_become_pending(session: Session) -> None:
     moves = tried(session, drain=["n1", "n4"])["moves"]
     assert {move.after for move in moves} == {""}
     assert all("unschedulable" in move.text for move in moves)
 
 
-def test_pods_are_dropped_in(session: Session) -> None:
+def test_added_pods_are_placed(session: Session) -> None:
     result = tried(session, drop=POD, copies=7)
     assert [bool(move.after) for move in result["dropped"]] == [True] * 5 + [False] * 2
     assert (result["waitingBefore"], result["waitingAfter"]) == (1, 3)
@@ -64,7 +64,7 @@ def test_workload_represents_its_pods(session: Session) -> None:
     assert [move.pod for move in tried(session, drop=DEPLOYMENT, copies=2)["dropped"]] == ["shop/many-1", "shop/many-2"]
 
 
-def test_a_pod_of_a_name_that_is_taken_gets_another(session: Session) -> None:
+def test_added_pod_with_a_used_name_is_renamed(session: Session) -> None:
     duplicate = POD.replace("name: new,", "name: web-1,")
     assert [move.pod for move in tried(session, drop=duplicate)["dropped"]] == ["shop/web-1-copy"]
 
@@ -75,7 +75,7 @@ def test_suggested_changes_can_be_tried(session: Session) -> None:
     assert moves == {"shop/big-1": "n4"}
 
 
-def test_other_weights_send_pods_elsewhere() -> None:
+def test_other_weights_move_pods() -> None:
     liked = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
         {"weight": 1, "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}}
     ]}}  # fmt: skip

@@ -29,21 +29,20 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_report_in_words(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_as_text(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["shadow", "report", str(log)]) == 0
     output = capsys.readouterr().out.splitlines()
-    assert output[0] == "11 decisions compared: the shadow would have decided otherwise on 3 (30.0%)"
+    assert output[0] == "11 decisions compared: the shadow differs in 3 (30.0%)"
     assert output[1].startswith("1 could not be compared")
     assert [text.split() for text in output[3:5]] == [["2", "ImageLocality"], ["1", "Refuses"]]
     assert "       2 n1 → n2" in output
-    assert output[-2].endswith(
-        "on n1, would have gone to n2: ImageLocality (now 500 against 480, shadow 500 against 530)"
-    )
-    assert output[-1].endswith("default/p12: on n1, and would fit nowhere: Refuses rejects it there")
+    scores = "(active 500 against 480, shadow 500 against 530)"
+    assert output[-2].endswith(f"on n1; on n2 in the shadow: ImageLocality {scores}")
+    assert output[-1].endswith("default/p12: on n1; infeasible in the shadow: Refuses rejects the node")
 
 
-def test_a_report_as_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["shadow", "report", "--json", str(log)]) == 0
+def test_report_as_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["shadow", "report", "-o", "json", str(log)]) == 0
     output = json.loads(capsys.readouterr().out)
     assert (output["compared"], output["results"]["differs"], output["plugins"]) == (
         11,
@@ -52,7 +51,7 @@ def test_a_report_as_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None
     )
 
 
-def test_a_bad_line_is_named(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_line_is_reported(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log.write_bytes(log.read_bytes() + b'{"no": "time"}\n')
     assert run(["shadow", "report", str(log)]) == 2
     assert "shadow.jsonl:12: " in capsys.readouterr().err

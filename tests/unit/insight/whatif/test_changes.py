@@ -7,7 +7,7 @@ from moorage.common.errors import InputError
 from moorage.insight.whatif.changes import apply_changes
 from moorage.insight.whatif.edits import ObjectId
 from moorage.insight.whatif.objects import missing
-from moorage.kube.manifests import documents_of
+from moorage.kube.manifests import to_documents
 
 DAEMON = {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u"}]}
 
@@ -16,7 +16,7 @@ def names(**wishes: list[str]) -> dict[str, Object]:
     owned = pod("owned", on="n1")
     owned["metadata"] |= DAEMON
     objects = [node("n1", labels={"pool": "old"}), node("n2"), pod("a", on="n1"), owned]
-    documents = apply_changes(documents_of(objects, source="here"), **wishes)
+    documents = apply_changes(to_documents(objects, source="here"), **wishes)
     return {document.content["metadata"]["name"]: dict(document.content) for document in documents}
 
 
@@ -57,9 +57,9 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("wishes", "told"), BAD.values(), ids=BAD)
-def test_invalid_changes_are_reported(wishes: dict[str, list[str]], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+@pytest.mark.parametrize(("wishes", "message"), BAD.values(), ids=BAD)
+def test_invalid_changes_are_reported(wishes: dict[str, list[str]], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         names(**wishes)
 
 

@@ -40,7 +40,7 @@ def test_repacking_beats_emptying() -> None:
     assert (found(*objects).needed, found(*objects).at_least) == (3, 3)
 
 
-def test_pods_of_which_no_two_share_a_node_need_a_node_each() -> None:
+def test_pods_that_cannot_share_nodes_need_a_node_each() -> None:
     answer = found(*running(("6",), ("6",), ("6",)))
     assert (answer.needed, answer.at_least) == (3, 3)
 

@@ -3,7 +3,7 @@
 from tests.unit.insight.explain.clusters import node, pod, session
 
 from moorage.insight.whatif.questions import count_replicas, template_pod
-from moorage.kube.manifests import documents_of
+from moorage.kube.manifests import to_documents
 
 
 def test_copies_are_counted_until_one_does_not_fit() -> None:
@@ -22,5 +22,5 @@ def test_workload_represents_its_pods() -> None:
         "metadata": {"name": "web"},
         "spec": {"template": template},
     }
-    created_pod = template_pod(documents_of([deployment], source="here"))
+    created_pod = template_pod(to_documents([deployment], source="here"))
     assert created_pod["metadata"] == {"labels": {"app": "web"}, "name": "web", "namespace": "default"}

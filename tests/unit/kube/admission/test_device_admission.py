@@ -84,7 +84,7 @@ def asking(extra: Data) -> Data:
 @pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
 def test_claims_and_their_templates(kind: str) -> None:
     def of(extra: Data) -> Data:
-        return asking(extra) if kind == "ResourceClaim" else {"spec": asking(extra)}
+        return asking(extra) if kind == "ResourceClaim" else {"metadata": {}, "spec": asking(extra)}
 
     sent = {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": "c"}, "spec": of(DERIVED)}
     path = f"{RESOURCES}/namespaces/default/{kind.lower()}s"

@@ -2,13 +2,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from moorage.common.errors import InputError
 from moorage.kube.api.affinity import PreferredSchedulingTerm
-from moorage.kube.api.codec import convert, decode, encode, without_nulls
+from moorage.kube.api.codec import convert, decode, encode, patch_between, without_nulls
 from moorage.kube.api.documents import read_documents
 from moorage.kube.api.node import Node
-from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod import Pod, PodStatus
 from moorage.testing import make_pod
 
 
@@ -56,3 +57,11 @@ def test_documents_are_read_in_order_without_empty_ones() -> None:
 def test_yaml_that_does_not_parse_is_refused_with_its_line() -> None:
     with pytest.raises(InputError, match=r"cluster.yaml, line 3, column \d+: the YAML does not parse"):
         list(read_documents("a: 1\nb: 2\n c: 3: 4\n", source="cluster.yaml"))
+
+
+def test_patch_contains_only_the_differences() -> None:
+    before = make_pod("web", labels={"app": "web"}, status=PodStatus(phase="Pending"))
+    assert patch_between(before, replace(before, status=PodStatus())) == {"status": {"phase": None}}
+    relabelled = replace(before, metadata=replace(before.metadata, labels={"app": "api"}))
+    assert patch_between(before, relabelled) == {"metadata": {"labels": {"app": "api"}}}
+    assert patch_between(before, replace(before, spec=replace(before.spec))) == {}

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from moorage.common.errors import InputError
-from moorage.kube.api.cron import parse, zone_of
+from moorage.kube.api.cron import find_zone, parse
 
 START = "2026-01-01 00:00"
 """A Thursday."""
@@ -55,11 +55,11 @@ def test_was_not_due_since() -> None:
 
 
 def test_time_zones() -> None:
-    assert parse("0 4 * * *").after(seconds("2026-07-01 00:00"), zone_of("Europe/Berlin")) == seconds(
+    assert parse("0 4 * * *").after(seconds("2026-07-01 00:00"), find_zone("Europe/Berlin")) == seconds(
         "2026-07-01 02:00"
     )
     with pytest.raises(InputError, match="unknown"):
-        zone_of("Europe/Atlantis")
+        find_zone("Europe/Atlantis")
 
 
 BAD = ("", "* * * *", "60 * * * *", "* * * * 7", "5-1 * * * *", "*/0 * * * *", "x * * * *", "@sometimes", "@every 0s")

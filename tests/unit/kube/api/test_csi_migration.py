@@ -5,11 +5,8 @@ import pytest
 from moorage.common.errors import MigrationError
 from moorage.kube.api.csi_migration import (
     CSIName,
-    csi_name_in_line,
-    csi_name_of_volume,
+    find_migration,
     in_line_driver,
-    migration_in_line,
-    migration_of_volume,
     translated,
 )
 from moorage.kube.api.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
@@ -34,7 +31,7 @@ NAMES = {
     "an Amazon disk": (ebs("vol-1"), CSIName("ebs.csi.aws.com", "vol-1")),
     "an Amazon disk named by its zone": (ebs("aws://us-east-1a/vol-1"), CSIName("ebs.csi.aws.com", "vol-1")),
     "an Amazon disk named without a zone": (ebs("aws:///vol-1"), CSIName("ebs.csi.aws.com", "vol-1")),
-    "a Google disk nobody knows the zone of": (
+    "a Google disk of unknown zone": (
         gce(),
         CSIName("pd.csi.storage.gke.io", "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d"),
     ),
@@ -61,13 +58,13 @@ NAMES = {
 
 @pytest.mark.parametrize(("volume", "want"), NAMES.values(), ids=NAMES)
 def test_names(volume: PersistentVolume, want: CSIName) -> None:
-    migration = migration_of_volume(volume)
+    migration = find_migration(volume.spec)
     assert migration is not None
-    assert csi_name_of_volume(volume, migration) == want
+    assert migration.csi_name(volume.spec, volume.labels) == want
     moved = translated(volume, migration)
     assert moved.spec.csi is not None
     assert (moved.spec.csi.driver, moved.spec.csi.volume_handle) == want
-    assert migration_of_volume(moved) is None
+    assert find_migration(moved.spec) is None
 
 
 UNNAMEABLE = {
@@ -83,7 +80,7 @@ UNNAMEABLE = {
 
 @pytest.mark.parametrize(("volume", "problem"), UNNAMEABLE.values(), ids=UNNAMEABLE)
 def test_untranslatable_volume_is_an_error(volume: PersistentVolume, problem: str) -> None:
-    migration = migration_of_volume(volume)
+    migration = find_migration(volume.spec)
     assert migration is not None
     with pytest.raises(MigrationError, match=problem):
         translated(volume, migration)
@@ -106,13 +103,13 @@ TOPOLOGIES = {
     "none": (ebs(), None),
     "a zone in the affinity is the driver's zone": (ebs(reach=terms(zone="a")), terms(**{EBS_ZONE: "a"})),
     "in every term": (ebs(reach=two_terms(ZONE)), two_terms(EBS_ZONE)),
-    "an old zone likewise": (ebs(reach=terms(**{BETA_ZONE: "a"})), terms(**{EBS_ZONE: "a"})),
+    "a zone with the old label": (ebs(reach=terms(**{BETA_ZONE: "a"})), terms(**{EBS_ZONE: "a"})),
     "an old region becomes the new one": (
         ebs(reach=terms(**{BETA_ZONE: "a", BETA_REGION: "r"})),
         terms(**{EBS_ZONE: "a", REGION: "r"}),
     ),
     "a zone label is as good": (ebs(labels={ZONE: "b__a"}), terms(**{EBS_ZONE: "a,b"})),
-    "and is added to what is there": (
+    "and is added to existing terms": (
         ebs(labels={ZONE: "a"}, reach=terms(host="n")),
         terms(**{"kubernetes.io/hostname": "n", EBS_ZONE: "a"}),
     ),
@@ -130,7 +127,7 @@ TOPOLOGIES = {
 
 @pytest.mark.parametrize(("volume", "want"), TOPOLOGIES.values(), ids=TOPOLOGIES)
 def test_topology(volume: PersistentVolume, want: NodeSelector | None) -> None:
-    migration = migration_of_volume(volume)
+    migration = find_migration(volume.spec)
     assert migration is not None
     affinity = translated(volume, migration).spec.node_affinity
     assert (affinity.required if affinity else None) == want
@@ -138,9 +135,9 @@ def test_topology(volume: PersistentVolume, want: NodeSelector | None) -> None:
 
 def test_disks_named_in_line() -> None:
     volume = Volume(gce_persistent_disk=GCEPersistentDisk(pd_name="d"))
-    migration = migration_in_line(volume)
+    migration = find_migration(volume)
     assert migration is not None
-    assert csi_name_in_line(volume, migration).handle == "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d"
+    assert migration.csi_name(volume).handle == "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d"
     assert in_line_driver(volume) == "pd.csi.storage.gke.io"
     assert in_line_driver(Volume(azure_file=Present())) == "file.csi.azure.com"
     assert in_line_driver(Volume(vsphere_volume=Present())) == "csi.vsphere.vmware.com"

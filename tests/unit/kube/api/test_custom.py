@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from moorage.kube.api.codec import decode, encode
 from moorage.kube.api.custom import CustomObject, custom_kind
-from moorage.kube.api.kinds import Kind, add_kind, kind_of
+from moorage.kube.api.kinds import Kind, add_kind, find_kind
 from moorage.kube.api.meta import KubeObject, ObjectMeta
 
 KIND = custom_kind("Ration", "rations", "custom.example.org/v1")
@@ -58,9 +58,9 @@ def test_invalid_metadata_is_an_error_of_the_object() -> None:
 
 def test_struct_without_a_kind_gets_a_hint() -> None:
     with pytest.raises(TypeError, match=r"Unheard is not registered for a kind: register it with custom_kind"):
-        kind_of(Unheard)
+        find_kind(Unheard)
     with pytest.raises(TypeError, match=r"Ration is given as a Kind: write its `.type`"):
-        kind_of(KIND)  # type: ignore[arg-type]
+        find_kind(KIND)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="needs its own type"):
         add_kind(Kind("Loose", "custom.example.org", "v1", "looses"))
 

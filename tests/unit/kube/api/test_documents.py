@@ -47,13 +47,13 @@ SCALARS: dict[str, Any] = {
     "1.2.3": "1.2.3",
 }
 REFUSED: dict[str, tuple[str, str]] = {
-    "an int that is none": ("!!int x", "cannot decode !!str `x` as a !!int"),
-    "a bool that is none": ("!!bool x", "as a !!bool"),
-    "bytes that are none": ("!!binary x", "as a !!binary"),
+    "an invalid int": ("!!int x", "cannot decode !!str `x` as a !!int"),
+    "an invalid bool": ("!!bool x", "as a !!bool"),
+    "invalid bytes": ("!!binary x", "as a !!binary"),
     "no number": (".nan", "unsupported value: .nan"),
     "no end": ("-.inf", "unsupported value: -.inf"),
     "an object of Python": ("!!python/object:os.system {}", "could not determine a constructor"),
-    "a tag of one's own": ("!mine x", "could not determine a constructor"),
+    "a custom tag": ("!mine x", "could not determine a constructor"),
     "a set": ("!!set {a}", "could not determine a constructor"),
     "a list for a key": ("? [a]\n: 1", "unhashable key"),
     "an anchor that is not there": ("*a", "unknown anchor 'a'"),
@@ -131,7 +131,7 @@ plain = st.recursive(
 
 
 @given(plain)
-def test_data_comes_back_from_json(data: Any) -> None:
+def test_data_survives_a_round_trip_through_json(data: Any) -> None:
     import json
 
     assert only(json.dumps(data)) == data

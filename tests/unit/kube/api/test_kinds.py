@@ -33,7 +33,7 @@ def test_short_names_are_taken_once_per_plural() -> None:
     assert {name: plurals for name, plurals in plurals_by_name.items() if len(plurals) > 1} == {}
 
 
-def test_a_kind_of_which_only_metadata_is_read_has_no_struct() -> None:
+def test_kind_read_for_its_metadata_only_has_no_struct() -> None:
     plain = Kind("Thing", "example.org", "v1", "things")
     assert plain.type is KubeObject
     assert not plain.has_struct

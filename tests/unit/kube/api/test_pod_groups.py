@@ -8,10 +8,7 @@ import pytest
 from moorage.kube.api.codec import decode, encode
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject
-from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup, Workload
-from moorage.kube.features import FeatureGates
-from moorage.kube.resources import Resources
 
 META = {"name": "training", "namespace": "team"}
 SETTINGS = {
@@ -103,34 +100,3 @@ def test_defaults_of_groups() -> None:
     assert (plain.priority, plain.min_count, plain.parent_key) == (0, None, None)
     assert (plain.spec.topology_key, plain.spec.is_disrupted_whole) == (None, False)
     assert CompositePodGroup().min_group_count is None
-
-
-GROUPS_OF_PODS = {
-    "none": ({}, None),
-    "an empty one": ({"schedulingGroup": {}}, None),
-    "one by name": ({"schedulingGroup": {"podGroupName": "g"}}, "team/g"),
-}
-
-
-@pytest.mark.parametrize(("spec", "want"), GROUPS_OF_PODS.values(), ids=GROUPS_OF_PODS)
-def test_the_group_of_a_pod(spec: dict[str, Any], want: str | None) -> None:
-    assert decode(Pod, msgspec.json.encode({"metadata": META, "spec": spec})).group_key == want
-
-
-SERVED = {
-    "": set(),
-    "GenericWorkload=true": {
-        ("v1beta1", "podgroups"), ("v1beta1", "workloads"), ("v1alpha3", "podgroups"), ("v1alpha3", "workloads"),
-    },
-    "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true": {
-        ("v1beta1", "podgroups"), ("v1beta1", "workloads"), ("v1alpha3", "podgroups"), ("v1alpha3", "workloads"),
-        ("v1alpha3", "compositepodgroups"),
-    },
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("gates", "want"), SERVED.items())
-def test_gates_select_the_served_resources(gates: str, want: set[tuple[str, str]]) -> None:
-    resources = Resources(FeatureGates.parse(gates))
-    served = {(item.version, item.plural) for item in resources if item.group == "scheduling.k8s.io"}
-    assert served == want | {("v1", "priorityclasses")}

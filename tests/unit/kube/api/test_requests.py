@@ -51,12 +51,12 @@ SPECS = {
         pod(container(cpu=1, memory=5), init=(container("i", cpu=2, memory=1),)),
         {"cpu": 2000, "memory": 5},
     ),
-    "a sidecar runs beside the containers": (pod(container(cpu=1), init=(sidecar("s", cpu=2),)), {"cpu": 3000}),
-    "and beside the init containers after it": (
+    "a sidecar runs together with the containers": (pod(container(cpu=1), init=(sidecar("s", cpu=2),)), {"cpu": 3000}),
+    "and together with the init containers after it": (
         pod(container(cpu=1), init=(sidecar("s", cpu=2), container("i", cpu=4))),
         {"cpu": 6000},
     ),
-    "but not beside those before it": (
+    "but not with the init containers before it": (
         pod(container(cpu=1), init=(container("i", cpu=4), sidecar("s", cpu=2))),
         {"cpu": 4000},
     ),
@@ -82,7 +82,7 @@ SPECS = {
         pod(container(cpu=3), resources=ResourceRequirements(limits={"cpu": 1})),
         {"cpu": 3000},
     ),
-    "names nobody counts are left out": (pod(container(cpu=1, something=3)), {"cpu": 1000}),
+    "unknown names are left out": (pod(container(cpu=1, something=3)), {"cpu": 1000}),
     "a sum stops at the largest integer": (
         pod(container("a", memory="7Ei"), container("b", memory="7Ei")),
         {"memory": MAX_INT64},
@@ -96,8 +96,8 @@ def test_spec_requests(subject: Pod, want: dict[str, int]) -> None:
 
 
 SCORES = {
-    "defaults for a container that asks for neither": (pod(container()), DEFAULT),
-    "for what it leaves out": (pod(container(cpu=1)), DEFAULT | {"cpu": 1000}),
+    "defaults for a container without requests": (pod(container()), DEFAULT),
+    "defaults for missing requests": (pod(container(cpu=1)), DEFAULT | {"cpu": 1000}),
     "not for an explicit zero": (pod(container(cpu=0, memory=0)), {"cpu": 0, "memory": 0}),
     "for each container": (pod(container("a"), container("b", cpu=1)), {"cpu": 1100, "memory": 400 * MI}),
     "for init containers, too": (
@@ -134,7 +134,7 @@ PLACED = {
     "what is allocated counts if it is more": (pod(container(cpu=2), status=status(allocated=3)), {"cpu": 3000}),
     "and the spec if that is more": (pod(container(cpu=2), status=status(allocated=1)), {"cpu": 2000}),
     "what is actuated counts, too": (pod(container(cpu=2), status=status(allocated=1, actual=4)), {"cpu": 4000}),
-    "a deferred resize still counts what is asked": (
+    "a deferred resize still counts the requests": (
         pod(container(cpu=5), status=status(allocated=1, actual=1, resize="Deferred")),
         {"cpu": 5000},
     ),
@@ -158,7 +158,7 @@ PLACED = {
         ),
         {"cpu": 3000},
     ),
-    "the pod level is the largest of asked, allocated and actuated": (
+    "the pod level is the largest of requested, allocated and actuated": (
         pod(
             container(cpu=1),
             resources=level(cpu=2),
@@ -181,7 +181,7 @@ NONZERO = {
         pod(container("a"), container("b"), resources=level(cpu=2)),
         (2000, 400 * MI),
     ),
-    "and not where a container asks for some": (
+    "and not where a container requests some": (
         pod(container("a", memory=5), container("b"), resources=level(cpu=2)),
         (2000, 5),
     ),

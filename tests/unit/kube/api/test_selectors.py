@@ -66,8 +66,8 @@ BAD = {
     "no value for In": ("app", "In", (), "In needs at least one value"),
     "no value for NotIn": ("app", "NotIn", (), "NotIn needs at least one value"),
     "a value for Exists": ("app", "Exists", ("x",), "takes no values, found 1"),
-    "a key that is none": ("a b", "Exists", (), "'a b' is not a label key"),
-    "a value that is none": ("app", "In", ("a b",), "'a b' is not a label value"),
+    "an invalid key": ("a b", "Exists", (), "'a b' is not a label key"),
+    "an invalid value": ("app", "In", ("a b",), "'a b' is not a label value"),
 }
 
 
@@ -143,3 +143,8 @@ def test_is_label_value() -> None:
         "a.b",
         "a" * 63,
     ]
+
+
+def test_a_bound_of_thousands_of_digits_matches_nothing() -> None:
+    selector = NodeSelector((NodeSelectorTerm((NodeSelectorRequirement("a", "Gt", ("9" * 5000,)),)),))
+    assert not node_matcher(selector).matches({"a": "1"}, "n")

@@ -12,7 +12,6 @@ from moorage.kube.api.codec import decode
 from moorage.kube.api.container import ContainerStatus
 from moorage.kube.api.meta import Condition
 from moorage.kube.api.pod import Pod, PodStatus
-from moorage.kube.api.volume import Volume
 from moorage.testing import make_pod
 
 CLAIM_TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"app": "db"}}, "spec": {"storageClassName": "fast"}}
@@ -46,7 +45,7 @@ SAME = {
         with_token("kube-api-access-abcde"),
         with_token("kube-api-access-vwxyz"),
     ),
-    "what a kubelet says of resources, and more of other things": (
+    "the resources reported by a kubelet, with other fields": (
         running("a", cpu="2"),
         running("b", cpu="2", start_time="2026-01-31T12:00:00Z", conditions=(Condition("Ready", "True"),)),
     ),
@@ -57,11 +56,11 @@ OTHER = {
         with_volumes({"name": "a", "ephemeral": {"volumeClaimTemplate": CLAIM_TEMPLATE}}),
         with_volumes({"name": "b", "ephemeral": {"volumeClaimTemplate": CLAIM_TEMPLATE}}),
     ),
-    "a kubelet that has spoken of resources": (
+    "a kubelet that has reported resources": (
         make_pod(requests={"cpu": "1"}),
         running("a", cpu="2"),
     ),
-    "kubelets that say different things": (running("a", cpu="2"), running("b", cpu="3")),
+    "kubelets that report different resources": (running("a", cpu="2"), running("b", cpu="3")),
     "a resize that cannot be": (
         running("a", cpu="2", conditions=(Condition("PodResizePending", "True", "Deferred"),)),
         running("b", cpu="2", conditions=(Condition("PodResizePending", "True", "Infeasible"),)),
@@ -88,24 +87,6 @@ def test_pod_keeps_its_fields_and_shares_equal_parts(one: Pod, other: Pod) -> No
         assert pod == alone
     assert one.spec.containers is other.spec.containers
     assert one.status.container_statuses is other.status.container_statuses
-
-
-PLAIN = {
-    "nothing said of it": (Volume(name="scratch"), True),
-    "a token": (with_volumes({"name": "t", "projected": {"sources": []}}).spec.volumes[0], True),
-    "a claim": (with_volumes({"name": "d", "persistentVolumeClaim": {"claimName": "data"}}).spec.volumes[0], False),
-    "an ephemeral claim, labels and all": (
-        with_volumes({"name": "e", "ephemeral": {"volumeClaimTemplate": CLAIM_TEMPLATE}}).spec.volumes[0],
-        False,
-    ),
-    "a CSI volume in line": (with_volumes({"name": "c", "csi": {"driver": "x"}}).spec.volumes[0], False),
-}
-
-
-@pytest.mark.parametrize(("volume", "want"), PLAIN.values(), ids=PLAIN)
-def test_which_volumes_are_plain(volume: Volume, want: bool) -> None:
-    assert volume.is_plain is want
-    assert Pod(spec=replace(make_pod().spec, volumes=(volume,))).shape.holds_storage is not want
 
 
 def test_pods_of_two_templates_in_turns_keep_their_own_shapes() -> None:

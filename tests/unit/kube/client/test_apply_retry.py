@@ -1,4 +1,4 @@
-"""A change that cannot be applied: listed again once, set aside if that does not help, and no other object notices."""
+"""A change that cannot be applied: listed again once, then skipped if it still fails; other objects are unaffected."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -82,7 +82,7 @@ def test_temporary_failure_is_fixed_by_one_list() -> None:
     Reader(lambda pod: pod.name == "bad" and next(failures, False)).run(story)
 
 
-def test_repeatedly_failing_object_is_set_aside_until_it_changes() -> None:
+def test_repeatedly_failing_object_is_skipped_until_it_changes() -> None:
     async def story(reader: Reader) -> None:
         for name in ("good", "bad"):
             reader.server.put(PODS, pod(name))
@@ -114,7 +114,7 @@ def test_failed_update_removes_the_previous_object() -> None:
     Reader(lambda pod: "poison" in pod.labels).run(story)
 
 
-def test_deleted_object_is_no_longer_set_aside() -> None:
+def test_deleted_object_is_no_longer_skipped() -> None:
     async def story(reader: Reader) -> None:
         reader.server.put(PODS, pod("bad"))
         await asyncio.sleep(60)

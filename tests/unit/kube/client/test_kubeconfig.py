@@ -100,7 +100,7 @@ def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:
     assert header(connection) == "Bearer second"
 
 
-def test_in_a_pod_the_service_account_speaks_for_us(tmp_path: Path, authority: Path) -> None:
+def test_service_account_is_used_in_a_pod(tmp_path: Path, authority: Path) -> None:
     for name, text in (("token", "sa"), ("namespace", "kube-system"), ("ca.crt", (authority / "cert.pem").read_text())):
         (tmp_path / name).write_text(text)
     env = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
@@ -187,7 +187,7 @@ BAD_PLUGINS = {
     "a program that prints no status": (printing("null"), Unauthorized, "neither a token nor"),
     "a certificate without its key": (printing('{"clientCertificateData":"x"}'), Unauthorized, "only a client cert"),
     "a token of two lines": (printing('{"token":"a\\\\nb"}'), InputError, "line break"),
-    "a certificate that is none": (
+    "an invalid certificate": (
         printing('{"clientCertificateData":"x","clientKeyData":"y"}'),
         InputError,
         "certificate and its key cannot be used",
@@ -219,18 +219,18 @@ BAD_FILES: dict[str, tuple[dict[str, Any], str]] = {
     "a server that is no URL": ({"cluster": {"server": "10.0.0.1:6443"}}, "write its URL"),
     "a field of the wrong kind": ({"user": {"token": 7}}, r"Expected `str`, got `int` - at `\$.token`"),
     "data that is not base64": ({"cluster": {"certificate-authority-data": "%%%"}}, "not base64"),
-    "an authority that is none": ({"cluster": {"certificate-authority-data": "aGVsbG8="}}, "cannot be used"),
-    "an authority that is missing": ({"cluster": {"certificate-authority": "gone.pem"}}, "No such file"),
+    "an invalid authority": ({"cluster": {"certificate-authority-data": "aGVsbG8="}}, "cannot be used"),
+    "an authority that is missing": ({"cluster": {"certificate-authority": "gone.pem"}}, "does not exist"),
     "a certificate without a key": ({"user": {"client-certificate": "c.pem"}}, "no client-key"),
     "a way to log in that Kubernetes dropped": ({"user": {"auth-provider": {"name": "gcp"}}}, "exec plugin"),
-    "a protocol we do not speak": ({"user": exec_user(apiVersion="v9")}, "write client.authentication.k8s.io/v1"),
+    "an unsupported protocol": ({"user": exec_user(apiVersion="v9")}, "write client.authentication.k8s.io/v1"),
     "a protocol of no version": ({"user": exec_user(apiVersion="")}, "write client.authentication.k8s.io/v1"),
     "a program without a name": ({"user": exec_user(command="")}, "the command is missing"),
-    "a program that wants to talk": ({"user": exec_user(interactiveMode="Always")}, "write Never or IfAvailable"),
-    "a program that does not say": ({"user": exec_user(interactiveMode="")}, "write Never or IfAvailable"),
+    "an interactive program": ({"user": exec_user(interactiveMode="Always")}, "write Never or IfAvailable"),
+    "a program without an interactive mode": ({"user": exec_user(interactiveMode="")}, "write Never or IfAvailable"),
     "a proxy we cannot use": ({"cluster": {"proxy-url": "ftp://p"}}, "http, https, socks5"),
     "a proxy without a host": ({"cluster": {"proxy-url": "http://"}}, "write a URL such as"),
-    "a proxy whose port is none": ({"cluster": {"proxy-url": "http://p:many"}}, "write a URL such as"),
+    "a proxy with an invalid port": ({"cluster": {"proxy-url": "http://p:many"}}, "write a URL such as"),
     "an authority twice": (
         {"cluster": {"certificate-authority": "c", "certificate-authority-data": "d"}},
         "are set\n  hint: keep one",
@@ -244,7 +244,7 @@ BAD_FILES: dict[str, tuple[dict[str, Any], str]] = {
         {"user": {"client-certificate": "c", "client-certificate-data": "d"}},
         "client-certificate and client-certificate-data are set",
     ),
-    "acting as nobody": ({"user": {"as-groups": ["system:masters"]}}, "the user to impersonate in `as`"),
+    "impersonation without a user": ({"user": {"as-groups": ["system:masters"]}}, "the user to impersonate in `as`"),
     "a token of two lines": ({"user": {"token": "a\r\nX-Header: b"}}, "line break or control character"),
 }
 
@@ -265,7 +265,7 @@ def test_json_file_is_equivalent(tmp_path: Path) -> None:
 
 
 NO_FILES = {
-    "a file that is not there": (None, "cannot read"),
+    "a missing file": (None, "kubeconfig: .*: the file does not exist"),
     "a file that is not YAML": ("{", "the YAML does not parse"),
     "a file that is no kubeconfig": ("hello", "not a kubeconfig"),
 }
@@ -282,3 +282,10 @@ def test_unreadable_files(tmp_path: Path, text: str | None, message: str) -> Non
 def test_missing_server_reports_the_options(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="set --kubeconfig or KUBECONFIG"):
         load_connection(environ={"KUBECONFIG": str(tmp_path / "nothing")})
+
+
+def test_a_kubeconfig_in_an_unreadable_folder_counts_as_missing(tmp_path: Path) -> None:
+    # A file instead of a folder fails like a folder without permission, also for root.
+    (tmp_path / "home").write_text("")
+    with pytest.raises(InputError, match="no kubeconfig found"):
+        load_connection("", environ={"KUBECONFIG": str(tmp_path / "home" / "config")})

@@ -12,8 +12,7 @@ from moorage.common.clock import VirtualClock
 from moorage.common.errors import LeadershipLost
 from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.meta import ObjectMeta
-from moorage.kube.api.records import Lease, LeaseSpec
-from moorage.kube.client.event_note import EventNote
+from moorage.kube.api.records import EventNote, Lease, LeaseSpec
 from moorage.kube.client.leader import CoordinatedElection, Election, LeaderElector, LeaseSettings
 
 LEASES = "/apis/coordination.k8s.io/v1/leases"
@@ -66,7 +65,7 @@ class TestElection:
         self.clock.advance(2)
         assert self.election.bid() is not None
 
-    def test_a_lease_that_was_given_back_is_free_at_once(self) -> None:
+    def test_released_lease_is_free_immediately(self) -> None:
         self.election.observe(lease(""))
         assert self.election.bid() is not None
 
@@ -96,7 +95,7 @@ class TestElection:
         assert released is not None
         assert (released.spec.holder_identity, released.spec.lease_duration_seconds) == ("", 1)
 
-    def test_only_the_holder_gives_back(self) -> None:
+    def test_only_the_holder_releases(self) -> None:
         self.election.observe(lease("other"))
         assert self.election.release() is None
 
@@ -196,7 +195,7 @@ async def settle(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_one_of_two_works_and_the_other_takes_over_at_once_when_it_stops() -> None:
+def test_second_candidate_takes_over_immediately_when_the_leader_stops() -> None:
     async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
         leading = first.start()
         await asyncio.sleep(1)
@@ -354,9 +353,9 @@ TROUBLE = {
     "conflicts": lambda server: server.fail("PUT", 409, times=3),
     "errors": lambda server: server.fail(".*leases", 500, times=3),
     "a server that is busy": lambda server: server.fail(".*leases", 429, retry_after="1", times=3),
-    "answers that are lost": lambda server: server.lose_answer("PUT", times=3),
+    "lost responses": lambda server: server.lose_answer("PUT", times=3),
     "rubbish": lambda server: server.rubbish(".*leases", times=2),
-    "text that is none": lambda server: server.rubbish(".*leases", b"\xff", times=2),
+    "invalid text": lambda server: server.rubbish(".*leases", b"\xff", times=2),
     "a server that is slow": lambda server: setattr(server, "pause", 3.0),
 }
 
@@ -394,7 +393,7 @@ class TestCoordinatedElection:
         self.election.observe(lease(""))
         assert self.election.bid() is None
 
-    def test_our_own_is_renewed_as_it_is(self) -> None:
+    def test_own_lease_is_renewed_unchanged(self) -> None:
         current = lease("me", duration=5)
         self.election.observe(replace(current, spec=replace(current.spec, strategy="OldestEmulationVersion")))
         bid = self.election.bid()

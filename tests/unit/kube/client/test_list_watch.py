@@ -1,5 +1,6 @@
 """The list/watch machine: every state, without a server."""
 
+from operator import attrgetter
 from random import Random
 from typing import Any
 
@@ -8,9 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moorage.common.caches import LRU
 from moorage.common.errors import ApiError, Gone, ServerError
+from moorage.kube.api import node as nodes
+from moorage.kube.api import sharing
 from moorage.kube.api.custom import custom_kind
+from moorage.kube.api.devices import ResourceClaim, ResourceSlice
 from moorage.kube.api.kinds import BY_NAME
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.list_watch import PAGE_BYTES, UNFINISHED_PODS, Change, Decoding, ListWatch
 
@@ -51,7 +58,7 @@ FOLLOWING: dict[str, tuple[bytes, str | None]] = {
     "the last page": (page(pod("a", 1)), None),
     "a token that has to be read properly": (page(token='a"b'), None),
     "a token behind the items": (b'{"items":[],"metadata":{"continue":"t"}}', None),
-    "what only an item says": (page(pod("a", 1, x={"continue": "t"})), None),
+    "a field of an item only": (page(pod("a", 1, x={"continue": "t"})), None),
     "no list at all": (b"<html>", None),
 }
 
@@ -112,12 +119,12 @@ def test_listing_goes_page_by_page_and_ends_in_a_watch() -> None:
 
 
 EVENTS = {
-    "a new object is told once": ([line("ADDED", pod("b", 11))], ["+b"]),
-    "a changed object comes with what it was": ([line("MODIFIED", pod("a", 11))], ["~a"]),
-    "an event that repeats what is known says nothing": ([line("MODIFIED", pod("a", 1))], []),
+    "a new object is reported once": ([line("ADDED", pod("b", 11))], ["+b"]),
+    "a changed object is reported with its old version": ([line("MODIFIED", pod("a", 11))], ["~a"]),
+    "an event with a known version is ignored": ([line("MODIFIED", pod("a", 1))], []),
     "a deleted object is gone for good": ([line("DELETED", pod("a", 11))], ["-a"]),
-    "the deletion of an unknown object says nothing": ([line("DELETED", pod("z", 11))], []),
-    "a bookmark says nothing": ([line("BOOKMARK", {"metadata": {"resourceVersion": "99"}})], []),
+    "the deletion of an unknown object is ignored": ([line("DELETED", pod("z", 11))], []),
+    "a bookmark is ignored": ([line("BOOKMARK", {"metadata": {"resourceVersion": "99"}})], []),
     "an object of the same name but another uid replaces the first": (
         [line("MODIFIED", pod("a", 11, uid="other"))],
         ["-a?", "+a"],
@@ -127,7 +134,7 @@ EVENTS = {
         ["+b", "-a"],
     ),
     "a malformed object is skipped": ([line("ADDED", {"metadata": 7}), line("ADDED", pod("b", 12))], ["+b"]),
-    "an object whose quantity is none is skipped": (
+    "an object with an invalid quantity is skipped": (
         [
             line("ADDED", pod("a", 11) | {"spec": {"containers": [{"resources": {"requests": {"cpu": "abc"}}}]}}),
             line("ADDED", pod("b", 12)),
@@ -291,3 +298,47 @@ def test_a_first_list_that_expires_half_way_is_compared_with_the_next() -> None:
     watching.failed(Gone("expired"))
     assert story(watching.page(page(pod("b", 2), pod("c", 3)))) == ["+c", "-a?"]
     assert watching.is_synced
+
+
+def listed(*images: dict[str, Any]) -> list[Node]:
+    """Return two nodes of one page that hold the same images."""
+    items = [{"metadata": {"name": name}, "status": {"images": images}} for name in ("node-1", "node-2")]
+    _, nodes_listed, _ = Decoding(Node).page(msgspec.json.encode({"items": items}))
+    return nodes_listed
+
+
+APP = {"names": ["registry.example.com/app:1"], "sizeBytes": 1000}
+OLD = {"names": ["registry.example.com/app:0"], "sizeBytes": 1000}
+
+
+def test_nodes_share_the_images_that_they_hold() -> None:
+    first, second = listed(APP, OLD)
+    assert first.status.images == msgspec.convert([APP, OLD], tuple[nodes.ContainerImage, ...])
+    assert all(
+        first_image is second_image
+        for first_image, second_image in zip(first.status.images, second.status.images, strict=True)
+    )
+    assert first.image_names == {"registry.example.com/app:1", "registry.example.com/app:0"}
+
+
+def test_images_that_no_node_has_any_more_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "_images", LRU("images", 2, lambda image: image))
+    for number in range(10):
+        listed({"names": [f"app:{number}"], "sizeBytes": number})
+    assert len(sharing._images) <= 2
+
+
+ALIKE: dict[type[KubeObject], tuple[dict[str, Any], str]] = {
+    Pod: ({"metadata": {"labels": {"app": "web"}}}, "metadata.labels"),
+    Node: ({"status": {"allocatable": {"cpu": "7"}}}, "status.allocatable"),
+    ResourceClaim: ({"spec": {"devices": {"requests": [{"name": "gpu"}]}}}, "spec"),
+    ResourceSlice: ({"spec": {"devices": [{"name": "gpu-0"}]}}, "spec.devices"),
+}
+
+
+@pytest.mark.parametrize(("kind", "told"), ALIKE.items(), ids=[kind.__name__ for kind in ALIKE])
+def test_listed_and_watched_objects_share_parts(kind: type[KubeObject], told: tuple[dict[str, Any], str]) -> None:
+    decoding, (data, path) = Decoding(kind), told
+    _, (*_, listed_obj), _ = decoding.page(msgspec.json.encode({"items": [data] * 20}))
+    _, watched = decoding.event(msgspec.json.encode({"type": "MODIFIED", "object": data}))
+    assert attrgetter(path)(listed_obj) is attrgetter(path)(watched)

@@ -117,13 +117,13 @@ def test_socks(run: Run, authority: Authority, user: str) -> None:
 
 
 REFUSALS: dict[str, tuple[HttpProxy | SocksProxy, str, str]] = {
-    "a proxy that wants a password": (
+    "a proxy that requires a password": (
         HttpProxy("407 Proxy Authentication Required"),
         "http",
         "returned status 407",
     ),
     "a proxy that hangs up": (HttpProxy("hang up"), "http", "closed the connection"),
-    "a SOCKS proxy that wants a password": (
+    "a SOCKS proxy that requires a password": (
         SocksProxy("joe", "pw"),
         "socks5",
         "the proxy socks5://127.0.0.1:.* refused",

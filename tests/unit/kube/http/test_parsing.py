@@ -41,7 +41,7 @@ def test_trailers_are_never_headers(trailer: bytes) -> None:
     assert (request.body, following.path, following.all_headers) == (b"a", "/next", [])
 
 
-def test_headers_are_counted_even_if_they_come_at_once() -> None:
+def test_headers_are_counted_even_if_they_arrive_together() -> None:
     http_parser = parser()
     http_parser.feed(b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * MAX_HEADERS + b"\r\n")
     assert http_parser.refusal is not None
@@ -211,7 +211,7 @@ HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nRetry-After: 99\r\n\r\n"
 RESPONSES = {
     "a plain one": (OK, Response(200, b"ok")),
     "a refusal": (BUSY, Response(409, b"no", "3")),
-    "one that was asked to wait for": (CONTINUE + BUSY, Response(409, b"no", "3")),
+    "one after 100 Continue": (CONTINUE + BUSY, Response(409, b"no", "3")),
     "hints before it": (HINTS + CONTINUE + BUSY, Response(409, b"no", "3")),
     "in chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", Response(200, b"a")),
 }
@@ -273,7 +273,7 @@ def test_malformed_response(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("make", [parser, ResponseParser])
-def test_a_closed_parser_is_freed_at_once(make: type[ResponseParser]) -> None:
+def test_closed_parser_is_freed_immediately(make: type[ResponseParser]) -> None:
     gc.disable()
     try:
         instance = make()

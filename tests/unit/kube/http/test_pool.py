@@ -2,44 +2,20 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
-from tests.support.tcp import Serve, serving
+from tests.support.tcp import Serve, answer, read_request, serving, with_server
 
-from moorage.common.errors import Conflict, ServerError, Unreachable
+from moorage.common.errors import Unreachable
 from moorage.kube.client.kubeconfig import Connection
-from moorage.kube.client.rest import ApiClient, Exchange
+from moorage.kube.client.rest import ApiClient
 from moorage.kube.http import client_connection
 from moorage.kube.http import pool as pools
 from moorage.kube.http.client_connection import PooledConnection
 from moorage.kube.http.messages import Response
-from moorage.kube.http.pool import HttpPool
+from moorage.kube.http.pool import HttpPool, WriteGate
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-
-
-async def read_request(reader: asyncio.StreamReader) -> bytes:
-    return await reader.readuntil(b"\r\n\r\n")
-
-
-def answer(body: bytes, head: str = "200 OK", extra: str = "") -> bytes:
-    return f"HTTP/1.1 {head}\r\nContent-Length: {len(body)}\r\n{extra}\r\n".encode() + body
-
-
-def with_server(serve: Serve, use: Callable[[HttpPool], Awaitable[Any]]) -> Any:
-    """Run a server and use a pool of connections to it."""
-
-    async def main() -> Any:
-        async with serving(serve) as port:
-            pool = HttpPool(f"http://127.0.0.1:{port}")
-            try:
-                return await use(pool)
-            finally:
-                pool.close()
-
-    return asyncio.run(main())
 
 
 def test_connection_is_reused() -> None:
@@ -105,7 +81,7 @@ MISBEHAVIOUR = {
     "a server that hangs up": (close_at_once, "closed"),
     "a server of something else": (talk_rubbish, "invalid HTTP"),
     "a server that hangs up half-way": (break_off, "closed"),
-    "a server that never answers": (say_nothing, "too long"),
+    "a server that never responds": (say_nothing, "too long"),
 }
 
 
@@ -151,50 +127,6 @@ def test_refused_connection_means_nothing_was_sent() -> None:
     assert not raised.value.was_sent
 
 
-def test_reading_is_tried_again_on_a_new_connection() -> None:
-    served = 0
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal served
-        served += 1
-        await read_request(reader)
-        writer.write(answer(b"{}"))
-        if served == 1:
-            await read_request(reader)  # and hang up without a response
-        else:
-            await reader.read()
-
-    async def use(pool: HttpPool) -> None:
-        client = ApiClient(Connection(pool.server, "test"), transport=pool)
-        assert await client.request("GET", "/") == b"{}"
-        assert await client.request("GET", "/") == b"{}"
-
-    with_server(serve, use)
-    assert served == 2
-
-
-def test_observer_gets_every_request_even_without_a_response() -> None:
-    exchanges: list[Exchange] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(answer(b"{}", "201 Created"))
-        await reader.readexactly(len(b"body"))
-        await read_request(reader)  # and hang up
-
-    async def use(pool: HttpPool) -> None:
-        client = ApiClient(Connection(pool.server, "test"), transport=pool, on_exchange=exchanges.append)
-        assert await client.request("POST", "/", b"body") == b"{}"
-        with pytest.raises(Unreachable):
-            await client.request("POST", "/", b"body")
-
-    with_server(serve, use)
-    assert [(method, status, sent, received) for method, status, _, sent, received in exchanges] == [
-        ("POST", 201, 4, 2),
-        ("POST", 0, 4, 0),
-    ]
-
-
 def test_chunked_response_is_joined() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
@@ -204,20 +136,6 @@ def test_chunked_response_is_joined() -> None:
 
     async def use(pool: HttpPool) -> None:
         assert (await pool.send(REQUEST)).body == b"abcde"
-
-    with_server(serve, use)
-
-
-def test_retry_after_comes_with_the_error() -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(answer(b"later", "503 HttpService Unavailable", "retry-after: 4\r\n"))
-
-    async def use(pool: HttpPool) -> None:
-        client = ApiClient(Connection(pool.server, "test"), transport=pool)
-        with pytest.raises(ServerError, match="later") as raised:
-            await client.request("GET", "/")
-        assert (raised.value.status, raised.value.retry_after) == (503, 4.0)
 
     with_server(serve, use)
 
@@ -288,19 +206,6 @@ def test_the_response_that_counts(first: bytes, then: bytes, status: int, at_onc
     assert with_server(serve, read_whole) == with_server(serve, read_as_it_comes) == (status, then[-2:])
 
 
-def test_a_refused_binding_after_100_continue_is_refused() -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
-        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" + answer(b"taken", "409 Conflict"))
-
-    async def use(pool: HttpPool) -> None:
-        client = ApiClient(Connection(pool.server, "test"), transport=pool)
-        with pytest.raises(Conflict, match="taken"):
-            await client.request("POST", "/api/v1/namespaces/a/pods/b/binding", b"{}")
-
-    with_server(serve, use)
-
-
 def test_a_response_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_connection, "MAX_RESPONSE", 100_000)
 
@@ -341,3 +246,72 @@ def test_closed_connections_are_freed_without_a_garbage_collection() -> None:
         with_server(serve, use)
     finally:
         gc.enable()
+
+
+WRITE = b"POST /bind HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+READ = b"GET /pods HTTP/1.1\r\nHost: x\r\n\r\n"
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+
+
+class Lease:
+    is_held = True
+
+
+async def exchange(requests: list[bytes], *, ends: bool = False) -> list[bytes]:
+    """Read once, optionally lose the lease, and send requests; return the received and the rejected requests."""
+    received: list[bytes] = []
+    lease = Lease()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                received.append((await reader.readuntil(b"\r\n\r\n")).split()[0])
+                writer.write(ANSWER)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    pool = HttpPool(
+        f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", gate=WriteGate(lambda: lease.is_held, cut_seconds=5.0)
+    )
+    await pool.send(READ)
+    lease.is_held = not ends
+    for request in requests:
+        try:
+            await pool.send(request)
+        except Unreachable as error:
+            received.append(b"in doubt" if error.was_sent else b"refused")
+    pool.close()
+    server.close()
+    return received
+
+
+def test_permitted_writes_are_sent() -> None:
+    assert asyncio.run(exchange([WRITE, READ, WRITE])) == [b"GET", b"POST", b"GET", b"POST"]
+
+
+def test_nothing_is_written_on_an_open_connection_after_the_lease_ended() -> None:
+    assert asyncio.run(exchange([WRITE, READ], ends=True)) == [b"GET", b"refused", b"GET"]
+
+
+def test_nothing_is_written_if_the_lease_ended_while_we_connected() -> None:
+    async def main() -> None:
+        lease, is_received = Lease(), asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if await reader.read(1):
+                is_received.set()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        pool = HttpPool(address, gate=WriteGate(lambda: lease.is_held, cut_seconds=5.0))
+        sending = asyncio.ensure_future(pool.send(WRITE))
+        lease.is_held = False
+        with pytest.raises(Unreachable, match="the lease is no longer held"):
+            await sending
+        assert not is_received.is_set()
+        pool.close()
+        server.close()
+
+    asyncio.run(main())

@@ -7,11 +7,11 @@ from moorage.kube.http.proxies import proxy_for, redacted
 
 P = "http://p:3128"
 ENVIRONMENTS: dict[str, tuple[str, dict[str, str], str]] = {
-    "nothing is said": ("https://10.0.0.1:6443", {}, ""),
+    "no proxy is set": ("https://10.0.0.1:6443", {}, ""),
     "a proxy for https": ("https://10.0.0.1:6443", {"HTTPS_PROXY": P}, P),
     "in lower case": ("https://10.0.0.1:6443", {"https_proxy": P}, P),
     "upper case wins": ("https://10.0.0.1:6443", {"https_proxy": "http://other", "HTTPS_PROXY": P}, P),
-    "one for http is none for https": ("https://10.0.0.1:6443", {"HTTP_PROXY": P}, ""),
+    "a proxy for http is not used for https": ("https://10.0.0.1:6443", {"HTTP_PROXY": P}, ""),
     "a proxy for http": ("http://10.0.0.1", {"HTTP_PROXY": P}, P),
     "without a scheme it is http": ("https://10.0.0.1", {"HTTPS_PROXY": "p:3128"}, P),
     "a SOCKS proxy": ("https://10.0.0.1", {"HTTPS_PROXY": "socks5://p:1080"}, "socks5://p:1080"),

@@ -1,7 +1,7 @@
 """The environment: Gymnasium's checks, masks, seeds, vectors, and identical behaviour in training and use."""
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,10 @@ pytest.importorskip("gymnasium", reason="needs Gymnasium: pip install 'moorage[l
 
 import gymnasium
 from gymnasium.utils.env_checker import check_env
-from msgspec.structs import replace
 from tests.support.policies_on_trial import snug
 
 from moorage.common.errors import InputError
-from moorage.lab.learn import ENVIRONMENT, ObservedColumns, SchedulingEnv, chosen_by
-from moorage.lab.learn.episodes import Episode
-from moorage.lab.learn.sources import generated
-from moorage.lab.trial import PolicyText, run_trial
-from moorage.scheduler.wiring.policy import collect_plugins, load_policy
+from moorage.lab.learn import ENVIRONMENT, SchedulingEnv, chosen_by
 
 SMALL: dict[str, Any] = {"nodes": 5, "pods": 40}
 
@@ -44,12 +39,12 @@ def played(environment: SchedulingEnv, seed: int) -> tuple[list[float], dict[str
 
 
 @pytest.mark.parametrize("action", ["node", "scores"])
-def test_gymnasium_finds_nothing_wrong(action: str) -> None:
+def test_environment_passes_the_checks_of_gymnasium(action: str) -> None:
     with made(action=action) as environment:
         check_env(environment, skip_render_check=True)
 
 
-def test_the_same_seed_is_the_same_episode() -> None:
+def test_same_seed_gives_the_same_episode() -> None:
     with made() as environment, made() as another:
         assert played(environment, 7) == played(another, 7)
         assert played(environment, 7) != played(environment, 8)
@@ -62,10 +57,10 @@ def test_mask_matches_the_filters() -> None:
         for _ in range(30):
             mask = environment.action_masks()
             assert mask.tolist() == info["action_mask"].astype(bool).tolist()
-            assert mask.sum() >= 2, "a pod without a choice is not asked about"
+            assert mask.sum() >= 2, "pods with one feasible node need no decision"
             free = observation["nodes"][:, [2, 5]].min(axis=1)
             assert (free[mask] >= 0).all()
-            assert (free[~mask] < 0).all(), "nothing but room is in the way here"
+            assert (free[~mask] < 0).all(), "only resources make a node infeasible here"
             rejected += int((~mask).sum())
             observation, _, is_over, _, info = environment.step(int(np.flatnonzero(mask)[0]))
             assert not is_over
@@ -96,7 +91,7 @@ def test_scores_never_select_an_infeasible_node() -> None:
         assert total > 0
 
 
-def test_rewards_by_name() -> None:
+def test_rewards_are_selected_by_name() -> None:
     crowded = {"nodes": 3, "pods": 80, "load": 3.0}
     with made(reward="placed", **crowded) as placed, made(reward="waiting", **crowded) as waiting:
         rewards, measures = played(placed, 5)
@@ -107,7 +102,7 @@ def test_rewards_by_name() -> None:
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_several_at_once(mode: str) -> None:
+def test_vectorized_environments_equal_a_single_one(mode: str) -> None:
     kwargs = {"vector_kwargs": {"context": "spawn"}} if mode == "async" else {}
     vector = gymnasium.make_vec(
         f"moorage.lab.learn:{ENVIRONMENT}", num_envs=2, vectorization_mode=mode, **SMALL, **kwargs
@@ -123,40 +118,11 @@ def test_several_at_once(mode: str) -> None:
         assert rewards[0] == pytest.approx(reward)
 
 
-LEARNED = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-  - plugins:
-      preScore: {disabled: [{name: "*"}], enabled: [{name: LearnedScore}]}
-      score: {disabled: [{name: "*"}], enabled: [{name: LearnedScore}]}
-    pluginConfig:
-      - name: LearnedScore
-        args: {policy: "tests.support.policies_on_trial:snug", timeLimit: 0s}
-"""
-
-
-def test_training_and_scheduling_agree() -> None:
-    """The same policy puts every pod on the same node, as an agent and as a plugin."""
-    trial = replace(generated("batch", 3, 120, 1.2)(11), policy=PolicyText("learned", LEARNED))
-    columns = ObservedColumns(("cpu", "memory"))
-    with closing(Episode(trial, load_policy(collect_plugins()))) as episode:
-        episode.go_on()
-        while (question := episode.question) is not None:
-            observed = columns.observe(question.pod, episode.nodes)
-            episode.answer(chosen_by(snug, {"nodes": observed.nodes, "pod": observed.pod}, question.feasible))
-            episode.go_on()
-        by_agent = {name: life.node for name, life in episode._play.lives.items()}
-    assert by_agent == {row.pod: row.node for row in run_trial(trial).pods}
-    assert len(by_agent) == 120
-    assert len(set(by_agent.values())) == 3
-
-
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "one node": ({"nodes": 1}, "leave nothing to choose"),
-    "an action that is none": ({"action": "best"}, "write 'node' or 'scores'"),
-    "a preset that is none": ({"trials": "bach"}, "did you mean 'batch'"),
-    "a reward that is none": ({"reward": "place"}, "did you mean 'placed'"),
+    "unknown action": ({"action": "best"}, "write 'node' or 'scores'"),
+    "unknown preset": ({"trials": "bach"}, "did you mean 'batch'"),
+    "unknown reward": ({"reward": "place"}, "did you mean 'placed'"),
     "too few rows": ({"max_nodes": 3}, "there are 5 nodes, and observations have 3 rows"),
 }
 
@@ -167,7 +133,7 @@ def test_invalid_settings_are_rejected(kwargs: dict[str, Any], problem: str) -> 
         SchedulingEnv(**{**SMALL, **kwargs}).reset(seed=1)
 
 
-def test_a_step_before_the_first_reset() -> None:
+def test_step_before_the_first_reset_is_rejected() -> None:
     environment = SchedulingEnv(**SMALL)
     with pytest.raises(InputError, match=r"call reset\(\) first"):
         environment.step(0)

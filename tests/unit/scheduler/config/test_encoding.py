@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from moorage.common.errors import ConfigError
 from moorage.kube.features import FeatureGates
-from moorage.scheduler.config import completed_view, default_config, load_config, to_json, to_yaml
+from moorage.scheduler.config import completed_view, default_config, load_config, to_json, to_yaml, without_secrets
 
 HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 DEFAULT = Path(__file__).with_name("default_configuration.yaml")
@@ -48,7 +49,7 @@ AFFINITY = {
     "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}],
 }
 ARGS = {
-    "affinity as it was written": (
+    "affinity unchanged": (
         "NodeAffinity",
         {"addedAffinity": AFFINITY},
         {**KIND, "kind": "NodeAffinityArgs", "addedAffinity": AFFINITY},
@@ -75,7 +76,7 @@ ARGS = {
         {"filterTimeout": "0s", "bindingTimeout": "90m"},
         {**KIND, "kind": "DynamicResourcesArgs", "filterTimeout": "0s", "bindingTimeout": "1h30m0s"},
     ),
-    "arguments of a plugin that has none are kept as they are": (
+    "arguments of a plugin without arguments are kept unchanged": (
         "NodeName",
         {"hello": [1, "2", True, None]},
         {"hello": [1, "2", True, None]},
@@ -149,3 +150,39 @@ TOP_LEVEL = {
 def test_yaml(fields: dict[str, Any], want: str) -> None:
     text = json.dumps({**HEADER, **fields})
     assert want in to_yaml(completed_view(load_config(text)))
+
+
+SECRET = "c2VjcmV0LXdvcmQ="
+
+
+TEXT = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+extenders:
+- urlPrefix: https://me:pass-word@extender.example:8443/scheduler
+  filterVerb: filter
+  tlsConfig: {keyData: %s, certData: Y2VydA==, serverName: here}
+- urlPrefix: http://other.example
+  filterVerb: filter
+"""
+
+
+def test_logged_configuration_has_no_keys_and_no_passwords() -> None:
+    config = load_config(TEXT % SECRET)
+    view = completed_view(config)
+    assert SECRET in to_yaml(view)
+    logged = to_yaml(without_secrets(view))
+    assert SECRET not in logged
+    assert "pass-word" not in logged
+    assert "https://extender.example:8443/scheduler" in logged
+    assert "serverName: here" in logged
+    assert SECRET in to_yaml(view), "what --write-config-to writes stays complete"
+    assert SECRET not in repr(config)
+    assert "secret-word" not in repr(config)
+
+
+def test_key_with_invalid_base64_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_config(TEXT % "not-base64-but-secret!")
+    assert "expected base64 text" in str(raised.value)
+    assert "secret" not in str(raised.value)

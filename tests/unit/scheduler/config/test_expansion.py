@@ -3,6 +3,7 @@
 import pytest
 
 from moorage.common.errors import ConfigError
+from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import (
     KNOWN_PLUGINS,
     EnabledPlugins,
@@ -14,6 +15,8 @@ from moorage.scheduler.config import (
     default_config,
     expand_plugins,
 )
+from moorage.scheduler.config.expansion import merge_plugins, merge_set
+from moorage.scheduler.config.plugin_facts import default_plugins
 
 POINTS = {
     "Sort": "queueSort",
@@ -52,7 +55,7 @@ ORDER = {
     "naming a plugin again moves it to the front": (BASE + "F1 F2 F3", {"filter": plugin_set("F3")}, "F3 F1 F2"),
     "several of them in the point's own order": (BASE + "F1 F2 F3", {"filter": plugin_set("F3 F2")}, "F3 F2 F1"),
     "a plugin outside of MultiPoint comes last": (BASE + "F1 F2", {"filter": plugin_set("F3")}, "F1 F2 F3"),
-    "both at once": (BASE + "F1 F2", {"filter": plugin_set("F3 F2")}, "F2 F1 F3"),
+    "both together": (BASE + "F1 F2", {"filter": plugin_set("F3 F2")}, "F2 F1 F3"),
     "a star leaves the point's own list": (BASE + "F1 F2", {"filter": plugin_set("F3", "*")}, "F3"),
     "disabled but in the point's own list stays, last": (
         BASE + "F1 F2",
@@ -86,7 +89,7 @@ def test_score_weights(multi_point: str, sets: dict[str, PluginSet], want: dict[
     assert expand(multi_point, **sets).score_weights == want
 
 
-def test_placement_scores_have_weights_of_their_own() -> None:
+def test_placement_scores_have_separate_weights() -> None:
     enabled = expand(BASE + "P1:5 S1:2")
     assert (enabled.placement_score_weights, enabled.score_weights) == ({"P1": 5}, {"S1": 2})
 
@@ -154,7 +157,7 @@ REFUSED = {
             'for profile with scheduler name "mine"'
         ],
     ),
-    "every problem at once": (
+    "several problems together": (
         "Sort Nope",
         {"score": plugin_set("F1")},
         [
@@ -228,3 +231,37 @@ def test_default_score_weights() -> None:
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,
     }
+
+
+DEFAULTS = PluginSet(enabled=(PluginEntry("A"), PluginEntry("B", 3), PluginEntry("C", 2)))
+MERGED = {
+    "nothing written keeps the defaults": (plugin_set(), plugin_set("A B:3 C:2")),
+    "a disabled default is gone, and remembered": (plugin_set(disabled="B"), plugin_set("A C:2", "B")),
+    "a star takes every default": (plugin_set(disabled="*"), plugin_set("", "*")),
+    "after a star only the user's are left": (plugin_set("X B", "*"), plugin_set("X B", "*")),
+    "a new plugin is appended": (plugin_set("X:7"), plugin_set("A B:3 C:2 X:7")),
+    "a default listed again keeps its place and takes the new weight": (plugin_set("B:9"), plugin_set("A B:9 C:2")),
+    "without a weight it has none": (plugin_set("B"), plugin_set("A B C:2")),
+    "disabled and enabled is enabled, at the end": (plugin_set("B:9", "B"), plugin_set("A C:2 B:9", "B")),
+    "repetitions stay": (plugin_set("X X"), plugin_set("A B:3 C:2 X X")),
+    "of a repeated default the last one takes its place": (plugin_set("B:1 B:2"), plugin_set("A B:2 C:2 B:1")),
+    "weights of disabled entries are dropped": (plugin_set(disabled="B:4"), plugin_set("A C:2", "B")),
+}
+
+
+@pytest.mark.parametrize(("custom", "want"), MERGED.values(), ids=MERGED)
+def test_merge(custom: PluginSet, want: PluginSet) -> None:
+    assert merge_set(DEFAULTS, custom) == want
+
+
+def test_default_disabled_entries_follow_the_users() -> None:
+    merged = merge_set(PluginSet(enabled=(PluginEntry("A"),), disabled=(PluginEntry("Z"),)), plugin_set(disabled="A"))
+    assert merged == plugin_set("", "A Z")
+
+
+def test_sets_are_merged_one_by_one() -> None:
+    defaults = default_plugins(FeatureGates())
+    custom = type(defaults)(score=plugin_set("NodeName:4", "ImageLocality"))
+    merged = merge_plugins(defaults, custom)
+    assert merged.score == plugin_set("NodeName:4", "ImageLocality")
+    assert merged.multi_point == defaults.multi_point

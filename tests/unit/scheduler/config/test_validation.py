@@ -4,35 +4,9 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.support.configurations import HEADER, LABEL_NAME, REMOVED, enabling, problems, profile
 
-from moorage.common.errors import ConfigErrors
-from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import load_config
-
-HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-REMOVED = 'was invalid in version "v1" (KubeSchedulerConfiguration is version "kubescheduler.config.k8s.io/v1")'
-LABEL_NAME = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
-
-
-def problems(fields: dict[str, Any], gates: str = "") -> list[str]:
-    """Return the messages without their hints."""
-    text = yaml.safe_dump({**HEADER, **fields})
-    with pytest.raises(ConfigErrors) as refusal:
-        load_config(text, gates=FeatureGates.parse(gates))
-    return [f"{error.where}: {error.problem}" for error in refusal.value.errors]
-
-
-def profile(**fields: Any) -> dict[str, Any]:
-    return {"schedulerName": "a", **fields}
-
-
-def enabling(point: str, *names: str) -> dict[str, Any]:
-    return {point: {"enabled": [{"name": name} for name in names]}}
-
 
 LEADER = "leaderElection."
 
@@ -79,7 +53,7 @@ PROFILES = {
         {"profiles": [{}, profile()]},
         ["profiles[0].schedulerName: Required value"],
     ),
-    "an empty name is none, even for one profile": (
+    "an empty name is invalid, even for one profile": (
         {"profiles": [{"schedulerName": ""}]},
         ["profiles[0].schedulerName: Required value"],
     ),
@@ -140,51 +114,6 @@ PROFILES = {
     ),
 }
 
-BUILDING = {
-    "a plugin that does not exist": (
-        {"profiles": [profile(plugins=enabling("filter", "NodeNam"))]},
-        ["profiles[0].plugins.filter.enabled[0]: no plugin is named 'NodeNam'"],
-    ),
-    "a plugin that cannot do what it is enabled for": (
-        {"profiles": [profile(plugins=enabling("score", "NodeName"))]},
-        ['profiles[0].plugins.score.enabled[0]: plugin "NodeName" does not extend ScorePlugin plugin'],
-    ),
-    "a plugin enabled twice": (
-        {"profiles": [profile(plugins=enabling("multiPoint", "NodeName", "NodeName"))]},
-        ['profiles[0].plugins.multiPoint: plugin "NodeName" already registered as "PreFilterPlugin"'],
-    ),
-    "nothing left that sorts or binds": (
-        {"profiles": [profile(plugins={"multiPoint": {"disabled": [{"name": "*"}]}})]},
-        [
-            'profiles[0].plugins.queueSort: only one queue sort plugin required for profile with scheduler name "a", '
-            "but got 0",
-            'profiles[0].plugins.bind: at least one bind plugin is needed for profile with scheduler name "a"',
-        ],
-    ),
-    "no defaults are made for what only podGroupPostFilter names": (
-        {
-            "profiles": [
-                profile(
-                    plugins={
-                        **enabling("podGroupPostFilter", "DefaultPreemption"),
-                        "multiPoint": {"disabled": [{"name": "DefaultPreemption"}]},
-                    }
-                )
-            ]
-        },
-        [
-            'profiles[0].pluginConfig: initializing plugin "DefaultPreemption": got args of type <nil>, '
-            "want *DefaultPreemptionArgs"
-        ],
-    ),
-    "a resource hidden by an extender from a plugin that is not there": (
-        {
-            "extenders": [{"managedResources": [{"name": "example.com/x", "ignoredByScheduler": True}]}],
-            "profiles": [profile(plugins={"multiPoint": {"disabled": [{"name": "NodeResourcesFit"}]}})],
-        },
-        ["extenders: can't find NodeResourcesFitArgs in plugin config"],
-    ),
-}
 
 EXTENDERS = {
     "one that scores needs a weight": (
@@ -227,7 +156,7 @@ EXTENDERS = {
     ),
 }
 
-CASES = {**TOP_LEVEL, **PROFILES, **BUILDING, **EXTENDERS}
+CASES = {**TOP_LEVEL, **PROFILES, **EXTENDERS}
 
 
 @pytest.mark.parametrize(("fields", "want"), CASES.values(), ids=CASES)
@@ -240,8 +169,8 @@ ACCEPTED = {
         "leaderElection": {"leaderElect": False, "leaseDuration": "-1s", "resourceLock": "endpoints"}
     },
     "a negative qps": {"clientConnection": {"qps": -1}},
-    "disabling a plugin nobody knows": {"profiles": [{"plugins": {"filter": {"disabled": [{"name": "Nope"}]}}}]},
-    "arguments for a plugin nobody knows": {"profiles": [{"pluginConfig": [{"name": "Nope", "args": {"a": 1}}]}]},
+    "disabling an unknown plugin": {"profiles": [{"plugins": {"filter": {"disabled": [{"name": "Nope"}]}}}]},
+    "arguments for an unknown plugin": {"profiles": [{"pluginConfig": [{"name": "Nope", "args": {"a": 1}}]}]},
     "one extender that binds": {"extenders": [{"bindVerb": "b", "urlPrefix": "http://x"}]},
 }
 

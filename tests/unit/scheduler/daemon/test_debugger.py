@@ -13,7 +13,7 @@ from moorage.scheduler.config import default_config
 from moorage.scheduler.daemon.debugger import Debugger
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.registry import Registry
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.queue.observer import Story
 from moorage.testing.builders import make_node, make_pod
 
@@ -31,9 +31,9 @@ def debugger() -> Debugger:
         background=NoBackground(),
         clock=VirtualClock(),
         features=FeatureGates(),
-        queue_observer=story,
+        observers=(story,),
     )
-    scheduler.handlers.node_added(NODE)
+    scheduler.handlers.apply(None, NODE)
     scheduler.handlers.pod_added(PLACED)
     scheduler.handlers.pod_added(WAITING)
     return Debugger(scheduler, ApiClient(Connection("http://127.0.0.1:1", "a test")), story)

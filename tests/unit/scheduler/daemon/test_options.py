@@ -82,15 +82,15 @@ def test_allowed_labels_of_flag_and_manifest(tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "a port that is none": (["--secure-port=99999"], "must be between 0 and 65535"),
-    "a TLS version that is none": (["--tls-min-version=VersionTLS99"], 'unknown tls version "VersionTLS99"'),
+    "an invalid port": (["--secure-port=99999"], "must be between 0 and 65535"),
+    "an invalid TLS version": (["--tls-min-version=VersionTLS99"], 'unknown tls version "VersionTLS99"'),
     "a certificate without its key": (["--tls-cert-file=a.crt"], "must be set together"),
-    "a log format that is none": (["--logging-format=xml"], "write text or json"),
+    "an invalid log format": (["--logging-format=xml"], "write text or json"),
     "module levels in JSON": (["--logging-format=json", "--vmodule=a=1"], "Only supported for text log format"),
     "hidden metrics of an old release": (["--show-hidden-metrics-for-version=1.20"], "write 1.36"),
-    "a manifest that is not there": (["--allow-metric-labels-manifest=/nowhere"], "cannot be read"),
+    "a missing manifest": (["--allow-metric-labels-manifest=/nowhere"], "does not exist"),
     "a percentage above all": (["--cross-check-percent=101"], "not a percentage"),
-    "a configuration that is not there": (["--config=/nowhere"], "the file cannot be read"),
+    "a missing configuration": (["--config=/nowhere"], "the file does not exist"),
     "a plugin that is not there": (["--plugin=nowhere:X"], "cannot be imported"),
     "a lease shorter than its renewal": (["--leader-elect-lease-duration=5s"], "must be greater than `RenewDeadline`"),
     "an unknown gate": (["--feature-gates=Nope=true"], "unrecognized feature gate: Nope"),

@@ -43,7 +43,7 @@ CASES = {
         make_decision(Result.SCHEDULED, node="n1", nodes={"n1": NodeEntry(total=0, scores={})}),
         {"result": "scheduled", "node": "n1", "nodes": {"n1": {"total": 0, "scores": {}}}},
     ),
-    "a rejected node says by whom and why": (
+    "a rejected node has a plugin and a reason": (
         make_decision(
             Result.UNSCHEDULABLE,
             message="0/1 nodes are available: 1 Too many pods.",

@@ -18,7 +18,7 @@ def scored(total: int) -> NodeEntry:
 
 
 CASES = {
-    "a best node is compared with those that fit": (
+    "a best node is compared with the other feasible nodes": (
         make_decision(node="n1", nodes={"n1": scored(5), "n2": scored(4), "n3": REJECTED}),
         "score 5, best of 2 feasible nodes",
     ),
@@ -51,7 +51,7 @@ CASES = {
         make_decision(Result.INCOMPLETE),
         "its pod group, or a parent of that group, does not exist",
     ),
-    "an eviction is told": (
+    "an eviction is printed": (
         make_decision(Result.UNSCHEDULABLE, message="no", evicted=True),
         "no\nevicted by preemption",
     ),

@@ -8,9 +8,6 @@ from moorage.common.text import cut_note
 from moorage.kube.api.meta import Condition
 from moorage.kube.api.pod import Pod, PodStatus
 from moorage.scheduler.engine.failures import status_patch
-from moorage.scheduler.engine.outcomes import Diagnosis
-from moorage.scheduler.framework.node_statuses import NodeStatuses
-from moorage.scheduler.framework.status import Status
 from moorage.testing import make_pod
 
 WHY = "0/1 nodes are available: 1 Insufficient cpu."
@@ -51,42 +48,3 @@ NOTES = {
 def test_notes_fit_the_events_api(note: str, want: str) -> None:
     assert cut_note(note) == want
     assert len(cut_note(note).encode()) <= 1024
-
-
-FULL, TAINTED = (
-    Status.unschedulable("Insufficient cpu").by("NodeResourcesFit"),
-    Status.unresolvable("tainted").by("Taints"),
-)
-SENTENCES = {
-    "nodes by reason, sorted": (
-        Diagnosis(3, NodeStatuses({"a": FULL, "b": TAINTED, "c": FULL}, Status.unresolvable())),
-        "0/3 nodes are available: 1 tainted, 2 Insufficient cpu.",
-    ),
-    "a pre-filter's word instead of the nodes'": (
-        Diagnosis(3, pre_filter=Status.unresolvable("no such claim")),
-        "0/3 nodes are available: no such claim.",
-    ),
-    "what the post-filters said, behind": (
-        Diagnosis(1, NodeStatuses({"a": FULL}, Status.unresolvable()), post_filter_message="preemption: none."),
-        "0/1 nodes are available: 1 Insufficient cpu. preemption: none.",
-    ),
-    "nothing to say": (Diagnosis(2), "0/2 nodes are available:"),
-}
-
-
-@pytest.mark.parametrize(("diagnosis", "sentence"), SENTENCES.values(), ids=SENTENCES)
-def test_the_sentence_users_read(diagnosis: Diagnosis, sentence: str) -> None:
-    assert diagnosis.message == sentence
-
-
-def test_diagnosis_names_the_rejecting_plugins() -> None:
-    diagnosis = Diagnosis(1)
-    for status in (
-        FULL,
-        Status.pending("soon").by("Gang"),
-        Status.error("broken").by("Broken"),
-        Status.unschedulable("x"),
-    ):
-        diagnosis.add_rejection(status)
-    assert diagnosis.unschedulable_plugins == {"NodeResourcesFit", "Gang"}
-    assert diagnosis.pending_plugins == {"Gang"}

@@ -21,7 +21,7 @@ CASES: dict[str, tuple[Callable[[PermitWait], object], tuple[Code, str, str] | N
         (Code.UNSCHEDULABLE, "Budget", "rejected due to timeout after waiting 30s at plugin Budget"),
         30.0,
     ),
-    "nobody speaks: the shortest limit counts": (
+    "no plugin decides: the shortest limit counts": (
         lambda _: None,
         (Code.UNSCHEDULABLE, "Quorum", "rejected due to timeout after waiting 10s at plugin Quorum"),
         10.0,
@@ -36,7 +36,7 @@ CASES: dict[str, tuple[Callable[[PermitWait], object], tuple[Code, str, str] | N
         (Code.UNSCHEDULABLE, "Budget", "too dear"),
         0.0,
     ),
-    "a plugin that has no say does not let it go": (
+    "a plugin that did not wait cannot allow it": (
         lambda pod: (pod.allow("Stranger"), pod.allow("Quorum"), pod.allow("Quorum")),
         (Code.UNSCHEDULABLE, "Budget", "rejected due to timeout after waiting 30s at plugin Budget"),
         30.0,

@@ -48,13 +48,18 @@ class Picky(FilterPlugin, ScorePlugin):
         return int(node.labels.get("score", "0"))
 
 
-def scheduler_with(plugins: Iterable[type[Plugin]], *objects: KubeObject, config: str | None = None) -> Scheduler:
+def scheduler_with(
+    plugins: Iterable[type[Plugin]],
+    *objects: KubeObject,
+    config: str | None = None,
+    api: DiscardingApi | None = None,
+) -> Scheduler:
     plugin_types = tuple(plugins)
     policy = load_policy(
         collect_plugins(plugin_types), config, enabled=[each for each in plugin_types if each not in IN_TREE]
     )
     served = served_by(policy, [plugin.name for plugin in plugin_types])
-    scheduler = assemble(served.policy, DiscardingApi(), VirtualClock()).scheduler
+    scheduler = assemble(served.policy, api or DiscardingApi(), VirtualClock()).scheduler
     for obj in objects:
         scheduler.handlers.apply(None, obj)
     return scheduler
@@ -173,7 +178,7 @@ def test_any_subset_of_any_cluster_is_evaluated_as_without_caches(
 
 
 class NoNeighbours(PreFilterPlugin, FilterPlugin):
-    """Wants to be alone among pods of its label; a node is taken as long as one is there."""
+    """Rejects nodes that run a noisy pod, and pods of Sunday on every node."""
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: object) -> Status | None:
         return Status.unresolvable("not today") if pod.labels.get("day") == "sunday" else None
@@ -189,24 +194,24 @@ def noisy(name: str, node: str, priority: int, **labels: str) -> Pod:
 
 
 PREEMPTION = {
-    "victims that will do stay as they are": ([noisy("x", "a", 1)], {"a": ["x"]}, {"a": (["x"], 0)}),
-    "who is in the way goes as well": (
+    "sufficient victims are unchanged": ([noisy("x", "a", 1)], {"a": ["x"]}, {"a": (["x"], 0)}),
+    "a conflicting pod is evicted as well": (
         [noisy("x", "a", 1), make_pod("y", node="a", priority=1, uid="y"), noisy("z", "a", 2)],
         {"a": ["y"]},
         {"a": (["y", "z", "x"], 0)},
     ),
-    "a node where somebody more important is in the way is left out": (
+    "a node with a conflicting pod of higher priority is left out": (
         [noisy("x", "a", 1), noisy("vip", "a", 99), noisy("z", "b", 1)],
         {"a": ["x"], "b": ["z"]},
         {"b": (["z"], 0)},
     ),
-    "nobody who does not disturb is evicted": (
+    "no pod without a conflict is evicted": (
         [make_pod("y", node="a", priority=1, uid="y"), make_pod("q", node="a", priority=1, uid="q")],
         {"a": ["y"]},
         {"a": (["y"], 0)},
     ),
     "a node that is not known is left out": ([], {"nowhere": ["x"]}, {}),
-    "a victim that has gone meanwhile is no trouble": ([], {"a": ["gone"]}, {"a": (["gone"], 0)}),
+    "a victim that no longer exists is accepted": ([], {"a": ["gone"]}, {"a": (["gone"], 0)}),
 }
 
 
@@ -267,9 +272,8 @@ def test_binding_reports_the_error() -> None:
             self.bound.append((pod.key, node_name))
 
     async def work() -> None:
-        scheduler = scheduler_with([Picky], make_node("a"), make_pod("known", uid="2"))
-        scheduler.services.cluster = api = Binds()
-        answering = Answering(scheduler)
+        api = Binds()
+        answering = Answering(scheduler_with([Picky], make_node("a"), make_pod("known", uid="2"), api=api))
         assert await answering.bind(BindRequest("web", "default", "1", "a")) == ""
         assert await answering.bind(BindRequest("known", "default", "2", "a")) == ""
         assert "it has a node already" in await answering.bind(BindRequest("taken", "default", "1", "a"))

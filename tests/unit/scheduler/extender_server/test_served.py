@@ -21,8 +21,7 @@ from moorage import (
 )
 from moorage.common.errors import ConfigError
 from moorage.scheduler.config import ExtenderConfig, ExtensionPoint, expand_plugins, load_config
-from moorage.scheduler.extender_server.served import Served, Verbs, served_by
-from moorage.scheduler.extender_server.stanza import Address, stanza
+from moorage.scheduler.extender_server.served import Served, Verbs, served_by, write_stanza
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.registry import extension_points
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
@@ -65,7 +64,7 @@ VERBS = {
     "a score": ((ScorePlugin,), Verbs(False, True, False)),
     "a filter that scores, too": ((FilterPlugin, ScorePlugin), Verbs(True, True, False)),
     "one that binds": ((BindPlugin,), Verbs(False, False, True)),
-    "one that binds and is told of it": ((BindPlugin, PostBindPlugin), Verbs(False, False, True)),
+    "one that binds and is notified": ((BindPlugin, PostBindPlugin), Verbs(False, False, True)),
 }
 
 
@@ -127,7 +126,7 @@ def test_weights_and_arguments_come_from_the_configuration_and_no_other_plugin_r
     (profile,) = served.policy.config.profiles
     enabled = expand_plugins(profile, lambda name: extension_points(served.policy.registry[name]))
     assert profile.scheduler_name == "other"
-    assert profile.args_of("Mine") == MineArgs("b")
+    assert profile.find_args("Mine") == MineArgs("b")
     assert enabled.score_weights == {"Mine": 3}
     assert enabled[ExtensionPoint.FILTER] == enabled[ExtensionPoint.SCORE] == ("Mine",)
 
@@ -137,7 +136,7 @@ def test_a_plugin_that_the_configuration_does_not_enable_is_refused() -> None:
         serve(plugin("Mine", FilterPlugin), config=HEAD)
 
 
-def test_of_several_profiles_one_is_to_be_named() -> None:
+def test_one_of_several_profiles_must_be_named() -> None:
     plugin_type = plugin("Mine", FilterPlugin)
     enabling = "plugins: {filter: {enabled: [{name: Mine}]}}"
     config = HEAD + f"profiles: [{{schedulerName: one, {enabling}}}, {{schedulerName: two, {enabling}}}]\n"
@@ -156,7 +155,7 @@ def extender_in(text: str) -> ExtenderConfig:
 
 def test_the_stanza_can_be_pasted() -> None:
     served = serve(plugin("Mine", FilterPlugin, ScorePlugin))
-    extender = extender_in(stanza(served, Address("http://127.0.0.1:8890")))
+    extender = extender_in(write_stanza(served, "http://127.0.0.1:8890"))
     assert (extender.filter_verb, extender.preempt_verb, extender.prioritize_verb) == (
         "filter",
         "preempt",
@@ -166,7 +165,7 @@ def test_the_stanza_can_be_pasted() -> None:
 
 
 def test_the_stanza_of_a_secured_extender_names_certificates() -> None:
-    text = stanza(serve(plugin("Mine", BindPlugin)), Address("https://here:1", wants_certificate=True))
+    text = write_stanza(serve(plugin("Mine", BindPlugin)), "https://here:1", wants_certificate=True)
     extender = yaml.safe_load(text)["extenders"][0]
     assert extender["enableHTTPS"] is True
     assert sorted(extender["tlsConfig"]) == ["caFile", "certFile", "keyFile"]

@@ -49,7 +49,7 @@ BAD: dict[str, tuple[Read, Any, str]] = {
     "brackets without end": (node_question, b"[" * 100_000, "the body: it is not a JSON object"),
     "a pod that is nested without end": (node_question, b'{"NodeNames":[],"Pod":' + b"[" * 50_000, "the body: "),
     "no pod": (node_question, {"NodeNames": ["a"]}, "Pod: it is missing"),
-    "a pod that is none": (node_question, {"NodeNames": ["a"], "Pod": 3}, "Pod: it cannot be read"),
+    "an invalid pod": (node_question, {"NodeNames": ["a"], "Pod": 3}, "Pod: it cannot be read"),
     "a pod without a name": (node_question, {"NodeNames": ["a"], "Pod": {}}, "Pod: it has no name"),
     "names that are no list": (node_question, {"Pod": POD, "NodeNames": "a"}, "nodenames: it cannot be read"),
     "names that are no texts": (node_question, {"Pod": POD, "NodeNames": [1]}, "nodenames: it cannot be read"),

@@ -1,12 +1,16 @@
-"""The source of an interrupt: a plugin that raises it, or a user who stops the program."""
+"""Exceptions of plugins: their descriptions, their log, and interrupts, which may be raised by a plugin or a user."""
 
+import json
 import signal
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from moorage.scheduler.framework.faults import pass_on_interrupt
+from moorage.common.errors import PluginError
+from moorage.scheduler.framework import faults
+from moorage.scheduler.framework.faults import FaultRecord, described, pass_on_interrupt
 
 
 @pytest.fixture
@@ -45,3 +49,37 @@ def test_interrupt_with_the_python_handler_is_passed_on() -> None:
             pass_on_interrupt(raised(KeyboardInterrupt(), "somebodys_plugin"))
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def raise_here() -> BaseException:
+    with pytest.raises(KeyError) as caught:
+        {}["nope"]
+    return caught.value
+
+
+def test_method_type_file_and_line_are_named() -> None:
+    line = raise_here.__code__.co_firstlineno + 2
+    assert described(raise_here(), "X.filter") == f"X.filter raised KeyError: 'nope' (test_faults.py:{line})"
+
+
+def test_exceptions_of_a_library_are_located_in_the_authors_code() -> None:
+    with pytest.raises(ValueError, match="Expecting") as caught:
+        json.loads("{")
+    assert described(caught.value).rpartition(" (")[2].startswith("test_faults.py:")
+
+
+def test_expected_failures_have_only_their_message() -> None:
+    assert described(PluginError("X", "no claim"), "X.filter") == "no claim"
+
+
+def test_traceback_is_logged_once_per_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[dict[str, Any]] = []
+    monkeypatch.setattr(faults, "log", SimpleNamespace(error=lambda _event, **fields: logged.append(fields)))
+    record = FaultRecord()
+    record.note("X", PluginError("X", "expected"))
+    assert record.first is None
+    first = raise_here()
+    for error in (first, raise_here(), ValueError("elsewhere")):
+        record.note("X", error)
+    assert record.first is first
+    assert [(fields["plugin"], type(fields["exc_info"])) for fields in logged] == [("X", KeyError), ("X", ValueError)]

@@ -32,7 +32,7 @@ BATCH, WEB = make_pod(labels={"batch": "yes"}), make_pod()
     [(BATCH, SPOT, True), (BATCH, USUAL, False), (WEB, USUAL, True)],
     ids=["a batch pod on spot", "a batch pod elsewhere", "any other pod"],
 )
-def test_a_function_judges(pod: Pod, node: NodeInfo, fits: bool) -> None:
+def test_function_filters_nodes(pod: Pod, node: NodeInfo, fits: bool) -> None:
     status = spot_only().filter(CycleState(), pod, node)
     assert (status is None) is fits
     if status is not None:

@@ -60,7 +60,10 @@ def test_a_metric_that_is_disabled_is_not_shown() -> None:
 MISTAKES: dict[str, tuple[Any, str]] = {
     "a name with a hyphen": (lambda m: m.gauge("node-load", ""), "'node-load' cannot be the name of a metric"),
     "a label with a capital": (lambda m: m.gauge("load", "", labels=["Node"]), "'Node' cannot be the name"),
-    "a label that is there by itself": (lambda m: m.gauge("load", "", labels=["profile"]), "by itself: leave it out"),
+    "an automatic label": (
+        lambda m: m.gauge("load", "", labels=["profile"]),
+        "by itself: leave it out",
+    ),
     "a label that is missing": (lambda m: m.gauge("load", "", labels=["node"]).set(1), "has the labels node, and was"),
     "a label that is too much": (lambda m: m.gauge("load", "").set(1, node="a"), "has the labels none, and was given"),
     "a counter that goes back": (lambda m: m.counter("polls", "").inc(-1), "cannot be made less: use a gauge"),

@@ -20,8 +20,8 @@ ATTEMPTS: dict[str, Callable[[Any], object]] = {
     "what it can give": lambda node: node.allocatable.__setitem__("cpu", 1),
     "what is taken": lambda node: node.requested.__delitem__("cpu"),
     "its ports": lambda node: node.used_ports.clear(),
-    "all pods at once": lambda node: setattr(node, "pods", {}),
-    "all labels at once": lambda node: setattr(node, "labels", {}),
+    "all pods together": lambda node: setattr(node, "pods", {}),
+    "all labels together": lambda node: setattr(node, "labels", {}),
     "the node itself": lambda node: setattr(node, "node", make_node("m")),
     "its name": lambda node: setattr(node, "name", "m"),
     "its row": lambda node: setattr(node, "row", 7),
@@ -53,7 +53,7 @@ def test_a_plugin_cannot_change(attempt: Callable[[Any], object]) -> None:
     assert described(node) == before
 
 
-def test_a_copy_has_pods_of_its_own() -> None:
+def test_copy_has_separate_pods() -> None:
     node = row()
     before = described(node)
     copy = node.copy()

@@ -1,4 +1,4 @@
-"""Windows on the nodes: any rows in any order, read-only, each row the same whatever the window."""
+"""Windows on the nodes: any rows in any order, read-only, each row the same in every window."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_the_cluster_stays_in_sight() -> None:
     assert window.find("n9") is None
 
 
-def test_a_table_of_nodes_leaves_them_as_they_are() -> None:
+def test_table_of_nodes_does_not_change_them() -> None:
     info = NodeInfo(make_node("n"))
     NodeTable.of(info, info.copy())
     assert info.row == NodeInfo(make_node("n")).row

@@ -79,7 +79,7 @@ def test_failures_are_logged_once_and_counted_each(logged: list[Any]) -> None:
 
     story()
     assert [(line["event"], line.get("error")) for line in logged] == [
-        ("outside data cannot be fetched", "no number"),
+        ("outside data cannot be fetched", "ValueError: no number (test_polling.py:27)"),
         ("outside data is back", None),
     ]
 

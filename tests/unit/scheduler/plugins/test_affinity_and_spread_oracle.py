@@ -1,4 +1,4 @@
-"""Random clusters, judged by the plugins and by the oracle."""
+"""Random clusters, evaluated by the plugins and by the oracle."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -141,7 +141,7 @@ def spread_pods(draw: st.DrawFn) -> Pod:
 
 
 def judged(plugin: FilterPlugin, rig: Rig, pod: Pod) -> list[Status | None]:
-    """Judge by both forms, on the cluster and on a window of it, and make sure that they agree."""
+    """Evaluate both forms, on the cluster and on a window of it, and check that they agree."""
     assert isinstance(plugin, PreFilterExtensions)
     cycle = CycleState()
     answer = plugin.pre_filter(cycle, pod, rig.nodes)

@@ -81,7 +81,7 @@ CASES = {
     "fields know NotIn": (requiring(fields(expression("metadata.name", "NotIn", "b"))), "ac"),
     "fields know no other operator": (requiring(fields(expression("metadata.name", "Exists"))), ""),
     "two values in a field do not parse": (requiring(fields(name_in("a", "b"))), ""),
-    "a name nobody has": (requiring(fields(name_in("x"))), ""),
+    "a name of no node": (requiring(fields(name_in("x"))), ""),
     "another field is absent": (requiring(fields(expression("spec.x", "NotIn", "b"))), "abc"),
 }
 
@@ -179,7 +179,7 @@ HINTS = {
     "a label that goes does not": (NodeAffinity(), requiring(SSD), A, PLAIN, QueueingHint.SKIP),
     "a node that matched before does not": (NodeAffinity(), requiring(SSD), A, A, QueueingHint.SKIP),
     "a node the profile forbids does not": (ENFORCED, make_pod(), None, C, QueueingHint.SKIP),
-    "one the profile begins to allow is not told apart": (ENFORCED, make_pod(), PLAIN, A, QueueingHint.SKIP),
+    "one the profile begins to allow is not distinguished": (ENFORCED, make_pod(), PLAIN, A, QueueingHint.SKIP),
 }
 
 

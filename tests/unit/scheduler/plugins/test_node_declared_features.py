@@ -32,7 +32,7 @@ REQUIRED = {
     "own users on the host network": (make_pod(host_network=True, host_users=False), {HOST_NETWORK_USERS}),
     "the host's users need nothing": (make_pod(host_network=True, host_users=True), set()),
     "users left open need nothing": (make_pod(host_network=True), set()),
-    "own users on a network of their own need nothing": (make_pod(host_users=False), set()),
+    "user namespaces without the host network need nothing": (make_pod(host_users=False), set()),
     "bind mount options": (make_pod(containers=(MOUNTING,)), {MOUNT_OPTIONS}),
     "also in an init container, and together": (
         make_pod(init_containers=(MOUNTING,), containers=(RESTARTING,)),

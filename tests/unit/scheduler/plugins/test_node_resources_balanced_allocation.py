@@ -20,7 +20,7 @@ CASES = {
     "one that evens out gets more": (used(cpu="2000m", memory="2Gi"), {"cpu": "100m", "memory": "4Gi"}, 77),
     "one that skews an empty node gets less": (used(), {"cpu": "4000m"}, 50),
     "what is more than full counts as full": (used(cpu="8", memory="64Gi"), {"cpu": "1", "memory": "1Gi"}, 75),
-    "a resource not asked for still counts": (used(memory="16Gi"), {"cpu": "2000m"}, 87),
+    "a resource without a request still counts": (used(memory="16Gi"), {"cpu": "2000m"}, 87),
 }
 
 
@@ -55,8 +55,8 @@ def test_the_number_of_pods_is_no_resource_to_balance(form: ScoreForm) -> None:
 
 
 SKIPPED = {
-    "a pod that asks for nothing sits it out": (make_pod(), True),
-    "also when it asks for what is not balanced": (make_pod(requests={"ephemeral-storage": "1Gi"}), True),
+    "a pod without requests skips the plugin": (make_pod(), True),
+    "also when it requests other resources only": (make_pod(requests={"ephemeral-storage": "1Gi"}), True),
     "an explicit zero is nothing": (make_pod(requests={"cpu": 0}), True),
     "any balanced resource will do": (make_pod(requests={"memory": 1}), False),
     "overhead counts": (make_pod(overhead={"cpu": "10m"}), False),

@@ -107,7 +107,7 @@ def compare(fit: NodeResourcesFit, balanced: NodeResourcesBalancedAllocation, ca
         assert balanced.score_nodes(cycle, pod, nodes).tolist() == [balanced.score(cycle, pod, node) for node in nodes]
 
 
-def test_names_that_users_make_up_are_not_kept_for_ever() -> None:
+def test_custom_names_are_evicted_from_the_cache() -> None:
     rig = Rig(make_node("n", allocatable={"cpu": 4}), make_pod("p", node="n", requests={"cpu": 1}))
     amounts = ClusterAmounts()
     amounts.follow(rig.nodes)

@@ -9,7 +9,7 @@ from moorage.kube.api.selectors import LabelSelector
 from moorage.scheduler.config import default_config
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.registry import Registry
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.testing import make_pod
 from moorage.testing.rig import Rig
 

@@ -112,7 +112,7 @@ pools = st.builds(
     SIZES,
 )
 drivers = st.builds(make_csi_driver, DRIVERS, watches_capacity=st.booleans(), must_run=st.booleans())
-things = st.one_of(nodes, csi_nodes, volumes, volumes, claims, claims, placed, attachments, pools, drivers)
+cluster_objects = st.one_of(nodes, csi_nodes, volumes, volumes, claims, claims, placed, attachments, pools, drivers)
 pending = st.builds(
     lambda volumes: make_pod("new", volumes=tuple(volumes)), st.lists(pod_volumes, min_size=1, max_size=3)
 )
@@ -127,7 +127,7 @@ FIXED = (
 
 
 def remove(rig: Rig, obj: KubeObject) -> None:
-    """Take something out again, if it is of a kind that comes and goes."""
+    """Remove an object again, if objects of its kind can be removed."""
     match obj:
         case Node() if rig.nodes.find(obj.name) is not None:
             rig.cache.remove_node(obj.name)
@@ -153,8 +153,8 @@ def agree(plugin: FilterPlugin, rig: Rig, pod: Pod, window: NodeTable) -> None:
 @pytest.mark.parametrize("build", PLUGINS)
 @settings(max_examples=60, deadline=None)
 @given(
-    first=st.lists(things, max_size=12),
-    then=st.lists(st.tuples(st.booleans(), things), max_size=6),
+    first=st.lists(cluster_objects, max_size=12),
+    then=st.lists(st.tuples(st.booleans(), cluster_objects), max_size=6),
     pods=st.lists(pending, min_size=1, max_size=2),
     rows=st.permutations(range(4)),
     size=st.integers(1, 4),

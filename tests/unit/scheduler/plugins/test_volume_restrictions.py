@@ -98,7 +98,7 @@ def test_a_disk_conflict_is_reported_before_a_claim_in_use(form: FilterForm) -> 
 
 PRE_FILTERS = {
     "no volumes": ((), Status.skip()),
-    "a claim that nobody uses": ((claim_volume("once"),), Status.skip()),
+    "an unused claim": ((claim_volume("once"),), Status.skip()),
     "a claim in use that may be shared": ((claim_volume("shared"),), Status.skip()),
     "a claim in use that may not": ((claim_volume("held"),), None),
     "a claim of that name in another namespace is no matter": ((claim_volume("elsewhere"),), Status.skip()),

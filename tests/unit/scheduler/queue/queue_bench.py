@@ -7,12 +7,11 @@ from moorage.common.clock import VirtualClock
 from moorage.kube.api.meta import ObjectMeta
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
-from moorage.scheduler.framework.plugin import PreEnqueuePlugin, QueueSortPlugin
-from moorage.scheduler.framework.queued import QueuedPod
+from moorage.scheduler.framework.plugin import PreEnqueuePlugin, QueuedPod, QueueSortPlugin
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.queue.backoff import Backoff
 from moorage.scheduler.queue.entities import QueuedPodInfo
-from moorage.scheduler.queue.hints import ProfileQueueing, Queueing
+from moorage.scheduler.queue.gates import ProfileQueueing, Queueing
 from moorage.scheduler.queue.observer import QueueObserver
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 from moorage.testing import make_pod

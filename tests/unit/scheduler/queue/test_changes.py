@@ -76,7 +76,7 @@ POD_CHANGES: dict[str, tuple[Pod, Pod, list[Action]]] = {
         pod(status=PodStatus(extended_resource_claim_status=ExtendedResourceClaimStatus(resource_claim_name="x"))),
         [CLAIM],
     ),
-    "all at once, in upstream's order": (
+    "all together, in upstream's order": (
         pod(scheduling_gates=GATES),
         pod(
             labels={},
@@ -153,7 +153,7 @@ NODE_CHANGES: dict[str, tuple[Node, Node, list[Action]]] = {
         spec(pod_preemption_policy=PodPreemptionPolicy(disable_resize_preemption="x")),
         [POLICY],
     ),
-    "all at once, in upstream's order": (
+    "all together, in upstream's order": (
         spec(unschedulable=True),
         Node(
             metadata=msgspec.structs.replace(NODE.metadata, labels={}, annotations={"a": "b"}),

@@ -1,8 +1,7 @@
 import pytest
 from tests.unit.scheduler.queue.queue_bench import Bench, ByPriority, ByPriorityLess
 
-from moorage.scheduler.framework.plugin import QueueSortPlugin
-from moorage.scheduler.framework.queued import QueuedPod
+from moorage.scheduler.framework.plugin import QueuedPod, QueueSortPlugin
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.heap import KeyedHeap
 from moorage.testing import make_pod
@@ -100,17 +99,17 @@ def popped(bench: Bench) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("sort", [Moody(), Keyless()], ids=["less", "sort_key"])
-def test_a_sort_plugin_that_raises_loses_no_pod(sort: QueueSortPlugin) -> None:
+@pytest.mark.parametrize(("sort", "line"), [(Moody(), 81), (Keyless(), 90)], ids=["less", "sort_key"])
+def test_a_sort_plugin_that_raises_loses_no_pod(sort: QueueSortPlugin, line: int) -> None:
     bench = Bench(sort=sort)
     names = ["d", "bad", "b", "c", "a"]
     bench.add(*names)
     bench.queue.check_invariants()
     assert sorted(popped(bench)) == sorted(names), "every pod is tried, once"
     assert {(plugin, problem) for plugin, _, problem in bench.counts.failures} == {
-        (sort.name, "I do not like that one")
+        (sort.name, f"{sort.name}.sort_key raised RuntimeError: I do not like that one (test_heap.py:{line})")
     }
-    assert len(bench.counts.failures) <= len(names), "a pod is told of once"
+    assert len(bench.counts.failures) <= len(names), "each pod is reported once"
     bench.add("f", "e")
     assert [info.pod.name for _ in "ef" if (info := bench.queue.pop()) is not None] == ["e", "f"], (
         "the others are sorted"

@@ -14,7 +14,7 @@ def pod(nominated: str = "", *, node: str = "", name: str = "p", priority: int |
 
 # (the pod, the node named in addition, what the API knows, where it is nominated)
 ADDS: dict[str, tuple[Pod, str | None, Pod | None, str]] = {
-    "the pod's status says where": (pod("n1"), None, pod(), "n1"),
+    "the pod's status names the node": (pod("n1"), None, pod(), "n1"),
     "a name given overrides it": (pod("n1"), "n2", pod(), "n2"),
     "an empty name clears it": (pod("n1"), "", pod(), ""),
     "no name anywhere": (pod(), None, pod(), ""),

@@ -1,21 +1,31 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.unit.scheduler.queue.queue_bench import (
     CLAIM_ADD,
+    LABELS,
     NODE_ADD,
     NODE_TAINT,
     POD_ADD,
     POD_DELETE,
+    PROFILE,
     START,
     Bench,
+    ByNameBackwards,
+    ByPriority,
+    Door,
     changed,
     put,
     ref,
 )
 
-from moorage.scheduler.framework.events import ClusterEvent, QueueingHint
+from moorage.scheduler.framework.events import CONFIGURATION_CHANGED, ClusterEvent, EventRegistration, QueueingHint
+from moorage.scheduler.framework.plugin import QueueSortPlugin
 from moorage.scheduler.framework.status import Status
+from moorage.scheduler.queue.backoff import Backoff
+from moorage.scheduler.queue.gates import ProfileQueueing, Queueing
 from moorage.testing import make_pod
 
 SKIP = QueueingHint.SKIP
@@ -78,12 +88,12 @@ def test_sizes_count_every_queue() -> None:
 # (who turned it down, who of them is pending, what happened during the attempt, where it goes)
 AFTER_ATTEMPT: dict[str, tuple[tuple[str, ...], tuple[str, ...], list[ClusterEvent], str]] = {
     "an error: after the penalty": ((), (), [], "backoff"),
-    "an error, whatever happened meanwhile": ((), (), [NODE_ADD], "backoff"),
-    "turned down and nothing happened: wait for an event": (("Fit",), (), [], "unschedulable"),
+    "an error, regardless of events": ((), (), [NODE_ADD], "backoff"),
+    "rejected without an event: wait for one": (("Fit",), (), [], "unschedulable"),
     "something happened that does not help": (("Fit",), (), [NODE_TAINT], "unschedulable"),
     "something that helps happened: after the penalty": (("Fit",), (), [NODE_TAINT, NODE_ADD], "backoff"),
-    "what it was pending for happened: at once": ((), ("Claims",), [CLAIM_ADD], "active"),
-    "at once wins over after the penalty": (("Fit",), ("Claims",), [NODE_ADD, CLAIM_ADD], "active"),
+    "the pending event happened: immediately": ((), ("Claims",), [CLAIM_ADD], "active"),
+    "immediate retry wins over backoff": (("Fit",), ("Claims",), [NODE_ADD, CLAIM_ADD], "active"),
     "one of two rejectors was helped": (("Fit", "Taint"), (), [NODE_TAINT], "backoff"),
     "no event can help against this plugin": (("Deaf",), (), [NODE_ADD, NODE_TAINT, POD_DELETE], "unschedulable"),
 }
@@ -282,7 +292,7 @@ def test_an_admitted_pod_forgets_its_gate_but_not_its_rejectors() -> None:
 # (which door, event, doors open then?, where it goes)
 GATED_EVENTS = {
     "an event of another plugin is not even looked at": ("first", POD_DELETE, True, "gated"),
-    "an event whose hint says no": ("second", POD_DELETE, True, "gated"),
+    "an event whose hint skips": ("second", POD_DELETE, True, "gated"),
 }
 
 
@@ -300,7 +310,7 @@ def test_events_and_gated_pods(door: str, event: ClusterEvent, opened: bool, wan
 
 @pytest.mark.parametrize("is_open", [True, False])
 def test_a_gate_is_called_again_if_a_filters_hint_and_the_gates_event_agree(is_open: bool) -> None:
-    # As with preemption: turned down by Fit, then held back until the victims are gone.
+    # As with preemption: rejected by Fit, then pending until the victims are gone.
     bench = Bench()
     bench.add("p")
     info = bench.pop("p")
@@ -400,3 +410,326 @@ def test_a_pre_enqueue_plugin_that_returns_an_error_gates_the_pod_and_is_reporte
     bench.add("p")
     assert bench.where("p") == "gated"
     assert bench.counts.failures == [("FirstDoor", "p", "no connection")]
+
+
+# ── update and delete (§ 4.9) ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("queue_name", ["active", "backoff", "unschedulable", "gated"])
+def test_an_update_that_changes_nothing_of_interest_replaces_the_pod_where_it_is(queue_name: str) -> None:
+    bench = Bench()
+    old = put(bench, "p", queue_name)
+    new = changed(old, priority=100, image="app:2")
+    bench.update(old, new)
+    assert bench.where("p") == queue_name
+    entry = bench.queue.find(old)
+    assert entry is not None
+    assert entry.pod is new
+
+
+def test_an_update_of_an_unknown_pod_adds_it() -> None:
+    bench = Bench()
+    pod = make_pod("p", uid="uid-p")
+    bench.update(pod, changed(pod, labels={"a": "b"}))
+    assert bench.where("p") == "active"
+
+
+UPDATES: dict[str, tuple[tuple[str, ...], dict[str, Any], float, str]] = {
+    "a change that cures, during the penalty": (("Taint",), {"tolerates": ["x"]}, 0, "backoff"),
+    "a change that cures, after the penalty": (("Taint",), {"tolerates": ["x"]}, 2, "active"),
+    "a change that does not": (("Taint",), {"labels": {"a": "b"}}, 2, "unschedulable"),
+    "two changes, one of them helpful": (("Taint",), {"labels": {"a": "b"}, "tolerates": ["x"]}, 2, "active"),
+    "nothing helps against a deaf plugin": (("Deaf",), {"tolerates": ["x"]}, 2, "unschedulable"),
+}
+
+
+@pytest.mark.parametrize(("plugins", "fields", "wait", "want"), UPDATES.values(), ids=UPDATES)
+def test_an_update_may_requeue_an_unschedulable_pod(plugins: Any, fields: Any, wait: float, want: str) -> None:
+    bench = Bench()
+    info = bench.rejected("p", *plugins)
+    bench.clock.advance(wait)
+    bench.update(info.pod, changed(info.pod, **fields))
+    assert bench.where("p") == want
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_an_update_may_open_a_gate(opened: bool) -> None:
+    bench = Bench()
+    bench.first.close("p")
+    pod = bench.add("p")
+    if opened:
+        bench.first.open()
+    bench.update(pod, changed(pod, labels={"a": "b"}))
+    assert bench.where("p") == ("active" if opened else "gated")
+    assert bench.counts.incoming[("active", LABELS.label)] == opened
+    assert bench.counts.incoming[("unschedulable", LABELS.label)] == 0
+
+
+def test_an_update_in_flight_counts_when_the_attempt_fails() -> None:
+    bench = Bench()
+    pod = bench.add("p")
+    info = bench.pop("p")
+    bench.update(pod, changed(pod, tolerates=["x"]))
+    assert bench.where("p") == "in-flight"
+    assert bench.fail(info, "Taint") == "backoff"
+
+
+@pytest.mark.parametrize("queue_name", ["active", "backoff", "unschedulable", "gated"])
+def test_a_deleted_pod_is_gone(queue_name: str) -> None:
+    bench = Bench()
+    pod = put(bench, "p", queue_name)
+    bench.queue.delete(pod)
+    bench.check()
+    assert bench.where("p") is None
+    assert bench.queue.pop() is None
+    assert not +bench.counts.unschedulable
+
+
+def test_a_pod_deleted_in_flight_stays_in_flight_until_done() -> None:
+    bench = Bench()
+    pod = bench.add("p")
+    bench.pop("p")
+    bench.queue.delete(pod)
+    assert bench.where("p") == "in-flight"
+
+
+# ── activate and flush (§ 4.9) ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("queue_name", ["backoff", "unschedulable"])
+def test_activated_pods_skip_their_backoff(queue_name: str) -> None:
+    bench = Bench()
+    pod = put(bench, "p", queue_name)
+    bench.calls.clear()
+    bench.queue.activate([pod])
+    bench.check()
+    assert bench.where("p") == "active"
+    assert bench.counts.incoming["active", "ForceActivate"] == 1
+    assert bench.calls == ([] if queue_name == "backoff" else ["FirstDoor", "SecondDoor"])
+
+
+def test_a_pod_activated_after_an_error_skips_its_backoff() -> None:
+    bench = Bench()
+    bench.add("p")
+    info = bench.pop("p")
+    bench.fail(info)
+    bench.queue.activate([info.pod])
+    bench.check()
+    assert bench.where("p") == "active"
+
+
+def test_activating_an_in_flight_pod_retries_only_this_pod_after_its_backoff() -> None:
+    bench = Bench()
+    bench.add("a", "b")
+    a, b = bench.pop("a"), bench.pop("b")
+    bench.queue.activate([a.pod])
+    assert +bench.counts.events == {"PodPopped": 2, "ForceActivate": 1}
+    assert bench.fail(a, "Deaf") == "backoff"
+    assert bench.fail(b, "Deaf") == "unschedulable"
+
+
+def test_activating_an_unknown_or_active_pod_does_nothing() -> None:
+    bench = Bench()
+    pod = bench.add("p")
+    bench.queue.activate([pod, ref("unknown")])
+    bench.check()
+    assert bench.queue.sizes() == (1, 0, 0, 0, 0, 0, 0)
+    assert bench.counts.incoming == {("active", "UnscheduledPodAdd"): 1}
+
+
+def test_pods_unschedulable_for_more_than_five_minutes_are_flushed_at_the_next_half_minute() -> None:
+    bench = Bench(start=START)
+    bench.clock.advance(10)
+    info = bench.rejected("p", "Deaf")
+    assert bench.queue.next_wakeup() == START + 330
+    bench.wait(START + 330 - bench.clock.now() - 0.01)
+    assert bench.where("p") == "unschedulable"
+    bench.wait(0.01)
+    assert bench.where("p") == "active"
+    assert (info.was_flushed, info.flush_timestamp, info.timestamp) == (True, START + 330, START + 10)
+    assert bench.counts.incoming["active", "UnschedulableTimeout"] == 1
+
+
+def test_exactly_five_minutes_are_not_more_than_five_minutes() -> None:
+    bench = Bench()
+    bench.rejected("p", "Deaf")
+    assert bench.queue.next_wakeup() == START + 330
+
+
+def test_how_long_pods_may_be_unschedulable_is_configurable() -> None:
+    bench = Bench(max_unschedulable=45)
+    bench.rejected("p", "Deaf")
+    assert bench.queue.next_wakeup() == START + 60
+
+
+def test_a_flushed_pod_that_fails_again_starts_over() -> None:
+    bench = Bench()
+    info = bench.rejected("p", "Deaf")
+    bench.wait(330)
+    bench.pop("p")
+    bench.fail(info, "Deaf")
+    assert (info.was_flushed, info.flush_timestamp) == (False, None)
+
+
+def test_a_flush_calls_gates_again_and_a_gated_pod_waits_another_five_minutes() -> None:
+    bench = Bench()
+    bench.first.close("p")
+    bench.add("p")
+    bench.calls.clear()
+    bench.wait(330)
+    entry = bench.queue.find(ref("p"))
+    assert entry is not None
+    assert (bench.where("p"), bench.calls) == ("gated", ["FirstDoor"])
+    assert (entry.was_flushed, entry.flush_timestamp) == (False, START + 330)
+    assert bench.queue.next_wakeup() == START + 660
+    bench.first.open()
+    bench.wait(330)
+    assert bench.where("p") == "active"
+
+
+def test_a_flush_also_helps_pods_in_flight() -> None:
+    bench = Bench()
+    bench.rejected("old", "Deaf")
+    bench.wait(320)
+    bench.add("flying")
+    info = bench.pop("flying")
+    bench.wait(20)
+    assert bench.fail(info, "Deaf") == "backoff"
+
+
+def test_a_flush_that_moves_no_pod_is_not_recorded() -> None:
+    bench = Bench()
+    bench.wait(320)
+    bench.add("flying")
+    info = bench.pop("flying")
+    bench.wait(20)
+    assert bench.fail(info, "Deaf") == "unschedulable"
+
+
+def test_an_empty_queue_has_no_wakeup() -> None:
+    bench = Bench()
+    assert bench.queue.next_wakeup() is None
+    bench.add("p")
+    assert bench.queue.next_wakeup() is None
+
+
+# ── the story of a pod ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def queueing(*doors: Door, sort: QueueSortPlugin | None = None, **registrations: list[EventRegistration]) -> Queueing:
+    return Queueing(sort or ByPriority(), {PROFILE: ProfileQueueing(doors, registrations)}, Backoff())
+
+
+def reconfigure(bench: Bench, new: Queueing) -> None:
+    bench.queue.reconfigure(new)
+    bench.check()
+
+
+def pop_all(bench: Bench) -> list[str]:
+    names = []
+    while (info := bench.queue.pop()) is not None:
+        bench.check()
+        names.append(info.pod.name)
+    return names
+
+
+def test_active_pods_are_sorted_by_the_new_plugin() -> None:
+    bench = Bench(pop_from_backoff=False)
+    bench.add("a", "b", "c")
+    reconfigure(bench, queueing(sort=ByNameBackwards()))
+    bench.add("d")
+    assert pop_all(bench) == ["d", "c", "b", "a"]
+
+
+def test_pods_with_equal_keys_keep_their_order() -> None:
+    bench = Bench()
+    bench.add("b", "c", "a")
+    reconfigure(bench, queueing())
+    assert pop_all(bench) == ["b", "c", "a"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(before=st.lists(st.integers(0, 3), max_size=20), after=st.lists(st.integers(0, 3), max_size=20))
+def test_the_same_sort_plugin_keeps_the_order(before: list[int], after: list[int]) -> None:
+    changed, unchanged = Bench(), Bench()
+    for number, priority in enumerate(before + after):
+        if number == len(before):
+            changed.change(ByPriority())
+        for bench in (changed, unchanged):
+            bench.add(f"p{number}", priority=priority)
+            bench.wait(priority % 2)
+    assert pop_all(changed) == pop_all(unchanged)
+
+
+@pytest.mark.parametrize("pop_from_backoff", [True, False])
+def test_backoff_ends_at_the_same_moment(pop_from_backoff: bool) -> None:
+    bench = Bench(pop_from_backoff=pop_from_backoff)
+    bench.add("p")
+    assert bench.fail(bench.pop("p")) == "backoff"
+    until = bench.queue.next_wakeup()
+    reconfigure(bench, queueing(sort=ByNameBackwards()))
+    (info,) = bench.queue
+    assert (bench.queue.where(info.pod), bench.queue.next_wakeup(), info.attempts) == ("backoff", until, 1)
+
+
+def test_rejected_pods_are_retried_after_their_backoff() -> None:
+    bench = Bench()
+    info = bench.rejected("p", "Deaf")
+    reconfigure(bench, queueing())
+    assert bench.queue.where(info.pod) == "backoff"
+
+
+def test_a_new_gate_closes_and_a_removed_gate_opens() -> None:
+    bench = Bench()
+    bench.first.close("a")
+    bench.add("a", "b")
+    door = Door("NewDoor", bench.calls)
+    door.close("b")
+    reconfigure(bench, queueing(door))
+    assert {info.pod.name: info.gating_plugin for info in bench.queue} == {"a": "", "b": "NewDoor"}
+    assert pop_all(bench) == ["a"]
+
+
+def test_pods_in_backoff_are_gated_immediately_if_they_may_be_popped_early() -> None:
+    for pop_from_backoff, expected in ((True, "gated"), (False, "backoff")):
+        bench = Bench(pop_from_backoff=pop_from_backoff)
+        bench.add("p")
+        assert bench.fail(bench.pop("p")) == "backoff"
+        door = Door("NewDoor", bench.calls)
+        door.close("p")
+        reconfigure(bench, queueing(door))
+        assert bench.where("p") == expected
+        bench.wait(3)
+        assert bench.where("p") == "gated"
+
+
+def test_every_pod_is_admitted_once_by_the_new_plugins() -> None:
+    bench = Bench()
+    bench.rejected("rejected", "Deaf")
+    bench.first.close("gated")
+    bench.add("gated", "active")
+    bench.calls.clear()
+    door = Door("NewDoor", bench.calls)
+    door.close("gated", "active")
+    reconfigure(bench, queueing(door))
+    assert bench.calls == ["NewDoor"] * 3
+    assert bench.where("active") == bench.where("gated") == "gated"
+
+
+def test_an_attempt_in_progress_that_fails_is_retried() -> None:
+    bench = Bench()
+    bench.add("p")
+    info = bench.pop("p")
+    reconfigure(bench, queueing(Deaf=[]))
+    assert bench.fail(info, "Deaf") == "backoff", "the plugin that rejected it may be gone"
+    assert bench.counts.events[CONFIGURATION_CHANGED.label] == 0, "the event is forgotten with the attempt"
+
+
+def test_events_are_looked_up_in_the_new_registrations() -> None:
+    bench = Bench()
+    reconfigure(bench, queueing(Deaf=[EventRegistration(NODE_ADD)]))
+    info = bench.rejected("p", "Deaf")
+    bench.queue.move_all_to_active_or_backoff(NODE_ADD)
+    assert bench.queue.where(info.pod) == "backoff"
+    assert bench.queue.serves(PROFILE)
+    assert not bench.queue.serves("another")

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from moorage.common.errors import CacheError
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.state.cache import Cache
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.state.cache import Cache, NodeTree
 from moorage.testing import make_node, make_pod
 
 NODES = {name: make_node(name, zone=zone) for name, zone in (("n1", "a"), ("n2", "b"), ("n3", ""))}
@@ -51,11 +52,11 @@ STORIES: dict[str, tuple[Callable[[Cache], object], dict[str, int]]] = {
         lambda c: (c.add_node(NODES["n1"]), c.add_node(NODES["n2"]), c.add_pod(PODS["p1"]), c.remove_node("n1")),
         {"n2": 0},
     ),
-    "a node that comes back to its pods": (
+    "a node that is added again to its pods": (
         lambda c: (c.add_node(NODES["n1"]), c.add_pod(PODS["p1"]), c.remove_node("n1"), c.add_node(NODES["n1"])),
         {"n1": 1000},
     ),
-    "a node that comes back after its pods left": (
+    "a node that is added again after its pods left": (
         lambda c: (
             c.add_node(NODES["n1"]),
             c.add_pod(PODS["p1"]),
@@ -65,7 +66,7 @@ STORIES: dict[str, tuple[Callable[[Cache], object], dict[str, int]]] = {
         ),
         {"n1": 0},
     ),
-    "an update of a node nobody knew": (lambda c: c.update_node(NODES["n1"]), {"n1": 0}),
+    "an update of an unknown node": (lambda c: c.update_node(NODES["n1"]), {"n1": 0}),
     "a node added twice": (
         lambda c: (c.add_node(NODES["n1"]), c.add_pod(PODS["p1"]), c.add_node(NODES["n1"])),
         {"n1": 1000},
@@ -92,7 +93,7 @@ STORIES: dict[str, tuple[Callable[[Cache], object], dict[str, int]]] = {
         lambda c: (c.add_node(NODES["n1"]), c.assume(PODS["p1"]), c.remove_pod(PODS["p1"])),
         {"n1": 0},
     ),
-    "a pod nobody knows is forgotten": (lambda c: c.forget(PODS["p1"]), {}),
+    "an unknown pod is forgotten": (lambda c: c.forget(PODS["p1"]), {}),
 }
 
 
@@ -236,3 +237,72 @@ def state(cache: Cache) -> dict[str, Any]:
         }
         for row, info in enumerate(nodes)
     } | {"order": len(np.unique(cache.order)) == len(cache), "known": cache.pod_count}
+
+
+IMAGES = ("web", "db")
+Step = tuple[str, dict[str, int] | None]
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(("a", "b", "c", "d")),
+        st.none() | st.dictionaries(st.sampled_from(IMAGES), st.just(100)),
+    ),
+    max_size=20,
+)
+
+
+@given(steps)
+def test_images_match_the_current_nodes(history: list[Step]) -> None:
+    cache = Cache()
+    for name, images in history:
+        for image in IMAGES:
+            cache.nodes.holds_image(image)
+        if images is not None:
+            cache.add_node(make_node(name, images=images))
+        elif cache.node(name) is not None:
+            cache.remove_node(name)
+    anew = NodeTable.of(*cache.nodes)
+    for image in IMAGES:
+        assert cache.nodes.holds_image(image).tolist() == anew.holds_image(image).tolist()
+        cached, counted = cache.nodes.image(image), anew.image(image)
+        assert (cached and (cached.size, cached.node_count)) == (counted and (counted.size, counted.node_count))
+
+
+CASES: dict[str, tuple[list[tuple[str, str]], Callable[[NodeTree], None], list[str]]] = {
+    "no node": ([], lambda _: None, []),
+    "one zone: in order of arrival": ([("c", "z"), ("a", "z"), ("b", "z")], lambda _: None, ["c", "a", "b"]),
+    "zones take turns": (
+        [("a1", "a"), ("a2", "a"), ("b1", "b"), ("a3", "a"), ("b2", "b"), ("c1", "c")],
+        lambda _: None,
+        ["a1", "b1", "c1", "a2", "b2", "a3"],
+    ),
+    "nodes without a zone are a zone": (
+        [("n1", ""), ("a1", "a"), ("n2", "")],
+        lambda _: None,
+        ["n1", "a1", "n2"],
+    ),
+    "an emptied zone loses its turn": (
+        [("a1", "a"), ("b1", "b"), ("b2", "b")],
+        lambda tree: (tree.remove("a1"), tree.add(make_node("a2", zone="a")))[0],
+        ["b1", "a2", "b2"],
+    ),
+    "a node that moves goes to the end of its new zone": (
+        [("a1", "a"), ("a2", "a"), ("b1", "b")],
+        lambda tree: tree.update(make_node("a1", zone="b")),
+        ["a2", "b1", "a1"],
+    ),
+    "a node that stays keeps its place": (
+        [("a1", "a"), ("a2", "a")],
+        lambda tree: tree.update(make_node("a1", zone="a")),
+        ["a1", "a2"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("nodes", "change", "order"), CASES.values(), ids=CASES)
+def test_visiting_order(nodes: list[tuple[str, str]], change: Callable[[NodeTree], None], order: list[str]) -> None:
+    tree = NodeTree()
+    for name, zone in nodes:
+        tree.add(make_node(name, zone=zone))
+    change(tree)
+    assert tree.names() == order

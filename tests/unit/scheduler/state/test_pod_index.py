@@ -48,11 +48,11 @@ PODS = (
 
 COUNTS: dict[str, tuple[Namespaces, LabelMatcher, bool, list[int]]] = {
     "a label selects its pods": (DEFAULT, label_set_matcher({"app": "web"}), False, [1, 0, 2]),
-    "terminating pods count when asked for": (DEFAULT, label_set_matcher({"app": "web"}), True, [1, 1, 2]),
+    "terminating pods count on request": (DEFAULT, label_set_matcher({"app": "web"}), True, [1, 1, 2]),
     "other namespaces count when named": (DEFAULT | {"other"}, label_set_matcher({"app": "web"}), True, [2, 1, 2]),
     "no set of namespaces means all": (None, label_set_matcher({"app": "web"}), True, [2, 1, 2]),
     "an empty set of namespaces has no pods": (frozenset(), EVERYTHING, True, [0, 0, 0]),
-    "a namespace nobody uses has no pods": (frozenset({"empty"}), EVERYTHING, True, [0, 0, 0]),
+    "an unused namespace has no pods": (frozenset({"empty"}), EVERYTHING, True, [0, 0, 0]),
     "everything selects pods without labels, too": (DEFAULT, EVERYTHING, True, [1, 2, 2]),
     "nothing selects nothing": (None, NOTHING, True, [0, 0, 0]),
     "the rarer of two labels narrows the search": (
@@ -167,8 +167,8 @@ MEANT: dict[str, tuple[PodAffinityTerm, str, Mapping[str, str], Mapping[str, str
         {"team": "a"},
         True,
     ),
-    "nobody without a selector": (PodAffinityTerm(topology_key="zone"), "default", {"app": "web"}, {}, False),
-    "everybody with an empty one": (
+    "no pod without a selector": (PodAffinityTerm(topology_key="zone"), "default", {"app": "web"}, {}, False),
+    "every pod with an empty selector": (
         PodAffinityTerm(topology_key="zone", label_selector=LabelSelector()),
         "default",
         {},

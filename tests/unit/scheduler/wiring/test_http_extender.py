@@ -21,7 +21,7 @@ from moorage.kube.api.pod import Pod, PodSpec
 from moorage.kube.client.list_watch import Decoding
 from moorage.scheduler.config.durations import Duration
 from moorage.scheduler.config.types import ExtenderConfig, ExtenderTLS, ManagedResource
-from moorage.scheduler.framework.filtered import Filtered
+from moorage.scheduler.engine.extender import Filtered
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.victims import Victims
@@ -52,7 +52,7 @@ def ask_filter(reply: Reply, **config: Any) -> tuple[Filtered, dict[str, Any]]:
     return answer, sent[1]
 
 
-def test_nodes_are_sent_whole_and_come_back_whole() -> None:
+def test_complete_nodes_are_sent_and_returned() -> None:
     answer, sent = ask_filter(
         lambda request: {"Nodes": {"items": request["Nodes"]["items"][1:]}, "FailedNodes": {"a": "too slow"}}
     )
@@ -113,7 +113,7 @@ def test_a_pod_placed_since_is_sent_with_its_node() -> None:
     assert msgspec.json.decode(msgspec.json.encode(whole(bound))) == sent
 
 
-def test_nodes_that_were_sent_back_are_rated_as_they_came() -> None:
+def test_returned_nodes_are_scored_unchanged() -> None:
     back = {"metadata": {"name": "a", "annotations": {"seen": "yes"}}, "other": 1}
     answer, _ = ask_filter(lambda _: {"Nodes": {"items": [back]}})
     assert msgspec.json.decode(msgspec.json.encode(whole(answer.stand_ins["a"]))) == back
@@ -146,11 +146,11 @@ def test_response_without_nodes_and_names_leaves_no_nodes() -> None:
 
 
 BAD_ANSWERS: dict[str, tuple[Reply, str]] = {
-    "an error it tells": (lambda _: {"Error": "I am tired"}, "^I am tired$"),
+    "an error it reports": (lambda _: {"Error": "I am tired"}, "^I am tired$"),
     "a status": (lambda _: 500, "failed filter with extender at URL http://.*/scheduler/filter, code 500"),
     "rubbish": (lambda _: b"<html>", "invalid response"),
-    "a list of the wrong things": (lambda _: {"NodeNames": [7]}, "nodenames: Expected `str`"),
-    "nodes that are none": (lambda _: {"Nodes": {"items": [{"metadata": 7}]}}, "an invalid node"),
+    "a list of the wrong type": (lambda _: {"NodeNames": [7]}, "nodenames: Expected `str`"),
+    "invalid nodes": (lambda _: {"Nodes": {"items": [{"metadata": 7}]}}, "an invalid node"),
     "nothing, however long one waits": (lambda _: None, "no response within 0.05 s"),
     "no body": (lambda _: b"", "invalid response"),
     "a list where an object belongs": (lambda _: [], "invalid response"),
@@ -243,7 +243,7 @@ def pod_asking(*, init: bool = False, limits: bool = False) -> Pod:
 
 
 INTEREST = {
-    "a pod that asks for nothing it manages": (make_pod(requests={"cpu": 1}), False),
+    "a pod that requests no managed resource": (make_pod(requests={"cpu": 1}), False),
     "a container's request": (pod_asking(), True),
     "a container's limit": (pod_asking(limits=True), True),
     "an init container's request": (pod_asking(init=True), True),
@@ -279,7 +279,7 @@ HANDSHAKES: dict[str, Handshake] = {
     "no authority verifies nothing, as upstream": Handshake({}),
     "unless https is only in the address": Handshake({}, "is not trusted", https=False),
     "a name that is not the server's": Handshake({"ca_file": "ca", "server_name": "elsewhere"}, "not valid for"),
-    "the wrong name, but nobody looks": Handshake({"insecure": True, "server_name": "elsewhere"}),
+    "the wrong name without verification": Handshake({"insecure": True, "server_name": "elsewhere"}),
     "a client certificate in files": Handshake({"ca_file": "ca", "cert_file": "cert", "key_file": "key"}),
     "a client certificate inside": Handshake({"ca_file": "ca", "cert_data": "cert", "key_data": "key"}),
 }

@@ -1,20 +1,24 @@
 """One way to collect plugins and to read a configuration."""
 
-from collections.abc import MutableMapping
+import json
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.support.options import load_options
 
-from moorage.common.errors import ConfigError, MoorageError
+from moorage.cli.main import run
+from moorage.common.errors import ConfigError, ConfigErrors, MoorageError
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import FilterPlugin, QueueSortPlugin
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.wiring.policy import build_catalogue, collect_plugins, load_policy
+from moorage.testing import Cluster
 
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
@@ -95,3 +99,63 @@ def test_arguments_of_an_unknown_plugin_are_logged(logged: list[MutableMapping[s
     assert [(line["where"], line["plugin"], line["hint"]) for line in warned] == [
         ("profiles[0].pluginConfig[0]", "NodeAfinity", "did you mean 'NodeAffinity'?")
     ]
+
+
+LACKED = "ImageLocality"
+PROBLEM = f"profiles[0].plugins: {LACKED} is enabled, and is a plugin of kube-scheduler that Moorage does not have"
+HEAD_LINES = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+WITHOUT = f"profiles: [{{plugins: {{multiPoint: {{disabled: [{{name: {LACKED}}}]}}}}}}]"
+
+
+@pytest.fixture
+def _lack_a_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    remaining = tuple(plugin for plugin in IN_TREE if plugin.name != LACKED)
+    monkeypatch.setattr("moorage.scheduler.wiring.policy.IN_TREE", remaining)
+
+
+COMMANDS = {
+    "simulate": ["simulate", "-f", "{cluster}"],
+    "simulate --one-pass": ["simulate", "-f", "{cluster}", "--one-pass"],
+    "up": ["up", "--for", "1s", "--nodes", "1"],
+    "config check": ["config", "check", "{config}"],
+}
+
+
+@pytest.mark.usefixtures("_lack_a_plugin")
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_commands_report_a_missing_plugin(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, cluster = tmp_path / "config.yaml", tmp_path / "cluster.yaml"
+    config.write_text(HEAD_LINES)
+    cluster.write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n")
+
+    assert run([part.format(config=config, cluster=cluster) for part in command]) == 2
+    printed = capsys.readouterr()
+    assert PROBLEM in printed.err
+    assert printed.out == ""
+
+
+BUILDERS: dict[str, Callable[[], object]] = {
+    "the scheduler": lambda: load_options([]),
+    "testing.Cluster": lambda: Cluster(nodes=1),
+    "a policy": lambda: load_policy(collect_plugins()),
+}
+
+
+@pytest.mark.usefixtures("_lack_a_plugin")
+@pytest.mark.parametrize("build", BUILDERS.values(), ids=BUILDERS)
+def test_programs_report_a_missing_plugin(build: Callable[[], object]) -> None:
+    with pytest.raises(ConfigErrors, match=f"{LACKED} is enabled"):
+        build()
+
+
+@pytest.mark.usefixtures("_lack_a_plugin")
+def test_disabled_plugins_are_not_required() -> None:
+    load_policy(collect_plugins(), HEAD_LINES + WITHOUT)
+
+
+@pytest.mark.usefixtures("_lack_a_plugin")
+def test_a_configuration_with_missing_plugins_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "view", "-o", "json"]) == 0
+    assert LACKED in json.dumps(json.loads(capsys.readouterr().out))

@@ -6,12 +6,10 @@ from typing import ClassVar
 from tests.support.ticketing import Ticket
 
 from moorage.cluster.apiserver.api import Api
+from moorage.cluster.in_process import InProcessClient
 from moorage.cluster.scheduling import RunningScheduler
-from moorage.cluster.transport import InProcess
 from moorage.common.virtual_time import VirtualLoop
 from moorage.kube.api.pod import Pod
-from moorage.kube.client.kubeconfig import Connection
-from moorage.kube.client.rest import ApiClient
 from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
@@ -52,8 +50,8 @@ def policy_with(*plugins: type[Plugin]) -> Policy:
 def standing_by(policy: Policy) -> RunningScheduler:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    transport, connection = InProcess(Api(loop.clock)), Connection("http://in.process", "this process")
-    return RunningScheduler(lambda: ApiClient(connection, clock=loop.clock, transport=transport), loop.clock, policy)
+    api = Api(loop.clock)
+    return RunningScheduler(lambda: InProcessClient(api, loop.clock), loop.clock, policy)
 
 
 @in_virtual_time

@@ -1,7 +1,6 @@
 """Delivery of changes to the scheduler, before and while the loop runs."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +9,7 @@ from moorage.cluster.offline import DiscardingApi, NoBackground
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.container import ResourceRequirements
 from moorage.kube.api.gated import pod_adapter
-from moorage.kube.api.kinds import BY_TYPE, Kind
+from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node, NodeStatus
 from moorage.kube.api.pod import Pod, PodStatus
@@ -18,27 +17,28 @@ from moorage.kube.api.storage import StorageClass
 from moorage.kube.client.list_watch import Change
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
-from moorage.scheduler.daemon.metrics.instruments import TimedChanges
+from moorage.scheduler.daemon.metrics.cells import CellRegistry
+from moorage.scheduler.daemon.metrics.instruments import EventInstruments
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.registry import Registry
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.wiring.assembly import find_watched_kinds
 from moorage.scheduler.wiring.scheduling_loop import Deliveries, SchedulingLoop
 from moorage.testing.builders import make_node, make_pod
 
 
 class EventRecorder:
-    """Records the applied events."""
+    """Reads the applied events from the metrics."""
 
     def __init__(self) -> None:
-        self.events: list[str] = []
-        self.kinds: list[str] = []
+        self.registry = CellRegistry()
 
-    def latency_of(self, kind: Kind) -> Callable[[float], None]:
-        return lambda _: self.kinds.append(kind.plural)
-
-    def handling_of(self, event: str) -> Callable[[float], None]:
-        return lambda _: self.events.append(event)
+    @property
+    def events(self) -> list[str]:
+        self.registry.fold()
+        family = self.registry["scheduler_event_handling_duration_seconds"].family()
+        samples = [] if family is None else family.samples
+        return [sample.labels["event"] for sample in samples if sample.name.endswith("_count")]
 
 
 def scheduler_of(features: FeatureGates) -> Scheduler:
@@ -61,7 +61,7 @@ def deliver(
         features, recorder = FeatureGates.parse(gates), EventRecorder()
         scheduler = scheduler_of(features)
         loop = SchedulingLoop(scheduler)
-        deliveries = Deliveries(TimedChanges(scheduler.handlers.apply, recorder), loop)
+        deliveries = Deliveries(EventInstruments(recorder.registry).wrap_apply(scheduler.handlers.apply), loop)
         if through_loop:
             deliveries.start_through_loop()
         for change in changes:
@@ -112,7 +112,7 @@ WHOLE = ResourceRequirements(requests={"cpu": "3"})
 IN_PLACE = make_pod("r", requests={"cpu": "1"}, resources=WHOLE, status=PodStatus(resources=WHOLE))
 
 ADAPTED = {
-    "by default pods are as they are": ("", True, True),
+    "by default pods are unchanged": ("", True, True),
     "pod-level resources do not count when their gate is off": (
         "PodLevelResources=false,PodLevelResourcesFixDefaulting=false,PodLevelResourcesFixKubeletQOSClass=false,"
         "InPlacePodLevelResourcesVerticalScaling=false",

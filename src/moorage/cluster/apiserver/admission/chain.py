@@ -1,6 +1,6 @@
 """The admission chain: check types, set defaults, resolve priorities, and validate."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -20,8 +20,8 @@ from moorage.kube.admission.defaults import default_pod, with_defaults
 from moorage.kube.admission.device_admission import DeviceAdmission
 from moorage.kube.admission.group_admission import POD_GROUPS, WORDS, GroupAdmission
 from moorage.kube.admission.pod_admission import PodAdmission
-from moorage.kube.admission.validation import problems_of
-from moorage.kube.admission.workload_defaults import DEFAULTS
+from moorage.kube.admission.type_defaults import set_defaults
+from moorage.kube.admission.validation import find_problems
 from moorage.kube.api.cluster import Namespace, PriorityClass
 from moorage.kube.api.codec import convert, to_data
 from moorage.kube.api.meta import KubeObject
@@ -31,7 +31,7 @@ from moorage.kube.features import FeatureGates
 from moorage.kube.field_errors import FieldError
 from moorage.kube.plain_data import apply_difference
 from moorage.kube.resources import ServedResource
-from moorage.kube.schema import complete, schema_of_kind, type_problem
+from moorage.kube.schema import Schema, complete, find_kind_schema, type_problem
 from moorage.kube.status_errors import bad_request, forbidden, invalid
 
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
@@ -44,7 +44,7 @@ PROTECTED: Final = {
     "persistentvolumes": "kubernetes.io/pv-protection",
     POD_GROUPS: "scheduling.k8s.io/podgroup-protection",
 }
-"""The finalizers that volumes, claims and groups have from the start; controllers take them off."""
+"""The finalizers of new volumes, claims and groups; controllers remove them when the objects are not in use."""
 MAX_SPECS: Final = 1024
 MAX_SPEC_BYTES: Final = 16 * 1024
 GATED: Final = {
@@ -79,39 +79,28 @@ class Admission:
 
     @property
     def pod_admission(self) -> PodAdmission:
-        """The way in for pods, with the priority classes of now."""
+        """The admission of pods, with the current priority classes."""
         if self._pods is None:
             classes = (entry.typed(PriorityClass) for entry in self._store.list(PRIORITY_CLASSES))
             self._pods = PodAdmission(classes, self._features)
         return self._pods
 
-    def check_fields(
-        self, resource: ServedResource, how: str, unknown: Sequence[str], repeated: Sequence[str] = ()
-    ) -> tuple[str, ...]:
-        """Treat fields that are unknown or given twice as the request wants it: refuse them, or warn of them."""
-        problems = (
-            *(f'unknown field "{path}"' for path in unknown),
-            *(f'duplicate field "{path}"' for path in repeated),
-        )
-        if problems and how == "Strict":
-            kind = f'{resource.name} in version "{resource.version}"'
-            raise bad_request(
-                f"{kind} cannot be handled as a {resource.name}: strict decoding error: {', '.join(problems)}"
-            )
-        return problems
-
     def admit_new(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
         """Return a new object in the form to store."""
-        if resource.storage == "pods":
-            return _with_gated_condition(self._admit_new_pod(resource, data))
-        return self._admit_fully(resource, data)
+        if resource.storage != "pods":
+            return self._admit_fully(resource, data)
+        pod = self._admit_new_pod(resource, data)
+        if pod["spec"].get("schedulingGates"):
+            # Schedulers ignore the pod until its gates are removed.
+            pod["status"]["conditions"] = [{**GATED}]
+        return pod
 
     def _admit_new_pod(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
         """Admit a pod; most pods come from templates, so the results for equal specs are cached."""
         spec = data.get("spec")
         key = msgspec.json.encode(spec)
         if b"abelKeys" in key:
-            # Its own labels go into its spec.
+            # The spec refers to the labels of the pod, so they are part of the key.
             key += msgspec.json.encode(data["metadata"].get("labels"))
         if self._store.list(LIMITS):
             key += data["metadata"]["namespace"].encode()
@@ -132,22 +121,14 @@ class Admission:
 
     def _admit_fully(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
         self.check_types(resource, data)
-        _default(resource, data)
+        if (schema := _find_schema(resource)) is not None:
+            set_defaults(data, schema)
         self._groups.complete(resource, data)
         self._devices.drop(resource, data)
-        if resource.storage == "pods":
-            self._shape_pod(resource, data)
-        elif resource.storage == "persistentvolumeclaims":
-            self._choose_class(data["spec"])
-            check_claim(resource, data, limit_ranges(self._store, data["metadata"]["namespace"]))
-        elif resource.storage == PRIORITY_CLASSES:
-            self._check_default(resource, data)
-        elif resource.storage == SERVICES:
-            allocate_address(resource, data, self._store)
-        elif resource.storage in WORDS:
-            self._groups.set_priority(resource, data, self.pod_admission)
-        if resource.storage in PROTECTED:
-            _protect(data["metadata"], PROTECTED[resource.storage])
+        self._complete_kind(resource, data)
+        finalizer, finalizers = PROTECTED.get(resource.storage), data["metadata"].get("finalizers") or []
+        if finalizer is not None and finalizer not in finalizers:
+            data["metadata"]["finalizers"] = [*finalizers, finalizer]
         if resource.has_struct:
             data = self._admit_struct(resource, resource.type, data)
         if resource.storage == "pods" and (ranges := limit_ranges(self._store, data["metadata"]["namespace"])):
@@ -155,70 +136,74 @@ class Admission:
             check_pod(resource, data, ranges)
         gated = comparisons(data["spec"], "spec") if resource.storage == "pods" and not self._compares_taints else ()
         _raise_if_invalid(resource, data, [*_problems(resource, data), *gated])
-        _complete(resource, data)
+        if schema is not None:
+            complete(data, schema)
         return data
 
-    def _shape_pod(self, resource: ServedResource, data: dict[str, Any]) -> None:
-        """Add the defaults of the namespace, the runtime class and the cluster to a pod."""
-        metadata, spec = data["metadata"], data["spec"]
-        default_limits(spec, limit_ranges(self._store, metadata["namespace"]))
-        with_runtime_class(resource, metadata.get("name", ""), spec, self._store)
-        _add_default_tolerations(spec)
-        account = spec.setdefault("serviceAccountName", "default")
-        spec.setdefault("serviceAccount", account)
-
-    def _check_default(self, resource: ServedResource, data: dict[str, Any]) -> None:
-        """Reject a second global default priority class."""
-        if not data.get("globalDefault"):
-            return
-        classes = (entry.typed(PriorityClass) for entry in self._store.list(PRIORITY_CLASSES))
-        default = next((item.name for item in classes if item.global_default), None)
-        if default is not None and default != data["metadata"].get("name"):
-            why = f"PriorityClass {default} is already marked as default. Only one default can exist"
-            raise forbidden(resource, data["metadata"].get("name", ""), why)
-
-    def _choose_class(self, spec: dict[str, Any]) -> None:
-        """Set the default storage class of a claim: the newest of several."""
-        if "storageClassName" in spec:
-            return
-        classes = [entry.typed(StorageClass) for entry in self._store.list(STORAGE_CLASSES)]
-        defaults = [item for item in classes if item.annotations.get(DEFAULT_CLASS) == "true"]
-        if defaults:
-            spec["storageClassName"] = max(defaults, key=lambda item: item.metadata.creation_timestamp or "").name
+    def _complete_kind(self, resource: ServedResource, data: dict[str, Any]) -> None:
+        """Set the defaults of a kind that depend on other objects; reject a second default priority class."""
+        metadata, spec = data["metadata"], data.get("spec", {})
+        match resource.storage:
+            case "pods":
+                default_limits(spec, limit_ranges(self._store, metadata["namespace"]))
+                with_runtime_class(resource, metadata.get("name", ""), spec, self._store)
+                _add_default_tolerations(spec)
+                account = spec.setdefault("serviceAccountName", "default")
+                spec.setdefault("serviceAccount", account)
+            case "persistentvolumeclaims":
+                classes = (entry.typed(StorageClass) for entry in self._store.list(STORAGE_CLASSES))
+                defaults = [item for item in classes if item.annotations.get(DEFAULT_CLASS) == "true"]
+                if defaults and "storageClassName" not in spec:
+                    newest = max(defaults, key=lambda item: item.metadata.creation_timestamp or "")
+                    spec["storageClassName"] = newest.name
+                check_claim(resource, data, limit_ranges(self._store, metadata["namespace"]))
+            case storage if storage == PRIORITY_CLASSES and data.get("globalDefault"):
+                priorities = (entry.typed(PriorityClass) for entry in self._store.list(PRIORITY_CLASSES))
+                default = next((item.name for item in priorities if item.global_default), metadata.get("name"))
+                if default != metadata.get("name"):
+                    why = f"PriorityClass {default} is already marked as default. Only one default can exist"
+                    raise forbidden(resource, metadata.get("name", ""), why)
+            case storage if storage == SERVICES:
+                allocate_address(resource, data, self._store)
+            case storage if storage in WORDS:
+                self._groups.set_priority(resource, data, self.pod_admission)
 
     def admit_changed(self, resource: ServedResource, old: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
         """Return a changed object in the form to store."""
         self.check_types(resource, data)
-        if resource.storage != "namespaces":
+        schema = _find_schema(resource)
+        if schema is not None and resource.storage != "namespaces":
             # A namespace that is being finalized has no finalizers, and must not get them back.
-            _default(resource, data)
+            set_defaults(data, schema)
         self._groups.complete(resource, data, old)
         self._devices.drop(resource, data, old)
         if resource.storage == "pods":
-            _keep_admitted(old, data["spec"])
+            # A manifest that replaces a pod does not contain the results of admission.
+            before, spec = old.get("spec") or {}, data["spec"]
+            for name in ("priority", "preemptionPolicy", "serviceAccountName", "serviceAccount"):
+                if name in before:
+                    spec.setdefault(name, before[name])
+            _add_default_tolerations(spec)
         elif resource.storage == SERVICES:
             keep_address(old, data)
         if resource.has_struct and data.get("spec") != old.get("spec"):
             obj = _typed(resource, resource.type, data)
             data = apply_difference(data, to_data(obj), to_data(with_defaults(obj)))
         _raise_if_invalid(resource, data, [*_problems(resource, data), *update_problems(resource.storage, old, data)])
-        _complete(resource, data)
+        if schema is not None:
+            complete(data, schema)
         return data
 
     def admit_status(self, resource: ServedResource, old: Mapping[str, Any], data: dict[str, Any]) -> None:
-        """Reject a status, and its metadata, with fields of wrong types.
-
-        Of groups, also one that has content that it may not have.
-        """
+        """Reject a status, and its metadata, with fields of wrong types; reject an invalid status of groups."""
         if data["metadata"] != old["metadata"]:
             self.check_types(resource, {"metadata": data["metadata"]})
             _raise_if_invalid(resource, data, metadata_problems(resource, data["metadata"]))
-        schema = schema_of_kind(resource.api_version, resource.name)
+        schema = find_kind_schema(resource.api_version, resource.name)
         if schema is not None and "status" in data:
             status = {"status": data["status"]}
-            problem = type_problem(status, schema)
-            if problem is not None:
-                raise _undecodable(resource, problem)
+            if (problem := type_problem(status, schema)) is not None:
+                raise undecodable(resource, problem)
             complete(status, schema)
         self._devices.drop(resource, data, old)
         if resource.storage in WORDS:
@@ -227,15 +212,12 @@ class Admission:
 
     def check_types(self, resource: ServedResource, data: Mapping[str, Any]) -> None:
         """Reject an object with fields of wrong types."""
-        # Events are validated in their stored form, independent of the request's API group.
-        api_version = "v1" if resource.storage == "events" else resource.api_version
-        schema = schema_of_kind(api_version, resource.name)
+        schema = _find_schema(resource)
         if schema is None:
-            schema, data = schema_of_kind("v1", "ConfigMap"), {"metadata": data["metadata"]}
+            schema, data = find_kind_schema("v1", "ConfigMap"), {"metadata": data["metadata"]}
         assert schema is not None
-        problem = type_problem(data, schema)
-        if problem is not None:
-            raise _undecodable(resource, problem)
+        if (problem := type_problem(data, schema)) is not None:
+            raise undecodable(resource, problem)
 
     def _admit_struct(self, resource: ServedResource, struct: type[KubeObject], data: dict[str, Any]) -> dict[str, Any]:
         obj = _typed(resource, struct, data)
@@ -246,7 +228,6 @@ class Admission:
         return changed
 
     def _admit_pod(self, resource: ServedResource, pod: Pod) -> Pod:
-        priority, policy = pod.spec.priority, pod.spec.preemption_policy
         name = pod.name or pod.metadata.generate_name
         try:
             without = msgspec.structs.replace(pod.spec, priority=None, preemption_policy=None)
@@ -254,28 +235,14 @@ class Admission:
         except InputError as error:
             why = f"no PriorityClass with name {pod.spec.priority_class_name} was found"
             raise forbidden(resource, name, why) from error
-        if priority is not None and priority != admitted.spec.priority:
-            raise forbidden(
-                resource,
-                name,
-                f"the integer value of priority ({priority}) must not be provided in pod spec; priority admission "
-                f"controller computed {admitted.spec.priority} from the given PriorityClass name",
-            )
-        if policy is not None and policy != admitted.spec.preemption_policy:
-            raise forbidden(
-                resource,
-                name,
-                f"the string value of PreemptionPolicy ({policy}) must not be provided in pod spec; priority admission "
-                f"controller computed {admitted.spec.preemption_policy} from the given PriorityClass name",
-            )
+        for field, value, computed in (
+            ("integer value of priority", pod.spec.priority, admitted.spec.priority),
+            ("string value of PreemptionPolicy", pod.spec.preemption_policy, admitted.spec.preemption_policy),
+        ):
+            if value is not None and value != computed:
+                why = f"the {field} ({value}) must not be provided in pod spec; priority admission controller computed"
+                raise forbidden(resource, name, f"{why} {computed} from the given PriorityClass name")
         return admitted
-
-
-def _with_gated_condition(pod: dict[str, Any]) -> dict[str, Any]:
-    """Set the PodScheduled condition of a gated pod; schedulers ignore it until its gates are removed."""
-    if pod["spec"].get("schedulingGates"):
-        pod["status"]["conditions"] = [{**GATED}]
-    return pod
 
 
 def _add_default_tolerations(spec: dict[str, Any]) -> None:
@@ -291,42 +258,20 @@ def _add_default_tolerations(spec: dict[str, Any]) -> None:
     spec["tolerations"] = tolerations
 
 
-def _keep_admitted(old: Mapping[str, Any], spec: dict[str, Any]) -> None:
-    """Preserve the results of admission when a manifest without them replaces a pod."""
-    before = old.get("spec") or {}
-    for name in ("priority", "preemptionPolicy", "serviceAccountName", "serviceAccount"):
-        if name in before:
-            spec.setdefault(name, before[name])
-    _add_default_tolerations(spec)
-
-
-def _protect(metadata: dict[str, Any], finalizer: str) -> None:
-    """Add the protection finalizer: an object in use is not removed on deletion."""
-    finalizers = metadata.get("finalizers") or []
-    if finalizer not in finalizers:
-        metadata["finalizers"] = [*finalizers, finalizer]
-
-
-def _complete(resource: ServedResource, data: dict[str, Any]) -> None:
-    schema = schema_of_kind("v1" if resource.storage == "events" else resource.api_version, resource.name)
-    if schema is not None:
-        complete(data, schema)
-
-
-def _default(resource: ServedResource, data: dict[str, Any]) -> None:
-    complete = DEFAULTS.get(resource.storage)
-    if complete is not None:
-        complete(data)
+def _find_schema(resource: ServedResource) -> Schema | None:
+    # Events are validated in their stored form, independent of the request's API group.
+    return find_kind_schema("v1" if resource.storage == "events" else resource.api_version, resource.name)
 
 
 def _typed(resource: ServedResource, struct: type[KubeObject], data: Mapping[str, Any]) -> KubeObject:
     try:
         return convert(struct, data) if struct.holds_json else msgspec.convert(data, struct)
     except (msgspec.ValidationError, ValueError) as error:
-        raise _undecodable(resource, str(error)) from error
+        raise undecodable(resource, str(error)) from error
 
 
-def _undecodable(resource: ServedResource, problem: str) -> ApiError:
+def undecodable(resource: ServedResource, problem: str) -> ApiError:
+    """Return the error for an object that does not fit its kind."""
     return bad_request(
         f'{resource.name} in version "{resource.version}" cannot be handled as a {resource.name}: {problem}'
     )
@@ -335,19 +280,15 @@ def _undecodable(resource: ServedResource, problem: str) -> ApiError:
 def _problems(resource: ServedResource, data: dict[str, Any]) -> list[FieldError]:
     """Return the errors by the rules of the kind. If the rules find no errors, return those of the struct."""
     errors = list(rule_problems(resource, data))
-    return errors or ([] if not resource.has_struct else list(_as_causes(_typed(resource, resource.type, data))))
+    if errors or not resource.has_struct:
+        return errors
+    problems = [
+        (item, f"; {item.hint}" if item.hint else "") for item in find_problems(_typed(resource, resource.type, data))
+    ]
+    return [FieldError("FieldValueInvalid", f"Invalid value: {item.text}{hint}", item.path) for item, hint in problems]
 
 
-def _as_causes(obj: KubeObject) -> Iterator[FieldError]:
-    for problem in problems_of(obj):
-        hint = f"; {problem.hint}" if problem.hint else ""
-        yield FieldError("FieldValueInvalid", f"Invalid value: {problem.text}{hint}", problem.path)
-
-
-def _raise_if_invalid(
-    resource: ServedResource, data: Mapping[str, Any], causes: Iterator[FieldError] | list[FieldError]
-) -> None:
-    errors = list(causes)
-    if errors:
+def _raise_if_invalid(resource: ServedResource, data: Mapping[str, Any], causes: Iterable[FieldError]) -> None:
+    if errors := list(causes):
         metadata = data["metadata"]
         raise invalid(resource, metadata.get("name") or metadata.get("generateName", ""), errors)

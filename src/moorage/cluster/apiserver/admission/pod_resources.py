@@ -1,7 +1,6 @@
 """Defaults for new pods: limits of the namespace, overhead of the runtime class, and the QoS class."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.kube.api.quantity import nano_value
@@ -43,18 +42,12 @@ def with_runtime_class(resource: ServedResource, name: str, spec: Data, store: S
     pod_overhead = spec.get("overhead")
     if pod_overhead and not overhead:
         raise _rejected(resource, name, "Pod Overhead set without corresponding RuntimeClass defined Overhead")
-    if pod_overhead and not _is_same(pod_overhead, overhead):
+    own, declared = ({key: nano_value(x) for key, x in item.items()} for item in (pod_overhead or {}, overhead))
+    if pod_overhead and own != declared:
         raise _rejected(resource, name, "Pod's Overhead doesn't match RuntimeClass's defined Overhead")
     if overhead:
         spec["overhead"] = dict(overhead)
-    _place_with(resource, name, spec, data.get("scheduling") or {})
-
-
-def _is_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    return first.keys() == second.keys() and all(nano_value(first[key]) == nano_value(second[key]) for key in second)
-
-
-def _place_with(resource: ServedResource, name: str, spec: Data, scheduling: Data) -> None:
+    scheduling = data.get("scheduling") or {}
     selector = spec.get("nodeSelector") or {}
     for key, text in (scheduling.get("nodeSelector") or {}).items():
         if selector.get(key, text) != text:
@@ -80,15 +73,13 @@ def qos_class(spec: Data) -> str:
     >>> qos_class({"containers": [{"resources": {"requests": {"cpu": "1"}}}]})
     'Burstable'
     """
-    parts = [spec["resources"]] if _counted(spec.get("resources") or {}) else list(_of_containers(spec))
+    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    parts = [container.get("resources") or {} for container in containers]
+    if _counted(spec.get("resources") or {}):
+        parts = [spec["resources"]]
     if not any(_counted(part) for part in parts):
         return "BestEffort"
     return "Guaranteed" if all(_is_exact(part) for part in parts) else "Burstable"
-
-
-def _of_containers(spec: Data) -> Iterator[Data]:
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        yield container.get("resources") or {}
 
 
 def _counted(resources: Data) -> bool:

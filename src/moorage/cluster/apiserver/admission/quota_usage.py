@@ -1,6 +1,6 @@
 """The quota usage of objects: their number and their requests; and the scopes of quotas."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from moorage.cluster.apiserver.storage.store import Entry
@@ -26,7 +26,7 @@ _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
 _STORAGE: Final = "storageclass.storage.k8s.io"
 
 
-def usage_of(storage: str, entry: Entry) -> Usage:
+def compute_usage(storage: str, entry: Entry) -> Usage:
     """Return the quota usage of a stored object."""
     usage: Usage = {f"count/{storage}": NANO}
     if storage == PODS:
@@ -94,7 +94,7 @@ def _devices(data: Data) -> Usage:
     return usage
 
 
-def unspoken(spec: Data, limited: Mapping[str, Any]) -> str:
+def find_unspecified(spec: Data, limited: Mapping[str, Any]) -> str:
     """Return a message about containers without amounts that the quota requires; empty if all have them."""
     if spec.get("resources"):
         return ""
@@ -111,13 +111,10 @@ def unspoken(spec: Data, limited: Mapping[str, Any]) -> str:
 
 
 def is_in_scope(spec: Data, storage: str, entry: Entry) -> bool:
-    """Return whether a quota is about an object; one with scopes is about pods only, or volumes of some class."""
-    return all(_matches(requirement, storage, entry) for requirement in _requirements(spec))
-
-
-def _requirements(spec: Data) -> Iterator[Data]:
-    yield from ({"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ())
-    yield from find(spec, "scopeSelector.matchExpressions", [])
+    """Return whether a quota applies to an object; scopes restrict it to pods, or to claims of volume classes."""
+    scopes = ({"scopeName": name, "operator": "Exists"} for name in spec.get("scopes") or ())
+    requirements = (*scopes, *find(spec, "scopeSelector.matchExpressions", []))
+    return all(_matches(requirement, storage, entry) for requirement in requirements)
 
 
 def _matches(requirement: Data, storage: str, entry: Entry) -> bool:
@@ -154,16 +151,8 @@ def _selects(requirement: Data, names: set[Any]) -> bool:
             return bool(names)
 
 
-def _has_deadline(entry: Entry) -> bool:
-    return find(entry.data, "spec.activeDeadlineSeconds", None) is not None
-
-
-def _is_best_effort(entry: Entry) -> bool:
-    return bool(find(entry.data, "status.qosClass") == "BestEffort")
-
-
-def _reaches_out(entry: Entry) -> bool:
-    """Return whether an affinity term of a pod looks into other namespaces."""
+def _selects_namespaces(entry: Entry) -> bool:
+    """Return whether an affinity term of a pod selects pods of other namespaces."""
     for kind in ("podAffinity", "podAntiAffinity"):
         rules = find(entry.data, f"spec.affinity.{kind}", {})
         terms = list(rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
@@ -175,9 +164,9 @@ def _reaches_out(entry: Entry) -> bool:
 
 
 _POD_SCOPES: Final[Mapping[str, Callable[[Entry], bool]]] = {
-    "Terminating": _has_deadline,
-    "NotTerminating": lambda entry: not _has_deadline(entry),
-    "BestEffort": _is_best_effort,
-    "NotBestEffort": lambda entry: not _is_best_effort(entry),
-    "CrossNamespacePodAffinity": _reaches_out,
+    "Terminating": lambda entry: find(entry.data, "spec.activeDeadlineSeconds", None) is not None,
+    "NotTerminating": lambda entry: find(entry.data, "spec.activeDeadlineSeconds", None) is None,
+    "BestEffort": lambda entry: bool(find(entry.data, "status.qosClass") == "BestEffort"),
+    "NotBestEffort": lambda entry: bool(find(entry.data, "status.qosClass") != "BestEffort"),
+    "CrossNamespacePodAffinity": _selects_namespaces,
 }

@@ -1,9 +1,8 @@
-"""Resource quotas: what each namespace with one has used up, kept with every change, and refused beyond."""
+"""Resource quotas: the usage of each namespace is updated with every change, and writes that exceed it are rejected."""
 
-from collections.abc import Iterable
 from typing import Final
 
-from moorage.cluster.apiserver.admission.quota_usage import PODS, Usage, is_in_scope, unspoken, usage_of
+from moorage.cluster.apiserver.admission.quota_usage import PODS, Usage, compute_usage, find_unspecified, is_in_scope
 from moorage.cluster.apiserver.storage.store import Entry, Store, StoredChange
 from moorage.kube.api.quantity import format_nanos, nano_value
 from moorage.kube.api.struct import Data
@@ -11,8 +10,8 @@ from moorage.kube.resources import ServedResource
 from moorage.kube.status_errors import forbidden
 
 QUOTAS: Final = "resourcequotas"
-Place = tuple[str, str]
-"""Where an object is stored: its resource and its key."""
+Location = tuple[str, str]
+"""The resource and the key of a stored object."""
 
 
 class Ledger:
@@ -25,17 +24,17 @@ class Ledger:
         self.hard: dict[str, str] = {name: str(amount) for name, amount in (self.spec.get("hard") or {}).items()}
         self.limits: Usage = {name: nano_value(amount) for name, amount in self.hard.items()}
         self.used: Usage = dict.fromkeys(self.hard, 0)
-        self._shares: dict[Place, Usage] = {}
+        self._shares: dict[Location, Usage] = {}
 
-    def share_of(self, storage: str, entry: Entry) -> Usage:
+    def compute_share(self, storage: str, entry: Entry) -> Usage:
         """Return the usage of an object in this quota."""
-        usage = {name: amount for name, amount in usage_of(storage, entry).items() if name in self.hard}
+        usage = {name: amount for name, amount in compute_usage(storage, entry).items() if name in self.hard}
         return usage if usage and is_in_scope(self.spec, storage, entry) else {}
 
     def note(self, storage: str, key: str, entry: Entry | None) -> bool:
         """Update the usage of an object; return whether it changed."""
         object_key = (storage, key)
-        before, now = self._shares.get(object_key, {}), self.share_of(storage, entry) if entry is not None else {}
+        before, now = self._shares.get(object_key, {}), self.compute_share(storage, entry) if entry is not None else {}
         if before == now:
             return False
         for name in {*before, *now}:
@@ -48,22 +47,19 @@ class Ledger:
 
     def excess(self, storage: str, entry: Entry) -> str:
         """Return why a new or changed object exceeds the quota; empty if it fits."""
-        before, now = self._shares.get((storage, entry.key), {}), self.share_of(storage, entry)
+        before, now = self._shares.get((storage, entry.key), {}), self.compute_share(storage, entry)
         increase = {name: now[name] - before.get(name, 0) for name in now if now[name] > before.get(name, 0)}
         over = sorted(name for name, amount in increase.items() if self.used[name] + amount > self.limits[name])
         if not over:
             return ""
         requested, used_amounts, limited = (
-            self.format_amounts(over, amounts) for amounts in (increase, self.used, self.limits)
+            ",".join(f"{name}={self.quantity(name, amounts[name])}" for name in over)
+            for amounts in (increase, self.used, self.limits)
         )
         return f"exceeded quota: {self.name}, requested: {requested}, used: {used_amounts}, limited: {limited}"
 
-    def format_amounts(self, names: Iterable[str], amounts: Usage) -> str:
-        """List amounts as messages do."""
-        return ",".join(f"{name}={self.quantity(name, amounts[name])}" for name in names)
-
     def quantity(self, name: str, amount: int) -> str:
-        """Write an amount in the units in which the quota has its limit."""
+        """Format an amount in the unit of the limit."""
         return format_nanos(amount, is_binary=self.hard[name].endswith("i"))
 
     def status(self) -> Data:
@@ -131,9 +127,9 @@ class Quotas:
         data = entry.data
         name = data["metadata"].get("name", "")
         for ledger in self._ledgers.get(entry.key.partition("/")[0], {}).values():
-            silence = unspoken(data["spec"], ledger.hard) if resource.storage == PODS else ""
-            if silence and is_in_scope(ledger.spec, PODS, entry):
-                raise forbidden(resource, name, f"failed quota: {ledger.name}: {silence}")
+            missing = find_unspecified(data["spec"], ledger.hard) if resource.storage == PODS else ""
+            if missing and is_in_scope(ledger.spec, PODS, entry):
+                raise forbidden(resource, name, f"failed quota: {ledger.name}: {missing}")
             if excess := ledger.excess(resource.storage, entry):
                 raise forbidden(resource, name, excess)
 

@@ -1,6 +1,6 @@
 """The addresses and node ports of services."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from ipaddress import IPv4Network
 from itertools import count
 from typing import Any, Final
@@ -24,22 +24,22 @@ def allocate_address(resource: ServedResource, data: Data, store: Store) -> None
     if spec.get("type") == "ExternalName":
         return
     requested = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
-    in_use = {address for service in _specs(store) for address in service.get("clusterIPs") or ()}
+    services = [entry.data.get("spec") or {} for entry in store.list(SERVICES)]
+    in_use = {address for service in services for address in service.get("clusterIPs") or ()}
     if requested and requested != "None" and requested in in_use:
         why = f"failed to allocate IP {requested}: provided IP is already allocated"
         raise invalid(resource, data["metadata"]["name"], [invalid_value("spec.clusterIPs", [requested], why)])
     address = requested or next(str(item) for item in NETWORK.hosts() if str(item) not in in_use and str(item) != FIRST)
     spec |= {"clusterIP": address, "clusterIPs": [address], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
+    if address == "None" and not spec.get("selector"):
+        # The endpoints of such a service come from elsewhere, so they can be of both families.
+        spec |= {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}
     if spec.get("type") in ("NodePort", "LoadBalancer"):
-        _allocate_ports(spec, store)
-
-
-def _allocate_ports(spec: Data, store: Store) -> None:
-    in_use = {port.get("nodePort") for service in _specs(store) for port in service.get("ports") or ()}
-    free = (number for number in count(FIRST_PORT) if number not in in_use)
-    for port in spec.get("ports") or ():
-        if not port.get("nodePort"):
-            port["nodePort"] = next(free)
+        used_ports = {port.get("nodePort") for service in services for port in service.get("ports") or ()}
+        free = (number for number in count(FIRST_PORT) if number not in used_ports)
+        for port in spec.get("ports") or ():
+            if not port.get("nodePort"):
+                port["nodePort"] = next(free)
 
 
 def keep_address(old: Mapping[str, Any], data: Data) -> None:
@@ -51,12 +51,8 @@ def keep_address(old: Mapping[str, Any], data: Data) -> None:
                 after.setdefault(name, before[name])
 
 
-def _specs(store: Store) -> Iterator[Data]:
-    return (entry.data.get("spec") or {} for entry in store.list(SERVICES))
-
-
 def kubernetes_service(port: int = 443) -> Data:
-    """Describe the service under which every cluster's API is known."""
+    """Return the service of the API server."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -1,1 +1,1 @@
-"""By which clients learn what there is: API groups, schemas and custom resource definitions."""
+"""Discovery: API groups, schemas and custom resource definitions."""

@@ -1,6 +1,7 @@
 """Custom resource definitions: their served resources, and validation and defaulting by their schemas."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Final
 
 import msgspec
@@ -10,7 +11,7 @@ from moorage.kube.api.meta import format_time
 from moorage.kube.api.struct import Data
 from moorage.kube.field_errors import FieldError, invalid_value, required_value
 from moorage.kube.resources import Resources, ServedResource
-from moorage.kube.schema import schema_of
+from moorage.kube.schema import find_schema
 from moorage.kube.status_errors import bad_request, invalid
 
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
@@ -28,6 +29,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "integer": (int,),
     "number": (int, float),
 }
+_TYPE_NAMES: Final = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 class DefinitionNames(msgspec.Struct, frozen=True, rename="camel"):
@@ -40,7 +42,7 @@ class DefinitionNames(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class VersionSchema(msgspec.Struct, frozen=True):
-    """Where a version keeps its schema."""
+    """The schema of a version."""
 
     openapi: dict[str, Any] = msgspec.field(default_factory=dict, name="openAPIV3Schema")
 
@@ -66,7 +68,7 @@ class DefinitionSpec(msgspec.Struct, frozen=True):
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """A CustomResourceDefinition, as far as we act on it."""
+    """The relevant part of a CustomResourceDefinition."""
 
     spec: DefinitionSpec
 
@@ -97,7 +99,7 @@ class CustomResources:
             self._define(entry.key, entry.data)
 
     def columns(self, resource: ServedResource) -> Sequence[Mapping[str, Any]]:
-        """Return the columns a definition wants printed."""
+        """Return the additionalPrinterColumns of a definition."""
         return self._columns.get(f"{resource.api_version}/{resource.name}", ())
 
     def _changed(self, resource: str, change: StoredChange) -> None:
@@ -151,20 +153,14 @@ class CustomResources:
             return
         for parent, name, _ in list(undeclared(data, {**schema, EMBEDDED: True})):
             del parent[name]
-        for name, below in _properties(schema).items():
-            if name in ("apiVersion", "kind", "metadata") or not isinstance(below, dict):
-                continue
-            if name not in data and "default" in below:
-                data[name] = _copied(below["default"])
-            if name in data:
-                fill_defaults(data[name], below)
+        fill_defaults(data, schema, skipped=("apiVersion", "kind", "metadata"))
         causes = [cause for cause in schema_problems(data, schema, "") if not cause.field.startswith("metadata")]
         if causes:
             raise invalid(resource, data["metadata"].get("name", ""), causes)
 
 
 def complete_definition(resource: ServedResource, data: Data, now: float) -> None:
-    """Check a definition and give it the status of one whose names are accepted."""
+    """Check a definition and set the status of accepted names."""
     try:
         definition = msgspec.convert(data, WrittenDefinition)
     except (msgspec.ValidationError, ValueError) as error:
@@ -202,23 +198,19 @@ def _definition_status(data: Data, definition: WrittenDefinition, moment: str) -
     return {"acceptedNames": names, "storedVersions": stored, "conditions": conditions}
 
 
-def _copied(content: Any) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(content))
-
-
 def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     properties = schema.get("properties")
     return properties if isinstance(properties, dict) else {}
 
 
-def fill_defaults(data: Any, schema: Mapping[str, Any]) -> None:
+def fill_defaults(data: Any, schema: Mapping[str, Any], skipped: Sequence[str] = ()) -> None:
     """Set missing fields that have a default, at any depth."""
     if isinstance(data, dict):
         for name, below in _properties(schema).items():
-            if not isinstance(below, dict):
+            if not isinstance(below, dict) or name in skipped:
                 continue
             if name not in data and "default" in below:
-                data[name] = _copied(below["default"])
+                data[name] = deepcopy(below["default"])
             if name in data:
                 fill_defaults(data[name], below)
     items = schema.get("items")
@@ -243,7 +235,10 @@ def undeclared(data: Any, schema: Mapping[str, Any], path: str = "") -> Iterator
         if is_object and name in ("apiVersion", "kind"):
             continue
         if is_object and name == "metadata":
-            yield from _undeclared_metadata(content, here)
+            metadata = find_schema(METADATA)
+            assert metadata is not None
+            names = content if isinstance(content, dict) else ()
+            yield from ((content, field, f"{here}.{field}") for field in names if metadata.field(field) is None)
         elif isinstance(properties.get(name), dict):
             yield from undeclared(content, properties[name], here)
         elif isinstance(additional, dict):
@@ -252,16 +247,11 @@ def undeclared(data: Any, schema: Mapping[str, Any], path: str = "") -> Iterator
             yield data, name, here
 
 
-def _undeclared_metadata(metadata: Any, path: str) -> Iterator[tuple[Data, str, str]]:
-    schema = schema_of(METADATA)
-    assert schema is not None
-    if isinstance(metadata, dict):
-        yield from ((metadata, name, f"{path}.{name}") for name in metadata if schema.field(name) is None)
-
-
 def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     """Yield the schema violations of data: types, required fields, enumerations and ranges."""
-    if not _is_of_type(data, schema):
+    types = _TYPES.get(str(schema.get("type", ""))) if schema.get("x-kubernetes-int-or-string") is not True else None
+    # In Python a bool is an int, in JSON it is not.
+    if types is not None and not (isinstance(data, types) and (bool in types or not isinstance(data, bool))):
         type_name = _TYPE_NAMES.get(type(data), "null")
         why = f'Invalid value: "{type_name}": {path or "the object"} must be of type {schema["type"]}'
         yield FieldError("FieldValueTypeInvalid", why, path)
@@ -271,30 +261,16 @@ def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator
         supported = ", ".join(f'"{item}"' for item in choices)
         yield FieldError("FieldValueNotSupported", f"Unsupported value: {data!r}: supported values: {supported}", path)
     if isinstance(data, int | float) and not isinstance(data, bool):
-        yield from _range_problems(data, schema, path)
+        least, most = schema.get("minimum"), schema.get("maximum")
+        if isinstance(least, int | float) and data < least:
+            yield invalid_value(path, data, f"{path} in body should be greater than or equal to {least}")
+        if isinstance(most, int | float) and data > most:
+            yield invalid_value(path, data, f"{path} in body should be less than or equal to {most}")
     if isinstance(data, dict):
         yield from _object_problems(data, schema, path)
     elif isinstance(data, list) and isinstance(schema.get("items"), dict):
         for number, item in enumerate(data):
             yield from schema_problems(item, schema["items"], f"{path}[{number}]")
-
-
-def _is_of_type(data: Any, schema: Mapping[str, Any]) -> bool:
-    types = _TYPES.get(str(schema.get("type", "")))
-    if types is None or schema.get("x-kubernetes-int-or-string") is True:
-        return True
-    return isinstance(data, types) and (bool in types or not isinstance(data, bool))
-
-
-_TYPE_NAMES: Final = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
-
-
-def _range_problems(data: float, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    least, most = schema.get("minimum"), schema.get("maximum")
-    if isinstance(least, int | float) and data < least:
-        yield invalid_value(path, data, f"{path} in body should be greater than or equal to {least}")
-    if isinstance(most, int | float) and data > most:
-        yield invalid_value(path, data, f"{path} in body should be less than or equal to {most}")
 
 
 def _object_problems(data: Data, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:

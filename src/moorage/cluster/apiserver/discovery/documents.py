@@ -31,7 +31,7 @@ SUBRESOURCE_KINDS: Final = {
 
 
 class Discovery:
-    """Describes the resources there are now."""
+    """Describes the resources that are served now."""
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -76,16 +76,9 @@ class Discovery:
         for group, versions in self._resources.groups().items():
             if bool(group) is is_core:
                 continue
-            described = [
-                {
-                    "version": version,
-                    "resources": [_aggregated_entry(item) for item in self._of(group, version)],
-                    "freshness": "Current",
-                }
-                for version in versions
-            ]
-            metadata: Data = {"name": group, "creationTimestamp": None}
-            items.append({"metadata": metadata, "versions": described})
+            resources = {name: list(map(_aggregated_entry, self._of(group, name))) for name in versions}
+            described = [{"version": name, "resources": resources[name], "freshness": "Current"} for name in versions]
+            items.append({"metadata": {"name": group, "creationTimestamp": None}, "versions": described})
         return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
 
@@ -97,11 +90,7 @@ def _legacy_entries(item: ServedResource) -> list[Data]:
         "kind": item.name,
         "verbs": list(item.verbs),
     }
-    if item.short_names:
-        own["shortNames"] = list(item.short_names)
-    if item.categories:
-        own["categories"] = list(item.categories)
-    entries = [own]
+    entries = [{**own, **_aliases(item)}]
     for name in item.subresources:
         group, version, kind, verbs = _subresource(item, name)
         described = {"name": f"{item.plural}/{name}", "singularName": "", "namespaced": item.namespaced, "kind": kind}
@@ -115,27 +104,23 @@ def _subresource(item: ServedResource, name: str) -> tuple[str, str, str, tuple[
     return SUBRESOURCE_KINDS.get(name, (item.group, item.version, item.name, ("get", "patch", "update")))
 
 
+def _aliases(item: ServedResource) -> Data:
+    aliases = {"shortNames": list(item.short_names), "categories": list(item.categories)}
+    return {name: words for name, words in aliases.items() if words}
+
+
 def _aggregated_entry(item: ServedResource) -> Data:
-    entry: Data = {
+    subresources: list[Data] = []
+    for name in item.subresources:
+        group, version, kind, verbs = _subresource(item, name)
+        response_kind = {"group": group, "version": version, "kind": kind}
+        subresources.append({"subresource": name, "responseKind": response_kind, "verbs": list(verbs)})
+    return {
         "resource": item.plural,
         "responseKind": {"group": item.group, "version": item.version, "kind": item.name},
         "scope": "Namespaced" if item.namespaced else "Cluster",
         "singularResource": item.name.lower(),
         "verbs": list(item.verbs),
-    }
-    if item.short_names:
-        entry["shortNames"] = list(item.short_names)
-    if item.categories:
-        entry["categories"] = list(item.categories)
-    if item.subresources:
-        entry["subresources"] = [_aggregated_subresource(item, name) for name in item.subresources]
-    return entry
-
-
-def _aggregated_subresource(item: ServedResource, name: str) -> Data:
-    group, version, kind, verbs = _subresource(item, name)
-    return {
-        "subresource": name,
-        "responseKind": {"group": group, "version": version, "kind": kind},
-        "verbs": list(verbs),
+        **_aliases(item),
+        **({"subresources": subresources} if subresources else {}),
     }

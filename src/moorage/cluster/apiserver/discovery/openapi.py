@@ -1,4 +1,4 @@
-"""The OpenAPI documents, as far as kubectl reads them: types, how lists merge, and which paths take which query."""
+"""The parts of the OpenAPI documents that kubectl reads: types, merge strategies of lists, and query parameters."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from moorage.cluster.apiserver.discovery.documents import VERSION
 from moorage.kube.api.struct import Data
 from moorage.kube.resources import Resources, ServedResource
-from moorage.kube.schema import Field, schema_of, tables
+from moorage.kube.schema import Field, find_schema, tables
 
 _SCALARS: Final[Mapping[str, Data]] = {
     "string": {"type": "string"},
@@ -28,6 +28,9 @@ _SCALARS: Final[Mapping[str, Data]] = {
     "schemaorbool": {},
     "schemaorstrings": {},
 }
+V2_CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+V2_PROTOBUF: Final = b"\n\x032.0"
+"""The protobuf message of an OpenAPI 2 document without types: only its version, field 1, is set."""
 _QUERY: Final = ("dryRun", "fieldManager", "fieldValidation", "pretty")
 
 
@@ -59,7 +62,7 @@ def document(resources: Resources, group: str, version: str, schemas: Mapping[st
     }
 
 
-def _kind_of(item: ServedResource) -> Data:
+def _kind_data(item: ServedResource) -> Data:
     return {"group": item.group, "version": item.version, "kind": item.name}
 
 
@@ -70,7 +73,7 @@ def _component(item: ServedResource, components: dict[str, Data], schemas: Mappi
     else:
         name = f"{'.'.join(reversed(item.group.split('.')))}.{item.version}.{item.name}"
         components[name] = dict(schemas.get(f"{item.api_version}/{item.name}", {"type": "object"}))
-    components[name] = {**components[name], "x-kubernetes-group-version-kind": [_kind_of(item)]}
+    components[name] = {**components[name], "x-kubernetes-group-version-kind": [_kind_data(item)]}
     properties = dict(components[name].get("properties") or {})
     properties |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
     components[name]["properties"] = properties
@@ -78,8 +81,8 @@ def _component(item: ServedResource, components: dict[str, Data], schemas: Mappi
 
 
 def _add(name: str, components: dict[str, Data]) -> None:
-    """Describe a type and everything it is made of."""
-    schema = schema_of(name)
+    """Describe a type and the types of its fields."""
+    schema = find_schema(name)
     if name in components or schema is None:
         return
     components[name] = {"type": "object"}
@@ -90,7 +93,11 @@ def _add(name: str, components: dict[str, Data]) -> None:
 
 
 def _property(field: Field, components: dict[str, Data]) -> Data:
-    content = _content(field.type, components)
+    if field.type in _SCALARS:
+        content = dict(_SCALARS[field.type])
+    else:
+        _add(field.type, components)
+        content = {"allOf": [{"$ref": f"#/components/schemas/{field.type}"}]}
     if field.shape == "list":
         content = {"type": "array", "items": content}
     elif field.shape == "map":
@@ -102,13 +109,6 @@ def _property(field: Field, components: dict[str, Data]) -> Data:
         "x-kubernetes-list-map-keys": list(field.list_keys),
     }
     return content | {key: mark for key, mark in marks.items() if mark}
-
-
-def _content(kind: str, components: dict[str, Data]) -> Data:
-    if kind in _SCALARS:
-        return dict(_SCALARS[kind])
-    _add(kind, components)
-    return {"allOf": [{"$ref": f"#/components/schemas/{kind}"}]}
 
 
 def _paths(item: ServedResource, name: str) -> dict[str, Data]:
@@ -123,7 +123,7 @@ def _paths(item: ServedResource, name: str) -> dict[str, Data]:
             "requestBody": body,
             "responses": {"200": {"description": "OK", **body}},
             "x-kubernetes-action": action,
-            "x-kubernetes-group-version-kind": _kind_of(item),
+            "x-kubernetes-group-version-kind": _kind_data(item),
         }
 
     if "patch" not in item.verbs:

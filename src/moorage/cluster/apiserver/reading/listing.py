@@ -1,4 +1,4 @@
-"""Lists in pages: the pages of one list show one moment, however long the reader takes."""
+"""LIST requests: select objects by the query, and cut them into pages that all show the moment of the first page."""
 
 import base64
 import binascii
@@ -9,10 +9,11 @@ from typing import Final
 
 import msgspec
 
-from moorage.cluster.apiserver.reading.selection import Selection
+from moorage.cluster.apiserver.reading.selection import Selection, selection
+from moorage.cluster.apiserver.requests.request import ApiRequest, Target
 from moorage.cluster.apiserver.storage.store import Entry, Store
 from moorage.kube.resources import ServedResource
-from moorage.kube.status_errors import bad_request, expired
+from moorage.kube.status_errors import bad_request, expired, version_too_large
 
 MAX_OPEN_LISTS: Final = 64
 """The number of open paginated lists; the least recently used list expires first."""
@@ -29,19 +30,11 @@ class ListPage:
 
 
 class ContinueToken(msgspec.Struct, frozen=True):
-    """Where the next page begins."""
+    """The start of the next page."""
 
     list: int
     start: int
     resource: str
-
-
-@dataclass(frozen=True, slots=True)
-class OpenList:
-    """A snapshot of a list, taken for its first page."""
-
-    entries: list[Entry]
-    version: int
 
 
 class Lists:
@@ -49,26 +42,32 @@ class Lists:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._open: OrderedDict[int, OpenList] = OrderedDict()
+        self._open: OrderedDict[int, ListPage] = OrderedDict()
         self._numbers = count(1)
 
-    def page(
-        self, resource: ServedResource, namespace: str, selection: Selection, limit: int | None, token: str
-    ) -> ListPage:
-        """Return all objects, or the next page; 410 if the rest of the list is forgotten."""
-        if token:
-            return self._next_page(resource, token, limit)
-        entries = list(self._store.sorted(resource.storage, namespace))
-        if not selection.is_everything:
-            entries = [entry for entry in entries if selection.matches(resource, entry)]
-        version = self._store.version
-        if not limit or len(entries) <= limit:
-            return ListPage(entries, version)
+    def answer(self, request: ApiRequest, target: Target) -> ListPage:
+        """Return all objects that a request selects, or the next page; 410 if the rest of the list has expired."""
+        selected = selection(target.resource, request.query)
+        version, limit = request.number("resourceVersion"), request.number("limit")
+        if version is not None and version > self._store.version:
+            raise version_too_large(version, self._store.version)
+        if token := request.query.get("continue", ""):
+            return self._next_page(target.resource, token, limit)
+        whole_list = self.select(target, selected)
+        if not limit or len(whole_list.entries) <= limit:
+            return whole_list
         number = next(self._numbers)
-        self._open[number] = OpenList(entries, version)
+        self._open[number] = whole_list
         while len(self._open) > MAX_OPEN_LISTS:
             self._open.popitem(last=False)
-        return self._cut(resource, number, 0, limit)
+        return self._cut(target.resource, number, 0, limit)
+
+    def select(self, target: Target, selected: Selection) -> ListPage:
+        """Return all objects that match selectors."""
+        entries = list(self._store.sorted(target.resource.storage, target.namespace))
+        if not selected.is_everything:
+            entries = [entry for entry in entries if selected.matches(target.resource, entry)]
+        return ListPage(entries, self._store.version)
 
     def _next_page(self, resource: ServedResource, text: str, limit: int | None) -> ListPage:
         try:

@@ -30,22 +30,20 @@ class Representation:
         meta: Data = {"resourceVersion": str(version)}
         if token:
             meta |= {"continue": token, "remainingItemCount": remaining}
-        head = {"kind": self._list_kind(), "apiVersion": self._list_version(), "metadata": meta}
+        kind, version_text = self._list_type()
+        head = {"kind": kind, "apiVersion": version_text, "metadata": meta}
         items = b",".join([self.one(entry.body) for entry in entries])
         return b"%b,%b[%b]}" % (_encode(head)[:-1], b'"items":', items)
 
-    def _list_kind(self) -> str:
-        return f"{self.resource.name}List"
-
-    def _list_version(self) -> str:
-        return self.resource.api_version
+    def _list_type(self) -> tuple[str, str]:
+        return f"{self.resource.name}List", self.resource.api_version
 
     def event(self, kind: str, change: StoredChange) -> bytes:
         """Show a change as a line of a watch."""
         return change.line(kind)
 
     def added(self, entry: Entry) -> bytes:
-        """Show an object that is there when a watch begins."""
+        """Show an object that exists when a watch begins."""
         return b'{"type":"ADDED","object":%b}\n' % self.one(entry.body)
 
     def bookmark(self, version: int, *, ends_initial_events: bool = False) -> bytes:
@@ -70,7 +68,8 @@ class ConvertedRepresentation(Representation):
     def convert(self, data: Data) -> Data:
         """Convert stored data to the representation."""
         if self.resource.storage == "events":
-            return from_core(data)
+            renamed = {NEW_NAMES.get(name, name): content for name, content in data.items()}
+            return renamed | {"apiVersion": "events.k8s.io/v1"}
         return {**data, "apiVersion": self.resource.api_version}
 
     def event(self, kind: str, change: StoredChange) -> bytes:
@@ -82,14 +81,11 @@ class PartialRepresentation(ConvertedRepresentation):
     """Shows metadata only."""
 
     def convert(self, data: Data) -> Data:
-        """Leave out everything but metadata."""
+        """Omit all fields except metadata."""
         return {"kind": PARTIAL, "apiVersion": "meta.k8s.io/v1", "metadata": data["metadata"]}
 
-    def _list_kind(self) -> str:
-        return f"{PARTIAL}List"
-
-    def _list_version(self) -> str:
-        return "meta.k8s.io/v1"
+    def _list_type(self) -> tuple[str, str]:
+        return f"{PARTIAL}List", "meta.k8s.io/v1"
 
 
 class TableRepresentation(ConvertedRepresentation):
@@ -120,7 +116,7 @@ class TableRepresentation(ConvertedRepresentation):
         return self._line(kind, change.body(kind))
 
     def added(self, entry: Entry) -> bytes:
-        """Show an object that is there when a watch begins."""
+        """Show an object that exists when a watch begins."""
         return self._line("ADDED", entry.body)
 
     def _line(self, kind: str, body: bytes) -> bytes:
@@ -176,8 +172,3 @@ NEW_NAMES: Final = {core: new for new, core in CORE_NAMES.items()}
 def to_core(data: Data) -> Data:
     """Write an event of events.k8s.io as the core group does."""
     return {CORE_NAMES.get(name, name): content for name, content in data.items()} | {"apiVersion": "v1"}
-
-
-def from_core(data: Data) -> Data:
-    """Write an event as events.k8s.io does."""
-    return {NEW_NAMES.get(name, name): content for name, content in data.items()} | {"apiVersion": "events.k8s.io/v1"}

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from moorage.cluster.apiserver.storage.store import Entry, SelectableFields
 from moorage.common.caches import cached
 from moorage.common.errors import SelectorError
 from moorage.kube.api.selectors import EVERYTHING, LabelMatcher, Requirement, parse_requirement
+from moorage.kube.plain_data import find
 from moorage.kube.resources import ServedResource
 from moorage.kube.status_errors import bad_request
 
@@ -32,6 +33,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Selectable fields of a resource in addition to name and namespace."""
 
+_CORE_NAMES: Final = {"regarding": "involvedObject", "reportingController": "reportingComponent"}
 _SET: Final = re.compile(r"\s*([^\s,()=!<>]+)\s+(in|notin)\s*\(([^()]*)\)\s*\Z")
 _COMPARISON: Final = re.compile(r"\s*([^\s,()=!<>]+)\s*(==|=|!=|>|<)\s*([^\s,()=!<>]*)\s*\Z")
 _PRESENCE: Final = re.compile(r"\s*(!?)\s*([^\s,()=!<>]+)\s*\Z")
@@ -56,7 +58,7 @@ class Selection:
         """Return whether an object is selected."""
         facts = entry.facts
         if facts is None:
-            facts = entry.facts = facts_of(resource.storage, entry)
+            facts = entry.facts = find_fields(resource.storage, entry)
         for path, value, is_equal in self.fields:
             if (facts.fields.get(path, "") == value) is not is_equal:
                 return False
@@ -65,23 +67,17 @@ class Selection:
 
 def selection(resource: ServedResource, query: Mapping[str, str], *, name: str = "") -> Selection:
     """Parse the selectors of a query; 400 for invalid syntax or unsupported fields."""
-    fields = parse_fields(query.get("fieldSelector", ""))
     selectable = ("metadata.name", "metadata.namespace", *FIELDS.get(resource.storage, ()))
-    renamed = tuple((_stored_field(resource, path), value, is_equal) for path, value, is_equal in fields)
-    for path, _, _ in renamed:
-        if path not in selectable:
-            raise bad_request(f"field label not supported: {path}")
-    if name:
-        renamed = (*renamed, ("metadata.name", name, True))
-    return Selection(parse_labels(query.get("labelSelector", "")), renamed)
-
-
-def _stored_field(resource: ServedResource, path: str) -> str:
-    """Name a field as the stored version does: events are stored in the shape of the core group."""
-    if resource.storage == "events" and resource.group:
+    # Events are stored in the form of the core group.
+    names = _CORE_NAMES if resource.storage == "events" and resource.group else {}
+    fields = [("metadata.name", name, True)] if name else []
+    for path, value, is_equal in parse_fields(query.get("fieldSelector", "")):
         head, dot, tail = path.partition(".")
-        return {"regarding": "involvedObject", "reportingController": "reportingComponent"}.get(head, head) + dot + tail
-    return path
+        stored_path = f"{names.get(head, head)}{dot}{tail}"
+        if stored_path not in selectable:
+            raise bad_request(f"field label not supported: {stored_path}")
+        fields.append((stored_path, value, is_equal))
+    return Selection(parse_labels(query.get("labelSelector", "")), tuple(fields))
 
 
 @cached(1024)
@@ -119,38 +115,23 @@ def _requirement(part: str) -> Requirement:
 @cached(1024)
 def parse_fields(text: str) -> tuple[tuple[str, str, bool], ...]:
     """Parse a field selector such as ``status.phase!=Failed,spec.nodeName=a``."""
-    parts = [part for part in re.split(r"(?<!\\),", text) if part]
-    return tuple(_field(part) for part in parts)
+    fields = []
+    for part in filter(None, re.split(r"(?<!\\),", text)):
+        match = _FIELD.match(part)
+        if match is None:
+            hint = "can't understand it: write field=value or field!=value"
+            raise bad_request(f"invalid field selector: {part!r}; {hint}")
+        fields.append((match[1].strip(), re.sub(r"\\([\\,=])", r"\1", match[3]), match[2] != "!="))
+    return tuple(fields)
 
 
-def _field(part: str) -> tuple[str, str, bool]:
-    match = _FIELD.match(part)
-    if match is None:
-        raise bad_request(f"invalid field selector: {part!r}; can't understand it: write field=value or field!=value")
-    return match[1].strip(), re.sub(r"\\([\\,=])", r"\1", match[3]), match[2] != "!="
-
-
-def facts_of(storage: str, entry: Entry) -> SelectableFields:
+def find_fields(storage: str, entry: Entry) -> SelectableFields:
     """Return the labels and selectable fields of an object."""
     data = entry.data
     metadata = data["metadata"]
     fields = {"metadata.name": metadata.get("name", ""), "metadata.namespace": metadata.get("namespace", "")}
     for path in FIELDS.get(storage, ()):
-        fields[path] = _text(_lookup(data, path), path)
+        default = "false" if path in ("spec.unschedulable", "spec.hostNetwork") else ""
+        value = find(data, "source.component" if path == "source" else path, default)
+        fields[path] = str(value).lower() if isinstance(value, bool) else str(value)
     return SelectableFields(metadata.get("labels") or {}, fields)
-
-
-def _lookup(data: Any, path: str) -> Any:
-    for part in path.split("."):
-        if not isinstance(data, dict):
-            return None
-        data = data.get(part)
-    return data.get("component") if path == "source" and isinstance(data, dict) else data
-
-
-def _text(value: Any, path: str) -> str:
-    if value is None:
-        return "false" if path in ("spec.unschedulable", "spec.hostNetwork") else ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)

@@ -11,7 +11,7 @@ from moorage.kube.http.messages import JSON, Sink, chunk
 MAX_WATCH_SECONDS: Final = 1800.0
 BOOKMARK_SECONDS: Final = 30.0
 MAX_STALL: Final = 60.0
-"""How long a client may leave a watch unread; it then lists and watches again, if it is still there."""
+"""The time after which an unread watch is aborted; a client that still exists lists and watches again."""
 
 
 class Watchers:
@@ -79,7 +79,7 @@ class WatchStream:
         self._stalled_at: float | None = None
 
     def start(self, sink: Sink) -> None:
-        """Begin to send what there is."""
+        """Start to send the initial objects."""
         self._sink = sink
         seconds = min(self.watch.terms.seconds or MAX_WATCH_SECONDS, MAX_WATCH_SECONDS)
         self._end_at = self._loop.time() + seconds
@@ -94,23 +94,15 @@ class WatchStream:
         if sink is None or sink.is_full:
             return
         self._stalled_at = None
-        if not self._has_begun(sink):
-            return
+        for piece in self._first or ():
+            sink.send(chunk(piece))
+            if sink.is_full:
+                return
+        self._first = None
         if text := self.watch.take():
             sink.send(self._watchers.wrapped(text))
         if self.watch.is_over:
             self._end(sink)
-
-    def _has_begun(self, sink: Sink) -> bool:
-        """Send the initial objects; return whether all are sent."""
-        if self._first is None:
-            return True
-        for piece in self._first:
-            sink.send(chunk(piece))
-            if sink.is_full:
-                return False
-        self._first = None
-        return True
 
     def tick(self) -> None:
         """Send a bookmark when one is due, and end the watch when its timeout expires."""

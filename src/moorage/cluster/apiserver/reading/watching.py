@@ -7,18 +7,20 @@ from typing import Final
 import msgspec
 
 from moorage.cluster.apiserver.reading.representations import Representation
-from moorage.cluster.apiserver.reading.selection import Selection
+from moorage.cluster.apiserver.reading.selection import Selection, selection
+from moorage.cluster.apiserver.requests.request import ApiRequest, Target
 from moorage.cluster.apiserver.storage.store import Entry, Store, StoredChange
 from moorage.common.errors import ApiError, Gone
+from moorage.kube.field_errors import required_value
 from moorage.kube.resources import ServedResource
-from moorage.kube.status_errors import error_status, expired
+from moorage.kube.status_errors import error_status, expired, invalid
 
 CHUNK: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class WatchTerms:
-    """Parameters of a watch; if ``since`` is ``None``, it begins with the current objects."""
+    """Parameters of a watch; if ``since`` is ``None``, it starts with the current objects."""
 
     namespace: str
     selection: Selection
@@ -27,9 +29,26 @@ class WatchTerms:
     wants_bookmarks: bool = False
     seconds: float | None = None
 
+    @classmethod
+    def read(cls, request: ApiRequest, target: Target) -> "WatchTerms":
+        """Read the parameters of a request."""
+        selected = selection(target.resource, request.query, name=target.name)
+        is_streaming_list = request.is_set("sendInitialEvents")
+        if is_streaming_list and request.query.get("resourceVersionMatch") != "NotOlderThan":
+            cause = required_value("resourceVersionMatch", "sendInitialEvents needs resourceVersionMatch=NotOlderThan")
+            raise invalid(target.resource, "", [cause])
+        return cls(
+            target.namespace,
+            selected,
+            since=None if is_streaming_list else request.number("resourceVersion") or None,
+            is_streaming_list=is_streaming_list,
+            wants_bookmarks=request.is_set("allowWatchBookmarks"),
+            seconds=request.number("timeoutSeconds"),
+        )
+
 
 class Watch:
-    """Shows what changes, as lines of JSON. Read :meth:`begin` first, then :meth:`take` whenever the store changed."""
+    """The changes as lines of JSON. Read :meth:`begin` first, then :meth:`take` whenever the store has changed."""
 
     def __init__(
         self, store: Store, resource: ServedResource, representation: Representation, terms: WatchTerms
@@ -50,21 +69,17 @@ class Watch:
         self._begun_at = store.version
         if terms.since is None:
             self._initial = tuple(store.sorted(resource.storage, terms.namespace))
+        elif terms.since > store.version:
+            # The store is new: the version is from a previous one.
+            self._problem = expired(f"too new resource version: {terms.since} ({store.version})")
         else:
-            self._seek(terms.since)
-
-    def _seek(self, version: int) -> None:
-        if version > self._store.version:
-            # The store has forgotten more than it remembers: it is a new store.
-            self._problem = expired(f"too new resource version: {version} ({self._store.version})")
-            return
-        try:
-            self._position = self._log.position_after(version)
-        except Gone as error:
-            self._problem = error
+            try:
+                self._position = self._log.position_after(terms.since)
+            except Gone as error:
+                self._problem = error
 
     def begin(self) -> Iterator[bytes]:
-        """Return the objects that were there when the watch was made, in pieces."""
+        """Yield the objects that existed when the watch was created, in chunks."""
         if self._problem is not None:
             yield self.ended(self._problem)
             return

@@ -1,1 +1,1 @@
-"""From a request to plain data: paths, bodies in three formats, and the ways to refuse."""
+"""Requests: paths, queries, and bodies in JSON, YAML and protobuf."""

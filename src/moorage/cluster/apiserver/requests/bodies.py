@@ -36,7 +36,7 @@ def read_object(request: ApiRequest) -> dict[str, Any]:
     """Decode the object in a body; 400 if it is missing, 415 for unsupported formats."""
     kind = media_type(request.content_type)
     if kind == PROTOBUF:
-        # Only kubectl and kube-scheduler send it; the library is a heavy one.
+        # Imported on demand: only kubectl and kube-scheduler send it, and the library is large.
         from moorage.cluster.apiserver.requests.protobuf import decode_protobuf
 
         data: Any = decode_protobuf(request.body)
@@ -63,7 +63,7 @@ def read_patch(request: ApiRequest) -> tuple[str, Any]:
 
 
 def read_options(request: ApiRequest, kind: str) -> dict[str, Any]:
-    """Read options that a body may hold; none is the same as empty ones."""
+    """Read the options in a body; the body may be empty."""
     if not request.body:
         return {}
     options = read_object(request)
@@ -80,14 +80,14 @@ def read_json(body: bytes) -> Any:
         data = _decode_any(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
-    # An object nested too deep has at least as many brackets: counting them is free, walking is not.
+    # Counting brackets is cheap. Only data with enough of them can be nested too deeply.
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
         _check_depth(data)
     return _with_words(data) if _LONG_NUMBER(body) else data
 
 
 class _Mapping(dict[str, Any]):
-    """A mapping that remembers which of its keys came twice."""
+    """A mapping with its duplicate keys."""
 
     repeated: tuple[str, ...] = ()
 
@@ -138,25 +138,19 @@ def _with_words(data: Any) -> Any:
     return data
 
 
-def _refuse_repeated(text: str) -> None:
-    repeated = [item for document in parse_documents(text) for item in document.repeated]
-    if repeated:
-        lines = "\n".join(
-            f'  line {item.line}: key "{item.path.rpartition(".")[2]}" already set in map' for item in repeated
-        )
-        raise bad_request(f"error decoding YAML: yaml: unmarshal errors:\n{lines}")
-
-
 def read_yaml(body: bytes, *, is_strict: bool = False) -> Any:
-    """Decode YAML, of which JSON is a part; a strict reader refuses fields that are given twice."""
+    """Decode YAML or JSON; a strict reader rejects duplicate fields."""
     if body[:1] == b"{":
         return read_json(body)
     try:
         documents = list(read_documents(body.decode(), source="the body"))
-        if is_strict:
-            _refuse_repeated(body.decode())
+        parsed = parse_documents(body.decode()) if is_strict else ()
+        repeated = [(item.line, item.path.rpartition(".")[2]) for document in parsed for item in document.repeated]
     except (InputError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise bad_request(str(error)) from error
+    if repeated:
+        lines = "\n".join(f'  line {line}: key "{key}" already set in map' for line, key in repeated)
+        raise bad_request(f"error decoding YAML: yaml: unmarshal errors:\n{lines}")
     if len(documents) != 1:
         raise bad_request(f"a request has one object, found {len(documents)}")
     try:

@@ -13,7 +13,8 @@ import msgspec
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
-from moorage.kube.schema import Field, schema_of, tables
+from moorage.common.caches import cached
+from moorage.kube.schema import Field, find_schema, tables
 from moorage.kube.status_errors import bad_request
 
 MAGIC: Final = b"k8s\x00"
@@ -73,7 +74,7 @@ def _parse(name: str, body: bytes) -> Message:
     return message
 
 
-@cache
+@cached(1024)
 def _message_class(name: str) -> Callable[[], Message]:
     return message_factory.GetMessageClass(_pool().FindMessageTypeByName(f"{PACKAGE}.{_flat(name)}"))
 
@@ -89,7 +90,7 @@ def _pool() -> descriptor_pool.DescriptorPool:
     for name, fields in tables().types.items():
         message = file.message_type.add(name=_flat(name))
         for field in fields:
-            _describe(message, _field_name(field), field)
+            _describe(message, f"f{field.number}", field)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return pool
@@ -97,10 +98,6 @@ def _pool() -> descriptor_pool.DescriptorPool:
 
 def _flat(name: str) -> str:
     return name.replace(".", "_").replace("-", "_")
-
-
-def _field_name(field: Field) -> str:
-    return f"f{field.number}"
 
 
 def _describe(message: descriptor_pb2.DescriptorProto, name: str, field: Field) -> None:
@@ -128,30 +125,24 @@ def _set_type(described: descriptor_pb2.FieldDescriptorProto, kind: str) -> None
 
 def _struct(message: Message, name: str) -> dict[str, Any]:
     """Convert a message to the JSON form of its type; zero values that JSON omits are omitted."""
-    schema = schema_of(name)
+    schema = find_schema(name)
     assert schema is not None, name
     by_number = {field.number: field for field in schema.own_fields}
     data: dict[str, Any] = {}
     for described, content in message.ListFields():
         field = by_number[described.number]
-        plain = _plain(content, field)
+        plain: Any
+        if field.shape == "list":
+            plain = [_single(item, field.type) for item in content]
+        elif field.shape == "map":
+            plain = {key: _single(content[key], field.type) for key in content}
+        else:
+            plain = _single(content, field.type)
         if not field.name:
             data.update(plain)
-        elif plain is not None and not (field.omit and _is_zero(plain)):
+        elif plain is not None and not (field.omit and plain in ("", 0, False, [], {})):
             data[field.name] = plain
     return data
-
-
-def _is_zero(plain: Any) -> bool:
-    return plain in ("", 0, False, [], {})
-
-
-def _plain(content: Any, field: Field) -> Any:
-    if field.shape == "list":
-        return [_single(item, field.type) for item in content]
-    if field.shape == "map":
-        return {key: _single(content[key], field.type) for key in content}
-    return _single(content, field.type)
 
 
 def _single(content: Any, kind: str) -> Any:
@@ -168,21 +159,12 @@ def _text(content: Any) -> str:
     return content.decode() if isinstance(content, bytes) else str(content)
 
 
-def _time(message: Any) -> str | None:
+def _time(message: Any, pattern: str = "%Y-%m-%dT%H:%M:%SZ") -> str | None:
     if not message.seconds and not message.nanos:
         return None
-    return _moment(message).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _micro_time(message: Any) -> str | None:
-    if not message.seconds and not message.nanos:
-        return None
-    return _moment(message).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _moment(message: Any) -> datetime:
     try:
-        return datetime.fromtimestamp(message.seconds, UTC).replace(microsecond=message.nanos // 1000)
+        moment = datetime.fromtimestamp(message.seconds, UTC).replace(microsecond=message.nanos // 1000)
+        return moment.strftime(pattern)
     except (OverflowError, ValueError, OSError) as error:
         raise bad_request(f"{message.seconds} s is not a time: {error}") from error
 
@@ -213,7 +195,7 @@ def _schema_or(alternative: str) -> Callable[[Any], Any]:
 _CONVERSIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "bytes": lambda content: base64.b64encode(content).decode(),
     "time": _time,
-    "microtime": _micro_time,
+    "microtime": lambda message: _time(message, "%Y-%m-%dT%H:%M:%S.%fZ"),
     "quantity": lambda message: _text(message.string),
     "intorstring": lambda message: _text(message.strVal) if message.type else message.intVal,
     "duration": lambda message: f"{message.duration / 1e9:g}s",

@@ -58,7 +58,7 @@ class ApiRequest:
 
     @property
     def is_dry_run(self) -> bool:
-        """Whether nothing is to be stored; 422 for anything but ``All``."""
+        """Whether the request is a dry run; 422 for values other than ``All``."""
         return is_dry_run(self.query.get("dryRun", ""), self.options)
 
     @property
@@ -78,7 +78,7 @@ class ApiRequest:
 
 
 def is_dry_run(text: str, options: str) -> bool:
-    """Read a dryRun directive; 422 for anything but ``All``."""
+    """Read a dryRun directive; 422 for values other than ``All``."""
     if text not in ("", "All"):
         raise invalid_options(options, unsupported_value("dryRun", [text], ("All",)))
     return bool(text)
@@ -110,7 +110,7 @@ class Target:
         return self.resource.key(self.namespace, self.name)
 
 
-def target_of(path: str, resources: Resources) -> Target:
+def parse_target(path: str, resources: Resources) -> Target:
     """Return the target of a path; 404 if nothing is served there."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
     match parts:

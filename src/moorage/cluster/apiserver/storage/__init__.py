@@ -1,1 +1,1 @@
-"""Versioned objects: in memory, in a file, and seen through structs."""
+"""Storage: versioned objects in memory and on disk, and access to them as structs."""

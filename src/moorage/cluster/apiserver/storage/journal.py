@@ -55,14 +55,19 @@ class Journal:
         self._undone: tuple[range, ServerError] | None = None
         """The versions of the last changes that could not be written, and why."""
         self._database = self._open(folder)
-        self.store = self._load()
+        try:
+            self.store = self._read()
+        except (sqlite3.Error, TypeError, ValueError) as error:
+            self._database.close()
+            hint = "give another --data-dir, or a copy of the file from before it was damaged"
+            raise InputError(str(self._file), f"the data cannot be read: {error}", hint=hint) from error
         self.store.subscribe(self._changed)
 
     def _open(self, folder: Path) -> sqlite3.Connection:
         database: sqlite3.Connection | None = None
         try:
             _make_private(folder, self._file)
-            # Used by one thread at a time: this one until the first change, the journal's own from then on.
+            # One thread at a time uses it: this thread until the first change, then the journal's own.
             database = sqlite3.connect(self._file, check_same_thread=False, isolation_level=None, timeout=1.0)
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
             database.execute("PRAGMA journal_mode = WAL")
@@ -75,14 +80,6 @@ class Journal:
             raise InputError(str(self._file), f"the data cannot be opened: {error}", hint=hint) from error
         return database
 
-    def _load(self) -> Store:
-        try:
-            return self._read()
-        except (sqlite3.Error, TypeError, ValueError) as error:
-            self._database.close()
-            hint = "give another --data-dir, or a copy of the file from before it was damaged"
-            raise InputError(str(self._file), f"the data cannot be read: {error}", hint=hint) from error
-
     def _read(self) -> Store:
         latest = self._database.execute("SELECT version FROM latest").fetchone()
         version = int(latest[0]) + GAP if latest is not None else 0
@@ -92,14 +89,14 @@ class Journal:
             if _is_object(body, key):
                 store.restore(resource, Entry(key, at, body))
             else:
-                # One that cannot be read would keep all of its kind from being listed.
+                # One unreadable object would prevent the listing of its kind.
                 log.error("an object is damaged and left out", resource=resource, key=key, file=str(self._file))
         store.forget_history()
         self._committed = version
         return store
 
     def start(self) -> None:
-        """Begin to write, on the loop that is running."""
+        """Start to write, on the running loop."""
         self._is_started = True
         self._write_soon()
 
@@ -147,7 +144,10 @@ class Journal:
                     self._undo(batch + self._pending, failure)
                     return
                 self._committed = batch[-1][1].version
-                self._notify()
+                for _, future in (item for item in self._waiting if item[0] <= self._committed):
+                    if not future.done():
+                        future.set_result(None)
+                self._waiting = [item for item in self._waiting if item[0] > self._committed]
         finally:
             self._task = None
 
@@ -164,7 +164,7 @@ class Journal:
             database.execute(_LATEST, (batch[-1][1].version,))
             database.execute("COMMIT")
         except sqlite3.Error:
-            # On a full disk SQLite has rolled back already; to do it again would hide why.
+            # On a full disk SQLite has rolled back already; a second rollback would hide the cause.
             if database.in_transaction:
                 database.execute("ROLLBACK")
             raise
@@ -190,14 +190,6 @@ class Journal:
             if not future.done():
                 future.set_exception(failure)
 
-    def _notify(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for version, future in waiting:
-            if version > self._committed:
-                self._waiting.append((version, future))
-            elif not future.done():
-                future.set_result(None)
-
 
 def _make_private(folder: Path, file: Path) -> None:
     """Restrict access to the owner, because the data includes secrets; the directory may have existed before."""
@@ -219,7 +211,7 @@ class _Stored(msgspec.Struct):
 
 
 def _is_object(body: bytes, key: str) -> bool:
-    """Return whether a row holds an object, and the one that its key names."""
+    """Return whether a row contains the object of its key."""
     try:
         metadata = msgspec.json.decode(body, type=_Stored).metadata
     except (*UNREADABLE, TypeError):

@@ -1,4 +1,4 @@
-"""Versioned objects and the log of their changes; without any I/O and without rules.
+"""Versioned objects and the log of their changes, without I/O and without the rules of the API.
 
 An object is stored in the form in which it was written: as JSON with all fields, or as one of our structs. The other
 form is computed on demand and cached, so that simulations never encode and lists are never encoded twice.
@@ -13,14 +13,14 @@ import msgspec
 
 from moorage.common.errors import ApiError, Gone
 from moorage.kube.api.codec import decode, encode
-from moorage.kube.api.kinds import kind_of
+from moorage.kube.api.kinds import find_kind
 from moorage.kube.api.meta import KubeObject
 
 T = TypeVar("T", bound=KubeObject)
 HISTORY: Final = 10_000
 """The number of past changes of a resource that a watch can start from."""
 MAX_OBJECT_BYTES: Final = 4 * 1024 * 1024
-"""A request has an end; an object that every request makes a little longer has one, too."""
+"""Many small requests must not let an object grow without limit."""
 MAX_HISTORY_BYTES: Final = 32 * 1024 * 1024
 """The maximum size of these changes: each change holds a full copy of its object."""
 
@@ -169,7 +169,7 @@ class Log:
 
 
 class Store:
-    """All objects of a cluster, by resource and key; every change has the next version and is notified at once."""
+    """All objects of a cluster, by resource and key; every change gets the next version and notifies watches."""
 
     def __init__(self, *, history: int = HISTORY, version: int = 0) -> None:
         self.version = version
@@ -196,7 +196,7 @@ class Store:
         return objects.get(key) if objects is not None else None
 
     def resources(self) -> tuple[str, ...]:
-        """Return the resources that there are or were objects of."""
+        """Return the resources that have or had objects."""
         return tuple(self._objects)
 
     def list(self, resource: str) -> tuple[Entry, ...]:
@@ -204,7 +204,7 @@ class Store:
         return tuple(self._objects.get(resource, {}).values())
 
     def sorted(self, resource: str, namespace: str = "") -> Iterator[Entry]:
-        """Go through the objects of a resource by key, of one namespace or all."""
+        """Return the objects of a resource in order of their keys, of one namespace or all."""
         objects = self._objects.get(resource, {})
         keys = self._sorted.get(resource)
         if keys is None:
@@ -275,6 +275,6 @@ class Store:
         return change
 
 
-def storage_of(kind: type[KubeObject]) -> str:
-    """Name where a store keeps objects of a struct."""
-    return kind_of(kind).full_name
+def storage_name(kind: type[KubeObject]) -> str:
+    """Return the resource name of a struct in the store."""
+    return find_kind(kind).full_name

@@ -8,7 +8,7 @@ import msgspec
 from moorage.cluster.apiserver.writing.managed_fields import (
     Tree,
     changed_fields,
-    fields_of,
+    field_tree,
     is_entry_of,
     is_item,
     item_key,
@@ -20,33 +20,32 @@ from moorage.cluster.apiserver.writing.managed_fields import (
 from moorage.common.clock import Clock
 from moorage.common.errors import Conflict
 from moorage.kube.api.struct import Data
-from moorage.kube.field_errors import required_value
 from moorage.kube.resources import ServedResource
-from moorage.kube.schema import Field, Schema, schema_of_kind
-from moorage.kube.status_errors import invalid_options
+from moorage.kube.schema import Field, Schema, find_kind_schema
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 
 
 def applied(resource: ServedResource, live: Data, desired: Data, manager: str, *, force: bool, clock: Clock) -> Data:
-    """Return an object with a manager's fields applied; 409 names the fields that others own and want otherwise."""
-    schema = schema_of_kind(resource.api_version, resource.name)
+    """Return an object with a manager's fields applied; 409 lists conflicts with the fields of other managers."""
+    schema = find_kind_schema(resource.api_version, resource.name)
     entries = live["metadata"].get("managedFields") or []
     if not entries and "uid" in live["metadata"]:
-        entries = [owner(resource, BEFORE_FIRST_APPLY, "Update", fields_of(live, resource), "", clock)]
+        entries = [owner(resource, BEFORE_FIRST_APPLY, "Update", field_tree(live, resource), "", clock)]
     desired["metadata"].pop("managedFields", None)
-    fields = fields_of(desired, resource)
+    fields = field_tree(desired, resource)
     previous: Tree = next((item["fieldsV1"] for item in entries if is_entry_of(item, manager, "Apply", "")), {})
     foreign = [item for item in entries if not is_entry_of(item, manager, "Apply", "")]
     merged: Data = _merge(copy.deepcopy(live), desired, schema)
-    changed = changed_fields(live, merged, fields, fields_of(live, resource))
+    changed = changed_fields(live, merged, fields, field_tree(live, resource))
     conflicts = [(item, _common(item["fieldsV1"], changed)) for item in foreign]
     if not force:
         _raise_conflict([(item, overlap) for item, overlap in conflicts if overlap])
-    owned_by_others: Tree = {}
+    # Metadata stays even if nothing in it has an owner.
+    owned: Tree = union({"f:metadata": {}}, fields)
     for item in foreign:
-        owned_by_others = union(owned_by_others, item["fieldsV1"])
-    _drop(merged, minus(minus(previous, fields), owned_by_others))
+        owned = union(owned, item["fieldsV1"])
+    _drop(merged, previous, owned)
     remaining_entries = [
         {**item, "fieldsV1": remaining}
         for item, overlap in conflicts
@@ -98,28 +97,24 @@ def _common(first: Tree, second: Tree) -> Tree:
     return common
 
 
-def _drop(data: Any, tree: Tree) -> None:
-    """Remove fields that no manager owns any more."""
-    for key, below in tree.items():
+def _drop(data: Any, previous: Tree, owned: Tree) -> None:
+    """Remove fields that no manager owns any more; a field is removed with its defaults when nothing in it is owned."""
+    for key, below in previous.items():
         if key == ".":
             continue
         if key.startswith("f:") and isinstance(data, dict):
-            if below and isinstance(data.get(key[2:]), dict | list):
-                _drop(data[key[2:]], below)
-            else:
+            if key not in owned:
                 data.pop(key[2:], None)
+            elif below:
+                _drop(data.get(key[2:]), below, owned[key])
         elif isinstance(data, list):
-            _drop_item(data, key, below)
-
-
-def _drop_item(data: list[Any], key: str, below: Tree) -> None:
-    desired = msgspec.json.decode(key[2:])
-    for item in list(data):
-        is_match = item == desired if key.startswith("v:") else is_item(item, desired)
-        if is_match and ("." in below or key.startswith("v:")):
-            data.remove(item)
-        elif is_match:
-            _drop(item, below)
+            desired = msgspec.json.decode(key[2:])
+            for item in list(data):
+                is_match = item == desired if key.startswith("v:") else is_item(item, desired)
+                if is_match and key not in owned and ("." in below or key.startswith("v:")):
+                    data.remove(item)
+                elif is_match:
+                    _drop(item, below, owned.get(key, {}))
 
 
 def _raise_conflict(conflicts: list[tuple[Data, Tree]]) -> None:
@@ -158,13 +153,7 @@ def _path(leaf: tuple[str, ...]) -> str:
 
 
 def first_applied(resource: ServedResource, desired: Data, manager: str, clock: Clock) -> Data:
-    """Return a new object that its manager owns all fields of."""
+    """Return a new object with all its fields owned by a manager."""
     desired["metadata"].pop("managedFields", None)
-    desired["metadata"]["managedFields"] = [owner(resource, manager, "Apply", fields_of(desired, resource), "", clock)]
+    desired["metadata"]["managedFields"] = [owner(resource, manager, "Apply", field_tree(desired, resource), "", clock)]
     return desired
-
-
-def check_manager(manager: str) -> None:
-    """Reject an apply without a field manager."""
-    if not manager:
-        raise invalid_options("PatchOptions", required_value("fieldManager", "is required for apply patch"))

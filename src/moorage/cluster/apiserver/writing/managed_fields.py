@@ -14,7 +14,7 @@ from moorage.common.clock import Clock
 from moorage.kube.api.meta import format_time
 from moorage.kube.api.struct import Data
 from moorage.kube.resources import ServedResource
-from moorage.kube.schema import Field, Schema, schema_of_kind
+from moorage.kube.schema import Field, Schema, find_kind_schema
 
 Tree = dict[str, Any]
 UNOWNED: Final = frozenset(("apiVersion", "kind"))
@@ -26,9 +26,9 @@ UNOWNED_METADATA: Final = frozenset(
 )
 
 
-def fields_of(data: Data, resource: ServedResource) -> Tree:
+def field_tree(data: Data, resource: ServedResource) -> Tree:
     """Return the set of all fields of an object that can have an owner."""
-    tree = _tree(data, schema_of_kind(resource.api_version, resource.name), UNOWNED)
+    tree = _tree(data, find_kind_schema(resource.api_version, resource.name), UNOWNED)
     metadata = tree.get("f:metadata", {})
     for name in UNOWNED_METADATA:
         metadata.pop(f"f:{name}", None)
@@ -52,14 +52,14 @@ def _subtree(content: Any, field: Field | None) -> Tree:
         below = field.schema if field is not None and not field.shape else None
         return _tree(content, below)
     if isinstance(content, list) and field is not None and field.list_type in ("map", "set"):
-        return {item_key(item, field): _item(item, field) for item in content}
+        has_items = field.list_type == "map"
+        return {
+            item_key(item, field): {".": {}, **_tree(item, field.schema)}
+            if has_items and isinstance(item, dict)
+            else {}
+            for item in content
+        }
     return {}
-
-
-def _item(item: Any, field: Field) -> Tree:
-    if field.list_type == "set" or not isinstance(item, dict):
-        return {}
-    return {".": {}, **_tree(item, field.schema)}
 
 
 def item_key(item: Any, field: Field) -> str:
@@ -91,7 +91,7 @@ def minus(first: Tree, second: Tree) -> Tree:
 
 
 def leaves(tree: Tree, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Go through the paths of a set that have nothing below them."""
+    """Yield the paths of the leaves of a set."""
     for key, below in tree.items():
         here = (*path, key)
         if below:
@@ -125,12 +125,9 @@ def _step(data: Any, key: str) -> Any:
         return data.get(key[2:]) if isinstance(data, dict) else None
     if key == ".":
         return True
-    selector = msgspec.json.decode(key[2:])
-    if not isinstance(data, list):
-        return None
-    if key.startswith("v:"):
-        return next((item for item in data if item == selector), None)
-    return next((item for item in data if is_item(item, selector)), None)
+    selector, items = msgspec.json.decode(key[2:]), data if isinstance(data, list) else ()
+    matches = (item == selector if key.startswith("v:") else is_item(item, selector) for item in items)
+    return next((item for item, is_match in zip(items, matches, strict=True) if is_match), None)
 
 
 def is_item(item: Any, selector: Mapping[str, Any]) -> bool:
@@ -145,7 +142,7 @@ def note_update(resource: ServedResource, old: Data, new: Data, manager: str, su
     if not entries:
         new["metadata"].pop("managedFields", None)
         return
-    tree, old_tree = fields_of(new, resource), fields_of(old, resource)
+    tree, old_tree = field_tree(new, resource), field_tree(old, resource)
     changed = changed_fields(old, new, tree, old_tree)
     removed = minus(old_tree, tree)
     remaining_entries: list[Data] = []
@@ -171,7 +168,7 @@ def is_entry_of(entry: Data, manager: str, operation: str, subresource: str) -> 
 
 
 def owner(resource: ServedResource, manager: str, operation: str, fields: Tree, subresource: str, clock: Clock) -> Data:
-    """Write an entry of managedFields."""
+    """Return an entry of managedFields."""
     entry = {
         "manager": manager,
         "operation": operation,

@@ -1,10 +1,9 @@
 """Subresources: binding and eviction of pods, scale of workloads."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from moorage.cluster.apiserver.requests.request import Target
-from moorage.cluster.apiserver.storage.store import Entry
 from moorage.cluster.apiserver.writing.writer import DeleteOptions, WriteOptions, Writer
 from moorage.common.errors import ApiError, TooManyRequests
 from moorage.kube.admission.checks.names import NOT_NEGATIVE
@@ -38,31 +37,27 @@ def bind(writer: Writer, target: Target, binding: Data, *, is_dry_run: bool) -> 
     if uid and uid != metadata["uid"]:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}"
         raise conflict(target.resource, target.name, why, "binding")
-    if "deletionTimestamp" in metadata:
-        why = f"pod {target.name} is being deleted, cannot be assigned to a host"
-        raise conflict(target.resource, target.name, why, "binding")
-    if spec.get("nodeName"):
-        why = f'pod {target.name} is already assigned to node "{spec["nodeName"]}"'
-        raise conflict(target.resource, target.name, why, "binding")
-    if spec.get("schedulingGates"):
-        why = f"pod {target.name} has non-empty .spec.schedulingGates"
-        raise conflict(target.resource, target.name, why, "binding")
+    conflicts = {
+        "is being deleted, cannot be assigned to a host": "deletionTimestamp" in metadata,
+        f'is already assigned to node "{spec.get("nodeName")}"': spec.get("nodeName"),
+        "has non-empty .spec.schedulingGates": spec.get("schedulingGates"),
+    }
+    for why, applies in conflicts.items():
+        if applies:
+            raise conflict(target.resource, target.name, f"pod {target.name} {why}", "binding")
     spec["nodeName"] = node_name
     annotations = binding["metadata"].get("annotations")
     if isinstance(annotations, dict) and annotations:
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
-    _note_scheduled(pod, format_time(writer.clock.now()))
+    status = pod.setdefault("status", {})
+    status.pop("nominatedNodeName", None)
+    now = format_time(writer.clock.now())
+    condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+    unchanged = [item for item in status.get("conditions") or () if item.get("type") != "PodScheduled"]
+    status["conditions"] = [*unchanged, condition]
     if not is_dry_run:
         writer.store.put("pods", entry.key, pod)
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-
-
-def _note_scheduled(pod: Data, now: str) -> None:
-    status = pod.setdefault("status", {})
-    status.pop("nominatedNodeName", None)
-    conditions_before = [item for item in status.get("conditions") or () if item.get("type") != "PodScheduled"]
-    condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-    status["conditions"] = [*conditions_before, condition]
 
 
 def evict(writer: Writer, target: Target, eviction: Data) -> Data:
@@ -72,20 +67,20 @@ def evict(writer: Writer, target: Target, eviction: Data) -> Data:
         raise bad_request("deleteOptions: an object is expected")
     how = DeleteOptions.read({}, options or {})
     pod = writer.find(target).data
-    if not _is_exempt(pod):
+    # Pods that have ended, never started, or are terminating count for no budget.
+    is_exempt = (
+        find(pod, "status.phase") in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]
+    )
+    if not is_exempt:
         _take_from_budget(writer, target, pod, is_dry_run=how.is_dry_run)
     writer.delete(target, how)
     return success_status(target.resource, target.name, "") | {"code": 201}
 
 
-def _is_exempt(pod: Data) -> bool:
-    """Return whether a pod counts for no budget: it has ended, never started, or is on its way out."""
-    phase = find(pod, "status.phase")
-    return phase in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]
-
-
 def _take_from_budget(writer: Writer, target: Target, pod: Data, *, is_dry_run: bool) -> None:
-    budgets = list(_budgets_of(writer, target.namespace, pod))
+    labels = pod["metadata"].get("labels") or {}
+    entries = ((entry, entry.typed(PodDisruptionBudget)) for entry in writer.store.sorted(BUDGETS, target.namespace))
+    budgets = [entry for entry, budget in entries if label_matcher(budget.spec.selector).matches(labels)]
     if len(budgets) > 1:
         message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         raise ApiError(message, status=500, reason="InternalError")
@@ -115,7 +110,7 @@ def _take_from_budget(writer: Writer, target: Target, pod: Data, *, is_dry_run: 
 
 
 def _is_broken_already(pod: Data, budget: Data, status: Data) -> bool:
-    """Return whether the pod is not ready, so that losing it costs the budget nothing."""
+    """Return whether the pod is not ready, so that its eviction does not count for the budget."""
     conditions = find(pod, "status.conditions", [])
     if any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions):
         return False
@@ -125,15 +120,8 @@ def _is_broken_already(pod: Data, budget: Data, status: Data) -> bool:
     return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
 
 
-def _budgets_of(writer: Writer, namespace: str, pod: Data) -> Iterator[Entry]:
-    labels = pod["metadata"].get("labels") or {}
-    for entry in writer.store.sorted(BUDGETS, namespace):
-        if label_matcher(entry.typed(PodDisruptionBudget).spec.selector).matches(labels):
-            yield entry
-
-
 def get_scale(data: Data) -> Data:
-    """Show how many pods a workload wants and has."""
+    """Return the Scale of a workload."""
     metadata = data["metadata"]
     selector = find(data, "spec.selector", {})
     labels = selector.get("matchLabels", selector) if isinstance(selector, dict) else {}
@@ -149,7 +137,7 @@ def get_scale(data: Data) -> Data:
 
 
 def change_scale(writer: Writer, target: Target, edit: Callable[[Data], Data], options: WriteOptions) -> Data:
-    """Change how many pods a workload wants; returns its scale."""
+    """Change the replicas of a workload; return its new Scale."""
 
     def rescale(data: Data) -> Data:
         new = edit(get_scale(data))

@@ -14,7 +14,7 @@ from moorage.cluster.apiserver.storage.store import Entry, Store
 from moorage.cluster.apiserver.writing.managed_fields import note_update
 from moorage.common.clock import Clock
 from moorage.kube.admission.group_admission import COMPOSITES, POD_GROUPS, WORKLOADS
-from moorage.kube.admission.workload_defaults import INITIAL_STATUS, KEEPS_STATUS, OWN_STATUS
+from moorage.kube.admission.type_defaults import INITIAL_STATUS, KEEPS_STATUS, OWN_STATUS, copy_template_labels
 from moorage.kube.api.kinds import BY_NAME
 from moorage.kube.api.meta import format_time, parse_time
 from moorage.kube.api.struct import Data
@@ -57,16 +57,32 @@ STATUS_KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
         USER_METADATA,
     ),
 }
-"""Which metadata a write to the status does not reach, nor that of custom kinds; all other can be changed with it."""
+"""Metadata that a write to the status cannot change; that of custom kinds is protected, too."""
 WITHOUT_GENERATION: Final = frozenset((POD_GROUPS, COMPOSITES, WORKLOADS))
-"""Kinds whose changes upstream does not number; nor does it let them be replaced blindly."""
+"""Kinds without a generation upstream; to replace them, the request must have a resourceVersion."""
+UNCOUNTED_SPECS: Final = WITHOUT_GENERATION | frozenset(
+    (
+        *("limitranges", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "resourcequotas"),
+        *("services", "apiservices.apiregistration.k8s.io", "leases.coordination.k8s.io"),
+        *("csidrivers.storage.k8s.io", "csinodes.storage.k8s.io"),
+    )
+)
+"""Kinds with a spec whose changes upstream does not count."""
+COUNTED_OBJECTS: Final = frozenset(
+    (
+        *("podtemplates", "endpointslices.discovery.k8s.io", "priorityclasses.scheduling.k8s.io"),
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
+    )
+)
+"""Kinds with a generation although they have no spec."""
 JOB_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
 JOB_NAME_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a write is meant."""
+    """Options of a write."""
 
     is_dry_run: bool = False
     manager: str = ""
@@ -76,7 +92,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """How a deletion is meant; ``None`` leaves grace to the object."""
+    """Options of a deletion; the default of ``grace`` is the grace period of the object."""
 
     is_dry_run: bool = False
     grace: int | None = None
@@ -100,16 +116,14 @@ class DeleteOptions:
             policy = "Orphan"
         return cls(
             is_dry_run=any(is_dry_run(str(item), "DeleteOptions") for item in dry),
-            grace=_grace_period(grace),
+            grace=None if grace is None else _grace_period(grace),
             policy=policy,
             uid=str(preconditions.get("uid", "")),
             version=str(preconditions.get("resourceVersion", "")),
         )
 
 
-def _grace_period(value: Any) -> int | None:
-    if value is None:
-        return None
+def _grace_period(value: Any) -> int:
     try:
         grace = int(value)
     except (TypeError, ValueError) as error:
@@ -119,7 +133,7 @@ def _grace_period(value: Any) -> int | None:
 
 
 class Writer:
-    """The only way to change the store; every rule that spans versions of an object is here."""
+    """The only way to change the store; enforces all rules that span versions of an object."""
 
     def __init__(self, store: Store, admission: Admission, clock: Clock, chance: random.Random | None = None) -> None:
         self.store = store
@@ -128,7 +142,7 @@ class Writer:
         self._chance = chance or random.Random()
 
     def find(self, target: Target) -> Entry:
-        """Return the object a path names; 404 if it is not there."""
+        """Return the object of a path; 404 if it does not exist."""
         entry = self.store.get(target.resource.storage, target.key)
         if entry is None:
             raise not_found(target.resource, target.name)
@@ -139,9 +153,19 @@ class Writer:
         resource, metadata = target.resource, data["metadata"]
         if metadata.get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
-        self._name(metadata)
+        if not metadata.get("name") and isinstance(metadata.get("generateName"), str):
+            suffix = "".join(self._chance.choices(SUFFIX_LETTERS, k=5))
+            metadata["name"] = metadata["generateName"][:58] + suffix
+        if not isinstance(metadata.get("name", ""), str):
+            raise bad_request("metadata.name: a string is expected")
         self._check_namespace(target, metadata)
-        self._reset(resource, data)
+        # Only the server sets these fields and the status.
+        for name in (*SYSTEM_METADATA, "resourceVersion", "selfLink"):
+            metadata.pop(name, None)
+        if resource.has_status and resource.storage not in KEEPS_STATUS:
+            data.pop("status", None)
+            if resource.storage in INITIAL_STATUS:
+                data["status"] = dict(INITIAL_STATUS[resource.storage])
         if not options.is_apply:
             metadata.pop("managedFields", None)
         data = self.admission.admit_new(resource, data)
@@ -151,22 +175,16 @@ class Writer:
             raise already_exists(resource, metadata["name"])
         metadata["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
         metadata["creationTimestamp"] = format_time(self.clock.now())
-        if "spec" in data and resource.storage not in WITHOUT_GENERATION:
+        if ("spec" in data and resource.storage not in UNCOUNTED_SPECS) or resource.storage in COUNTED_OBJECTS:
             metadata["generation"] = 1
         if resource.storage == "jobs.batch":
             select_own_pods(data)
+            copy_template_labels(data)
         if self.admission.quotas.limits(target.namespace):
-            self.admission.quotas.check(resource, Entry(key, 0, body_of(data)))
+            self.admission.quotas.check(resource, Entry(key, 0, encode_body(data)))
         if options.is_dry_run:
-            return Entry(key, 0, body_of(data))
+            return Entry(key, 0, encode_body(data))
         return self.store.put(resource.storage, key, data)
-
-    def _name(self, metadata: Data) -> None:
-        if not metadata.get("name") and isinstance(metadata.get("generateName"), str):
-            suffix = "".join(self._chance.choices(SUFFIX_LETTERS, k=5))
-            metadata["name"] = metadata["generateName"][:58] + suffix
-        if not isinstance(metadata.get("name", ""), str):
-            raise bad_request("metadata.name: a string is expected")
 
     def _check_namespace(self, target: Target, metadata: Data) -> None:
         if not target.resource.namespaced:
@@ -183,15 +201,6 @@ class Writer:
         if b'"deletionTimestamp"' in entry.body and "deletionTimestamp" in entry.data["metadata"]:
             why = f"unable to create new content in namespace {target.namespace} because it is being terminated"
             raise forbidden(target.resource, metadata.get("name", ""), why)
-
-    def _reset(self, resource: ServedResource, data: Data) -> None:
-        """Remove fields that only the server sets, and set the initial status."""
-        for name in (*SYSTEM_METADATA, "resourceVersion", "selfLink"):
-            data["metadata"].pop(name, None)
-        if resource.has_status and resource.storage not in KEEPS_STATUS:
-            data.pop("status", None)
-            if resource.storage in INITIAL_STATUS:
-                data["status"] = dict(INITIAL_STATUS[resource.storage])
 
     def change(self, target: Target, edit: Callable[[Data], Data], options: WriteOptions) -> Entry:
         """Replace an object by the result of an edit, and return the stored object.
@@ -213,14 +222,16 @@ class Writer:
         if new.get("spec") != old.get("spec") and "generation" in old["metadata"]:
             new["metadata"]["generation"] = old["metadata"]["generation"] + 1
         if self.admission.quotas.limits(target.namespace) and not options.subresource:
-            self.admission.quotas.check(resource, Entry(entry.key, 0, body_of(new)))
+            self.admission.quotas.check(resource, Entry(entry.key, 0, encode_body(new)))
         if not options.is_apply:
             note_update(resource, old, new, options.manager, options.subresource, self.clock)
         if options.is_dry_run:
-            return Entry(entry.key, entry.version, body_of(new))
-        if self._is_finished(resource, new):
+            return Entry(entry.key, entry.version, encode_body(new))
+        metadata = new["metadata"]
+        is_marked = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
+        if is_marked and not metadata.get("finalizers") and _is_empty(resource, new):
             self.store.remove(resource.storage, entry.key)
-            return Entry(entry.key, self.store.version, body_of(new))
+            return Entry(entry.key, self.store.version, encode_body(new))
         return self.store.put(resource.storage, entry.key, new)
 
     def _check_identity(self, target: Target, old: Data, new: Data) -> None:
@@ -261,29 +272,24 @@ class Writer:
                 new["status"] = old["status"]
         return new
 
-    def _is_finished(self, resource: ServedResource, data: Data) -> bool:
-        """Return whether an object that is being deleted has nothing left to wait for."""
-        metadata = data["metadata"]
-        if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
-            return False
-        if metadata.get("deletionGracePeriodSeconds"):
-            return False
-        return resource.storage != "namespaces" or not (data.get("spec") or {}).get("finalizers")
-
     def delete(self, target: Target, options: DeleteOptions) -> tuple[Data, bool]:
-        """Delete an object, or note that it is to be deleted; return it and whether it is gone.
+        """Delete an object, or mark it for deletion; return it and whether it is gone.
 
-        A running pod gets its grace, an object with finalizers waits for them, a namespace for being emptied.
+        A running pod gets its grace period. Objects wait for their finalizers, namespaces until they are empty.
         """
         resource, entry = target.resource, self.find(target)
         data = entry.data
         metadata = data["metadata"]
         if resource.storage == "namespaces" and target.name in IMMORTAL:
             raise forbidden(resource, target.name, "this namespace may not be deleted")
-        self._check_preconditions(target, metadata, options)
+        preconditions = {"UID": (options.uid, metadata["uid"])}
+        preconditions["ResourceVersion"] = (options.version, metadata["resourceVersion"])
+        for name, (expected, actual) in preconditions.items():
+            if expected and expected != actual:
+                raise precondition_failed(resource, target.name, name, expected, actual)
         self._add_policy(resource, metadata, options.policy)
         grace = self._grace(resource, data, options)
-        waits = grace > 0 or metadata.get("finalizers") or not self._is_empty(resource, data)
+        waits = grace > 0 or metadata.get("finalizers") or not _is_empty(resource, data)
         if not waits:
             if not options.is_dry_run:
                 self.store.remove(resource.storage, entry.key)
@@ -293,19 +299,8 @@ class Writer:
             self.store.put(resource.storage, entry.key, data)
         return data, False
 
-    def _is_empty(self, resource: ServedResource, data: Data) -> bool:
-        return resource.storage != "namespaces" or not (data.get("spec") or {}).get("finalizers")
-
-    def _check_preconditions(self, target: Target, metadata: Data, options: DeleteOptions) -> None:
-        for name, expected, actual in (
-            ("UID", options.uid, metadata["uid"]),
-            ("ResourceVersion", options.version, metadata["resourceVersion"]),
-        ):
-            if expected and expected != actual:
-                raise precondition_failed(target.resource, target.name, name, expected, actual)
-
     def _add_policy(self, resource: ServedResource, metadata: Data, policy: str) -> None:
-        """Leave the dependents to the garbage collector, by setting its finalizer."""
+        """Set the finalizer that makes the garbage collector handle the dependents."""
         if not policy or resource.storage not in OWNERS:
             return
         unchanged = [item for item in metadata.get("finalizers") or [] if item not in (ORPHAN, FOREGROUND)]
@@ -323,7 +318,7 @@ class Writer:
             return 0
         grace = options.grace if options.grace is not None else spec.get("terminationGracePeriodSeconds", 30)
         if "deletionTimestamp" in metadata:
-            # A deletion can be made quicker, never slower.
+            # A later request can shorten the grace period, but not extend it.
             current = int(metadata.get("deletionGracePeriodSeconds", 0))
             return min(current, grace) if options.grace is not None else current
         return int(grace)
@@ -344,6 +339,11 @@ class Writer:
             data["status"] = {**(data.get("status") or {}), "phase": "Terminating"}
 
 
+def _is_empty(resource: ServedResource, data: Data) -> bool:
+    """Return whether a namespace has been emptied; true for other kinds."""
+    return resource.storage != "namespaces" or not (data.get("spec") or {}).get("finalizers")
+
+
 def select_own_pods(job: Data) -> None:
     """Set the default selector of a job: its UID."""
     spec = job["spec"]
@@ -361,6 +361,6 @@ def select_own_pods(job: Data) -> None:
 _NAMESPACES: Final = served(BY_NAME["Namespace"])
 
 
-def body_of(data: Data) -> bytes:
-    """Write plain data as JSON."""
+def encode_body(data: Data) -> bytes:
+    """Encode plain data as JSON."""
     return msgspec.json.encode(data)

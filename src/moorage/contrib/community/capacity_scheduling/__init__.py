@@ -1,1 +1,1 @@
-"""CapacityScheduling: namespaces have a guaranteed share and a limit, and borrow what others leave idle."""
+"""CapacityScheduling: namespaces have a guaranteed share and a limit, and borrow idle shares of others."""

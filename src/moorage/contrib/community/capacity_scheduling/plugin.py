@@ -1,9 +1,12 @@
-"""The plugin: pods wait while their namespace uses all that it may, and get back what others borrowed."""
+"""The plugin: pods wait while their namespace exceeds its quota, and reclaim what other namespaces borrow."""
 
+import asyncio
 from collections.abc import Sequence
 from random import Random
+from typing import Final
 
-from moorage.contrib.community.capacity_scheduling.making_room import QUOTAS, BorrowerRules, QuotaSearch
+from moorage.common.errors import ApiError
+from moorage.contrib.community.capacity_scheduling.quota_preemption import QUOTAS, BorrowerRules, QuotaSearch
 from moorage.contrib.community.capacity_scheduling.quotas import (
     KIND,
     ElasticQuota,
@@ -11,10 +14,10 @@ from moorage.contrib.community.capacity_scheduling.quotas import (
     QuotaState,
     Usage,
     add,
-    asked_for,
+    pod_requests,
 )
-from moorage.contrib.community.capacity_scheduling.reporting import UsageReport
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.quantity import NANO, format_nanos
 from moorage.scheduler.config.args import DefaultPreemptionArgs
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
@@ -31,6 +34,9 @@ from moorage.scheduler.plugins.default_preemption.group_preemption import GroupH
 from moorage.scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from moorage.scheduler.plugins.default_preemption.units import Units
 
+REPORT_EVERY: Final = 5.0
+"""Interval in seconds of updates of the usage in the status of quotas."""
+
 
 class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
     """Keep namespaces within their quotas, and reclaim borrowed resources by preemption.
@@ -46,21 +52,34 @@ class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
         self._book = QuotaBook(self._objects)
         self._usage = Usage(handle.nodes)
         self._rules = BorrowerRules()
-        self._report = UsageReport(handle, self._objects, self._usage)
         super().__init__(args=DefaultPreemptionArgs(), handle=handle, chance=chance)
 
     async def start(self) -> None:
-        self._report.start()
+        self._handle.in_background(self._report_usage(), name="usage of elastic quotas")
+
+    async def _report_usage(self) -> None:
+        """Write the status of quotas whose usage has changed, while the scheduler leads."""
+        while True:
+            await asyncio.sleep(REPORT_EVERY)
+            for quota in list(self._objects.list()):
+                counted = self._usage.of(quota.namespace)
+                resources = {**quota.spec.min, **quota.spec.max}
+                usage = {name: format_amount(name, counted.get(name, 0)) for name in resources}
+                if usage == quota.status.used:
+                    continue
+                removed = {name: None for name in quota.status.used if name not in usage}
+                try:
+                    await self._handle.cluster.patch_status(quota, {"used": {**usage, **removed}})
+                except ApiError as error:
+                    self._handle.log.warning("elastic quota status was not written", quota=quota.key, error=str(error))
 
     def _make_search(
         self, args: DefaultPreemptionArgs, budgets: Budgets, chance: Random | None, units: Units | None
     ) -> CandidateSearch:
         return QuotaSearch(self._handle, args, budgets, chance, units, self._rules)
 
-    # ── may it be placed at all? ─────────────────────────────────────────────────────────────────────────────────────
-
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        state = QuotaState(self._book.at_work(self._usage))
+        state = QuotaState(self._book.with_usage(self._usage))
         if pod.namespace not in state.quotas:
             unreadable = self._book.problems.get(pod.namespace)
             return Status.unresolvable(unreadable) if unreadable else Status.skip()
@@ -70,14 +89,14 @@ class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
         return Status.unschedulable(f"Pod {pod.key} is rejected in PreFilter {problem}") if problem else None
 
     def _count_promised(self, pod: Pod, state: QuotaState) -> None:
-        """Set aside the requests of pods that preempted others and are not placed yet."""
+        """Count the requests of pods that preempted others and are not placed yet."""
         nominator = self._handle.nominator
         for node_name in nominator.nodes_with_nominations():
             for nominated in nominator.nominated_pods(node_name):
                 quota = state.quotas.get(nominated.namespace)
                 if quota is None or nominated.metadata.uid == pod.metadata.uid:
                     continue
-                requests = asked_for(nominated)
+                requests = pod_requests(nominated)
                 if nominated.namespace == pod.namespace and nominated.priority >= pod.priority:
                     add(state.promised, requests)
                     add(state.promised_to_all, requests)
@@ -92,17 +111,13 @@ class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
         cycle[QUOTAS].change(removed, -1)
         return None
 
-    # ── preemption ───────────────────────────────────────────────────────────────────────────────────────────────────
-
     async def post_filter(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
-        self._rules.turn_to((pod,), self._book.at_work(self._usage))
+        self._rules.read((pod,), self._book.with_usage(self._usage))
         return await super().post_filter(cycle, pod, statuses)
 
     async def post_filter_group(self, cycle: CycleState, group: GroupTree) -> GroupPostFilterResult:
-        self._rules.turn_to(tuple(group.all_members), self._book.at_work(self._usage))
+        self._rules.read(tuple(group.all_members), self._book.with_usage(self._usage))
         return await super().post_filter_group(cycle, group)
-
-    # ── nothing to reserve ───────────────────────────────────────────────────────────────────────────────────────────
 
     # Configurations enable this point, but usage is counted from the pods on nodes, including assumed ones.
 
@@ -112,16 +127,21 @@ class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
         return None
 
-    # ── events that help ─────────────────────────────────────────────────────────────────────────────────────────────
-
     def events_to_register(self) -> Sequence[EventRegistration]:
         return (
             *super().events_to_register(),
-            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self.after_pod_gone),
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self.after_pod_deletion),
             EventRegistration(ClusterEvent(KIND.event_resource, Action.ALL)),
         )
 
-    def after_pod_gone(self, pod: Pod, old: Pod, _new: None) -> QueueingHint:
-        """Queue if the pod that left was counted by some quota."""
+    def after_pod_deletion(self, pod: Pod, old: Pod, _new: None) -> QueueingHint:
+        """Queue if a quota counted the deleted pod."""
         has_quota = any(True for _ in self._objects.list(old.namespace))
         return QueueingHint.QUEUE if has_quota else QueueingHint.SKIP
+
+
+def format_amount(resource: str, amount: int) -> str:
+    """Format an amount of a resource as users write it."""
+    if resource == "cpu":
+        return format_nanos(amount * NANO // 1000, is_binary=False)
+    return format_nanos(amount * NANO, is_binary=resource in ("memory", "ephemeral-storage"))

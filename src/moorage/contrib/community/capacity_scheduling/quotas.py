@@ -1,6 +1,6 @@
 """Elastic quotas: how much each namespace is guaranteed, may use at most, and uses."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct, field
@@ -19,6 +19,7 @@ from moorage.scheduler.state.side_columns import SideColumns
 
 Amounts = dict[str, int]
 """Resources in the units in which they are counted: CPU in thousandths."""
+NO_AMOUNTS: Final[Mapping[str, int]] = {}
 
 
 class ElasticQuotaSpec(KubeStruct, frozen=True):
@@ -53,28 +54,21 @@ class Usage(SideColumns):
         self._by_namespace: dict[str, Amounts] = {}
 
     def of(self, namespace: str) -> Amounts:
-        """Return the current usage of a namespace."""
         self.refresh()
         return self._by_namespace.get(namespace, {})
 
     def write(self, info: NodeInfo) -> None:
-        """Count the node's pods again."""
         self.clear(info.row)
         here: dict[str, Amounts] = {}
         for pod in info.pods.values():
-            add(here.setdefault(pod.namespace, {}), on_node(pod))
+            add(here.setdefault(pod.namespace, {}), pod_usage(pod))
         for namespace, amounts in here.items():
             add(self._by_namespace.setdefault(namespace, {}), amounts)
         self._by_row[info.row] = here
 
     def clear(self, row: int) -> None:
-        """Take back what a row counted for."""
         for namespace, amounts in self._by_row.pop(row, {}).items():
             add(self._by_namespace[namespace], amounts, -1)
-
-    def rows_of(self, source: str, key: str) -> Iterable[int]:
-        """Concern no row: pods on nodes are in the node table's own log."""
-        return ()
 
 
 class Quota(Struct):
@@ -90,10 +84,9 @@ class Quota(Struct):
         """Return whether additional requests would exceed the limit."""
         return any(self.used.get(name, 0) + more.get(name, 0) > most for name, most in self.max.items())
 
-    def exceeds_min(self, more: Mapping[str, int] | None = None) -> bool:
+    def exceeds_min(self, more: Mapping[str, int] = NO_AMOUNTS) -> bool:
         """Return whether the usage, with additional requests, exceeds the guarantee."""
-        extra = more or {}
-        return any(self.used.get(name, 0) + extra.get(name, 0) > least for name, least in self.min.items())
+        return any(self.used.get(name, 0) + more.get(name, 0) > least for name, least in self.min.items())
 
 
 class QuotaState(Struct):
@@ -110,32 +103,27 @@ class QuotaState(Struct):
         return QuotaState({**self.quotas}, self.promised, self.promised_to_all)
 
     def change(self, pod: Pod, sign: int) -> None:
-        """Count a pod that comes to a node, or no longer count one that leaves."""
+        """Count a pod that is added to a node, or stop counting a removed one."""
         if (quota := self.quotas.get(pod.namespace)) is not None:
             usage = {**quota.used}
-            add(usage, on_node(pod), sign)
+            add(usage, pod_usage(pod), sign)
             self.quotas[pod.namespace] = Quota(quota.namespace, quota.name, quota.min, quota.max, usage)
 
     def problem_with(self, pod: Pod) -> str:
-        """Return the violated bound; an empty string if there is none or the namespace has no quota."""
+        """Return the violated bound; an empty string if the pod violates no bound or the namespace has no quota."""
         quota = self.quotas.get(pod.namespace)
         if quota is None:
             return ""
-        requests = asked_for(pod)
+        requests = pod_requests(pod)
         if quota.exceeds_max(plus(requests, self.promised)):
             return f"because ElasticQuota {quota.name} is more than Max"
-        if self._exceed_min_together(plus(requests, self.promised_to_all)):
-            return "because total ElasticQuota used is more than min"
-        return ""
-
-    def _exceed_min_together(self, more: Mapping[str, int]) -> bool:
-        guaranteed: Amounts = {}
+        guaranteed, used = Amounts(), plus(requests, self.promised_to_all)
         for quota in self.quotas.values():
             add(guaranteed, quota.min)
-        return any(
-            sum(quota.used.get(name, 0) for quota in self.quotas.values()) + more.get(name, 0) > amount
-            for name, amount in guaranteed.items()
-        )
+            add(used, quota.used)
+        if any(used.get(name, 0) > amount for name, amount in guaranteed.items()):
+            return "because total ElasticQuota used is more than min"
+        return ""
 
 
 class QuotaBook:
@@ -151,16 +139,15 @@ class QuotaBook:
         self._bounds: dict[str, tuple[str, Amounts, Amounts]] = {}
         self.problems: dict[str, str] = {}
 
-    def at_work(self, usage: "Usage") -> dict[str, Quota]:
+    def with_usage(self, usage: Usage) -> dict[str, Quota]:
         """Return all quotas with their current usage, which is shared and must not be changed."""
-        self.refresh()
+        self._refresh()
         return {
             namespace: Quota(namespace, name, least, most, usage.of(namespace))
             for namespace, (name, least, most) in self._bounds.items()
         }
 
-    def refresh(self) -> None:
-        """Read the quotas again if one has changed."""
+    def _refresh(self) -> None:
         if self._version == self._objects.version:
             return
         self._version = self._objects.version
@@ -176,18 +163,18 @@ class QuotaBook:
                 self._bounds[elastic_quota.namespace] = bounds
 
 
-def asked_for(pod: Pod) -> Amounts:
+def pod_requests(pod: Pod) -> Amounts:
     """Return the requests of a pod; every pod takes one of ``pods``."""
     return {**pod.requests, PODS: 1}
 
 
-def on_node(pod: Pod) -> Amounts:
+def pod_usage(pod: Pod) -> Amounts:
     """Return the resources that a pod uses on its node."""
     return {**pod.requests_on_node, PODS: 1}
 
 
 def add(total: Amounts, more: Mapping[str, int], sign: int = 1) -> None:
-    """Add amounts to others, or take them off."""
+    """Add amounts to others, or subtract them."""
     for name, amount in more.items():
         total[name] = total.get(name, 0) + sign * amount
 

@@ -1,1 +1,1 @@
-"""Coscheduling: pods that a label or an annotation puts together start together, on any API server."""
+"""Coscheduling: pods that are grouped by a label or an annotation start together, on any API server."""

@@ -1,8 +1,7 @@
-"""Which pods belong together, and how many start: by PodGroups of scheduler-plugins, or by annotations alone."""
+"""The groups of pods and their minimum sizes: from PodGroups of scheduler-plugins, or from annotations."""
 
 import re
 from collections.abc import Iterable
-from itertools import chain
 from typing import Final
 
 from moorage.kube.api.custom import custom_kind
@@ -18,7 +17,7 @@ GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 GANG: Final = "moorage.io/gang"
 GANG_SIZE: Final = "moorage.io/gang-size"
 
-_BY_LABEL: Final = "scheduling.x-k8s.io/"
+BY_LABEL: Final = "scheduling.x-k8s.io/"
 _BY_ANNOTATION: Final = "moorage.io/"
 MAX_NAME: Final = 253
 MAX_SIZE: Final = 100_000
@@ -54,44 +53,36 @@ class CoschedulingGroup(KubeObject, frozen=True, dict=True, gc=True):
 KIND: Final = custom_kind("PodGroup", "podgroups", "scheduling.x-k8s.io/v1alpha1", type=CoschedulingGroup)
 
 
-def name_by_label(label: str) -> str:
-    """Return the group name of a label; it differs from group names of annotations."""
-    return _BY_LABEL + label
-
-
 def plain_name(name: str) -> str:
-    """Return the name that users gave a group."""
-    return name.removeprefix(_BY_LABEL).removeprefix(_BY_ANNOTATION)
+    """Return the name of a group as users write it."""
+    return name.removeprefix(BY_LABEL).removeprefix(_BY_ANNOTATION)
 
 
 def group_name(pod: Pod) -> str:
-    """Name the group of a pod: its label counts before its annotation; empty if it has neither."""
+    """Return the group name of a pod: its label takes precedence over its annotation; empty without both."""
     labels, annotations = pod.metadata.labels, pod.metadata.annotations
     if labels and (label := labels.get(GROUP_LABEL)):
-        return name_by_label(label)
+        return BY_LABEL + label
     if annotations and (gang := annotations.get(GANG)):
         return _BY_ANNOTATION + gang[: MAX_NAME + 1]
     return ""
 
 
 class Gangs:
-    """Describes groups, of either sort, as PodGroups with a minimum."""
+    """Describes groups of both kinds as PodGroups with a minimum."""
 
     def __init__(self, objects: Lister[CoschedulingGroup]) -> None:
         self._objects = objects
 
-    def object_of(self, group: DescribedGroup) -> CoschedulingGroup | None:
-        """Return the object that a group was described by."""
-        is_by_label = group.name.startswith(_BY_LABEL)
+    def find_object(self, group: DescribedGroup) -> CoschedulingGroup | None:
+        """Return the object that describes a group."""
+        is_by_label = group.name.startswith(BY_LABEL)
         return self._objects.get(plain_name(group.name), group.namespace) if is_by_label else None
 
     def describe(self, namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
         """Describe a group by its object or by its members' annotations; return ``None`` without either."""
-        if name.startswith(_BY_LABEL):
-            return self._by_object(namespace, name, members)
-        return _by_members(namespace, name, members)
-
-    def _by_object(self, namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
+        if not name.startswith(BY_LABEL):
+            return _describe_by_members(namespace, name, members)
         group = self._objects.get(plain_name(name), namespace)
         first = next(iter(members), None)
         if group is not None:
@@ -106,13 +97,13 @@ class Gangs:
 
 
 def is_settled(group: DescribedGroup, pod: Pod) -> bool:
-    """Return whether a member adds nothing to the description of its group."""
+    """Return whether a member does not change the description of its group."""
     if group.problem or group.priority != pod.priority:
         return False
-    return group.name.startswith(_BY_LABEL) or _stated_size(pod) == str(group.min_count)
+    return group.name.startswith(BY_LABEL) or _stated_size(pod) == str(group.min_count)
 
 
-def _by_members(namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
+def _describe_by_members(namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
     pods = iter(members)
     first = next(pods, None)
     if first is None:
@@ -121,11 +112,11 @@ def _by_members(namespace: str, name: str, members: Iterable[Pod]) -> DescribedG
     problem = _problem_with_size(gang, first, stated)
     if len(gang) > MAX_NAME:
         problem = f"the annotation {GANG} is too long: the name of a gang has at most {MAX_NAME} characters"
-    for pod in () if problem else chain(pods):
-        if (says := _stated_size(pod)) != stated:
+    for pod in () if problem else pods:
+        if (size := _stated_size(pod)) != stated:
             problem = (
                 f'the pods of gang "{_shown(gang)}" disagree about {GANG_SIZE}: {_quoted(stated)} in {first.name}, '
-                f"{_quoted(says)} in {pod.name}"
+                f"{_quoted(size)} in {pod.name}"
             )
             break
     return _described(namespace, name, first, 1 if problem else int(stated), problem=problem)
@@ -146,7 +137,7 @@ def _problem_with_size(gang: str, pod: Pod, stated: str) -> str:
 def _described(
     namespace: str, name: str, first: Pod | None, minimum: int, *, uid: str = "", problem: str = ""
 ) -> DescribedGroup:
-    # Groups of scheduler-plugins have no priority: that of their pods is theirs.
+    # Groups of scheduler-plugins have no priority; they get that of their pods.
     priority = 0 if first is None else first.priority
     policy = PodGroupPolicy(gang=GangPolicy(min_count=max(minimum, 1)))
     return DescribedGroup(

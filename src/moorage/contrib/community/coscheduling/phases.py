@@ -23,11 +23,11 @@ FINISHED: Final = "Finished"
 FAILED: Final = "Failed"
 
 WRITE_AFTER: Final = 1.0
-"""Pods of a group change together: what that comes to is written once, after so long."""
+"""Pods of a group change together; the result is written once, after this delay in seconds."""
 
 
-def phase_of(status: CoschedulingStatus, pod_count: int, minimum: int) -> str:
-    """Name the phase of a group by the numbers in its status and that of its pods; an end is final."""
+def compute_phase(status: CoschedulingStatus, pod_count: int, minimum: int) -> str:
+    """Return the phase of a group by the counts in its status and the number of its pods; the last phases are final."""
     finished = status.succeeded + status.failed
     if status.phase in (FINISHED, FAILED):
         return status.phase
@@ -55,7 +55,7 @@ ACCOUNTS: Final = StateKey[dict[str, _Account]]("state of coscheduled groups")
 
 
 class Phases:
-    """Writes the status of groups that have an object, from when the scheduler leads."""
+    """Writes the status of groups that have an object, while the scheduler leads."""
 
     def __init__(self, handle: Handle, gangs: Gangs, groups: PodGroups) -> None:
         self._handle = handle
@@ -81,7 +81,7 @@ class Phases:
                 await self._write(key, account)
 
     def changed(self, key: str) -> None:
-        """Note that a group or a pod of it has changed."""
+        """Record that a group or one of its pods changed."""
         group = self._object(key) if self._is_leading else None
         if group is None:
             self._accounts.pop(key, None)
@@ -95,7 +95,7 @@ class Phases:
                 self._handle.call_later(WRITE_AFTER, lambda: self._write_soon(key))
 
     def pod_gone(self, pod: Pod) -> None:
-        """Note that a pod is gone, or has ended."""
+        """Record that a pod was deleted or has finished."""
         key = group_key(pod) or ""
         self.changed(key)
         account = self._accounts.get(key)
@@ -104,7 +104,7 @@ class Phases:
 
     def _object(self, key: str) -> CoschedulingGroup | None:
         group = self._groups.group(key)
-        return self._gangs.object_of(group) if isinstance(group, DescribedGroup) else None
+        return self._gangs.find_object(group) if isinstance(group, DescribedGroup) else None
 
     def _write_soon(self, key: str) -> None:
         account = self._accounts.get(key)
@@ -145,14 +145,11 @@ def _patch(group: CoschedulingGroup, members: Members, account: _Account) -> dic
     assert members.group is not None
     running = sum(pod.status.phase == "Running" for pod in members.assigned.values())
     now = CoschedulingStatus(status.phase, running=running, succeeded=account.succeeded, failed=account.failed)
-    phase = phase_of(now, members.known_count, members.group.min_count or 1)
+    phase = compute_phase(now, members.known_count, members.group.min_count or 1)
     new_status: dict[str, Any] = {"phase": phase, "running": running, "succeeded": now.succeeded, "failed": now.failed}
-    if new_status["phase"] != PENDING and not status.occupied_by and (owners := _owners(members)):
-        new_status["occupiedBy"] = owners
+    pod = next(chain(members.scheduled(), members.waiting.values()), None)
+    if phase != PENDING and not status.occupied_by and pod is not None and pod.metadata.owner_references:
+        names = sorted(f"{pod.namespace}/{owner.name}" for owner in pod.metadata.owner_references)
+        new_status["occupiedBy"] = ",".join(names)
     before = {"phase": status.phase, "running": status.running, "succeeded": status.succeeded, "failed": status.failed}
     return {name: value for name, value in new_status.items() if before.get(name) != value}
-
-
-def _owners(members: Members) -> str:
-    pod = next(chain(members.scheduled(), members.waiting.values()), None)
-    return "" if pod is None else ",".join(sorted(f"{pod.namespace}/{by.name}" for by in pod.metadata.owner_references))

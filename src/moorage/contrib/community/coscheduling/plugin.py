@@ -5,23 +5,23 @@ from functools import partial
 from typing import ClassVar, Final
 
 import numpy as np
+from msgspec import Struct
 
 from moorage.contrib.community.coscheduling.gangs import (
+    BY_LABEL,
     CoschedulingGroup,
     Gangs,
     group_name,
     is_settled,
-    name_by_label,
     plain_name,
 )
-from moorage.contrib.community.coscheduling.holding import HOLDS, Holds
 from moorage.contrib.community.coscheduling.phases import Phases
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import PodGroup
 from moorage.kube.api.requests import countable
-from moorage.scheduler.config.community_args import CoschedulingArgs
-from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.config.contrib_args import CoschedulingArgs
+from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.events import QueueingHint, queue_if
 from moorage.scheduler.framework.group_plugins import GroupSourcePlugin
 from moorage.scheduler.framework.groups import DescribedGroup, Group, GroupTree
@@ -32,16 +32,34 @@ from moorage.scheduler.framework.plugin import (
     PostFilterPlugin,
     PostFilterResult,
     PreFilterPlugin,
+    QueuedPod,
     QueueSortPlugin,
     ReservePlugin,
 )
-from moorage.scheduler.framework.queued import QueuedPod
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.plugins.gang_scheduling import GangScheduling
 from moorage.scheduler.state.handle import ClusterHandle
 from moorage.scheduler.state.pod_groups import Members, group_key
 
 MAX_PERMIT_WAIT: Final = 900.0
+REPORT_AFTER: Final = 10.0
+"""Delay before a problem of a group is reported, since its pods seldom arrive together."""
+REPORT_AGAIN: Final = 300.0
+
+
+class Hold(Struct):
+    """The state of a group that is or was delayed."""
+
+    until: float = 0.0
+    """When it may be tried again after a failure."""
+    is_due: bool = False
+    """Whether events of its pods must report the problem; an attempt without effect writes them."""
+    reported_at: float | None = None
+    is_timed: bool = False
+
+
+HOLDS: Final = StateKey[dict[str, Hold]]("delayed groups")
+"""By key; plugins of all profiles share them, because a group may have pods of several profiles."""
 
 
 class Coscheduling(
@@ -63,14 +81,18 @@ class Coscheduling(
         super().__init__(handle=handle)
         self._args = args or CoschedulingArgs()
         self._gangs = Gangs(handle.lister(CoschedulingGroup))
-        self._holds = handle.shared(HOLDS, lambda: Holds(handle.clock))
+        self._holds: dict[str, Hold] = handle.shared(HOLDS, dict)
         self._phases = Phases(handle, self._gangs, handle.groups)
 
     async def start(self) -> None:
         self._phases.start()
         # Timers of the previous instance end with it, but the pods it delayed are delayed for all.
-        for key, seconds, is_told in self._holds.timed():
-            self._handle.call_later(seconds, partial(self._try_again, key, is_told=is_told))
+        now = self._handle.clock.now()
+        for key, hold in self._holds.items():
+            if hold.until > now:
+                self._handle.call_later(hold.until - now, partial(self._try_again, key))
+            if hold.is_timed:
+                self._handle.call_later(REPORT_AFTER, partial(self._try_again, key, reports=True))
 
     async def close(self) -> None:
         await self._phases.close()
@@ -80,11 +102,11 @@ class Coscheduling(
 
     def _max_wait(self, group: PodGroup) -> float:
         assert isinstance(group, DescribedGroup)
-        gang = self._gangs.object_of(group)
+        gang = self._gangs.find_object(group)
         own = None if gang is None else gang.spec.schedule_timeout_seconds
         return min(float(self._args.permit_waiting_time_seconds if own is None else max(own, 0)), MAX_PERMIT_WAIT)
 
-    # ── where groups come from ───────────────────────────────────────────────────────────────────────────────────────
+    # ── Source of groups ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def group_name(self, pod: Pod) -> str:
         return group_name(pod)
@@ -92,7 +114,7 @@ class Coscheduling(
     def describe(self, namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
         group = self._gangs.describe(namespace, name, members)
         if group is None:
-            self._holds.drop(f"{namespace}/{name}")
+            self._holds.pop(f"{namespace}/{name}", None)
         return group
 
     def group_changed(self, key: str) -> None:
@@ -105,41 +127,45 @@ class Coscheduling(
         return is_settled(group, pod)
 
     def name_of_object(self, obj: KubeObject) -> str:
-        return name_by_label(obj.name)
+        return BY_LABEL + obj.name
 
-    # ── into the queue ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── Queue ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
         key = group_key(pod)
         members = None if key is None or pod.node_name else self._groups.members(key)
         if key is None or members is None or not isinstance(members.group, DescribedGroup):
             return None
-        problem = _problem(members)
+        now, problem = self._handle.clock.now(), _problem(members)
         if not problem:
-            if self._holds.has_to_wait(key):
+            if (last := self._holds.get(key)) is not None and now < last.until:
                 return Status.unresolvable(f'the group "{plain_name(members.group.name)}" failed a moment ago')
             return None
-        if self._holds.is_to_be_told(key, partial(self._remind, key)):
-            return None
-        return Status.unresolvable(problem)
+        hold = self._holds.setdefault(key, Hold())
+        if hold.reported_at is not None and now - hold.reported_at >= REPORT_AGAIN:
+            hold.is_due = True
+        if not hold.is_due and hold.reported_at is None and not hold.is_timed:
+            hold.is_timed = True
+            self._handle.call_later(REPORT_AFTER, partial(self._try_again, key, reports=True))
+        # An attempt writes the events; it cannot succeed.
+        return None if hold.is_due else Status.unresolvable(problem)
 
-    def _remind(self, key: str, seconds: float) -> None:
-        self._handle.call_later(seconds, partial(self._try_again, key, is_told=True))
-
-    def _try_again(self, key: str, *, is_told: bool = False) -> None:
+    def _try_again(self, key: str, *, reports: bool = False) -> None:
         """Requeue a group: any of its pending pods represents it."""
-        members = self._groups.members(key)
+        members, hold = self._groups.members(key), self._holds.get(key)
         pod = None if members is None else next(members.unscheduled(), None)
-        if pod is None or (is_told and not self._holds.remind(key)):
-            self._holds.drop(key)
-        else:
-            self._handle.activate({pod.key: pod})
+        if pod is None or (reports and hold is None):
+            self._holds.pop(key, None)
+            return
+        if reports and hold is not None:
+            hold.is_timed, hold.is_due = False, True
+        self._handle.activate({pod.key: pod})
 
     def sort_key(self, queued: QueuedPod) -> tuple[int, float]:
         first = queued.initial_attempt_timestamp
         return -queued.priority, queued.timestamp if first is None else first
 
-    # ── the group's attempt ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── Attempt of a group ───────────────────────────────────────────────────────────────────────────────────────────
 
     def placement_feasible(self, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
         if not isinstance(group.group, DescribedGroup):
@@ -153,8 +179,8 @@ class Coscheduling(
         return super().placement_feasible(group, remaining, scheduled)
 
     def _lacking(self, group: DescribedGroup, scheduled: Sequence[Pod]) -> str:
-        """Return the resource that is short of the group's minResources; resources of its own pods count as free."""
-        gang = self._gangs.object_of(group)
+        """Return the resource that is short of the group's minResources; the resources of its pods count as free."""
+        gang = self._gangs.find_object(group)
         min_resources = {} if gang is None else countable(gang.spec.min_resources)
         nodes = self._handle.nodes
         for resource, amount in min_resources.items():
@@ -167,18 +193,17 @@ class Coscheduling(
     def attempted(self, group: DescribedGroup, status: Status | None) -> None:
         members = self._groups.members(group.key)
         if members is not None and _problem(members):
-            self._holds.note_reported(group.key)
+            hold = self._holds.setdefault(group.key, Hold())
+            hold.is_due, hold.reported_at = False, self._handle.clock.now()
             return
         seconds = self._args.pod_group_backoff_seconds
         if status is None or not status.is_rejection or not seconds:
-            self._holds.drop(group.key)
+            self._holds.pop(group.key, None)
             return
-        self._holds.back_off(group.key, seconds)
+        self._holds.setdefault(group.key, Hold()).until = self._handle.clock.now() + seconds
         self._handle.call_later(seconds, partial(self._try_again, group.key))
 
-    # ── nothing of single pods ───────────────────────────────────────────────────────────────────────────────────────
-
-    # Configurations name these points, since Coscheduling elsewhere works there; here all is done for whole groups.
+    # Configurations enable these points, because scheduler-plugins works there; here whole groups are scheduled.
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         return Status.skip()

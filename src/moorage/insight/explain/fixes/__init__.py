@@ -1,4 +1,1 @@
-"""Fixes, one module per sort of obstacle.
-
-Each function takes a subject and the rows with no other obstacle, and yields changes that were tried.
-"""
+"""Fixes, one module per kind of obstacle: functions that propose changes of a subject (see ``subject.fix``)."""

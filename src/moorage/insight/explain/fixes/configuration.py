@@ -10,60 +10,45 @@ from moorage.insight.explain.subject import Remedy, Subject
 from moorage.insight.whatif.attempts import Attempt
 from moorage.insight.whatif.edits import EditConfig, Operation, pointer, put, remove
 from moorage.insight.whatif.session import Session
-from moorage.kube.manifests import documents_of
+from moorage.kube.manifests import to_documents
 from moorage.kube.patches import json_patch
 from moorage.scheduler.config import completed_view
 from moorage.scheduler.wiring.policy import load_policy
 
 MAX_OBJECTS: Final = 30_000
-"""In larger clusters no configuration is tried: the cluster would be read again for each."""
+"""Configurations are not tried in larger clusters: the cluster is read again for each."""
 INDISPENSABLE: Final = frozenset(("PrioritySort", "DefaultBinder"))
 
 
 def change_arguments(subject: Subject, plugins: set[str]) -> Iterator[Remedy]:
-    """Change arguments of plugins that are in the way: added affinity, default spread constraints."""
-    view = _view(subject)
-    for index, profile in enumerate(view["profiles"]):
-        if profile["schedulerName"] != subject.pod.scheduler_name:
-            continue
-        for number, entry in enumerate(profile.get("pluginConfig") or ()):
-            if entry["name"] in plugins:
-                path = ("profiles", index, "pluginConfig", number, "args")
-                for text, operations in _arguments(subject, entry["name"], entry.get("args") or {}, path, view):
-                    if (offer := _offer(subject, text, operations)) is not None:
-                        yield offer
-
-
-def _arguments(
-    subject: Subject, plugin: str, args: dict[str, Any], path: tuple[str | int, ...], view: dict[str, Any]
-) -> Iterator[tuple[str, list[Operation]]]:
-    if plugin == "NodeAffinity" and (args.get("addedAffinity") or {}):
-        yield "Remove addedAffinity from the arguments of NodeAffinity", [remove(*path, "addedAffinity")]
-    if plugin == "PodTopologySpread":
-        hard = [
-            n
-            for n, item in enumerate(args.get("defaultConstraints") or ())
-            if item.get("whenUnsatisfiable") == "DoNotSchedule"
-        ]
-        if hard and not subject.pod.spec.topology_spread_constraints:
+    """Change arguments of plugins that reject nodes: added affinity, default spread constraints."""
+    view, number, profile = _find_profile(subject)
+    for index, entry in enumerate(profile.get("pluginConfig") or ()):
+        path, args = ("profiles", number, "pluginConfig", index, "args"), entry.get("args") or {}
+        text, operations = "", list[Operation]()
+        if entry["name"] == "NodeAffinity" and args.get("addedAffinity"):
+            text = "Remove addedAffinity from the arguments of NodeAffinity"
+            operations = [remove(*path, "addedAffinity")]
+        if entry["name"] == "PodTopologySpread" and not subject.pod.spec.topology_spread_constraints:
+            text = "Relax the default topology spread constraints to whenUnsatisfiable: ScheduleAnyway"
             operations = [
-                put(view, (*path, "defaultConstraints", n, "whenUnsatisfiable"), "ScheduleAnyway") for n in hard
+                put(view, (*path, "defaultConstraints", n, "whenUnsatisfiable"), "ScheduleAnyway")
+                for n, item in enumerate(args.get("defaultConstraints") or ())
+                if item.get("whenUnsatisfiable") == "DoNotSchedule"
             ]
-            yield "Relax the default topology spread constraints to whenUnsatisfiable: ScheduleAnyway", operations
+        if entry["name"] in plugins and operations and (offer := _offer(subject, text, operations)) is not None:
+            yield offer
 
 
 def disable_plugins(subject: Subject, plugins: set[str]) -> Iterator[Remedy]:
-    """Switch a plugin off that is in the way: the last resort."""
-    view = _view(subject)
-    for number, profile in enumerate(view["profiles"]):
-        if profile["schedulerName"] != subject.pod.scheduler_name:
-            continue
-        for plugin in sorted(plugins - INDISPENSABLE):
-            operations = _without(profile.get("plugins") or {}, ("profiles", number, "plugins"), plugin, view)
-            text = f"Disable the plugin {plugin} in the profile {profile['schedulerName']}"
-            if (offer := _offer(subject, text, operations)) is not None:
-                yield offer
-                return
+    """Disable a plugin that rejects nodes: the last resort."""
+    view, number, profile = _find_profile(subject)
+    for plugin in sorted(plugins - INDISPENSABLE):
+        operations = _without(profile.get("plugins") or {}, ("profiles", number, "plugins"), plugin, view)
+        text = f"Disable the plugin {plugin} in the profile {profile['schedulerName']}"
+        if (offer := _offer(subject, text, operations)) is not None:
+            yield offer
+            return
 
 
 def _without(points: dict[str, Any], path: tuple[str | int, ...], plugin: str, view: dict[str, Any]) -> list[Operation]:
@@ -81,9 +66,12 @@ def _without(points: dict[str, Any], path: tuple[str | int, ...], plugin: str, v
     return operations
 
 
-def _view(subject: Subject) -> dict[str, Any]:
+def _find_profile(subject: Subject) -> tuple[dict[str, Any], int, dict[str, Any]]:
+    """Return the configuration, and the index and the content of the pod's profile in it."""
     view: dict[str, Any] = completed_view(subject.session.given_policy.config)
-    return view
+    names = [profile["schedulerName"] for profile in view["profiles"]]
+    number = names.index(subject.pod.scheduler_name)
+    return view, number, view["profiles"][number]
 
 
 def _offer(subject: Subject, text: str, operations: list[Operation]) -> Remedy | None:
@@ -99,10 +87,10 @@ def _try(subject: Subject, edit: EditConfig) -> Attempt | None:
         return None
     subject.limits.spend()
     try:
-        changed = json_patch(_view(subject), list(edit.operations))
+        changed = json_patch(completed_view(old_policy.config), list(edit.operations))
         policy = load_policy(old_policy.registry, msgspec.json.encode(changed).decode(), features=old_policy.features)
         honours = subject.session.honours_nominations
-        documents = documents_of(contents, source="the cluster")
+        documents = to_documents(contents, source="the cluster")
         with Session(documents, policy, honours_nominations=honours) as session:
             session.apply(*subject.base)
             attempt = session.place(subject.key, preempts=subject.preempts)

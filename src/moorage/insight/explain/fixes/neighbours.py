@@ -1,10 +1,10 @@
-"""Other pods that are in the way, or are not there: affinity between pods, ports of the node, spreading."""
+"""Fixes for conflicts with other pods: pod affinity, host ports, topology spread."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from moorage.insight.explain.fixes.nodes import label_edit, topology_keys
-from moorage.insight.explain.subject import Remedy, Subject
+from moorage.insight.explain.subject import ProposedChange, Subject, fix
 from moorage.insight.whatif.edits import Edit, remove_items
 from moorage.kube.api.pod import HostPort
 from moorage.scheduler.framework.nodeinfo import ports_conflict
@@ -16,7 +16,8 @@ MAX_SETS: Final = 12
 MAX_SKEW: Final = 2**31 - 1
 
 
-def drop_terms(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+@fix()
+def drop_terms(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     """Remove the fewest required terms of pod affinity and anti-affinity."""
     affinity = subject.content.get("spec", {}).get("affinity") or {}
     terms = [
@@ -34,19 +35,11 @@ def drop_terms(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
 
     removable = subject.fewest(terms, edits_for)
     if removable is not None:
-        descriptions = [
-            f"the required {_words(field)} term {_term_text(affinity[field][REQUIRED][at])}" for field, at in removable
-        ]
-        if (
-            offer := subject.offer(
-                "affinity", f"Remove {' and '.join(descriptions)}", *edits_for(removable), cost=len(removable)
-            )
-        ) is not None:
-            yield offer
-
-
-def _words(field: str) -> str:
-    return "pod affinity" if field == "podAffinity" else "pod anti-affinity"
+        words = {"podAffinity": "pod affinity", "podAntiAffinity": "pod anti-affinity"}
+        terms_text = " and ".join(
+            f"the required {words[field]} term {_term_text(affinity[field][REQUIRED][at])}" for field, at in removable
+        )
+        yield ProposedChange("affinity", f"Remove {terms_text}", edits_for(removable), len(removable))
 
 
 def _term_text(term: dict[str, Any]) -> str:
@@ -59,8 +52,9 @@ def _term_text(term: dict[str, Any]) -> str:
     return f"({', '.join(labels) or 'every pod'}; per {term.get('topologyKey')})"
 
 
-def drop_labels(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Drop labels of the pod by which others keep it away, or by which it is counted."""
+@fix()
+def drop_labels(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Remove labels of the pod that other pods or spread constraints select."""
     labels = subject.content.get("metadata", {}).get("labels") or {}
 
     def edits_for(selected: Sequence[str]) -> list[Edit]:
@@ -73,12 +67,12 @@ def drop_labels(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     if removable is not None:
         names = " and ".join(f"{key}={labels[key]}" for key in removable)
         text = f"Remove the label {names} from the pod: other pods select it"
-        if offer := subject.offer("label", text, *edits_for(removable), cost=len(removable)):
-            yield offer
+        yield ProposedChange("label", text, edits_for(removable), len(removable))
 
 
-def free_ports(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
-    """Do without the ports of the node that are taken: as few as there are on some node."""
+@fix()
+def free_ports(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
+    """Remove the fewest host ports that are in use on a node."""
     host_ports = list(_written_ports(subject))
     sets: dict[tuple[int, ...], None] = {}
     for row in rows:
@@ -94,15 +88,11 @@ def free_ports(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
             path = ("spec", kind, container, "ports", index)
             draft.remove(*path) if is_host else draft.remove(*path, "hostPort")
         description = ", ".join(f"{host_ports[n][2].port}/{host_ports[n][2].protocol}" for n in conflicts)
-        if (
-            offer := subject.offer("port", f"Remove the host port {description}", draft.edit(), cost=len(conflicts))
-        ) is not None:
-            yield offer
-            return
+        yield ProposedChange("port", f"Remove the host port {description}", [draft.edit()], len(conflicts))
 
 
 def _written_ports(subject: Subject) -> Iterator[tuple[tuple[str, int], int, HostPort]]:
-    """List the host ports of a pod with the places where they are written."""
+    """List the host ports of a pod with their positions in the manifest."""
     spec = subject.pod.spec
     for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
         for number, container in enumerate(containers):
@@ -113,7 +103,8 @@ def _written_ports(subject: Subject) -> Iterator[tuple[tuple[str, int], int, Hos
                         yield (kind, number), index, host_port
 
 
-def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+@fix()
+def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     """Raise the skew of a spread constraint as little as possible, or make the constraint a preference."""
     constraints = subject.content.get("spec", {}).get("topologySpreadConstraints") or []
     hard = [index for index, item in enumerate(constraints) if item.get("whenUnsatisfiable") == HARD]
@@ -121,17 +112,14 @@ def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     for index in hard:
 
         def skewed(skew: int, index: int = index) -> list[Edit]:
-            # The smallest skew that will do is the largest of the negative ones.
-            return [subject.draft().put((*path, index, "maxSkew"), -skew).edit()]
+            return [subject.draft().put((*path, index, "maxSkew"), skew).edit()]
 
         now = int(constraints[index].get("maxSkew", 1))
-        negated_skew = subject.largest(-MAX_SKEW, -now, skewed, -now - 1)
-        if negated_skew is not None:
+        smallest = subject.smallest(now, MAX_SKEW, skewed, now + 1)
+        if smallest is not None:
             key = constraints[index].get("topologyKey")
-            text = f"Raise maxSkew of the topology spread over {key} from {now} to {-negated_skew}"
-            if offer := subject.offer("spread", text, *skewed(negated_skew), cost=1):
-                yield offer
-                return
+            text = f"Raise maxSkew of the topology spread over {key} from {now} to {smallest}"
+            yield ProposedChange("spread", text, skewed(smallest), 1)
 
     def softened(softened_indexes: Sequence[int]) -> list[Edit]:
         draft = subject.draft()
@@ -145,12 +133,12 @@ def allow_skew(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     if softened_indexes is not None:
         keys = " and ".join(str(constraints[at].get("topologyKey")) for at in softened_indexes)
         text = f"Relax the topology spread over {keys} to whenUnsatisfiable: {SOFT}"
-        if offer := subject.offer("spread", text, *softened(softened_indexes), cost=2):
-            yield offer
+        yield ProposedChange("spread", text, softened(softened_indexes), 2)
 
 
-def label_domain(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
-    """Give a node the topology label that it lacks, so that it is in a domain."""
+@fix()
+def label_domain(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
+    """Add the only missing topology label to a node, so that it belongs to a domain."""
     keys = topology_keys(subject)
     for row in rows[:MAX_SETS]:
         node = subject.nodes[row]
@@ -158,9 +146,6 @@ def label_domain(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         if len(missing) != 1:
             continue
         values = sorted({text for text in subject.nodes.label(missing[0]).values if text is not None})
-        for text in [*values[:MAX_SETS], f"{node.name}"]:
-            edit = label_edit(subject, node.name, {missing[0]: text})
+        for text in [*values[:MAX_SETS], node.name]:
             description = f"Add the label {missing[0]}={text} to node {node.name}"
-            if offer := subject.offer("node-label", description, edit, cost=2):
-                yield offer
-                return
+            yield ProposedChange("node-label", description, [label_edit(subject, node.name, {missing[0]: text})], 2)

@@ -15,11 +15,8 @@ REQUIRED: Final = ("spec", "affinity", "nodeAffinity", "requiredDuringScheduling
 
 
 def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
-    """Drop the labels of the node selector, or the expressions of an affinity term, that some node does not meet."""
-    ways: dict[tuple[Any, ...], int] = {}
-    for row in rows:
-        for way in _ways(subject, subject.nodes[row]):
-            ways.setdefault(way, 0)
+    """Remove the labels of the node selector, or the expressions of an affinity term, that a node does not meet."""
+    ways = dict.fromkeys(way for row in rows for way in _ways(subject, subject.nodes[row]))
     offered: set[str] = set()
     for way in sorted(ways, key=lambda way: _size(subject, way))[:MAX_SETS]:
         keys, term, expressions, fields = way
@@ -32,15 +29,14 @@ def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         kind = "affinity" if term is not None else "selector"
         if kind in offered:
             continue
-        if (
-            offer := subject.offer(kind, f"Remove {' and '.join(descriptions)}", draft.edit(), cost=_size(subject, way))
-        ) is not None:
+        text = f"Remove {' and '.join(descriptions)}"
+        if offer := subject.offer(kind, text, draft.edit(), cost=_size(subject, way)):
             offered.add(kind)
             yield offer
 
 
 def _size(subject: Subject, way: tuple[Any, ...]) -> int:
-    """Count the dropped requirements; all of them if not even an empty term would remain."""
+    """Count the removed requirements; all of them if the whole affinity is removed."""
     keys, term, expressions, fields = way
     if term is None:
         return len(keys)
@@ -77,11 +73,8 @@ def _is_met(subject: Subject, node: NodeInfo) -> bool:
     if affinity is None or not affinity.matches(node.labels, node.name):
         return False
     status = subject.obstacles.of(node.row).get("NodeAffinity")
-    return status is None or find_node_affinity(subject.pod).required is None or not _names_conflict(subject)
-
-
-def _names_conflict(subject: Subject) -> bool:
-    return "NodeAffinity" in subject.obstacles.everywhere
+    names_conflict = "NodeAffinity" in subject.obstacles.everywhere
+    return status is None or find_node_affinity(subject.pod).required is None or not names_conflict
 
 
 def _drop(draft: Draft, subject: Subject, index: int, expressions: tuple[int, ...], fields: tuple[int, ...]) -> str:
@@ -106,8 +99,7 @@ def _terms(subject: Subject) -> tuple[NodeSelectorTerm, ...]:
 
 def _is_dropped_whole(subject: Subject, index: int, expressions: tuple[int, ...], fields: tuple[int, ...]) -> bool:
     """Return whether a term would become empty, which matches nothing, or stays unchanged."""
-    return index < 0 or not (expressions or fields) or _becomes_empty(_terms(subject)[index], expressions, fields)
-
-
-def _becomes_empty(term: NodeSelectorTerm, expressions: tuple[int, ...], fields: tuple[int, ...]) -> bool:
+    if index < 0 or not (expressions or fields):
+        return True
+    term = _terms(subject)[index]
     return len(term.match_expressions) == len(expressions) and len(term.match_fields) == len(fields)

@@ -1,10 +1,11 @@
-"""Nodes that do not take the pod: taints, cordons, labels; and nodes that are not there yet."""
+"""Nodes that reject the pod: taints, cordons, labels; and additional nodes."""
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from moorage.insight.explain.subject import Remedy, Subject
+from moorage.insight.explain.fixes.resources import format_amount
+from moorage.insight.explain.subject import ProposedChange, Subject, fix
 from moorage.insight.whatif.changes import UNSCHEDULABLE, cloned_node
 from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, remove_items
 from moorage.kube.api.affinity import Taint
@@ -20,36 +21,36 @@ MAX_SHAPES: Final = 12
 MAX_OFFERS: Final = 2
 
 
-def tolerate(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
+@fix(limit=MAX_OFFERS)
+def tolerate(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
     """Tolerate the fewest taints of a node."""
-    count = 0
     for taints, _ in _untolerated(subject, rows):
         draft = subject.live_draft()
         draft.append(("spec", "tolerations"), [_toleration(taint) for taint in taints])
-        text = f"Tolerate {_listed(taint.text for taint in taints)}"
-        if offer := subject.offer("toleration", text, draft.edit(), cost=len(taints)):
-            yield offer
-            count += 1
-            if count == MAX_OFFERS:
-                return
+        text = f"Tolerate {' and '.join(taint.text for taint in taints)}"
+        yield ProposedChange("toleration", text, [draft.edit()], len(taints))
 
 
-def untaint(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
-    """Take the taints off a node: one with as few as there are."""
+@fix()
+def untaint(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
+    """Remove the taints of the node with the fewest."""
     for taints, row in _untolerated(subject, rows):
         name = subject.nodes[row].name
-        draft = subject.draft_of("Node", name)
+        draft = subject.draft_object("Node", name)
         node_taints = draft.content.get("spec", {}).get("taints") or []
-        indexes = [index for index, item in enumerate(node_taints) if _is_one_of(item, taints)]
+        parts = [(taint.key, taint.value, taint.effect) for taint in taints]
+        indexes = [
+            index
+            for index, item in enumerate(node_taints)
+            if (item.get("key", ""), item.get("value") or "", item.get("effect")) in parts
+        ]
         draft.do(*remove_items(("spec", "taints"), indexes))
-        text = f"Remove the taint {_listed(taint.text for taint in taints)} from node {name}"
-        if offer := subject.offer("node-taint", text, draft.edit(), cost=len(taints)):
-            yield offer
-            return
+        text = f"Remove the taint {' and '.join(taint.text for taint in taints)} from node {name}"
+        yield ProposedChange("node-taint", text, [draft.edit()], len(taints))
 
 
 def _untolerated(subject: Subject, rows: list[int]) -> list[tuple[tuple[Taint, ...], int]]:
-    """List the sets of taints that keep the pod off, each with a node that has no others; the smallest first."""
+    """List the sets of taints that the pod does not tolerate, each with a node; the smallest first."""
     rows_by_taints: dict[tuple[Taint, ...], int] = {}
     for row in rows:
         keeping = (taint for taint in subject.nodes[row].taints if taint.keeps_pods_off)
@@ -65,68 +66,49 @@ def _toleration(taint: Taint) -> dict[str, str]:
     return {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
 
 
-def _is_one_of(item: Mapping[str, Any], taints: Iterable[Taint]) -> bool:
-    return any((item.get("key", ""), item.get("value") or "", item.get("effect")) == tuple(_parts(t)) for t in taints)
-
-
-def _parts(taint: Taint) -> tuple[str, str, str]:
-    return taint.key, taint.value, taint.effect
-
-
-def _listed(words: Iterable[str]) -> str:
-    return " and ".join(words)
-
-
-def uncordon(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
-    """Let a cordoned node take pods again."""
+@fix()
+def uncordon(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
+    """Uncordon a node, and remove the taint of the cordon if the pod does not tolerate it."""
+    tolerates = subject.pod.tolerates(Taint(UNSCHEDULABLE, "", "NoSchedule"))
     for row in rows[:MAX_SETS]:
         name = subject.nodes[row].name
-        draft = subject.draft_of("Node", name)
+        draft = subject.draft_object("Node", name)
         if not draft.content.get("spec", {}).get("unschedulable"):
             continue
         draft.remove("spec", "unschedulable")
-        node_taints = draft.content.get("spec", {}).get("taints") or []
-        draft.do(*remove_items(("spec", "taints"), _cordon_taints(node_taints, subject)))
-        if offer := subject.offer("cordon", f"Uncordon node {name}", draft.edit()):
-            yield offer
-            return
+        node_taints = () if tolerates else draft.content.get("spec", {}).get("taints") or ()
+        indexes = [index for index, item in enumerate(node_taints) if item.get("key") == UNSCHEDULABLE]
+        draft.do(*remove_items(("spec", "taints"), indexes))
+        yield ProposedChange("cordon", f"Uncordon node {name}", [draft.edit()])
 
 
-def _cordon_taints(node_taints: list[Mapping[str, Any]], subject: Subject) -> list[int]:
-    """Find the taint that goes with a cordon, if the pod minds it."""
-    taint = Taint(UNSCHEDULABLE, "", "NoSchedule")
-    if subject.pod.tolerates(taint):
-        return []
-    return [index for index, item in enumerate(node_taints) if item.get("key") == UNSCHEDULABLE]
-
-
-def tolerate_cordon(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+@fix()
+def tolerate_cordon(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     """Tolerate the taint of cordoned nodes."""
     draft = subject.live_draft()
     toleration = {"key": UNSCHEDULABLE, "operator": "Exists", "effect": "NoSchedule"}
     draft.append(("spec", "tolerations"), [toleration])
     text = f"Tolerate {UNSCHEDULABLE}:NoSchedule, so that the pod can run on cordoned nodes"
-    if offer := subject.offer("toleration", text, draft.edit(), cost=2):
-        yield offer
+    yield ProposedChange("toleration", text, [draft.edit()], 2)
 
 
-def declare_features(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
-    """Have a node declare the features that the pod needs: one that lacks the fewest."""
+@fix()
+def declare_features(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
+    """Declare the features that the pod needs on the node that lacks the fewest."""
     features = required_features(subject.pod)
     lacking = {row: features.difference(subject.nodes[row].node.status.declared_features) for row in rows}
     for row in sorted(rows, key=lambda row: len(lacking[row]))[:MAX_OFFERS]:
         name = subject.nodes[row].name
-        draft = subject.draft_of("Node", name)
+        draft = subject.draft_object("Node", name)
         declared = draft.content.get("status", {}).get("declaredFeatures") or []
         draft.put(("status", "declaredFeatures"), sorted({*declared, *lacking[row]}))
-        text = f"Upgrade the kubelet of node {name}, so that it supports {_listed(sorted(lacking[row]))}"
-        if offer := subject.offer("node-feature", text, draft.edit()):
-            yield offer
-            return
+        text = f"Upgrade the kubelet of node {name}, so that it supports {' and '.join(sorted(lacking[row]))}"
+        yield ProposedChange("node-feature", text, [draft.edit()])
 
 
-def label_node(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
-    """Give a node the labels that the pod or the profile demands: the fewest."""
+@fix()
+def label_node(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
+    """Change the fewest labels of a node, so that it meets the requirements of the pod and of the profile."""
     tried_labels: set[tuple[tuple[str, str | None], ...]] = set()
     changes = [(labels, row) for row in rows if (labels := _missing_labels(subject, subject.nodes[row])) is not None]
     for labels, row in sorted(changes, key=lambda item: len(item[0])):
@@ -135,16 +117,13 @@ def label_node(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
             continue
         tried_labels.add(key)
         name = subject.nodes[row].name
-        edit = label_edit(subject, name, labels)
         text = f"{_label_text(labels)} node {name}"
-        if offer := subject.offer("node-label", text, edit, cost=len(labels)):
-            yield offer
-            return
+        yield ProposedChange("node-label", text, [label_edit(subject, name, labels)], len(labels))
 
 
 def label_edit(subject: Subject, name: str, labels: Mapping[str, str | None]) -> Edit:
-    """Change labels of a node; ``None`` takes one off."""
-    draft = subject.draft_of("Node", name)
+    """Return an edit that changes labels of a node; ``None`` removes a label."""
+    draft = subject.draft_object("Node", name)
     for key, text in labels.items():
         if text is None:
             draft.remove("metadata", "labels", key)
@@ -154,18 +133,15 @@ def label_edit(subject: Subject, name: str, labels: Mapping[str, str | None]) ->
 
 
 def _label_text(labels: Mapping[str, str | None]) -> str:
-    added = [f"{key}={text}" for key, text in labels.items() if text is not None]
-    removed = [key for key, text in labels.items() if text is None]
-    parts = ([f"the label {_listed(added)} to"] if added else []) + (
-        [f"the label {_listed(removed)} from"] if removed else []
-    )
+    added = " and ".join(f"{key}={text}" for key, text in labels.items() if text is not None)
+    removed = " and ".join(key for key, text in labels.items() if text is None)
     if added and removed:
-        return f"Add the label {_listed(added)} to, and remove {_listed(removed)} from,"
-    return f"Add {parts[0]}" if added else f"Remove {parts[0]}"
+        return f"Add the label {added} to, and remove {removed} from,"
+    return f"Add the label {added} to" if added else f"Remove the label {removed} from"
 
 
 def _missing_labels(subject: Subject, node: NodeInfo) -> dict[str, str | None] | None:
-    """Work out which labels would make a node what the pod demands; ``None`` if labels cannot."""
+    """Return the label changes with which a node meets the pod's requirements; ``None`` if labels cannot do it."""
     labels = _demanded(subject, node.labels, node.name)
     if labels is None:
         return None
@@ -218,59 +194,40 @@ def _satisfy(labels: dict[str, str], requirements: Iterable[Requirement]) -> Non
                 labels.pop(item.key, None)
 
 
-def add_node(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+@fix()
+def add_node(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     """Add a copy of the smallest node that fits; without nodes, add one of the size of the pod."""
     if subject.only_node:
         return
     node_shapes = shapes(subject)
     for info in node_shapes[:MAX_SHAPES]:
-        node, *beside = clone_node(subject, info.name, free_name(subject, info.name))
-        extra_edits = _needed(subject, node, beside)
-        if offer := subject.offer("add-node", f"Add a node like {info.name}", node, *extra_edits):
-            yield offer
-            return
-    new_node = _made_to_measure(subject) if not node_shapes else None
-    if new_node is not None and (
-        offer := subject.offer("add-node", "Add a node: the cluster has none", CreateObject(new_node))
-    ):
-        yield offer
+        number = 1
+        while ObjectId("Node", "", f"{info.name}-new-{number}") in subject.session.objects:
+            number += 1
+        node, *related = clone_node(subject, info.name, f"{info.name}-new-{number}")
+        needed_edits = list(related)
+        for edit in related:  # omit CSI drivers and devices that do not matter to the pod
+            fewer = [candidate for candidate in needed_edits if candidate is not edit]
+            if subject.trial(node, *fewer):
+                needed_edits = fewer
+        yield ProposedChange("add-node", f"Add a node like {info.name}", [node, *needed_edits])
+    if not node_shapes and (new_node := _node_for_pod(subject)) is not None:
+        yield ProposedChange("add-node", "Add a node: the cluster has none", [CreateObject(new_node)])
 
 
 def shapes(subject: Subject) -> list[NodeInfo]:
-    """Return a node of every shape that there is, the smallest first."""
+    """Return one node of every shape, the smallest first."""
     by_shape: dict[tuple[Any, ...], NodeInfo] = {}
     for info in subject.nodes:
-        by_shape.setdefault(_shape(info), info)
+        labels = frozenset((key, text) for key, text in info.labels.items() if text != info.name)
+        by_shape.setdefault((frozenset(info.allocatable.items()), labels, info.taints), info)
     return sorted(
         by_shape.values(), key=lambda info: (info.allocatable.get("cpu", 0), info.allocatable.get("memory", 0))
     )
 
 
-def _needed(subject: Subject, node: Edit, beside: list[Edit]) -> list[Edit]:
-    """Leave out what comes with a node and does not matter to the pod."""
-    remaining = list(beside)
-    for edit in beside:
-        fewer = [candidate for candidate in remaining if candidate is not edit]
-        if subject.trial(node, *fewer):
-            remaining = fewer
-    return remaining
-
-
-def _shape(info: NodeInfo) -> tuple[Any, ...]:
-    labels = frozenset((key, text) for key, text in info.labels.items() if text != info.name)
-    return frozenset(info.allocatable.items()), labels, info.taints
-
-
-def free_name(subject: Subject, like: str) -> str:
-    """Find a name that no node has."""
-    number = 1
-    while ObjectId("Node", "", f"{like}-new-{number}") in subject.session.objects:
-        number += 1
-    return f"{like}-new-{number}"
-
-
 def clone_node(subject: Subject, like: str, name: str) -> list[Edit]:
-    """Describe a new node like another one, with the CSI drivers and devices that come with such a node."""
+    """Return edits that create a copy of a node, with its CSI drivers and devices."""
     objects = subject.session.objects
     edits: list[Edit] = [CreateObject(cloned_node(objects.content(ObjectId("Node", "", like)), name))]
     if subject.pod.spec.volumes and ObjectId("CSINode", "", like) in objects:
@@ -291,11 +248,12 @@ def _headed(content: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {"apiVersion": content["apiVersion"], "kind": content["kind"], "metadata": {"name": name}}
 
 
-def _made_to_measure(subject: Subject) -> dict[str, Any] | None:
-    from moorage.insight.explain.fixes.resources import written
-
-    requests = {name: written(name, amount) for name, amount in subject.pod.requests.items() if amount}
-    for name in ("node-1", *_names_asked_for(subject)):
+def _node_for_pod(subject: Subject) -> dict[str, Any] | None:
+    """Return a node of the size of the pod, with a name and labels that it accepts; ``None`` if it accepts no node."""
+    requests = {name: format_amount(name, amount) for name, amount in subject.pod.requests.items() if amount}
+    affinity = read_demands(subject.pod).affinity
+    fields = [field for term in (affinity.terms if affinity is not None else ()) for field in term.fields]
+    for name in ("node-1", *sorted({name for field in fields for name in field.values if field.accepts(name)})):
         own = dict.fromkeys((HOSTNAME, *topology_keys(subject)), name)
         labels = _demanded(subject, own, name)
         if labels is not None:
@@ -306,13 +264,6 @@ def _made_to_measure(subject: Subject) -> dict[str, Any] | None:
                 "status": {"allocatable": {**requests, "pods": "110"}, "capacity": {**requests, "pods": "110"}},
             }
     return None
-
-
-def _names_asked_for(subject: Subject) -> list[str]:
-    """List the names of nodes that the pod requires."""
-    affinity = read_demands(subject.pod).affinity
-    fields = [field for term in (affinity.terms if affinity is not None else ()) for field in term.fields]
-    return sorted({name for field in fields for name in field.values if field.accepts(name)})
 
 
 def topology_keys(subject: Subject) -> list[str]:

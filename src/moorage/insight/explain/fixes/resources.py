@@ -1,11 +1,11 @@
 """Insufficient resources: request less, or enlarge a node."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.common.errors import InputError
 from moorage.insight.explain.obstacles import list_short_resources
-from moorage.insight.explain.subject import Draft, Remedy, Subject
+from moorage.insight.explain.subject import Draft, ProposedChange, Remedy, Subject, fix
 from moorage.insight.whatif.edits import Edit
 from moorage.kube.api.container import Container
 from moorage.kube.api.quantity import NANO, nano_value
@@ -27,11 +27,11 @@ def find_unit(resource: str) -> int:
     return 1
 
 
-def written(resource: str, amount: int) -> str:
-    """Write an amount as people do.
+def format_amount(resource: str, amount: int) -> str:
+    """Format an amount in the scheduler's unit as a quantity.
 
-    >>> written("cpu", 1500), written("cpu", 2000), written("memory", 512 * 2**20), written("example.com/gpu", 2)
-    ('1500m', '2', '512Mi', '2')
+    >>> format_amount("cpu", 1500), format_amount("cpu", 2000), format_amount("memory", 512 * 2**20)
+    ('1500m', '2', '512Mi')
     """
     if resource == CPU:
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
@@ -41,7 +41,7 @@ def written(resource: str, amount: int) -> str:
 
 
 def shortage(node: NodeInfo, resource: str, request: int) -> int:
-    """Return how much of something a node has too little for a pod."""
+    """Return the missing amount of a resource on a node for a request."""
     if resource == PODS:
         return len(node.pods) + 1 - node.allocatable.get(PODS, 0)
     return request - (node.allocatable.get(resource, 0) - node.requested.get(resource, 0))
@@ -67,10 +67,10 @@ def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remed
     """Lower several resources: the others as far as the best node needs it, then each as little as possible."""
     requests = subject.pod.requests
     best = min(
-        subject.infos(rows),
+        (subject.nodes[row] for row in rows),
         key=lambda node: sum(shortage(node, name, requests[name]) / max(1, requests[name]) for name in names),
     )
-    targets = {name: _steps(name, requests[name] - shortage(best, name, requests[name])) for name in names}
+    targets = {name: max(0, requests[name] - shortage(best, name, requests[name])) // find_unit(name) for name in names}
 
     def edits_for(amounts: Mapping[str, int]) -> list[Edit]:
         draft = subject.draft()
@@ -94,25 +94,17 @@ def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remed
         return None  # fewer resources are enough, elsewhere
     draft = subject.draft()
     lowered = [text for name in names for text in lower(draft, subject, name, targets[name] * find_unit(name))]
-    return subject.offer("request", _sentence(lowered), draft.edit(), cost=len(names))
+    return subject.offer("request", f"Lower {' and '.join(lowered)}", draft.edit(), cost=len(names))
 
 
-def _steps(name: str, amount: int) -> int:
-    return max(0, amount) // find_unit(name)
-
-
-def _sentence(lowered: Sequence[str]) -> str:
-    return f"Lower {' and '.join(lowered)}"
-
-
-class ContainerAsk:
-    """A container as far as one resource is concerned."""
+class ContainerRequest:
+    """The request of a container for one resource: the original and the lowered amount."""
 
     def __init__(self, kind: str, index: int, container: Container, resource: str) -> None:
-        self.kind, self.place, self.name = kind, index, container.name
+        self.kind, self.index, self.name = kind, index, container.name
         self.is_sidecar = kind == "initContainers" and container.is_sidecar
-        self.said = container.resources.requests.get(resource, 0)
-        self.asked = self.now = nano_value(container.resources.requests.get(resource, 0))
+        self.text = container.resources.requests.get(resource, 0)
+        self.original = self.now = nano_value(self.text)
 
 
 def lower(draft: Draft, subject: Subject, resource: str, most: int) -> list[str]:
@@ -127,10 +119,14 @@ def lower(draft: Draft, subject: Subject, resource: str, most: int) -> list[str]
     limit = max(0, most * scale - overhead)
     level = spec.resources.requests.get(resource) if spec.resources is not None else None
     if level is not None and nano_value(level) > limit:
-        descriptions.append(f"the {resource} request of the pod from {level} to {written(resource, limit // scale)}")
+        amount = format_amount(resource, limit // scale)
+        descriptions.append(f"the {resource} request of the pod from {level} to {amount}")
         _write(draft, ("spec", "resources"), resource, limit // scale)
-    parts = [ContainerAsk("containers", index, item, resource) for index, item in enumerate(spec.containers)]
-    parts += [ContainerAsk("initContainers", index, item, resource) for index, item in enumerate(spec.init_containers)]
+    parts = [
+        ContainerRequest(kind, index, item, resource)
+        for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers))
+        for index, item in enumerate(containers)
+    ]
     step = find_unit(resource) * scale
     while excess := _excess(parts, limit):
         over, members = excess
@@ -138,31 +134,31 @@ def lower(draft: Draft, subject: Subject, resource: str, most: int) -> list[str]
         remaining = max(0, hungriest.now - over)
         hungriest.now = remaining // step * step
     for part in parts:
-        if part.now < part.asked:
+        if part.now < part.original:
             if level is not None:
-                _forgo(draft, part, resource)
+                _remove_request(draft, part, resource)
                 continue
-            amount = written(resource, part.now // scale)
-            descriptions.append(f"the {resource} request of container {part.name} from {part.said} to {amount}")
-            _write(draft, ("spec", part.kind, part.place, "resources"), resource, part.now // scale)
+            amount = format_amount(resource, part.now // scale)
+            descriptions.append(f"the {resource} request of container {part.name} from {part.text} to {amount}")
+            _write(draft, ("spec", part.kind, part.index, "resources"), resource, part.now // scale)
     return descriptions
 
 
-def _forgo(draft: Draft, part: ContainerAsk, resource: str) -> None:
+def _remove_request(draft: Draft, part: ContainerRequest, resource: str) -> None:
     """Remove the request of a container, where the pod-level request covers all containers.
 
     The API server rejects containers that request more than their pod. Raise InputError if the request follows from a
     limit.
     """
-    written_there = draft.content["spec"][part.kind][part.place].get("resources") or {}
-    if resource in (written_there.get("limits") or {}) or resource not in (written_there.get("requests") or {}):
+    resources = draft.content["spec"][part.kind][part.index].get("resources") or {}
+    if resource in (resources.get("limits") or {}) or resource not in (resources.get("requests") or {}):
         raise InputError(f"container {part.name}", f"its {resource} request is as large as its limit")
-    draft.remove("spec", part.kind, part.place, "resources", "requests", resource)
+    draft.remove("spec", part.kind, part.index, "resources", "requests", resource)
 
 
-def _excess(parts: Sequence[ContainerAsk], limit: int) -> tuple[int, list[ContainerAsk]] | None:
+def _excess(parts: Sequence[ContainerRequest], limit: int) -> tuple[int, list[ContainerRequest]] | None:
     """Find a phase of the pod in which it requests too much, and the containers of that phase."""
-    sidecars: list[ContainerAsk] = []
+    sidecars: list[ContainerRequest] = []
     running = [part for part in parts if part.kind == "containers" or part.is_sidecar]
     moments = [running]
     for part in parts:
@@ -179,20 +175,21 @@ def _excess(parts: Sequence[ContainerAsk], limit: int) -> tuple[int, list[Contai
 
 
 def _write(draft: Draft, path: tuple[str | int, ...], resource: str, amount: int) -> None:
-    """Write a request; of what cannot be overcommitted, the limit as well."""
+    """Write a request; and the limit of resources that cannot be overcommitted."""
     parent: Any = draft.content
     for step in path:
         parent = (parent.get(step) if isinstance(parent, dict) else parent[step]) or {}
     limits, requests = parent.get("limits") or {}, parent.get("requests") or {}
     is_shared = resource in NATIVE
     if not is_shared and resource in limits:
-        draft.put((*path, "limits", resource), written(resource, amount))
+        draft.put((*path, "limits", resource), format_amount(resource, amount))
     if is_shared or resource in requests or resource not in limits:
-        draft.put((*path, "requests", resource), written(resource, amount))
+        draft.put((*path, "requests", resource), format_amount(resource, amount))
 
 
-def enlarge_node(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
-    """Give the node that is least short just as much as is missing."""
+@fix()
+def enlarge_node(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
+    """Add the missing amounts to the node that lacks the least."""
     requests = subject.pod.requests
 
     def missing(row: int) -> dict[str, int]:
@@ -205,12 +202,11 @@ def enlarge_node(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         return sum(amount / max(1, node.allocatable.get(name, 0)) for name, amount in missing(row).items())
 
     for row in sorted((row for row in rows if missing(row)), key=weight)[:MAX_NODES]:
-        if offer := _enlarged(subject, subject.nodes[row], missing(row)):
-            yield offer
-            return
+        if (proposal := _enlarged(subject, subject.nodes[row], missing(row))) is not None:
+            yield proposal
 
 
-def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Remedy | None:
+def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> ProposedChange | None:
     """Enlarge a node as little as possible: for one pod, or for all pods that have to fit together."""
     have = {name: node.allocatable.get(name, 0) for name in short}
 
@@ -218,31 +214,29 @@ def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Rem
         return -(-(have[name] + amount) // find_unit(name))
 
     def edits_for(totals: Mapping[str, int]) -> list[Edit]:
-        draft = subject.draft_of("Node", node.name)
+        draft = subject.draft_object("Node", node.name)
         field = "allocatable" if draft.content.get("status", {}).get("allocatable") else "capacity"
         for name, steps in totals.items():
-            draft.put(("status", field, name), written(name, steps * find_unit(name)))
+            draft.put(("status", field, name), format_amount(name, steps * find_unit(name)))
         return [draft.edit()]
 
     totals = {name: steps_for(name, amount * subject.pods) for name, amount in short.items()}
     for name, amount in short.items():
         other_totals = {resource: steps for resource, steps in totals.items() if resource != name}
         if other_totals and subject.trial(*edits_for(other_totals)):
-            totals = other_totals  # of several pods the one that is short of it may go elsewhere then
+            totals = other_totals  # the pod of the group that lacks this resource may fit on another node then
             continue
 
-        def with_fewer(fewer: int, name: str = name, other_totals: Mapping[str, int] = other_totals) -> list[Edit]:
-            return edits_for({**other_totals, name: -fewer})
+        def with_steps(steps: int, name: str = name, other_totals: Mapping[str, int] = other_totals) -> list[Edit]:
+            return edits_for({**other_totals, name: steps})
 
-        # The smallest amount that will do is the largest of the negative ones.
-        negated_steps = subject.largest(
-            -totals[name] - 1, -(have[name] // find_unit(name)), with_fewer, -steps_for(name, amount)
-        )
-        if negated_steps is None:
+        lowest = have[name] // find_unit(name)
+        smallest = subject.smallest(lowest, totals[name] + 1, with_steps, steps_for(name, amount))
+        if smallest is None:
             return None
-        totals[name] = -negated_steps
-    more = [f"{written(name, steps * find_unit(name) - have[name])} {name}" for name, steps in totals.items()]
-    return subject.offer("node-capacity", f"Add {' and '.join(more)} to node {node.name}", *edits_for(totals))
+        totals[name] = smallest
+    more = [f"{format_amount(name, steps * find_unit(name) - have[name])} {name}" for name, steps in totals.items()]
+    return ProposedChange("node-capacity", f"Add {' and '.join(more)} to node {node.name}", edits_for(totals))
 
 
 def lower_extended(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
@@ -259,8 +253,5 @@ def lower_extended(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
             if largest is not None:
                 draft = subject.draft()
                 lowered = lower(draft, subject, name, largest)
-                if offer := subject.offer("request", _sentence(lowered), draft.edit()):
+                if offer := subject.offer("request", f"Lower {' and '.join(lowered)}", draft.edit()):
                     yield offer
-
-
-Fix = Callable[[Subject, list[int]], Iterator[Remedy]]

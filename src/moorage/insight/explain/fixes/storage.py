@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from moorage.insight.explain.subject import Draft, Remedy, Subject
+from moorage.insight.explain.subject import Draft, ProposedChange, Subject, fix
 from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, remove_items
 from moorage.kube.api.storage import CSINode, PersistentVolumeClaim, StorageClass
 
@@ -12,7 +12,8 @@ CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 MAX_NODES: Final = 8
 
 
-def drop_volumes(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+@fix()
+def drop_volumes(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     """Remove the fewest volumes."""
     volumes = subject.content.get("spec", {}).get("volumes") or []
     indexes = [index for index, volume in enumerate(subject.pod.spec.volumes) if not volume.is_plain]
@@ -29,8 +30,7 @@ def drop_volumes(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     removable = subject.fewest(indexes, edits_for)
     if removable is not None:
         names = " and ".join(str(volumes[index].get("name")) for index in removable)
-        if offer := subject.offer("volume", f"Remove the volume {names}", *edits_for(removable), cost=5):
-            yield offer
+        yield ProposedChange("volume", f"Remove the volume {names}", edits_for(removable), 5)
 
 
 def _drop_from_containers(draft: Draft, path: tuple[str, ...], name: Any) -> None:
@@ -43,14 +43,15 @@ def _drop_from_containers(draft: Draft, path: tuple[str, ...], name: Any) -> Non
             draft.do(*remove_items(("spec", kind, number, *path), indexes))
 
 
-def make_claim(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Make the claim that a volume names and that is not there, of a class that provisions on demand."""
+@fix()
+def make_claim(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Create a missing claim of a volume, with a class that provisions on demand."""
     objects = subject.session.objects
     for volume in subject.pod.spec.volumes:
         source = volume.persistent_volume_claim
         if source is None or ObjectId("PersistentVolumeClaim", subject.pod.namespace, source.claim_name) in objects:
             continue
-        for name in _provisioning(subject)[:MAX_NODES]:
+        for name in _provisioning_classes(subject)[:MAX_NODES]:
             claim = {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
@@ -62,58 +63,48 @@ def make_claim(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
                 },
             }
             text = f"Create the claim {source.claim_name} with the storage class {name}"
-            if offer := subject.offer("claim", text, CreateObject(claim), cost=1):
-                yield offer
-                return
+            yield ProposedChange("claim", text, [CreateObject(claim)], 1)
 
 
-def change_class(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Have an unbound claim be of another class, which makes volumes where the pod goes."""
-    claims = subject.session.scheduler.objects[PersistentVolumeClaim]
-    for name in _claims_of(subject):
-        claim = claims.get(name, subject.pod.namespace)
-        if claim is None or claim.spec.volume_name:
-            continue
-        target = ObjectId("PersistentVolumeClaim", subject.pod.namespace, name)
-        for class_name in [item for item in _provisioning(subject) if item != claim.spec.storage_class_name][
-            :MAX_NODES
-        ]:
+@fix()
+def change_class(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Change the class of an unbound claim to one that creates volumes for the node of the pod."""
+    for claim in _unbound_claims(subject):
+        target, old = ObjectId("PersistentVolumeClaim", claim.namespace, claim.name), claim.spec.storage_class_name
+        classes = [name for name in _provisioning_classes(subject) if name != old]
+        for class_name in classes[:MAX_NODES]:
             draft = Draft(target, subject.session.objects.content(target), must_replace=True)
             edit = draft.put(("spec", "storageClassName"), class_name).edit()
-            was = f" from {claim.spec.storage_class_name}" if claim.spec.storage_class_name else ""
-            if offer := subject.offer(
-                "claim", f"Change the storage class of the claim {name}{was} to {class_name}", edit, cost=2
-            ):
-                yield offer
-                return
+            was = f" from {old}" if old else ""
+            text = f"Change the storage class of the claim {claim.name}{was} to {class_name}"
+            yield ProposedChange("claim", text, [edit], 2)
 
 
-def _provisioning(subject: Subject) -> list[str]:
-    """List the classes that make a volume once it is known where."""
+def _provisioning_classes(subject: Subject) -> list[str]:
+    """List the classes that create a volume when the node is known."""
     lister = subject.session.scheduler.objects[StorageClass]
     return [item.name for item in lister.list() if item.volume_binding_mode == WAITS]
 
 
-def _claims_of(subject: Subject) -> Iterator[str]:
-    """Name the claims of the pod's volumes."""
-    for volume in subject.pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            yield volume.persistent_volume_claim.claim_name
-        elif volume.ephemeral:
-            yield f"{subject.pod.name}-{volume.name}"
-
-
-def make_volume(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Make a volume that an unbound claim can have, reachable from every node."""
-    objects = subject.session.objects
+def _unbound_claims(subject: Subject) -> Iterator[PersistentVolumeClaim]:
+    """Return the existing claims of the pod's volumes that have no volume yet."""
     claims = subject.session.scheduler.objects[PersistentVolumeClaim]
-    for name in _claims_of(subject):
-        claim = claims.get(name, subject.pod.namespace)
-        if claim is None or claim.spec.volume_name:
-            continue
-        made_name, number = f"{name}-volume", 1
-        while ObjectId("PersistentVolume", "", made_name) in objects:
-            made_name, number = f"{name}-volume-{number}", number + 1
+    for volume in subject.pod.spec.volumes:
+        source = volume.persistent_volume_claim
+        name = source.claim_name if source is not None else f"{subject.pod.name}-{volume.name}"
+        if source is not None or volume.ephemeral:
+            claim = claims.get(name, subject.pod.namespace)
+            if claim is not None and not claim.spec.volume_name:
+                yield claim
+
+
+@fix()
+def make_volume(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Create a volume for an unbound claim that every node can reach."""
+    for claim in _unbound_claims(subject):
+        made_name, number = f"{claim.name}-volume", 1
+        while ObjectId("PersistentVolume", "", made_name) in subject.session.objects:
+            made_name, number = f"{claim.name}-volume-{number}", number + 1
         spec: dict[str, Any] = {
             "capacity": {"storage": claim.spec.resources.requests.get("storage", "1Gi")},
             "accessModes": list(claim.spec.access_modes),
@@ -126,17 +117,13 @@ def make_volume(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
         metadata: dict[str, Any] = {"name": made_name}
         if claim.spec.selector is not None and claim.spec.selector.match_labels:
             metadata["labels"] = dict(claim.spec.selector.match_labels)
-        volume = {
-            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata,
-            "spec": spec, "status": {"phase": "Available"},
-        }  # fmt: skip
-        text = f"Create a volume for the claim {name}"
-        if offer := subject.offer("volume", text, CreateObject(volume), cost=2):
-            yield offer
-            return
+        head = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata}
+        volume = CreateObject({**head, "spec": spec, "status": {"phase": "Available"}})
+        yield ProposedChange("volume", f"Create a volume for the claim {claim.name}", [volume], 2)
 
 
-def raise_volume_limit(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
+@fix()
+def raise_volume_limit(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
     """Raise the volume limit of a driver on a node as little as possible."""
     lister = subject.session.scheduler.objects[CSINode]
     for row in rows[:MAX_NODES]:
@@ -146,20 +133,19 @@ def raise_volume_limit(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
             if node is None or count is None:
                 continue
 
-            def edits_for(less: int, index: int = index, name: str = node.name) -> list[Edit]:
-                draft = subject.draft_of("CSINode", name)
-                return [draft.put(("spec", "drivers", index, "allocatable", "count"), -less).edit()]
+            def edits_for(limit: int, index: int = index, name: str = node.name) -> list[Edit]:
+                draft = subject.draft_object("CSINode", name)
+                return [draft.put(("spec", "drivers", index, "allocatable", "count"), limit).edit()]
 
             most = count + len(subject.nodes[row].pods) * 8 + len(subject.pod.spec.volumes) + 1
-            negated_limit = subject.largest(-most, -count, edits_for, -count - 1)
-            if negated_limit is not None:
-                text = f"Raise the volume limit of {driver.name} on node {node.name} from {count} to {-negated_limit}"
-                if offer := subject.offer("node-capacity", text, *edits_for(negated_limit), cost=2):
-                    yield offer
-                    return
+            limit = subject.smallest(count, most, edits_for, count + 1)
+            if limit is not None:
+                text = f"Raise the volume limit of {driver.name} on node {node.name} from {count} to {limit}"
+                yield ProposedChange("node-capacity", text, edits_for(limit), 2)
 
 
-def drop_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+@fix()
+def drop_claims(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     """Remove the fewest resource claims."""
     claims = subject.content.get("spec", {}).get("resourceClaims") or []
 
@@ -173,11 +159,11 @@ def drop_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     removable = subject.fewest(list(range(len(claims))), edits_for)
     if removable is not None:
         names = " and ".join(str(claims[index].get("name")) for index in removable)
-        if offer := subject.offer("claim", f"Remove the claim {names}", *edits_for(removable), cost=5):
-            yield offer
+        yield ProposedChange("claim", f"Remove the claim {names}", edits_for(removable), 5)
 
 
-def loosen_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+@fix()
+def loosen_claims(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     """Remove the fewest device selectors and constraints."""
     paths = [
         (target, path, description)
@@ -195,12 +181,11 @@ def loosen_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
     removable = subject.fewest(paths, edits_for)
     if removable is not None:
         description = " and ".join(f"{text} of the claim {target.name}" for target, _, text in removable)
-        if offer := subject.offer("claim", f"Remove {description}", *edits_for(removable), cost=2):
-            yield offer
+        yield ProposedChange("claim", f"Remove {description}", edits_for(removable), 2)
 
 
 def _device_claims(subject: Subject) -> Iterator[ObjectId]:
-    """Name the claims of the pod that are there, and have no devices yet."""
+    """List the existing claims of the pod that have no devices yet."""
     statuses = {item.name: item.resource_claim_name for item in subject.pod.status.resource_claim_statuses}
     for use in subject.pod.spec.resource_claims:
         target = ObjectId(
@@ -227,7 +212,8 @@ def _demands(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], s
         yield ("spec", "devices", "constraints"), "the constraints"
 
 
-def shrink_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+@fix()
+def shrink_claims(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     """Request fewer devices in a claim, as many as fit."""
     for target in _device_claims(subject):
         content = subject.session.objects.content(target)
@@ -244,6 +230,4 @@ def shrink_claims(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
             if largest is not None:
                 where = f"the request {request['name']} of the claim {target.name}"
                 text = f"Request {largest} instead of {count} devices in {where}"
-                if offer := subject.offer("claim", text, *edits_for(largest), cost=1):
-                    yield offer
-                    return
+                yield ProposedChange("claim", text, edits_for(largest), 1)

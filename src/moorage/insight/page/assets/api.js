@@ -12,7 +12,7 @@ export class ApiError extends Error {
   }
 }
 
-export function keepToken(token) {
+export function storeToken(token) {
   sessionStorage.setItem(TOKEN, token);
 }
 
@@ -59,7 +59,7 @@ export async function follow(onVersion, onLink) {
       if (!response.ok) throw new ApiError(response.status, "no stream");
       pause = FIRST_PAUSE;
       onLink(true);
-      await read(response.body.getReader(), onVersion);
+      await readEvents(response.body.getReader(), onVersion);
       onLink(false);
     } catch (error) {
       onLink(false, error);
@@ -69,7 +69,7 @@ export async function follow(onVersion, onLink) {
   }
 }
 
-async function read(reader, onVersion) {
+async function readEvents(reader, onVersion) {
   const decoder = new TextDecoder();
   let text = "";
   for (;;) {

@@ -1,6 +1,6 @@
 // Entry point of the page: routing, theme, connection to the server, and the time bar of a simulation.
 
-import { follow, keepToken, ApiError } from "./api.js";
+import { follow, storeToken, ApiError } from "./api.js";
 import { empty, fill, h, announce } from "./dom.js";
 import { store } from "./store.js";
 import { timeBar } from "./time.js";
@@ -27,13 +27,13 @@ const VIEWS = [
 ];
 const RETRY = 3000;
 const main = document.getElementById("main");
-let current = null;
-let isLinked = true;
-let isTroubled = false;
-let retrying = null;
+let currentView = null;
+let isConnected = true;
+let hasError = false;
+let retryTimer = null;
 
 // A hand-typed address may contain an incomplete escape sequence.
-function decoded(text) {
+function decodeFragment(text) {
   try {
     return decodeURIComponent(text);
   } catch {
@@ -44,13 +44,13 @@ function decoded(text) {
 function route() {
   const [name = "", argument = ""] = location.hash.replace(/^#\/?/, "").split("/");
   const [, title, make] = VIEWS.find(([view]) => view === name) ?? [];
-  current?.close?.();
-  current = make ? make(decoded(argument)) : { element: empty("Page not found", "", h("a", { href: "#/" }, "Back to the overview")) };
-  fill(main, h("div.view", {}, current.element));
-  document.title = `${current.title ?? title ?? "Moorage"} · Moorage`;
+  currentView?.close?.();
+  currentView = make ? make(decodeFragment(argument)) : { element: empty("Page not found", "", h("a", { href: "#/" }, "Back to the overview")) };
+  fill(main, h("div.view", {}, currentView.element));
+  document.title = `${currentView.title ?? title ?? "Moorage"} · Moorage`;
   for (const link of document.querySelectorAll("#nav a")) {
-    const isHere = link.dataset.name === name || (link.dataset.name === "waiting" && name === "pod") || (link.dataset.name === "nodes" && name === "node");
-    if (isHere) {
+    const isCurrent = link.dataset.name === name || (link.dataset.name === "waiting" && name === "pod") || (link.dataset.name === "nodes" && name === "node");
+    if (isCurrent) {
       link.setAttribute("aria-current", "page");
       link.scrollIntoView({ block: "nearest", inline: "nearest" });
     } else link.removeAttribute("aria-current");
@@ -60,16 +60,16 @@ function route() {
 }
 
 function update() {
-  if (isTroubled) {
-    isTroubled = false;
+  if (hasError) {
+    hasError = false;
     banner(store.about.note);
   }
-  if (store.state) current?.update?.();
+  if (store.state) currentView?.update?.();
 }
 
 function navigation() {
-  const shown = VIEWS.filter(([name, title]) => title && (name !== "compare" || store.about.runs.length > 1) && (name !== "decisions" || store.about.kind !== "still"));
-  fill(document.getElementById("nav"), shown.map(([name, title]) => h("a", { href: `#/${name}`, "data-name": name }, title)));
+  const visibleViews = VIEWS.filter(([name, title]) => title && (name !== "compare" || store.about.runs.length > 1) && (name !== "decisions" || store.about.kind !== "still"));
+  fill(document.getElementById("nav"), visibleViews.map(([name, title]) => h("a", { href: `#/${name}`, "data-name": name }, title)));
   document.getElementById("title").textContent = store.about.title;
   document.getElementById("title").title = store.about.title;
 }
@@ -77,14 +77,14 @@ function navigation() {
 function setUpTheme() {
   const button = document.getElementById("theme");
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const chosen = () => localStorage.getItem("moorage-theme") ?? (dark.matches ? "dark" : "light");
+  const selectedTheme = () => localStorage.getItem("moorage-theme") ?? (dark.matches ? "dark" : "light");
   const apply = () => {
-    document.documentElement.dataset.theme = chosen();
-    button.setAttribute("aria-label", chosen() === "dark" ? "Switch to light mode" : "Switch to dark mode");
-    current?.repaint?.();
+    document.documentElement.dataset.theme = selectedTheme();
+    button.setAttribute("aria-label", selectedTheme() === "dark" ? "Switch to light mode" : "Switch to dark mode");
+    currentView?.repaint?.();
   };
   button.addEventListener("click", () => {
-    localStorage.setItem("moorage-theme", chosen() === "dark" ? "light" : "dark");
+    localStorage.setItem("moorage-theme", selectedTheme() === "dark" ? "light" : "dark");
     apply();
   });
   dark.addEventListener("change", apply);
@@ -92,26 +92,26 @@ function setUpTheme() {
 }
 
 function banner(text, ...more) {
-  const place = document.getElementById("banner");
-  place.hidden = !text;
-  fill(place, text, ...more);
+  const element = document.getElementById("banner");
+  element.hidden = !text;
+  fill(element, text, ...more);
 }
 
-function linked(isUp, error) {
-  const place = document.getElementById("link");
-  place.textContent = isUp ? (store.about.kind === "live" ? "live" : "") : "disconnected";
-  place.className = `link ${isUp ? "up" : "down"}`;
+function onConnection(isUp, error) {
+  const element = document.getElementById("link");
+  element.textContent = isUp ? (store.about.kind === "live" ? "live" : "") : "disconnected";
+  element.className = `link ${isUp ? "up" : "down"}`;
   if (!isUp && isLocked(error)) return askForToken(error);
-  if (!isUp && isLinked) banner("The server does not respond. The page may be outdated; it reconnects automatically.");
-  if (isUp && !isLinked) {
+  if (!isUp && isConnected) banner("The server does not respond. The page may be outdated; it reconnects automatically.");
+  if (isUp && !isConnected) {
     store.restart().then(() => {
       banner("");
       navigation();
       route();
       announce("The server responds again.");
-    }, failed);
+    }, onError);
   }
-  isLinked = isUp;
+  isConnected = isUp;
 }
 
 // Unauthenticated or unauthorized: another token may help.
@@ -119,15 +119,15 @@ function isLocked(error) {
   return error instanceof ApiError && (error.status === 401 || error.status === 403);
 }
 
-function failed(error) {
+function onError(error) {
   if (isLocked(error)) return askForToken(error);
   // The next version event may be far away; retry without it.
-  retrying ??= setTimeout(() => {
-    retrying = null;
-    if (isLinked) store.refresh().catch(failed);
+  retryTimer ??= setTimeout(() => {
+    retryTimer = null;
+    if (isConnected) store.refresh().catch(onError);
   }, RETRY);
   if (error instanceof ApiError) banner(`${error.message}; the page retries automatically.`);
-  isTroubled = error instanceof ApiError;
+  hasError = error instanceof ApiError;
   return undefined;
 }
 
@@ -135,7 +135,7 @@ function askForToken(error) {
   const field = h("input", { type: "password", name: "token", autocomplete: "off", "aria-label": "Token", size: 40 });
   const form = h("form.card.token", { onsubmit: (event) => {
     event.preventDefault();
-    keepToken(field.value.trim());
+    storeToken(field.value.trim());
     location.reload();
   } }, h("h1", {}, "Token required"),
   h("p", {}, "Enter a bearer token with access to this page. It is stored in this tab only."), h("p.quiet", {}, error.message), field, h("button", { type: "submit" }, "Show the page"));
@@ -143,11 +143,11 @@ function askForToken(error) {
   field.focus();
 }
 
-async function begin() {
+async function start() {
   setUpTheme();
   for (let pause = 500; ; pause = Math.min(pause * 2, 5000)) {
     try {
-      await store.begin();
+      await store.start();
       break;
     } catch (error) {
       if (isLocked(error)) return askForToken(error);
@@ -171,9 +171,9 @@ async function begin() {
   });
   route();
   follow((version) => {
-    if (version !== store.version) store.refresh().catch(failed);
-  }, linked);
+    if (version !== store.version) store.refresh().catch(onError);
+  }, onConnection);
   return undefined;
 }
 
-begin();
+start();

@@ -5,15 +5,15 @@ const SVG = "http://www.w3.org/2000/svg";
 // h("a.name", {href: "#/"}, "text", child, ...): create an element from a tag with classes, attributes and children.
 export function h(tag, attributes = {}, ...children) {
   const [name, ...classes] = tag.split(".");
-  return filled(document.createElement(name || "div"), classes, attributes, children);
+  return buildElement(document.createElement(name || "div"), classes, attributes, children);
 }
 
 export function svg(tag, attributes = {}, ...children) {
   const [name, ...classes] = tag.split(".");
-  return filled(document.createElementNS(SVG, name), classes, attributes, children);
+  return buildElement(document.createElementNS(SVG, name), classes, attributes, children);
 }
 
-function filled(element, classes, attributes, children) {
+function buildElement(element, classes, attributes, children) {
   for (const name of classes) element.classList.add(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
@@ -34,22 +34,22 @@ function append(element, children) {
 }
 
 // Replace the children of an element. The focus is restored if the new content has an element with the same data-key.
-export function fill(place, ...children) {
-  const key = place.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-  const fresh = document.createDocumentFragment();
-  append(fresh, children);
-  place.replaceChildren(fresh);
-  if (key) place.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+export function fill(element, ...children) {
+  const key = element.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  const fragment = document.createDocumentFragment();
+  append(fragment, children);
+  element.replaceChildren(fragment);
+  if (key) element.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
 }
 
 // Wrap a function so that it runs only when its arguments change.
 export function whenChanged(draw) {
-  let last;
-  return (...facts) => {
-    const now = JSON.stringify(facts);
-    if (now !== last) {
-      last = now;
-      draw(...facts);
+  let lastKey;
+  return (...args) => {
+    const key = JSON.stringify(args);
+    if (key !== lastKey) {
+      lastKey = key;
+      draw(...args);
     }
   };
 }
@@ -78,14 +78,14 @@ const SIZES = [["Ti", 2 ** 40], ["Gi", 2 ** 30], ["Mi", 2 ** 20], ["Ki", 2 ** 10
 
 export function amount(resource, value) {
   // Millicores below one core, as in manifests: one decimal would show 250m as 0.3.
-  if (resource === "cpu") return value > 0 && value < 1000 ? `${Math.round(value)}m` : trimmed(value / 1000);
+  if (resource === "cpu") return value > 0 && value < 1000 ? `${Math.round(value)}m` : formatNumber(value / 1000);
   if (resource === "memory" || resource.startsWith("hugepages-") || resource === "ephemeral-storage") {
-    for (const [unit, size] of SIZES) if (Math.abs(value) >= size) return trimmed(value / size) + unit;
+    for (const [unit, size] of SIZES) if (Math.abs(value) >= size) return formatNumber(value / size) + unit;
   }
-  return trimmed(value);
+  return formatNumber(value);
 }
 
-function trimmed(value) {
+function formatNumber(value) {
   return Math.abs(value) >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(1).replace(/\.0$/, "");
 }
 

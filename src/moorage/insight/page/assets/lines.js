@@ -8,17 +8,17 @@ const HEIGHT = 64;
 export function chart(title, values, { unit = (value) => value.toLocaleString("en"), marker = null, step = 1 } = {}) {
   const largest = Math.max(...values, 0);
   const last = values.length ? values[values.length - 1] : 0;
-  const shown = marker === null ? last : values[Math.min(values.length - 1, Math.max(0, Math.round(marker)))] ?? 0;
+  const current = marker === null ? last : values[Math.min(values.length - 1, Math.max(0, Math.round(marker)))] ?? 0;
   return h("figure.chart", {},
-    h("figcaption", {}, h("span", {}, title), h("strong", {}, unit(shown))),
-    picture(values, largest, marker, `${title}: ${unit(shown)}, at most ${unit(largest)} over ${duration(values.length * step)}`),
+    h("figcaption", {}, h("span", {}, title), h("strong", {}, unit(current))),
+    drawLine(values, largest, marker, `${title}: ${unit(current)}, at most ${unit(largest)} over ${duration(values.length * step)}`),
     h("div.range", {}, h("span", {}, `max ${unit(largest)}`), h("span", {}, `over ${duration(values.length * step)}`)));
 }
 
-function picture(values, largest, marker, label) {
-  const x = (at) => (values.length > 1 ? (at / (values.length - 1)) * WIDTH : 0);
+function drawLine(values, largest, marker, label) {
+  const x = (index) => (values.length > 1 ? (index / (values.length - 1)) * WIDTH : 0);
   const y = (value) => HEIGHT - 3 - (largest ? value / largest : 0) * (HEIGHT - 8);
-  const points = values.map((value, at) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`);
+  const points = values.map((value, index) => `${x(index).toFixed(1)},${y(value).toFixed(1)}`);
   const area = `0,${HEIGHT} ${points.join(" ")} ${WIDTH},${HEIGHT}`;
   return svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
     values.length > 1 && svg("polygon.area", { points: area }),
@@ -26,9 +26,9 @@ function picture(values, largest, marker, label) {
     marker !== null && svg("line.marker", { x1: x(marker), x2: x(marker), y1: 0, y2: HEIGHT }));
 }
 
-export function charts(lines, at = null) {
+export function charts(lines, time = null) {
   if (!lines || !lines.placed.length) return null;
-  const marker = at === null ? null : Math.max(0, (at - lines.start) / lines.step - 0.5);
+  const marker = time === null ? null : Math.max(0, (time - lines.start) / lines.step - 0.5);
   const rate = lines.placed.map((number) => number / lines.step);
   const common = { marker, step: lines.step };
   return h("div.charts", {},

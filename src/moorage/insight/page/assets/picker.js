@@ -1,23 +1,22 @@
 // The node map with its selectors, legend, tooltip line and optional table.
 
-import { gradient, kind, OVER, theme } from "./colors.js";
+import { gradient, categoryColor, OVER, theme } from "./colors.js";
 import { amount, count, fill, h, nodeLink, percent } from "./dom.js";
-import { NodeMap, shareOf, STRANDED, TAINTS } from "./map.js";
+import { NodeMap, computeShare, STRANDED, TAINTS } from "./map.js";
 import { store } from "./store.js";
 
 const ROWS = 100;
-const chosen = JSON.parse(sessionStorage.getItem("moorage-map") ?? "{}");
+const selection = JSON.parse(sessionStorage.getItem("moorage-map") ?? "{}");
 
-function keep(choice) {
-  Object.assign(chosen, choice);
-  sessionStorage.setItem("moorage-map", JSON.stringify(chosen));
+function saveSelection(change) {
+  Object.assign(selection, change);
+  sessionStorage.setItem("moorage-map", JSON.stringify(selection));
 }
 
 function resources(layout) {
   const order = ["cpu", "memory", "pods"];
   const names = Object.keys(layout.allocatable).filter((name) => layout.allocatable[name].some(Boolean));
-  const known = order.filter((name) => names.includes(name));
-  return [...known, ...names.filter((name) => !order.includes(name)).sort()];
+  return [...order.filter((name) => names.includes(name)), ...names.filter((name) => !order.includes(name)).sort()];
 }
 
 // ``withTable`` adds a table with the same data below the map.
@@ -25,68 +24,68 @@ export function mapPicker({ run = 0, height = 460, withTable = false, title = "N
   const canvas = h("canvas.map", {});
   const hint = h("p.hint", { "aria-hidden": "true" });
   const legend = h("div.legend", {});
-  const by = h("select", { onchange: () => choose({ by: by.value }) });
-  const group = h("select", { onchange: () => choose({ group: group.value }) });
-  const size = h("select", { onchange: () => choose({ size: size.value }) });
+  const by = h("select", { onchange: () => select({ by: by.value }) });
+  const group = h("select", { onchange: () => select({ group: group.value }) });
+  const size = h("select", { onchange: () => select({ size: size.value }) });
   const table = h("div", {});
-  const nothing = h("div", {});
+  const emptyNote = h("div", {});
   const element = h("section.card.nodes", { "aria-label": title },
     h("div.head", {}, h("h2", {}, title),
-      h("div.choices", {}, labelled("Colour", by), labelled("Group", group), labelled("Size", size))),
-    legend, nothing, h("div.canvas", {}, canvas), hint, withTable && table);
-  let layout, load, marks = new Map(), wasPressed = false;
+      h("div.choices", {}, labelField("Colour", by), labelField("Group", group), labelField("Size", size))),
+    legend, emptyNote, h("div.canvas", {}, canvas), hint, withTable && table);
+  let layout, load, marks = new Map(), isTableOpen = false;
   const map = new NodeMap(canvas, {
     height,
     onOpen: (name) => (location.hash = `#/node/${encodeURIComponent(name)}`),
-    onPoint: (row) => (hint.textContent = row >= 0 ? map.describe(row) : "Point at a tile, or use the arrow keys; a click opens the node."),
+    onHover: (row) => (hint.textContent = row >= 0 ? map.describe(row) : "Point at a tile, or use the arrow keys; a click opens the node."),
   });
   hint.textContent = "Point at a tile, or use the arrow keys; a click opens the node.";
 
-  function choose(choice) {
-    keep(choice);
+  function select(change) {
+    saveSelection(change);
     draw();
   }
 
   function options() {
-    const known = resources(layout);
+    const names = resources(layout);
     const groups = Object.keys(layout.labels);
     return {
-      by: [...known, STRANDED, TAINTS].includes(chosen.by) ? chosen.by : known[0] ?? "pods",
-      group: chosen.group === "-" || groups.includes(chosen.group) ? chosen.group : groups[0] ?? "-",
-      size: known.includes(chosen.size) ? chosen.size : "",
+      by: [...names, STRANDED, TAINTS].includes(selection.by) ? selection.by : names[0] ?? "pods",
+      group: selection.group === "-" || groups.includes(selection.group) ? selection.group : groups[0] ?? "-",
+      size: names.includes(selection.size) ? selection.size : "",
     };
   }
 
-  function fillChoices(now) {
-    const known = resources(layout);
-    choices(by, [...known.map((name) => [name, name]), [STRANDED, "fragmentation"], [TAINTS, "taints"]], now.by);
-    choices(group, [...Object.keys(layout.labels).map((name) => [name, name.replace(/^.*\//, "")]), ["-", "none"]], now.group);
-    choices(size, [["", "equal"], ...known.map((name) => [name, name])], now.size);
+  function fillSelects(selected) {
+    const names = resources(layout);
+    fillOptions(by, [...names.map((name) => [name, name]), [STRANDED, "fragmentation"], [TAINTS, "taints"]], selected.by);
+    fillOptions(group, [...Object.keys(layout.labels).map((name) => [name, name.replace(/^.*\//, "")]), ["-", "none"]], selected.group);
+    fillOptions(size, [["", "equal"], ...names.map((name) => [name, name])], selected.size);
   }
 
   function draw() {
     if (!layout) return;
-    const now = options();
-    fillChoices(now);
+    const selected = options();
+    fillSelects(selected);
     canvas.parentElement.hidden = !layout.names.length;
-    fill(nothing, !layout.names.length && h("div.empty", {}, h("strong", {}, "No nodes"), h("p", {}, "Pods stay pending until a node joins.")));
-    fill(legend, layout.names.length ? legendOf(layout, load, now.by) : []);
-    map.show(layout, load, now, marks);
-    if (withTable) drawTable(now);
+    fill(emptyNote, !layout.names.length && h("div.empty", {}, h("strong", {}, "No nodes"), h("p", {}, "Pods stay pending until a node joins.")));
+    fill(legend, layout.names.length ? drawLegend(layout, load, selected.by) : []);
+    map.show(layout, load, selected, marks);
+    if (withTable) drawTable(selected);
   }
 
-  function drawTable(now) {
+  function drawTable(selected) {
     const rows = layout.names.map((_, row) => row);
-    const share = (row) => (now.by === TAINTS ? layout.taints.of[row] : shareOf(layout, load, now.by, row) ?? -1);
+    const share = (row) => (selected.by === TAINTS ? layout.taints.of[row] : computeShare(layout, load, selected.by, row) ?? -1);
     rows.sort((a, b) => share(b) - share(a));
-    const shown = resources(layout);
-    const wasOpen = table.querySelector("details")?.open ?? wasPressed;
-    fill(table, h("details", { open: wasOpen, ontoggle: (event) => (wasPressed = event.target.open) },
-      h("summary", { "data-key": "table" }, `Table, sorted by ${now.by}`),
+    const columns = resources(layout);
+    const isOpen = table.querySelector("details")?.open ?? isTableOpen;
+    fill(table, h("details", { open: isOpen, ontoggle: (event) => (isTableOpen = event.target.open) },
+      h("summary", { "data-key": "table" }, `Table, sorted by ${selected.by}`),
       h("div.scroll", {}, h("table", {},
-        h("thead", {}, h("tr", {}, h("th", {}, "Node"), shown.map((name) => h("th.number", {}, name)), h("th", {}, "Taints"))),
+        h("thead", {}, h("tr", {}, h("th", {}, "Node"), columns.map((name) => h("th.number", {}, name)), h("th", {}, "Taints"))),
         h("tbody", {}, rows.slice(0, ROWS).map((row) => h("tr", {}, h("td", {}, nodeLink(layout.names[row])),
-          shown.map((name) => cell(layout, load, name, row)),
+          columns.map((name) => cell(layout, load, name, row)),
           h("td", {}, layout.taints.of[row] >= 0 ? layout.taints.values[layout.taints.of[row]] : "")))))),
       rows.length > ROWS && h("p.quiet", {}, `and ${count(rows.length - ROWS, "more node")}`)));
   }
@@ -95,9 +94,9 @@ export function mapPicker({ run = 0, height = 460, withTable = false, title = "N
     element,
     close: () => map.close(),
     repaint: draw,
-    update(frames = new Map(), given = null) {
-      layout = given?.layout ?? store.layouts[run];
-      load = given?.load ?? store.states[run].load;
+    update(frames = new Map(), override = null) {
+      layout = override?.layout ?? store.layouts[run];
+      load = override?.load ?? store.states[run].load;
       marks = frames;
       draw();
     },
@@ -105,37 +104,37 @@ export function mapPicker({ run = 0, height = 460, withTable = false, title = "N
 }
 
 function cell(layout, load, name, row) {
-  const whole = layout.allocatable[name][row];
-  if (!whole) return h("td.number.quiet", {}, "–");
-  const taken = name === "pods" ? load.pods[row] : load.requested[name]?.[row] ?? 0;
-  return h("td.number", { title: `${amount(name, taken)} of ${amount(name, whole)}` }, percent(taken, whole));
+  const capacity = layout.allocatable[name][row];
+  if (!capacity) return h("td.number.quiet", {}, "–");
+  const requested = name === "pods" ? load.pods[row] : load.requested[name]?.[row] ?? 0;
+  return h("td.number", { title: `${amount(name, requested)} of ${amount(name, capacity)}` }, percent(requested, capacity));
 }
 
-function labelled(text, field) {
+function labelField(text, field) {
   return h("label", {}, h("span", {}, text), field);
 }
 
-function choices(field, entries, now) {
+function fillOptions(field, entries, selected) {
   if (field.dataset.entries !== JSON.stringify(entries)) {
     field.dataset.entries = JSON.stringify(entries);
     fill(field, entries.map(([value, text]) => h("option", { value }, text)));
   }
-  field.value = now;
+  field.value = selected;
 }
 
-function legendOf(layout, load, by) {
+function drawLegend(layout, load, by) {
   const states = [
     layout.cordoned.length > 0 && h("span.key", {}, h("i.slash", {}), count(layout.cordoned.length, "cordoned", "cordoned")),
     layout.notReady.length > 0 && h("span.key", {}, h("i.slash.broken", {}), count(layout.notReady.length, "not ready", "not ready")),
   ];
   if (by === TAINTS) {
-    const shown = layout.taints.values.slice(0, 8);
-    return [h("span.key", {}, h("i", { style: { background: kind(-1) } }), "none"),
-      shown.map((text, at) => h("span.key", { title: text }, h("i", { style: { background: kind(at) } }), text)),
-      layout.taints.values.length > shown.length && h("span.quiet", {}, "and more"), states];
+    const taints = layout.taints.values.slice(0, 8);
+    return [h("span.key", {}, h("i", { style: { background: categoryColor(-1) } }), "none"),
+      taints.map((text, index) => h("span.key", { title: text }, h("i", { style: { background: categoryColor(index) } }), text)),
+      layout.taints.values.length > taints.length && h("span.quiet", {}, "and more"), states];
   }
   const [low, high] = by === STRANDED ? ["free resources are usable", "free, but another resource is exhausted"] : ["empty", "full"];
-  const over = by !== STRANDED && layout.names.some((_, row) => (shareOf(layout, load, by, row) ?? 0) > 1.0005);
+  const isOvercommitted = by !== STRANDED && layout.names.some((_, row) => (computeShare(layout, load, by, row) ?? 0) > 1.0005);
   return [h("span.key", {}, low, h("i.ramp", { style: { background: gradient() } }), high),
-    over && h("span.key", {}, h("i", { style: { background: OVER[theme()] } }), "over capacity"), states];
+    isOvercommitted && h("span.key", {}, h("i", { style: { background: OVER[theme()] } }), "over capacity"), states];
 }

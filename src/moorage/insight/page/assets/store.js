@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 
-const MOST_DECISIONS = 500;
+const MAX_DECISIONS = 500;
 
 class Store {
   constructor() {
@@ -14,8 +14,8 @@ class Store {
     this.at = null;
     this.version = -1;
     this.listeners = new Set();
-    this.busy = null;
-    this.again = false;
+    this.pendingRefresh = null;
+    this.needsRefresh = false;
   }
 
   get layout() {
@@ -30,7 +30,7 @@ class Store {
     return this.about?.kind === "played";
   }
 
-  get moment() {
+  get timeQuery() {
     return this.at === null ? {} : { at: this.at };
   }
 
@@ -39,7 +39,7 @@ class Store {
     return () => this.listeners.delete(listener);
   }
 
-  async begin() {
+  async start() {
     this.about = await get("about");
     if (this.isPlayed) this.at = this.about.seconds;
     await this.refresh();
@@ -47,39 +47,39 @@ class Store {
 
   // Fetch the state at the selected time. One request runs at a time, so that a slow server is not overloaded.
   refresh() {
-    if (this.busy) {
-      this.again = true;
-      return this.busy;
+    if (this.pendingRefresh) {
+      this.needsRefresh = true;
+      return this.pendingRefresh;
     }
-    this.busy = this.fetch().finally(() => {
-      this.busy = null;
-      if (this.again) {
-        this.again = false;
+    this.pendingRefresh = this.fetch().finally(() => {
+      this.pendingRefresh = null;
+      if (this.needsRefresh) {
+        this.needsRefresh = false;
         this.refresh().catch(() => {});
       }
     });
-    return this.busy;
+    return this.pendingRefresh;
   }
 
   async fetch() {
     const runs = this.about.runs.map((_, run) => run);
-    const moment = this.moment;
-    const states = await Promise.all(runs.map((run) => get("state", { run, ...moment })));
+    const timeQuery = this.timeQuery;
+    const states = await Promise.all(runs.map((run) => get("state", { run, ...timeQuery })));
     for (const run of runs) {
       if (this.layouts[run]?.version !== states[run].layout) this.layouts[run] = await get("nodes", { run });
     }
     this.states = states;
     this.version = states[0].version;
-    await this.fetchDecisions(moment);
+    await this.fetchDecisions(timeQuery);
     if (this.about.kind === "live" || !this.lines) this.lines = await get("lines");
     for (const listener of [...this.listeners]) listener();
   }
 
-  async fetchDecisions(moment) {
+  async fetchDecisions(timeQuery) {
     const last = this.decisions.at(-1);
     const since = this.isPlayed ? 0 : last ? last.number + 1 : 0;
-    const { decisions } = await get("decisions", { since, ...moment });
-    this.decisions = this.isPlayed ? decisions : [...this.decisions, ...decisions].slice(-MOST_DECISIONS);
+    const { decisions } = await get("decisions", { since, ...timeQuery });
+    this.decisions = this.isPlayed ? decisions : [...this.decisions, ...decisions].slice(-MAX_DECISIONS);
   }
 
   // The server restarted: discard the data of the former process.

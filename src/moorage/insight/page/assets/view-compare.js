@@ -5,24 +5,24 @@ import { count, empty, fill, h, nodeLink, podLink } from "./dom.js";
 import { mapPicker } from "./picker.js";
 import { store } from "./store.js";
 
-const SHOWN = 100;
+const MAX_ROWS = 100;
 
 export function compareView() {
   const maps = store.about.runs.map((name, run) => mapPicker({ run, height: 300, title: name }));
-  const facts = h("div.facts", {});
+  const summary = h("div.facts", {});
   const pods = h("section.card", { "aria-label": "Pods with different results" });
-  let asked = null;
-  const element = h("div", {}, h("h1.hidden", {}, "Compare"), facts, h("div.columns.even", {}, maps.map((map) => map.element)), pods);
+  let requestedAt = null;
+  const element = h("div", {}, h("h1.hidden", {}, "Compare"), summary, h("div.columns.even", {}, maps.map((map) => map.element)), pods);
 
-  async function differ() {
-    if (asked === store.at) return;
-    asked = store.at;
+  async function loadDifferences() {
+    if (requestedAt === store.at) return;
+    requestedAt = store.at;
     try {
-      const { differences, count: total } = await get("differences", store.moment);
+      const { differences, count: total } = await get("differences", store.timeQuery);
       fill(pods, h("h2", {}, `${count(total, "pod differs", "pods differ")}`), differences.length ? h("div.scroll", {}, h("table", {},
         h("thead", {}, h("tr", {}, h("th", {}, "Pod"), store.about.runs.map((name) => h("th", {}, name)))),
-        h("tbody", {}, differences.slice(0, SHOWN).map((item) => h("tr", {}, h("td", {}, podLink(item.pod)), [item.before, item.after].map((node) => h("td", {}, place(node)))))))) : empty("No difference", "At this time, every pod has the same result under both configurations."),
-        total > SHOWN && h("p.quiet", {}, `and ${count(total - SHOWN, "more pod")}`));
+        h("tbody", {}, differences.slice(0, MAX_ROWS).map((item) => h("tr", {}, h("td", {}, podLink(item.pod)), [item.before, item.after].map((node) => h("td", {}, describeResult(node)))))))) : empty("No difference", "At this time, every pod has the same result under both configurations."),
+        total > MAX_ROWS && h("p.quiet", {}, `and ${count(total - MAX_ROWS, "more pod")}`));
     } catch (error) {
       fill(pods, empty("The differences are not available", error.message));
     }
@@ -30,12 +30,12 @@ export function compareView() {
 
   return { element, title: "Compare", close: () => maps.forEach((map) => map.close()), repaint: () => maps.forEach((map) => map.repaint()), update() {
     for (const map of maps) map.update();
-    fill(facts, store.states.map((state, run) => h("div.fact", {}, h("span.name", {}, store.about.runs[run]), h("strong", {}, state.waiting.toLocaleString("en")), h("span.quiet", {}, `pending; ${count(state.placed, "pod is", "pods are")} on nodes`))));
-    differ();
+    fill(summary, store.states.map((state, run) => h("div.fact", {}, h("span.name", {}, store.about.runs[run]), h("strong", {}, state.waiting.toLocaleString("en")), h("span.quiet", {}, `pending; ${count(state.placed, "pod is", "pods are")} on nodes`))));
+    loadDifferences();
   } };
 }
 
-function place(node) {
+function describeResult(node) {
   if (node === "waits") return h("span.tag.unschedulable", {}, "pending");
   return node ? nodeLink(node) : h("span.quiet", {}, "does not exist");
 }

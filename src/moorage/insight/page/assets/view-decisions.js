@@ -4,17 +4,17 @@ import { duration, empty, fill, h, nodeLink, podLink } from "./dom.js";
 import { charts } from "./lines.js";
 import { store } from "./store.js";
 
-const SHOWN = 100;
-const WORDS = { scheduled: "scheduled", unschedulable: "unschedulable", error: "error" };
+const MAX_ROWS = 100;
+const LABELS = { scheduled: "scheduled", unschedulable: "unschedulable", error: "error" };
 
-export function moment(time) {
-  const shown = store.clock(time);
-  return shown instanceof Date ? shown.toLocaleTimeString("en", { hour12: false }) : duration(shown);
+export function formatTime(time) {
+  const clock = store.clock(time);
+  return clock instanceof Date ? clock.toLocaleTimeString("en", { hour12: false }) : duration(clock);
 }
 
 function decisionRows(decisions, withPod) {
   return decisions.map((line) => h(`tr.${line.result}`, {},
-    h("td.quiet", {}, moment(line.time)), h("td", {}, h(`span.tag.${line.result}`, {}, WORDS[line.result] ?? line.result)),
+    h("td.quiet", {}, formatTime(line.time)), h("td", {}, h(`span.tag.${line.result}`, {}, LABELS[line.result] ?? line.result)),
     withPod && h("td", {}, podLink(line.pod)), h("td.long", {}, line.node ? nodeLink(line.node) : line.text), h("td.number.quiet", {}, line.attempt || "")));
 }
 
@@ -25,24 +25,24 @@ export function decisionTable(decisions, withPod = true) {
 
 export function decisionsView() {
   const list = h("div", {});
-  const lines = h("div", {});
-  const hold = h("button", { type: "button", "aria-pressed": "false", onclick: () => {
-    isHeld = !isHeld;
-    hold.setAttribute("aria-pressed", String(isHeld));
-    hold.textContent = isHeld ? "Resume" : "Pause";
-    if (!isHeld) draw();
+  const chartArea = h("div", {});
+  const pauseButton = h("button", { type: "button", "aria-pressed": "false", onclick: () => {
+    isPaused = !isPaused;
+    pauseButton.setAttribute("aria-pressed", String(isPaused));
+    pauseButton.textContent = isPaused ? "Resume" : "Pause";
+    if (!isPaused) draw();
   } }, "Pause");
-  let isHeld = false;
-  const element = h("div", {}, lines, h("section.card", {}, h("div.head", {}, h("h1", {}, "Decisions"), store.about.kind === "live" && hold), list));
+  let isPaused = false;
+  const element = h("div", {}, chartArea, h("section.card", {}, h("div.head", {}, h("h1", {}, "Decisions"), store.about.kind === "live" && pauseButton), list));
 
   function draw() {
-    const newest = store.decisions.slice(-SHOWN).reverse();
+    const newest = store.decisions.slice(-MAX_ROWS).reverse();
     fill(list, newest.length ? decisionTable(newest) : empty("No decisions yet", "Every scheduling attempt is listed here."));
   }
 
   return { element, title: "Decisions", update() {
-    const drawn = charts(store.lines, store.isPlayed ? store.state.time : null);
-    fill(lines, drawn && h("section.card", { "aria-label": "Over time" }, drawn));
-    if (!isHeld) draw();
+    const chartElements = charts(store.lines, store.isPlayed ? store.state.time : null);
+    fill(chartArea, chartElements && h("section.card", { "aria-label": "Over time" }, chartElements));
+    if (!isPaused) draw();
   } };
 }

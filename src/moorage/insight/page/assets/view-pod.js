@@ -6,34 +6,34 @@ import { store } from "./store.js";
 import { decisionTable } from "./view-decisions.js";
 import { prepare } from "./view-try.js";
 
-const ROWS = 25;
-const MORE = 200;
+const FIRST_ROWS = 25;
+const MORE_ROWS = 200;
 
 export function podView(key) {
   const body = h("div", {}, h("p.quiet", { role: "status" }, "Evaluating all nodes…"));
   const element = h("div", {}, h("h1.key", {}, key), body);
-  let asked = "";
+  let requestedKey = "";
 
   async function load() {
-    const wanted = JSON.stringify([store.at, store.about.kind === "live" ? 0 : store.at]);
-    if (wanted === asked) return;
-    asked = wanted;
+    const requestKey = JSON.stringify([store.at, store.about.kind === "live" ? 0 : store.at]);
+    if (requestKey === requestedKey) return;
+    requestedKey = requestKey;
     try {
-      fill(body, draw(await get("pod", { pod: key, ...store.moment })));
+      fill(body, draw(await get("pod", { pod: key, ...store.timeQuery })));
     } catch (error) {
-      fill(body, empty("The pod is not available", error.message, again()));
+      fill(body, empty("The pod is not available", error.message, refreshButton()));
     }
   }
 
-  function again() {
+  function refreshButton() {
     return h("button", { type: "button", onclick: () => {
-      asked = "";
+      requestedKey = "";
       load();
     } }, "Refresh");
   }
 
   function draw(pod) {
-    return [h(`p.headline.${pod.result}`, {}, pod.headline, pod.node && pod.isBound && [" (", nodeLink(pod.node), ")"]), facts(pod), store.about.kind === "live" && again(),
+    return [h(`p.headline.${pod.result}`, {}, pod.headline, pod.node && pod.isBound && [" (", nodeLink(pod.node), ")"]), facts(pod), store.about.kind === "live" && refreshButton(),
       h("div.columns.even", {}, changes(pod), reasons(pod)), because(pod), attempts(pod), wakes(pod), nodeTable(pod.table)];
   }
 
@@ -41,11 +41,11 @@ export function podView(key) {
 }
 
 function facts(pod) {
-  const { facts: known, group } = pod;
+  const { facts: podFacts, group } = pod;
   const entries = [
-    ...Object.entries(known.requests).map(([name, value]) => [name, amount(name, value)]),
-    ["priority", known.priority], ["profile", known.profile], known.owner && ["owner", known.owner],
-    known.nominated && ["nominated node", known.nominated],
+    ...Object.entries(podFacts.requests).map(([name, value]) => [name, amount(name, value)]),
+    ["priority", podFacts.priority], ["profile", podFacts.profile], podFacts.owner && ["owner", podFacts.owner],
+    podFacts.nominated && ["nominated node", podFacts.nominated],
     group && ["group", `${group.name}: ${group.fits} of ${group.members} fit${group.minCount ? `, ${group.minCount} required` : ""}`],
     pod.waiting && ["queue", pod.waiting.place],
   ].filter(Boolean);
@@ -61,7 +61,7 @@ function reasons(pod) {
 function changes(pod) {
   if (pod.isBound || pod.result === "scheduled") return null;
   return h("section.card", {}, h("h2", {}, "Changes that would make it fit"),
-    pod.changes.length ? h("ol.changes", {}, pod.changes.map((change) => h("li", {}, h("p", {}, change.line, " ", change.edits.every((edit) => !("config" in edit)) && h("button.quiet.small", { type: "button", onclick: () => prepare({ edits: change.edits, told: change.text }) }, "simulate")),
+    pod.changes.length ? h("ol.changes", {}, pod.changes.map((change) => h("li", {}, h("p", {}, change.line, " ", change.edits.every((edit) => !("config" in edit)) && h("button.quiet.small", { type: "button", onclick: () => prepare({ edits: change.edits, description: change.text }) }, "simulate")),
       h("details", {}, h("summary", {}, "as patches"), h("pre", {}, JSON.stringify(change.edits, null, 2)))))) : h("p", {}, "No change was found that would make the pod fit."),
     pod.stopped && h("p.quiet", {}, "The search for changes is incomplete; moorage explain --timeout gives it more time."));
 }
@@ -70,7 +70,7 @@ function because(pod) {
   if (!pod.because.length) return null;
   const largest = Math.max(1, ...pod.because.map((item) => Math.abs(item.winner - item.runnerUp)));
   const sorted = [...pod.because].sort((a, b) => Math.abs(b.winner - b.runnerUp) - Math.abs(a.winner - a.runnerUp));
-  const [won, lost] = [sum(pod.because, "winner"), sum(pod.because, "runnerUp")];
+  const [winnerTotal, runnerUpTotal] = [sum(pod.because, "winner"), sum(pod.because, "runnerUp")];
   return h("section.card", {}, h("h2", {}, "Scores: ", nodeLink(pod.node || "the best node"), " and the runner-up ", nodeLink(pod.runnerUp)),
     h("div.scroll", {}, h("table.waterfall", {},
       h("thead", {}, h("tr", {}, h("th", {}, "Plugin"), h("th.number", {}, "Weight"), h("th.number", {}, "Winner"), h("th.number", {}, "Runner-up"), h("th.number", {}, "Lead"), h("th", {}, ""))),
@@ -79,7 +79,7 @@ function because(pod) {
         return h("tr", {}, h("td", {}, item.plugin), h("td.number", {}, item.weight), h("td.number", {}, item.winner), h("td.number", {}, item.runnerUp), h("td.number", {}, lead > 0 ? `+${lead}` : lead),
           h("td.bars", { "aria-hidden": "true" }, h(`i${lead < 0 ? ".minus" : ""}`, { style: { width: `${(50 * Math.abs(lead)) / largest}%` } })));
       })),
-      h("tfoot", {}, h("tr", {}, h("td", {}, "Total"), h("td", {}), h("td.number", {}, won), h("td.number", {}, lost), h("td.number", {}, won - lost > 0 ? `+${won - lost}` : won - lost), h("td", {}))))));
+      h("tfoot", {}, h("tr", {}, h("td", {}, "Total"), h("td", {}), h("td.number", {}, winnerTotal), h("td.number", {}, runnerUpTotal), h("td.number", {}, winnerTotal - runnerUpTotal > 0 ? `+${winnerTotal - runnerUpTotal}` : winnerTotal - runnerUpTotal), h("td", {}))))));
 }
 
 function sum(items, key) {
@@ -98,27 +98,27 @@ function attempts(pod) {
 // All nodes: the reasons of rejecting plugins, and the scores of feasible nodes.
 function nodeTable(table) {
   const filter = h("input", { type: "search", placeholder: "Filter nodes by name…", "aria-label": "Filter nodes by name…", oninput: () => draw() });
-  const place = h("div", {});
-  let shown = ROWS;
-  const objecting = table.objecting, scored = table.rows.some((row) => row[3]);
-  const passing = table.filters.filter((name) => !objecting.includes(name));
+  const tableArea = h("div", {});
+  let rowCount = FIRST_ROWS;
+  const rejectingPlugins = table.objecting, hasScores = table.rows.some((row) => row[3]);
+  const acceptingPlugins = table.filters.filter((name) => !rejectingPlugins.includes(name));
   const rank = (row) => (row[2] === null ? -1000 - Object.keys(row[1]).length : row[2]);
   const sorted = [...table.rows].sort((a, b) => rank(b) - rank(a));
 
   function draw() {
-    const found = sorted.filter((row) => row[0].includes(filter.value));
-    fill(place, h("div.scroll", {}, h("table.matrix", {},
-      h("thead", {}, h("tr", {}, h("th", {}, "Node"), objecting.map((name) => h("th", {}, name)), scored && [h("th.number", {}, "Total"), table.scores.map((name) => h("th.number", {}, name))])),
-      h("tbody", {}, found.slice(0, shown).map((row) => h("tr", {}, h("td", {}, nodeLink(row[0])),
-        objecting.map((name) => (name in row[1] ? h("td.no", {}, table.texts[row[1][name]]) : h("td.yes", { "aria-label": "accepted" }, "✓"))),
-        scored && [h("td.number", {}, row[2] ?? ""), table.scores.map((_, at) => h("td.number.quiet", {}, row[3]?.[at] ?? ""))]))))),
-    found.length > shown && h("p", {}, h("button", { type: "button", "data-key": "more nodes", onclick: () => {
-      shown += MORE;
+    const matchingRows = sorted.filter((row) => row[0].includes(filter.value));
+    fill(tableArea, h("div.scroll", {}, h("table.matrix", {},
+      h("thead", {}, h("tr", {}, h("th", {}, "Node"), rejectingPlugins.map((name) => h("th", {}, name)), hasScores && [h("th.number", {}, "Total"), table.scores.map((name) => h("th.number", {}, name))])),
+      h("tbody", {}, matchingRows.slice(0, rowCount).map((row) => h("tr", {}, h("td", {}, nodeLink(row[0])),
+        rejectingPlugins.map((name) => (name in row[1] ? h("td.no", {}, table.texts[row[1][name]]) : h("td.yes", { "aria-label": "accepted" }, "✓"))),
+        hasScores && [h("td.number", {}, row[2] ?? ""), table.scores.map((_, index) => h("td.number.quiet", {}, row[3]?.[index] ?? ""))]))))),
+    matchingRows.length > rowCount && h("p", {}, h("button", { type: "button", "data-key": "more nodes", onclick: () => {
+      rowCount += MORE_ROWS;
       draw();
-    } }, `Show more of ${count(found.length, "node")}`)));
+    } }, `Show more of ${count(matchingRows.length, "node")}`)));
   }
 
   draw();
   return h("section.card", {}, h("div.head", {}, h("h2", {}, "All nodes"), h("div.filter", {}, filter)),
-    table.rows.length ? place : empty("No nodes", ""), passing.length > 0 && h("p.quiet", {}, `Plugins that accept every node: ${passing.join(", ")}`));
+    table.rows.length ? tableArea : empty("No nodes", ""), acceptingPlugins.length > 0 && h("p.quiet", {}, `Plugins that accept every node: ${acceptingPlugins.join(", ")}`));
 }

@@ -4,7 +4,7 @@ import { empty, fill, h, whenChanged } from "./dom.js";
 import { store } from "./store.js";
 import { podsBy } from "./view-waiting.js";
 
-const PLACES = [
+const QUEUES = [
   ["active", "Active", "tried next, in order of priority"],
   ["backoff", "Backing off", "failed recently; retried after the backoff"],
   ["unschedulable", "Unschedulable", "rejected; retried after an event that could help"],
@@ -16,43 +16,43 @@ const PLACES = [
 
 // Long event names wrap after the slash.
 function breakable(event) {
-  return event.split("/").map((part, at) => (at ? ["/", h("wbr"), part] : part));
+  return event.split("/").map((part, index) => (index ? ["/", h("wbr"), part] : part));
 }
 
 export function queuesView() {
-  const boxes = h("div.facts.places", { role: "group", "aria-label": "Queues" });
+  const queueTiles = h("div.facts.places", { role: "group", "aria-label": "Queues" });
   const events = h("section.card", { "aria-label": "Events" });
   const groups = h("section.card", { "aria-label": "Pod groups" });
-  const listed = h("section.card", { "aria-label": "Pods" });
-  const element = h("div", {}, h("h1.hidden", {}, "Queues"), boxes, h("div.columns.even", {}, events, groups), listed);
-  let chosen = "", list = null;
+  const podSection = h("section.card", { "aria-label": "Pods" });
+  const element = h("div", {}, h("h1.hidden", {}, "Queues"), queueTiles, h("div.columns.even", {}, events, groups), podSection);
+  let selectedQueue = "", list = null;
 
-  function choose(place) {
-    chosen = chosen === place ? "" : place;
-    list = podsBy(chosen ? { place: chosen.replace("_", "-") } : {}, "No pods");
-    fill(listed, h("h2", {}, chosen ? PLACES.find(([name]) => name === chosen)?.[1] ?? chosen : "All pending pods"), list.element);
-    drawBoxes(store.state.queues, chosen);
+  function selectQueue(queue) {
+    selectedQueue = selectedQueue === queue ? "" : queue;
+    list = podsBy(selectedQueue ? { place: selectedQueue.replace("_", "-") } : {}, "No pods");
+    fill(podSection, h("h2", {}, selectedQueue ? QUEUES.find(([name]) => name === selectedQueue)?.[1] ?? selectedQueue : "All pending pods"), list.element);
+    drawTiles(store.state.queues, selectedQueue);
     list.refresh();
   }
 
-  const drawBoxes = whenChanged((queues) => {
-    const others = Object.keys(queues).filter((name) => !PLACES.some(([known]) => known === name)).map((name) => [name, name, ""]);
-    fill(boxes, [...PLACES, ...others].filter(([name]) => queues[name] || ["active", "backoff", "unschedulable", "gated"].includes(name)).map(([name, title, text]) =>
-      h("button.fact", { type: "button", "data-key": name, "aria-pressed": String(chosen === name), onclick: () => choose(name) },
+  const drawTiles = whenChanged((queues) => {
+    const otherQueues = Object.keys(queues).filter((name) => !QUEUES.some(([queueName]) => queueName === name)).map((name) => [name, name, ""]);
+    fill(queueTiles, [...QUEUES, ...otherQueues].filter(([name]) => queues[name] || ["active", "backoff", "unschedulable", "gated"].includes(name)).map(([name, title, text]) =>
+      h("button.fact", { type: "button", "data-key": name, "aria-pressed": String(selectedQueue === name), onclick: () => selectQueue(name) },
         h("span.name", {}, title), h("strong", {}, (queues[name] ?? 0).toLocaleString("en")), h("span.quiet", {}, text))));
   });
-  const drawEvents = whenChanged((found) => fill(events, h("h2", {}, "Events that trigger a retry"), found.length ? h("div.scroll", {}, h("table", {},
+  const drawEvents = whenChanged((rows) => fill(events, h("h2", {}, "Events that trigger a retry"), rows.length ? h("div.scroll", {}, h("table", {},
     h("thead", {}, h("tr", {}, h("th", {}, "Event"), h("th.number", {}, "Pods"), h("th", {}, "Would be retried by"))),
-    h("tbody", {}, found.map((item) => h("tr", {}, h("td", {}, h("code", {}, breakable(item.event))), h("td.number", {}, item.pods.toLocaleString("en")), h("td.long", {}, item.plugins.join(", "))))))) : empty("No events", "No pod was rejected.")));
-  const drawGroups = whenChanged((found) => fill(groups, h("h2", {}, "Pod groups"), found.length ? h("div.scroll", {}, h("table", {},
+    h("tbody", {}, rows.map((item) => h("tr", {}, h("td", {}, h("code", {}, breakable(item.event))), h("td.number", {}, item.pods.toLocaleString("en")), h("td.long", {}, item.plugins.join(", "))))))) : empty("No events", "No pod was rejected.")));
+  const drawGroups = whenChanged((rows) => fill(groups, h("h2", {}, "Pod groups"), rows.length ? h("div.scroll", {}, h("table", {},
     h("thead", {}, h("tr", {}, h("th", {}, "Group"), h("th.number", {}, "Pending"), h("th.number", {}, "On nodes"), h("th", {}, "Queue"))),
-    h("tbody", {}, found.map((item) => h("tr", {}, h("td", {}, item.name), h("td.number", {}, item.waiting), h("td.number", {}, item.placed), h("td", {}, item.place)))))) : empty("No pending pod groups", "")));
+    h("tbody", {}, rows.map((item) => h("tr", {}, h("td", {}, item.name), h("td.number", {}, item.waiting), h("td.number", {}, item.placed), h("td", {}, item.place)))))) : empty("No pending pod groups", "")));
   return { element, title: "Queues", update() {
     const { state } = store;
-    drawBoxes(state.queues, chosen);
+    drawTiles(state.queues, selectedQueue);
     drawEvents(state.events);
     drawGroups(state.podGroups);
-    if (!list) choose(chosen);
+    if (!list) selectQueue(selectedQueue);
     list.refresh();
   } };
 }

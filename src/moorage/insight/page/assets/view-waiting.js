@@ -5,43 +5,43 @@ import { count, duration, empty, fill, h, podLink } from "./dom.js";
 import { groupList, reason } from "./reasons.js";
 import { store } from "./store.js";
 
-const PAGE = 50;
+const PAGE_SIZE = 50;
 
 // A filtered, paginated list. It is fetched again when the state changes.
-function paged({ label, load, draw, none }) {
+function pagedList({ label, load, draw, emptyText }) {
   const field = h("input", { type: "search", placeholder: label, "aria-label": label, oninput: () => {
     first = 0;
     refresh(true);
   } });
   const list = h("div", {});
   const foot = h("div.pages", {});
-  let first = 0, last = "", turn = 0;
+  let first = 0, lastKey = "", lastRequest = 0;
 
-  async function refresh(isAsked = false) {
+  async function refresh(isForced = false) {
     const key = JSON.stringify([field.value, first, store.version, store.at]);
-    if (!isAsked && key === last) return;
-    last = key;
-    turn += 1;
-    const mine = turn;
+    if (!isForced && key === lastKey) return;
+    lastKey = key;
+    lastRequest += 1;
+    const request = lastRequest;
     try {
-      const { items, total } = await load(field.value, first, PAGE);
-      if (mine !== turn) return;
-      fill(list, items.length ? draw(items, total) : none(field.value));
+      const { items, total } = await load(field.value, first, PAGE_SIZE);
+      if (request !== lastRequest) return;
+      fill(list, items.length ? draw(items, total) : emptyText(field.value));
       fill(foot, pages(total));
     } catch (error) {
-      if (mine === turn) fill(list, empty("The list is not available", error.message));
+      if (request === lastRequest) fill(list, empty("The list is not available", error.message));
     }
   }
 
   function pages(total) {
-    if (total <= PAGE) return [];
-    const go = (to) => () => {
+    if (total <= PAGE_SIZE) return [];
+    const showPage = (to) => () => {
       first = to;
       refresh(true);
     };
-    return [h("button", { type: "button", "data-key": "back", disabled: first === 0, onclick: go(Math.max(0, first - PAGE)) }, "Previous"),
-      h("span", {}, `${(first + 1).toLocaleString("en")} to ${Math.min(total, first + PAGE).toLocaleString("en")} of ${total.toLocaleString("en")}`),
-      h("button", { type: "button", "data-key": "on", disabled: first + PAGE >= total, onclick: go(first + PAGE) }, "Next")];
+    return [h("button", { type: "button", "data-key": "back", disabled: first === 0, onclick: showPage(Math.max(0, first - PAGE_SIZE)) }, "Previous"),
+      h("span", {}, `${(first + 1).toLocaleString("en")} to ${Math.min(total, first + PAGE_SIZE).toLocaleString("en")} of ${total.toLocaleString("en")}`),
+      h("button", { type: "button", "data-key": "on", disabled: first + PAGE_SIZE >= total, onclick: showPage(first + PAGE_SIZE) }, "Next")];
   }
 
   return { element: h("div", {}, h("div.filter", {}, field), list, foot), refresh };
@@ -49,14 +49,14 @@ function paged({ label, load, draw, none }) {
 
 export function waitingView() {
   const note = h("p.quiet", { role: "status" });
-  const list = paged({
+  const list = pagedList({
     label: "Filter reasons…",
     load: async (q, offset, limit) => {
-      const { groups, count: total } = await get("reasons", { q, offset, limit, ...store.moment });
+      const { groups, count: total } = await get("reasons", { q, offset, limit, ...store.timeQuery });
       return { items: groups, total };
     },
     draw: (groups) => groupList(groups, Math.max(store.state.waiting, 1)),
-    none: (text) => (text ? empty("No matching reason", "Try another filter.") : empty("No pending pods", "Every pod is on a node.")),
+    emptyText: (text) => (text ? empty("No matching reason", "Try another filter.") : empty("No pending pods", "Every pod is on a node.")),
   });
   const element = h("section.card", {}, h("div.head", {}, h("h1", {}, "Pending pods")), note, list.element);
   return { element, title: "Pending", update() {
@@ -74,15 +74,15 @@ export function podTable(pods) {
       h("td.long", {}, pod.wouldGoTo ? `fits on ${pod.wouldGoTo}` : pod.message || reason(pod.reasons.join(", "))))))));
 }
 
-export function podsBy(filter, none) {
-  return paged({
+export function podsBy(filter, emptyText) {
+  return pagedList({
     label: "Filter pods by name…",
     load: async (q, offset, limit) => {
-      const { pods, count: total } = await get("waiting", { ...filter, q, offset, limit, ...store.moment });
+      const { pods, count: total } = await get("waiting", { ...filter, q, offset, limit, ...store.timeQuery });
       return { items: pods, total };
     },
     draw: podTable,
-    none: () => empty(none, ""),
+    emptyText: () => empty(emptyText, ""),
   });
 }
 

@@ -1,4 +1,1 @@
-"""Validation of objects as plain data, with the texts of kube-apiserver.
-
-Types are already checked, and defaults are set.
-"""
+"""Validation of objects with the texts of kube-apiserver; types are checked and defaults are set before."""

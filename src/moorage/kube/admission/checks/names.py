@@ -45,6 +45,12 @@ def _too_long(text: str, most: int) -> Iterator[str]:
         yield f"must be no more than {most} characters"
 
 
+def _too_many_bytes(text: str, most: int) -> Iterator[str]:
+    # The API counts the bytes of all these texts, but only the messages about labels mention bytes.
+    if len(text.encode()) > most:
+        yield f"must be no more than {most} bytes"
+
+
 def subdomain(text: str) -> Iterator[str]:
     """Yield the reasons why a text is not a DNS subdomain, the format of most names."""
     yield from _too_long(text, 253)
@@ -60,28 +66,28 @@ def dns_label(text: str) -> Iterator[str]:
 
 
 def qualified_name(text: str) -> Iterator[str]:
-    """Yield the reasons why a text is not a qualified name: a name with an optional DNS prefix and slash."""
-    prefix, slash, name = text.partition("/")
-    if "/" in name:
+    """Yield the reasons why a text is not a qualified name or label key: a name with an optional DNS prefix."""
+    prefix, slash, name = text.rpartition("/")
+    if "/" in prefix:
         optional = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        yield f"a qualified name {_NAME_RULE} {optional}"
+        yield f"a valid label key {_NAME_RULE} {optional}"
         return
-    if not slash:
-        prefix, name = "", text
-    elif not prefix:
+    if slash and not prefix:
         yield "prefix part must be non-empty"
-    else:
-        yield from (f"prefix part {why}" for why in subdomain(prefix))
+    elif slash:
+        yield from (f"prefix part {why}" for why in _too_many_bytes(prefix, 253))
+        if not _matches(_SUBDOMAIN, prefix):
+            yield f"prefix part {_SUBDOMAIN_RULE}"
     if not name:
         yield "name part must be non-empty"
-    yield from (f"name part {why}" for why in _too_long(name, 63))
+    yield from (f"name part {why}" for why in _too_many_bytes(name, 63))
     if not _matches(_NAME, name):
         yield f"name part {_NAME_RULE}"
 
 
 def label_value(text: str) -> Iterator[str]:
     """Yield the reasons why a text is not a label value."""
-    yield from _too_long(text, 63)
+    yield from _too_many_bytes(text, 63)
     if text and not _matches(_NAME, text):
         yield _VALUE_RULE
 

@@ -1,15 +1,15 @@
-"""Where a pod wants to be: affinity, spread constraints and tolerations; and the taints of nodes."""
+"""Scheduling constraints: affinity, selectors, spread constraints and tolerations; and the taints of nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from moorage.kube.admission.checks.names import POSITIVE, label_value, qualified_name
-from moorage.kube.admission.checks.selectors import label_selector, node_selector, node_term
+from moorage.kube.admission.checks.names import POSITIVE, label_value, labels, qualified_name
 from moorage.kube.api.affinity import COMPARISONS, whole_number
 from moorage.kube.api.struct import Data
 from moorage.kube.field_errors import (
     FieldError,
     duplicate_value,
+    forbidden_field,
     invalid_value,
     invalid_values,
     required_value,
@@ -20,40 +20,36 @@ REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 MAX_SHOWN: Final = 100
+_NO_OPERATOR: Final = "not a valid selector operator"
+_NEEDS_VALUES: Final = "must be specified when `operator` is 'In' or 'NotIn'"
+_NO_VALUES: Final = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
 
 
 def placement(spec: Data, path: str) -> Iterator[FieldError]:
     """Check all scheduling constraints of a pod."""
     affinity = spec.get("affinity") or {}
-    yield from _node_affinity(affinity.get("nodeAffinity") or {}, f"{path}.affinity.nodeAffinity")
+    terms = affinity.get("nodeAffinity") or {}
+    if REQUIRED in terms:
+        yield from node_selector(terms[REQUIRED], f"{path}.affinity.nodeAffinity.{REQUIRED}")
+    yield from _preferred(terms, f"{path}.affinity.nodeAffinity", "preference", node_term)
     for kind in ("podAffinity", "podAntiAffinity"):
-        yield from _pod_affinity(affinity.get(kind) or {}, f"{path}.affinity.{kind}")
+        terms, where = affinity.get(kind) or {}, f"{path}.affinity.{kind}"
+        for number, term in enumerate(terms.get(REQUIRED) or ()):
+            yield from _pod_term(term, f"{where}.{REQUIRED}[{number}]")
+        yield from _preferred(terms, where, "podAffinityTerm", _pod_term)
     for number, toleration in enumerate(spec.get("tolerations") or ()):
         yield from _toleration(toleration, f"{path}.tolerations[{number}]")
     yield from _spread(spec.get("topologySpreadConstraints") or [], f"{path}.topologySpreadConstraints")
 
 
-def _node_affinity(affinity: Data, path: str) -> Iterator[FieldError]:
-    if REQUIRED in affinity:
-        yield from node_selector(affinity[REQUIRED], f"{path}.{REQUIRED}")
+def _preferred(
+    affinity: Data, path: str, name: str, check: Callable[[Data, str], Iterator[FieldError]]
+) -> Iterator[FieldError]:
     for number, preference in enumerate(affinity.get(PREFERRED) or ()):
-        where = f"{path}.{PREFERRED}[{number}]"
-        yield from _weight(preference, where)
-        yield from node_term(preference.get("preference") or {}, f"{where}.preference")
-
-
-def _pod_affinity(affinity: Data, path: str) -> Iterator[FieldError]:
-    for number, term in enumerate(affinity.get(REQUIRED) or ()):
-        yield from _pod_term(term, f"{path}.{REQUIRED}[{number}]")
-    for number, preference in enumerate(affinity.get(PREFERRED) or ()):
-        where = f"{path}.{PREFERRED}[{number}]"
-        yield from _weight(preference, where)
-        yield from _pod_term(preference.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm")
-
-
-def _weight(preference: Data, path: str) -> Iterator[FieldError]:
-    if not 1 <= preference.get("weight", 0) <= 100:
-        yield invalid_value(f"{path}.weight", preference.get("weight", 0), "must be in the range 1-100")
+        where, weight = f"{path}.{PREFERRED}[{number}]", preference.get("weight", 0)
+        if not 1 <= weight <= 100:
+            yield invalid_value(f"{where}.weight", weight, "must be in the range 1-100")
+        yield from check(preference.get(name) or {}, f"{where}.{name}")
 
 
 def _pod_term(term: Data, path: str) -> Iterator[FieldError]:
@@ -111,51 +107,92 @@ def comparisons(spec: Data, path: str) -> Iterator[FieldError]:
 
 
 def _spread(constraints: list[Data], path: str) -> Iterator[FieldError]:
+    pairs = [(item.get("topologyKey"), item.get("whenUnsatisfiable")) for item in constraints]
     for number, constraint in enumerate(constraints):
-        where = f"{path}[{number}]"
-        yield from _constraint(constraint, where)
-        pair = (constraint.get("topologyKey"), constraint.get("whenUnsatisfiable"))
-        later = ((item.get("topologyKey"), item.get("whenUnsatisfiable")) for item in constraints[number + 1 :])
-        if pair in later:
+        where, skew, fewest = f"{path}[{number}]", constraint.get("maxSkew", 0), constraint.get("minDomains")
+        when = constraint.get("whenUnsatisfiable", "")
+        if skew <= 0:
+            yield invalid_value(f"{where}.maxSkew", skew, POSITIVE)
+        if not constraint.get("topologyKey"):
+            yield required_value(f"{where}.topologyKey", "can not be empty")
+        if when not in ("DoNotSchedule", "ScheduleAnyway"):
+            yield unsupported_value(f"{where}.whenUnsatisfiable", when, ("DoNotSchedule", "ScheduleAnyway"))
+        if fewest is not None and fewest <= 0:
+            yield invalid_value(f"{where}.minDomains", fewest, POSITIVE)
+        if fewest is not None and when != "DoNotSchedule":
+            why = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {when}"
+            yield invalid_value(f"{where}.minDomains", fewest, why)
+        for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            if name in constraint and constraint[name] not in ("Honor", "Ignore"):
+                yield unsupported_value(f"{where}.{name}", constraint[name], ("Honor", "Ignore"))
+        yield from label_selector(constraint.get("labelSelector") or {}, f"{where}.labelSelector")
+        if (pair := pairs[number]) in pairs[number + 1 :]:
             yield duplicate_value(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{pair[0]}, {pair[1]}}}")
-
-
-def _constraint(constraint: Data, path: str) -> Iterator[FieldError]:
-    when, fewest = constraint.get("whenUnsatisfiable", ""), constraint.get("minDomains")
-    if constraint.get("maxSkew", 0) <= 0:
-        yield invalid_value(f"{path}.maxSkew", constraint.get("maxSkew", 0), POSITIVE)
-    if not constraint.get("topologyKey"):
-        yield required_value(f"{path}.topologyKey", "can not be empty")
-    if when not in ("DoNotSchedule", "ScheduleAnyway"):
-        yield unsupported_value(f"{path}.whenUnsatisfiable", when, ("DoNotSchedule", "ScheduleAnyway"))
-    if fewest is not None and fewest <= 0:
-        yield invalid_value(f"{path}.minDomains", fewest, POSITIVE)
-    if fewest is not None and when != "DoNotSchedule":
-        why = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {when}"
-        yield invalid_value(f"{path}.minDomains", fewest, why)
-    for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-        if name in constraint and constraint[name] not in ("Honor", "Ignore"):
-            yield unsupported_value(f"{path}.{name}", constraint[name], ("Honor", "Ignore"))
-    yield from label_selector(constraint.get("labelSelector") or {}, f"{path}.labelSelector")
 
 
 def taints(items: list[Data], path: str) -> Iterator[FieldError]:
     """Check the taints of a node."""
     unique_pairs: set[tuple[str, str]] = set()
     for number, taint in enumerate(items):
-        where, key, effect = f"{path}[{number}]", taint.get("key", ""), taint.get("effect", "")
+        where = f"{path}[{number}]"
+        key, value, effect = (taint.get(name, "") for name in ("key", "value", "effect"))
         yield from invalid_values(f"{where}.key", key, qualified_name(key))
-        yield from invalid_values(f"{where}.value", taint.get("value", ""), label_value(taint.get("value", "")))
+        yield from invalid_values(f"{where}.value", value, label_value(value))
         if not effect:
             yield required_value(f"{where}.effect")
         elif effect not in EFFECTS:
             yield unsupported_value(f"{where}.effect", effect, EFFECTS)
         if (key, effect) in unique_pairs:
-            go_value = {
-                "Key": key,
-                "Value": taint.get("value", ""),
-                "Effect": effect,
-                "TimeAdded": taint.get("timeAdded"),
-            }
+            go_value = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
             yield duplicate_value(where, go_value, "taints must be unique by key and effect pair")
         unique_pairs.add((key, effect))
+
+
+def label_selector(selector: Data, path: str) -> Iterator[FieldError]:
+    """Check a selector of labels."""
+    yield from labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
+    yield from _expressions(selector, path, numeric=False)
+
+
+def node_selector(selector: Data, path: str) -> Iterator[FieldError]:
+    """Check a selector of nodes."""
+    terms = selector.get("nodeSelectorTerms") or ()
+    if not terms:
+        yield required_value(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
+    for number, term in enumerate(terms):
+        yield from node_term(term, f"{path}.nodeSelectorTerms[{number}]")
+
+
+def node_term(term: Data, path: str) -> Iterator[FieldError]:
+    """Check one term of a selector of nodes."""
+    yield from _expressions(term, path, numeric=True)
+    for number, requirement in enumerate(term.get("matchFields") or ()):
+        where, operator = f"{path}.matchFields[{number}]", requirement.get("operator", "")
+        if operator not in ("In", "NotIn"):
+            yield invalid_value(f"{where}.operator", operator, _NO_OPERATOR)
+        elif len(requirement.get("values") or ()) != 1:
+            why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+            yield required_value(f"{where}.values", why)
+        if requirement.get("key") != "metadata.name":
+            yield invalid_value(f"{where}.key", requirement.get("key", ""), "not a valid field selector key")
+
+
+def _expressions(selector: Data, path: str, *, numeric: bool) -> Iterator[FieldError]:
+    for number, requirement in enumerate(selector.get("matchExpressions") or ()):
+        where = f"{path}.matchExpressions[{number}]"
+        key, operator, values = (requirement.get(name) or "" for name in ("key", "operator", "values"))
+        if operator in ("In", "NotIn"):
+            if not values:
+                yield required_value(f"{where}.values", _NEEDS_VALUES)
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                yield forbidden_field(f"{where}.values", _NO_VALUES)
+        elif numeric and operator in ("Gt", "Lt"):
+            if len(values) != 1:
+                why = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+                yield required_value(f"{where}.values", why)
+        else:
+            yield invalid_value(f"{where}.operator", operator, _NO_OPERATOR)
+        yield from invalid_values(f"{where}.key", key, qualified_name(key))
+        for index, text in enumerate(values):
+            yield from invalid_values(f"{where}.values[{index}]", text, label_value(text))

@@ -1,11 +1,19 @@
-"""Pods, and the templates of pods."""
+"""Validation of pods and of the templates of pods."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
-from moorage.kube.admission.checks.amounts import claims_used, resources
-from moorage.kube.admission.checks.names import dns_label, labels, port_number, qualified_name, subdomain
-from moorage.kube.admission.checks.placement import placement
+from moorage.kube.admission.checks.names import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    dns_label,
+    labels,
+    port_number,
+    qualified_name,
+    subdomain,
+)
+from moorage.kube.admission.checks.placement import label_selector, placement
+from moorage.kube.api.quantity import NANO, nano_value
 from moorage.kube.api.struct import Data
 from moorage.kube.field_errors import (
     FieldError,
@@ -21,11 +29,17 @@ from moorage.kube.field_errors import (
 RESTARTS: Final = ("Always", "OnFailure", "Never")
 DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+STANDARD: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
+PULLS: Final = ("Always", "IfNotPresent", "Never")
+MESSAGES: Final = ("FallbackToLogsOnError", "File")
+HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
+HUGE: Final = "hugepages-"
 
 
 def pod_spec(spec: Data, path: str) -> Iterator[FieldError]:
     """Check the spec of a pod."""
-    yield from volumes(spec.get("volumes") or [], f"{path}.volumes")
+    yield from _volumes(spec.get("volumes") or [], f"{path}.volumes")
     yield from _resource_claims(spec.get("resourceClaims") or [], f"{path}.resourceClaims")
     yield from _containers(spec, path)
     for name, supported in (("restartPolicy", RESTARTS), ("dnsPolicy", DNS)):
@@ -49,20 +63,35 @@ def _containers(spec: Data, path: str) -> Iterator[FieldError]:
         yield required_value(f"{path}.containers")
     names: set[str] = set()
     claims = {claim.get("name", "") for claim in spec.get("resourceClaims") or ()}
+    volume_names = {volume.get("name", "") for volume in spec.get("volumes") or ()}
     for kind in ("initContainers", "containers"):
         for number, container in enumerate(spec.get(kind) or ()):
             where = f"{path}.{kind}[{number}]"
             yield from _named(container, names, where)
             if not container.get("image"):
                 yield required_value(f"{where}.image")
-            yield from _mounts(container, spec, where)
-            yield from resources(container.get("resources") or {}, f"{where}.resources")
-            yield from claims_used(container.get("resources") or {}, claims, f"{where}.resources")
+            for name, supported in (("imagePullPolicy", PULLS), ("terminationMessagePolicy", MESSAGES)):
+                if container.get(name) not in supported:
+                    yield unsupported_value(f"{where}.{name}", container.get(name, ""), supported)
+            for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+                probe = container.get(name)
+                if probe is not None and not any(handler in probe for handler in HANDLERS):
+                    yield required_value(f"{where}.{name}", "must specify a handler type")
+            for index, mount in enumerate(container.get("volumeMounts") or ()):
+                mount_path, name = f"{where}.volumeMounts[{index}]", mount.get("name", "")
+                if not name:
+                    yield required_value(f"{mount_path}.name")
+                elif name not in volume_names:
+                    yield value_not_found(f"{mount_path}.name", name)
+                if not mount.get("mountPath"):
+                    yield required_value(f"{mount_path}.mountPath")
+            yield from _resources(container.get("resources") or {}, claims, f"{where}.resources")
     yield from _ports(spec, path)
 
 
-def _named(container: Data, names: set[str], path: str) -> Iterator[FieldError]:
-    name = container.get("name", "")
+def _named(item: Data, names: set[str], path: str) -> Iterator[FieldError]:
+    """Check the name of a container or volume; ``names`` are those of the items before it."""
+    name = item.get("name", "")
     if not name:
         yield required_value(f"{path}.name")
     elif name in names:
@@ -72,16 +101,43 @@ def _named(container: Data, names: set[str], path: str) -> Iterator[FieldError]:
     names.add(name)
 
 
-def _mounts(container: Data, spec: Data, path: str) -> Iterator[FieldError]:
-    volume_names = {volume.get("name", "") for volume in spec.get("volumes") or ()}
-    for number, mount in enumerate(container.get("volumeMounts") or ()):
-        where, name = f"{path}.volumeMounts[{number}]", mount.get("name", "")
-        if not name:
-            yield required_value(f"{where}.name")
-        elif name not in volume_names:
-            yield value_not_found(f"{where}.name", name)
-        if not mount.get("mountPath"):
-            yield required_value(f"{where}.mountPath")
+def _resources(requirements: Data, claim_names: set[str], path: str) -> Iterator[FieldError]:
+    limits, requests = requirements.get("limits") or {}, requirements.get("requests") or {}
+    for name, amount in limits.items():
+        yield from _amount(name, amount, f"{path}.limits[{name}]")
+    for name, amount in requests.items():
+        yield from _amount(name, amount, f"{path}.requests[{name}]")
+        is_shared = name in STANDARD
+        if name not in limits:
+            if not is_shared and ("/" in name or name.startswith(HUGE)):
+                yield required_value(f"{path}.limits", "Limit must be set for non overcommitable resources")
+        elif not is_shared and nano_value(amount) != nano_value(limits[name]):
+            why = f"must be equal to {name} limit of {limits[name]}"
+            yield invalid_value(f"{path}.requests", str(amount), why)
+        elif is_shared and nano_value(amount) > nano_value(limits[name]):
+            why = f"must be less than or equal to {name} limit of {limits[name]}"
+            yield invalid_value(f"{path}.requests", str(amount), why)
+    for number, claim in enumerate(requirements.get("claims") or ()):
+        if claim.get("name") not in claim_names:
+            why = "must be one of the names in pod.spec.resourceClaims" + ("" if claim_names else " which is empty")
+            yield value_not_found(f"{path}.claims[{number}]", claim.get("name", ""), why)
+
+
+def _amount(name: str, amount: Any, path: str) -> Iterator[FieldError]:
+    is_standard = name in STANDARD or name.startswith(HUGE)
+    yield from invalid_values(path, name, qualified_name(name))
+    if "/" not in name and not is_standard:
+        yield invalid_value(path, name, "must be a standard resource type or fully qualified")
+        yield invalid_value(path, name, "must be a standard resource for containers")
+    yield from amount_not_negative(amount, path)
+    if not is_standard and nano_value(amount) % NANO:
+        yield invalid_value(path, str(amount), "must be an integer")
+
+
+def amount_not_negative(amount: Any, path: str) -> Iterator[FieldError]:
+    """Check that an amount is not negative."""
+    if nano_value(amount) < 0:
+        yield invalid_value(path, str(amount), NOT_NEGATIVE)
 
 
 def _ports(spec: Data, path: str) -> Iterator[FieldError]:
@@ -89,40 +145,34 @@ def _ports(spec: Data, path: str) -> Iterator[FieldError]:
     for number, container in enumerate(spec.get("containers") or ()):
         for index, port in enumerate(container.get("ports") or ()):
             where = f"{path}.containers[{number}].ports[{index}]"
-            yield from _port(port, where, on_host=bool(spec.get("hostNetwork")))
-            if port.get("hostPort"):
-                port_key = f"{port.get('protocol', 'TCP')}/{port.get('hostIP', '')}/{port['hostPort']}"
+            inside, outside = port.get("containerPort", 0), port.get("hostPort", 0)
+            if not inside:
+                yield required_value(f"{where}.containerPort")
+            else:
+                yield from port_number(inside, f"{where}.containerPort")
+            if outside:
+                yield from port_number(outside, f"{where}.hostPort")
+                if spec.get("hostNetwork") and outside != inside:
+                    why = "must match `containerPort` when `hostNetwork` is true"
+                    yield invalid_value(f"{where}.hostPort", outside, why)
+            if port.get("protocol", "TCP") not in PROTOCOLS:
+                yield unsupported_value(f"{where}.protocol", port["protocol"], PROTOCOLS)
+            if outside:
+                port_key = f"{port.get('protocol', 'TCP')}/{port.get('hostIP', '')}/{outside}"
                 if port_key in host_ports:
                     yield duplicate_value(f"{where}.hostPort", port_key)
                 host_ports.add(port_key)
 
 
-def _port(port: Data, path: str, *, on_host: bool) -> Iterator[FieldError]:
-    inside, outside = port.get("containerPort", 0), port.get("hostPort", 0)
-    if not inside:
-        yield required_value(f"{path}.containerPort")
-    else:
-        yield from port_number(inside, f"{path}.containerPort")
-    if outside:
-        yield from port_number(outside, f"{path}.hostPort")
-        if on_host and outside != inside:
-            yield invalid_value(f"{path}.hostPort", outside, "must match `containerPort` when `hostNetwork` is true")
-    if port.get("protocol", "TCP") not in PROTOCOLS:
-        yield unsupported_value(f"{path}.protocol", port["protocol"], PROTOCOLS)
-
-
 def _resource_claims(items: list[Data], path: str) -> Iterator[FieldError]:
     for number, claim in enumerate(items):
-        claim_name, template_name = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
-        go_value = {
-            "Name": claim.get("name", ""),
-            "ResourceClaimName": claim_name,
-            "ResourceClaimTemplateName": template_name,
-        }
+        names = {name: claim.get(name) for name in ("resourceClaimName", "resourceClaimTemplateName")}
+        go_value = {"Name": claim.get("name", "")} | {f"R{name[1:]}": value for name, value in names.items()}
+        is_set = [value is not None for value in names.values()]
         choice = "`resourceClaimName`, `resourceClaimTemplateName`"
-        if claim_name is not None and template_name is not None:
+        if all(is_set):
             yield invalid_value(f"{path}[{number}]", go_value, f"at most one of {choice} may be specified")
-        elif claim_name is None and template_name is None:
+        elif not any(is_set):
             yield invalid_value(f"{path}[{number}]", go_value, f"must specify one of: {choice}")
 
 
@@ -138,6 +188,26 @@ def _gates(spec: Data, path: str) -> Iterator[FieldError]:
         yield forbidden_field(f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
+def claim_spec(spec: Data, path: str) -> Iterator[FieldError]:
+    """Check the spec of a volume claim."""
+    if not spec.get("accessModes"):
+        yield required_value(f"{path}.accessModes", "at least 1 access mode is required")
+    yield from access_modes(spec, path)
+    yield from label_selector(spec.get("selector") or {}, f"{path}.selector")
+    amount = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if amount is None:
+        yield required_value(f"{path}.resources[storage]")
+    elif nano_value(amount) <= 0:
+        yield invalid_value(f"{path}.resources[storage]", str(amount), POSITIVE)
+
+
+def access_modes(spec: Data, path: str) -> Iterator[FieldError]:
+    """Check the access modes of a volume or claim."""
+    for mode in spec.get("accessModes") or ():
+        if mode not in ACCESS_MODES:
+            yield unsupported_value(f"{path}.accessModes", mode, ACCESS_MODES)
+
+
 def pod_template(template: Data, path: str) -> Iterator[FieldError]:
     """Check a pod template."""
     yield from labels((template.get("metadata") or {}).get("labels") or {}, f"{path}.labels")
@@ -148,25 +218,14 @@ _NAMES: Final = {"persistentVolumeClaim": "claimName", "configMap": "name", "hos
 """The field that each sort of volume cannot do without."""
 
 
-def volumes(items: list[Data], path: str) -> Iterator[FieldError]:
-    """Check the volumes of a pod."""
-    names_so_far: set[str] = set()
+def _volumes(items: list[Data], path: str) -> Iterator[FieldError]:
+    names: set[str] = set()
     for number, volume in enumerate(items):
-        where, name = f"{path}[{number}]", volume.get("name", "")
-        if not name:
-            yield required_value(f"{where}.name")
-        elif name in names_so_far:
-            yield duplicate_value(f"{where}.name", name)
-        else:
-            yield from invalid_values(f"{where}.name", name, dns_label(name))
-        names_so_far.add(name)
-        yield from _source(volume, where)
-
-
-def _source(volume: Data, path: str) -> Iterator[FieldError]:
-    sorts = [sort for sort in volume if sort != "name"]
-    for sort in sorts[1:]:
-        yield forbidden_field(f"{path}.{sort}", "may not specify more than 1 volume type")
-    for sort in sorts[:1]:
-        if sort in _NAMES and not volume[sort].get(_NAMES[sort]):
-            yield required_value(f"{path}.{sort}.{_NAMES[sort]}")
+        where = f"{path}[{number}]"
+        yield from _named(volume, names, where)
+        sorts = [sort for sort in volume if sort != "name"]
+        for sort in sorts[1:]:
+            yield forbidden_field(f"{where}.{sort}", "may not specify more than 1 volume type")
+        for sort in sorts[:1]:
+            if sort in _NAMES and not volume[sort].get(_NAMES[sort]):
+                yield required_value(f"{where}.{sort}.{_NAMES[sort]}")

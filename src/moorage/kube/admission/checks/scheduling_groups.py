@@ -32,6 +32,8 @@ _REASON_RULE: Final = (
     "characters or '_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or "
     f"'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '{_REASON}')"
 )
+_TEMPLATES: Final = ("podGroupTemplates", "compositePodGroupTemplates")
+_LATER: Final = ("disruptionMode", "priorityClassName", "priority", "preemptionPolicy")
 Stored = Mapping[str, Any]
 
 
@@ -57,11 +59,15 @@ def workload(data: Data) -> Iterator[FieldError]:
     """Check a workload: its priorities over all templates, then template by template."""
     spec = data.get("spec") or {}
     flat, trees = spec.get("podGroupTemplates") or [], spec.get("compositePodGroupTemplates") or []
-    yield from _one_of(spec, "spec", "podGroupTemplates", "compositePodGroupTemplates")
+    yield from _one_of(spec, "spec", *_TEMPLATES)
     if flat and not trees and len({_priority(item) for item in flat}) > 1:
         yield invalid_value("spec", None, "detected multiple priority configurations")
     yield from _tree_problems(trees)
-    yield from _controller(spec.get("controllerRef"))
+    if reference := spec.get("controllerRef"):
+        if group := reference.get("apiGroup"):
+            yield from invalid_values("spec.controllerRef.apiGroup", group, subdomain(group))
+        for field in ("kind", "name"):
+            yield from _named(reference, f"spec.controllerRef.{field}", field, _path_segment)
     yield from _templates(spec, "spec")
 
 
@@ -174,7 +180,7 @@ def _named(item: Data, path: str, field: str, rule: Any) -> Iterator[FieldError]
 
 def _templates(spec: Data, path: str) -> Iterator[FieldError]:
     """Check the templates of a workload, or of one of its groups of groups."""
-    for kind, counted in (("podGroupTemplates", "minCount"), ("compositePodGroupTemplates", "minGroupCount")):
+    for kind, counted in zip(_TEMPLATES, ("minCount", "minGroupCount"), strict=True):
         templates = spec.get(kind) or []
         if len(templates) > MAX_TEMPLATES:
             yield too_many_items(f"{path}.{kind}", len(templates), MAX_TEMPLATES)
@@ -183,28 +189,23 @@ def _templates(spec: Data, path: str) -> Iterator[FieldError]:
         for number, item in enumerate(templates):
             here = f"{path}.{kind}[{number}]"
             if item.get("name") in names:
-                yield duplicate_value(here, _as_written(item))
+                # Go always writes these fields, in this order.
+                always = dict.fromkeys(("name", "schedulingPolicy", "schedulingConstraints"))
+                yield duplicate_value(here, always | item)
             names.add(item.get("name", ""))
             yield from _named(item, f"{here}.name", "name", dns_label)
             yield from _settings(item, here, counted)
             yield from _templates(item, here)
 
 
-def _as_written(template: Data) -> Data:
-    """Return a template in Go's form, which always includes constraints."""
-    first = {"name": template.get("name"), "schedulingPolicy": template.get("schedulingPolicy")}
-    return {**first, "schedulingConstraints": template.get("schedulingConstraints"), **template}
-
-
 def _tree_problems(trees: list[Data]) -> Iterator[FieldError]:
     """Check trees of templates: their height, that they have leaves, and that all are of one name and one priority."""
-    if not trees or len(trees) > MAX_TEMPLATES:
+    if len(trees) > MAX_TEMPLATES:
         return
     names: set[str] = set()
     priorities = set()
     for path, item, depth, is_leaf in _walk(trees, "spec", 1):
-        children = [*(item.get("podGroupTemplates") or ()), *(item.get("compositePodGroupTemplates") or ())]
-        if not is_leaf and not children:
+        if not is_leaf and not any(item.get(kind) for kind in _TEMPLATES):
             why = "must have at least one child PodGroupTemplate or CompositePodGroupTemplate"
             yield invalid_value(path, item.get("name", ""), why)
         if depth > MAX_DEPTH - (0 if is_leaf else 1):
@@ -231,15 +232,6 @@ def _walk(trees: list[Data], path: str, depth: int) -> Iterator[tuple[str, Data,
 
 def _priority(item: Stored) -> tuple[Any, Any]:
     return item.get("priority"), item.get("priorityClassName") or ""
-
-
-def _controller(reference: Data | None) -> Iterator[FieldError]:
-    if not reference:
-        return
-    if group := reference.get("apiGroup"):
-        yield from invalid_values("spec.controllerRef.apiGroup", group, subdomain(group))
-    for field in ("kind", "name"):
-        yield from _named(reference, f"spec.controllerRef.{field}", field, _path_segment)
 
 
 def _path_segment(text: str) -> Iterator[str]:
@@ -298,8 +290,7 @@ def changed_pod_group(old: Stored, new: Stored) -> Iterator[FieldError]:
     before, after = old.get("spec") or {}, new.get("spec") or {}
     yield from _fixed(before, after, "spec", "parentCompositePodGroupName", "workloadRef")
     yield from _kept_policy(before, after, "spec")
-    fixed_fields = ("schedulingConstraints", "resourceClaims", "disruptionMode", "priorityClassName", "priority")
-    yield from _fixed(before, after, "spec", *fixed_fields, "preemptionPolicy")
+    yield from _fixed(before, after, "spec", "schedulingConstraints", "resourceClaims", *_LATER)
 
 
 def changed_composite(old: Stored, new: Stored) -> Iterator[FieldError]:
@@ -317,7 +308,7 @@ def changed_workload(old: Stored, new: Stored) -> Iterator[FieldError]:
 
 
 def _kept_templates(before: Stored, after: Stored, path: str) -> Iterator[FieldError]:
-    for kind in ("podGroupTemplates", "compositePodGroupTemplates"):
+    for kind in _TEMPLATES:
         templates_before = {item.get("name"): item for item in before.get(kind) or ()}
         templates = after.get(kind) or []
         for number, item in enumerate(templates):
@@ -346,9 +337,6 @@ def changed_job(old: Stored, new: Stored) -> Iterator[FieldError]:
         why = "the basic/gang policy variant is immutable after creation; only schedulingPolicy.gang.minCount may be"
         yield invalid_value("spec.scheduling.schedulingPolicy", None, f"{why} updated")
     yield from _fixed(before, after, "spec.scheduling", "schedulingConstraints", "disruptionMode", "resourceClaims")
-
-
-_LATER: Final = ("disruptionMode", "priorityClassName", "priority", "preemptionPolicy")
 
 
 def _fixed(before: Stored, after: Stored, path: str, *names: str) -> Iterator[FieldError]:

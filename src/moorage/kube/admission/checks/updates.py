@@ -29,37 +29,26 @@ def update_problems(storage: str, old: Stored, new: Stored) -> Iterator[FieldErr
 def _pod(old: Stored, new: Stored) -> Iterator[FieldError]:
     before, after = old.get("spec") or {}, new.get("spec") or {}
     mutable = MUTABLE_IN_GATED_PODS if before.get("schedulingGates") else MUTABLE_IN_PODS
-    yield from _new_gates(before, after)
-    yield from _kept_tolerations(before.get("tolerations") or [], after.get("tolerations") or [])
-    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)} - mutable
-    for kind in ("containers", "initContainers"):
-        if kind in changed and _without_images(before.get(kind)) == _without_images(after.get(kind)):
-            changed.remove(kind)
-    if changed:
-        yield forbidden_field("spec", f"{_POD_RULE}\nfound changes of {', '.join(sorted(changed))}")
-
-
-def _new_gates(before: Stored, after: Stored) -> Iterator[FieldError]:
     gates_before = {gate.get("name") for gate in before.get("schedulingGates") or ()}
     for number, gate in enumerate(after.get("schedulingGates") or ()):
         if gate.get("name") not in gates_before:
             why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
             yield forbidden_field(f"spec.schedulingGates[{number}].name", why)
+    remaining = _without(after.get("tolerations"), "tolerationSeconds")
+    if any(toleration not in remaining for toleration in _without(before.get("tolerations"), "tolerationSeconds")):
+        why = "existing toleration can not be modified except its tolerationSeconds"
+        yield forbidden_field("spec.tolerations", why)
+    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)} - mutable
+    images = ("image", "imagePullPolicy")
+    for kind in ("containers", "initContainers"):
+        if _without(before.get(kind), *images) == _without(after.get(kind), *images):
+            changed.discard(kind)
+    if changed:
+        yield forbidden_field("spec", f"{_POD_RULE}\nfound changes of {', '.join(sorted(changed))}")
 
 
-def _kept_tolerations(before: list[Stored], after: list[Stored]) -> Iterator[FieldError]:
-    def timeless(toleration: Stored) -> Stored:
-        return {key: content for key, content in toleration.items() if key != "tolerationSeconds"}
-
-    remaining = [timeless(item) for item in after]
-    if any(timeless(item) not in remaining for item in before):
-        yield forbidden_field(
-            "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
-        )
-
-
-def _without_images(containers: Any) -> Any:
-    return [{k: v for k, v in item.items() if k not in ("image", "imagePullPolicy")} for item in containers or ()]
+def _without(items: Any, *names: str) -> list[Stored]:
+    return [{key: content for key, content in item.items() if key not in names} for item in items or ()]
 
 
 def _fixed(*names: str) -> Callable[[Stored, Stored], Iterator[FieldError]]:
@@ -85,10 +74,8 @@ def _claim(old: Stored, new: Stored) -> Iterator[FieldError]:
             before.pop(name, None)
             after.pop(name, None)
     if before != after:
-        why = (
-            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-        )
-        yield forbidden_field("spec", why)
+        why = "spec is immutable after creation except resources.requests and volumeAttributesClassName"
+        yield forbidden_field("spec", f"{why} for bound claims")
 
 
 def _job(old: Stored, new: Stored) -> Iterator[FieldError]:

@@ -1,4 +1,4 @@
-"""Conversion of old configurations to v1: all versions since v1alpha1, Policy files, providers, ConfigMaps."""
+"""Converts old configurations to v1: all versions since v1alpha1, Policy files, providers, ConfigMaps."""
 
 from moorage.scheduler.config.conversion.convert import Converted, convert_provider, convert_text
 from moorage.scheduler.config.conversion.notes import Effect, Note

@@ -7,19 +7,19 @@ from msgspec import Struct
 
 from moorage.common.errors import ConfigError
 from moorage.kube.api.documents import read_documents
-from moorage.scheduler.config.catalogue import KNOWN_PLUGINS, Catalogue, PluginFacts
 from moorage.scheduler.config.conversion.drafts import EVERY, ProfileDraft
 from moorage.scheduler.config.conversion.notes import Effect, Notes
-from moorage.scheduler.config.conversion.policy import convert_policy
-from moorage.scheduler.config.conversion.profiles import KNOWN_POINTS, VERSIONS, OldProfile
+from moorage.scheduler.config.conversion.old_profiles import KNOWN_POINTS, VERSIONS, OldProfile
+from moorage.scheduler.config.conversion.policy_files import convert_policy
 from moorage.scheduler.config.conversion.versions import convert_configuration, use_provider
 from moorage.scheduler.config.encoding import to_yaml
 from moorage.scheduler.config.loading import load_config
+from moorage.scheduler.config.plugin_facts import KNOWN_PLUGINS, Catalogue, PluginFacts
 from moorage.scheduler.config.types import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, ExtensionPoint
 
 _GROUPS: Final = ("kubescheduler.config.k8s.io", "componentconfig")
 LAST_WITH_PROVIDERS: Final = "v1beta1"
-"""The version in whose days there were algorithm providers: weights are those of then."""
+"""The last version with algorithm providers; their weights are those of its time."""
 _MULTI_POINT: Final = "multiPoint"
 _SORTING: Final = "queueSort"
 _EVERYWHERE: Final = KNOWN_POINTS - {_MULTI_POINT, _SORTING}
@@ -35,9 +35,9 @@ class Converted(Struct, frozen=True):
 
 
 def convert_text(text: str, source: str) -> list[Converted]:
-    """Convert every scheduler configuration in a text, also inside ConfigMaps; raise ConfigError if there is none."""
+    """Convert every scheduler configuration in a text, also inside ConfigMaps; raise ConfigError without one."""
     configurations = [
-        _converted(where, data)
+        _convert(where, data)
         for number, document in enumerate(read_documents(text, source=source))
         for where, data in _configurations(document, source if number == 0 else f"{source}, document {number + 1}")
     ]
@@ -80,7 +80,7 @@ def _configurations(document: Any, where: str) -> Iterator[tuple[str, Mapping[st
             yield where, document
 
 
-def _converted(where: str, data: Mapping[str, Any]) -> Converted:
+def _convert(where: str, data: Mapping[str, Any]) -> Converted:
     notes = Notes()
     if data.get("kind") != KIND:
         return _checked(where, {"apiVersion": API_VERSION, "kind": KIND} | convert_policy(data, "", notes), notes)

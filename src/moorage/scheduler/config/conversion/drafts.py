@@ -1,4 +1,4 @@
-"""A profile in the making."""
+"""A profile of a v1 configuration under construction."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ EVERY = "*"
 
 
 class ProfileDraft:
-    """One profile of a v1 configuration, written bit by bit as plain data."""
+    """One profile as plain data, completed step by step."""
 
     def __init__(self, name: str, where: str, notes: Notes) -> None:
         self.name = name
@@ -19,7 +19,7 @@ class ProfileDraft:
         self._args: dict[str, Any] = {}
 
     def enable(self, point: str, plugin: str, weight: int = 0) -> None:
-        """Add a plugin to an extension point; one that is there gets the weight."""
+        """Enable a plugin at an extension point; an enabled one gets the weight."""
         enabled = self._set(point)["enabled"]
         entry = next((entry for entry in enabled if entry["name"] == plugin), None)
         if entry is None:
@@ -28,7 +28,7 @@ class ProfileDraft:
             entry["weight"] = weight
 
     def disable(self, point: str, plugin: str) -> None:
-        """Take a plugin out of an extension point."""
+        """Disable a plugin at an extension point."""
         disabled = self._set(point)["disabled"]
         if {"name": plugin} not in disabled:
             disabled.append({"name": plugin})
@@ -41,36 +41,30 @@ class ProfileDraft:
         """Return whether a plugin is disabled, by name or by a wildcard."""
         return any(entry["name"] in (EVERY, plugin) for entry in self._set(point)["disabled"])
 
-    def is_sorted_by_another(self) -> bool:
-        """Return whether a plugin other than PrioritySort sorts the queue."""
-        return any(entry["name"] != "PrioritySort" for entry in self._set("queueSort")["enabled"])
-
     def args(self, plugin: str) -> dict[str, Any]:
         """Return the arguments of a plugin, to be written into."""
-        plugin_args = self._args.setdefault(plugin, {})
-        if isinstance(plugin_args, dict):
-            return plugin_args
-        written: dict[str, Any] = {}
-        self._args[plugin] = written
-        return written
+        if not isinstance(self._args.get(plugin), dict):
+            self._args[plugin] = {}
+        plugin_args: dict[str, Any] = self._args[plugin]
+        return plugin_args
 
     def set_args(self, plugin: str, args: Any) -> None:
-        """Give a plugin its arguments, whatever they are."""
+        """Set the arguments of a plugin, of any type."""
         self._args[plugin] = args
 
     def forget_args(self, plugin: str) -> None:
-        """Leave a plugin without arguments."""
+        """Remove the arguments of a plugin."""
         self._args.pop(plugin, None)
 
     def use_strategy(self, strategy: str, **params: Any) -> None:
-        """Have NodeResourcesFit score by a strategy."""
+        """Set the scoring strategy of NodeResourcesFit."""
         self.args(FIT)["scoringStrategy"] = {
             "type": strategy,
             "resources": [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}],
         } | {name: value for name, value in params.items() if value}
 
     def require_labels(self, labels: list[str], *, presence: bool) -> None:
-        """Have every pod of the profile need nodes with, or without, some labels."""
+        """Require nodes with, or without, some labels for every pod of the profile."""
         terms = self._added_affinity().setdefault(
             "requiredDuringSchedulingIgnoredDuringExecution", {"nodeSelectorTerms": [{"matchExpressions": []}]}
         )
@@ -78,7 +72,7 @@ class ProfileDraft:
         terms["nodeSelectorTerms"][0]["matchExpressions"] += [{"key": key, "operator": operator} for key in labels]
 
     def prefer_label(self, label: str, *, presence: bool, weight: int) -> None:
-        """Have every pod of the profile prefer nodes with, or without, a label."""
+        """Prefer nodes with, or without, a label for every pod of the profile."""
         operator = "Exists" if presence else "DoesNotExist"
         preference = {"matchExpressions": [{"key": label, "operator": operator}]}
         terms = self._added_affinity().setdefault("preferredDuringSchedulingIgnoredDuringExecution", [])
@@ -89,8 +83,9 @@ class ProfileDraft:
         return affinity
 
     def finished(self) -> dict[str, Any]:
-        """Return the profile; a custom queue sort takes the place of the usual one, of which there can be but one."""
-        if self.is_sorted_by_another() and not self.disables("queueSort", "PrioritySort"):
+        """Return the profile; a custom queue sort replaces PrioritySort, since a profile has only one."""
+        has_own_sort = any(entry["name"] != "PrioritySort" for entry in self._set("queueSort")["enabled"])
+        if has_own_sort and not self.disables("queueSort", "PrioritySort"):
             self.disable("queueSort", EVERY)
             self.notes.add(Effect.CHANGED, f"{self.where}.plugins.queueSort", "PrioritySort is disabled for it")
         profile: dict[str, Any] = {"schedulerName": self.name}

@@ -16,7 +16,7 @@ class Effect(StrEnum):
     DROPPED = "dropped"
     """Removed without an effect on decisions."""
     LOST = "lost"
-    """Pods will be placed otherwise, or something is no longer served: the result is not faithful."""
+    """Pods may get other nodes, or a setting has no replacement: the result is not faithful."""
 
 
 class Note(Struct, frozen=True):
@@ -34,11 +34,11 @@ class Notes(list[Note]):
     """Notes in the order of the file."""
 
     def add(self, effect: Effect, where: str, text: str) -> None:
-        """Note something."""
+        """Add a note."""
         self.append(Note(effect, where, text))
 
     def lost(self, where: str, text: str) -> None:
-        """Note something that nothing has taken the place of."""
+        """Note a setting without a replacement."""
         self.add(Effect.LOST, where, text)
 
     @property
@@ -51,7 +51,7 @@ def as_mapping(value: Any, where: str, notes: Notes) -> Mapping[str, Any]:
     """Return the value if it is a mapping; otherwise record a note and return {}."""
     if value is None or isinstance(value, Mapping):
         return value or {}
-    notes.lost(where, f"{_short(value)} is no mapping")
+    notes.lost(where, f"{_short(value)} is not a mapping")
     return {}
 
 
@@ -59,7 +59,7 @@ def as_list(value: Any, where: str, notes: Notes) -> list[Any]:
     """Return the value if it is a list; otherwise record a note and return []."""
     if value is None or isinstance(value, list):
         return value or []
-    notes.lost(where, f"{_short(value)} is no list")
+    notes.lost(where, f"{_short(value)} is not a list")
     return []
 
 
@@ -69,7 +69,7 @@ def as_number(value: Any, where: str, notes: Notes, default: int) -> int:
         return default
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    notes.lost(where, f"{_short(value)} is no whole number; {default} is written")
+    notes.lost(where, f"{_short(value)} is not an integer; {default} is written")
     return default
 
 

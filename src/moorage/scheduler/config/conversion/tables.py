@@ -1,4 +1,4 @@
-"""Replacements of old predicates, priorities and plugins. docs/reference/old-configurations.md prints them."""
+"""Replacements for old predicates, priorities and plugins. docs/reference/old-configurations.md prints them."""
 
 from typing import Final
 
@@ -58,10 +58,9 @@ class ScoredBy(Struct, frozen=True):
     why: str = ""
 
 
-_NOTHING_DOES: Final = "every node got the same, which decides nothing"
 PRIORITIES: Final[dict[str, ScoredBy]] = {
     "BalancedResourceAllocation": ScoredBy("NodeResourcesBalancedAllocation"),
-    "EqualPriority": ScoredBy(why=_NOTHING_DOES),
+    "EqualPriority": ScoredBy(why="every node got the same score, which decides nothing"),
     "EvenPodsSpreadPriority": ScoredBy(SPREAD),
     "ImageLocalityPriority": ScoredBy("ImageLocality"),
     "InterPodAffinityPriority": ScoredBy("InterPodAffinity"),
@@ -76,16 +75,12 @@ PRIORITIES: Final[dict[str, ScoredBy]] = {
     "TaintTolerationPriority": ScoredBy("TaintToleration"),
 }
 HARMLESS: Final = frozenset(("EqualPriority",))
-DEFAULT_PRIORITIES: Final = {
-    "SelectorSpreadPriority": 1,
-    "InterPodAffinityPriority": 1,
-    "LeastRequestedPriority": 1,
-    "BalancedResourceAllocation": 1,
-    "NodeAffinityPriority": 1,
-    "TaintTolerationPriority": 1,
-    "ImageLocalityPriority": 1,
-}
-SCORERS: Final = frozenset(found.plugin for found in PRIORITIES.values() if found.plugin)
+DEFAULT_PRIORITIES: Final = (
+    *("SelectorSpreadPriority", "InterPodAffinityPriority", "LeastRequestedPriority", "BalancedResourceAllocation"),
+    *("NodeAffinityPriority", "TaintTolerationPriority", "ImageLocalityPriority"),
+)
+"""Each has weight 1."""
+SCORERS: Final = frozenset(scorer.plugin for scorer in PRIORITIES.values() if scorer.plugin)
 
 VOLUME_LIMITS: Final = frozenset(("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"))
 REMOVED: Final = {
@@ -94,7 +89,7 @@ REMOVED: Final = {
     "ResourceLimits": "limits of pods are not scored any more",
     "ServiceAffinity": "add a podAffinity to the pods, with the label as topologyKey",
 }
-"""Plugins that nothing took the place of, and what to do instead."""
+"""Plugins without a replacement, and what to do instead."""
 
 OLD_WEIGHTS: Final = {"TaintToleration": 1, AFFINITY: 1, "InterPodAffinity": 1}
 """Default weights before v1beta3; later they are 3, 2 and 2."""

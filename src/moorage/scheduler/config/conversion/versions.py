@@ -5,29 +5,18 @@ from typing import Any, Final
 
 from moorage.scheduler.config.conversion.drafts import ProfileDraft
 from moorage.scheduler.config.conversion.notes import Effect, Notes, as_list, as_mapping
-from moorage.scheduler.config.conversion.policy import HARD_WEIGHT_NOW, convert_extenders
-from moorage.scheduler.config.conversion.profiles import OldProfile
+from moorage.scheduler.config.conversion.old_profiles import OldProfile
+from moorage.scheduler.config.conversion.policy_files import HARD_WEIGHT_NOW, convert_extenders
 from moorage.scheduler.config.conversion.tables import PROVIDERS
 from moorage.scheduler.config.types import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND
 
-_AS_THEY_ARE: Final = (
-    "parallelism",
-    "clientConnection",
-    "enableProfiling",
-    "enableContentionProfiling",
-    "percentageOfNodesToScore",
-    "podInitialBackoffSeconds",
-    "podMaxBackoffSeconds",
-    "delayCacheUntilActive",
+_UNCHANGED: Final = (
+    *("parallelism", "clientConnection", "enableProfiling", "enableContentionProfiling", "percentageOfNodesToScore"),
+    *("podInitialBackoffSeconds", "podMaxBackoffSeconds", "delayCacheUntilActive"),
 )
 _OF_THE_PROFILE: Final = (
-    "schedulerName",
-    "plugins",
-    "pluginConfig",
-    "hardPodAffinitySymmetricWeight",
-    "algorithmSource",
-    "disablePreemption",
-    "bindTimeoutSeconds",
+    *("schedulerName", "plugins", "pluginConfig", "hardPodAffinitySymmetricWeight", "algorithmSource"),
+    *("disablePreemption", "bindTimeoutSeconds"),
 )
 """Former top-level fields that are fields of a profile now."""
 _ADDRESSES: Final = ("healthzBindAddress", "metricsBindAddress")
@@ -39,7 +28,7 @@ def convert_configuration(data: Mapping[str, Any], version: str, notes: Notes) -
     """Return a configuration of an old version as one of v1."""
     converted: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     for field, value in data.items():
-        if field in _AS_THEY_ARE:
+        if field in _UNCHANGED:
             converted[field] = value
         elif field == "leaderElection":
             converted[field] = _leader_election(as_mapping(value, field, notes), notes)
@@ -73,7 +62,7 @@ def _profiles(data: Mapping[str, Any], version: str, notes: Notes) -> list[dict[
     rows = as_list(data.get("profiles"), "profiles", notes)
     top = {field: data[field] for field in ("schedulerName", "plugins", "pluginConfig") if field in data}
     if top:
-        notes.add(Effect.MOVED, ", ".join(top), "in the one profile that there is then")
+        notes.add(Effect.MOVED, ", ".join(top), "in the only profile")
     if not rows:
         rows = [top]
     profiles = []
@@ -118,12 +107,12 @@ def _take_algorithm(source: Any, draft: ProfileDraft, *, is_first: bool) -> None
 
 
 def use_provider(provider: str, draft: ProfileDraft, notes: Notes) -> None:
-    """Have a profile score as an algorithm provider did."""
+    """Set the scores of an algorithm provider."""
     strategy = PROVIDERS.get(provider)
     if strategy is None:
-        notes.lost("algorithm provider", f"{provider} is none of {', '.join(PROVIDERS)}")
+        notes.lost("algorithm provider", f"{provider} is not one of {', '.join(PROVIDERS)}")
     elif provider != "DefaultProvider":
         draft.use_strategy(strategy)
         notes.add(Effect.RENAMED, f"algorithm provider {provider}", f"is NodeResourcesFit with the strategy {strategy}")
     else:
-        notes.add(Effect.DROPPED, f"algorithm provider {provider}", "its plugins are what there is without a word")
+        notes.add(Effect.DROPPED, f"algorithm provider {provider}", "its plugins are the default")

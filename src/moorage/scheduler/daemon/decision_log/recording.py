@@ -1,24 +1,22 @@
-"""Looking on while pods are tried, and writing every decision down with its near misses."""
+"""Observes attempts and turns each decision into a line, with the best nodes that were not chosen."""
 
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
 from moorage.common.caches import LRU
 from moorage.common.clock import Clock
 from moorage.kube.api.meta import format_micro_time
-from moorage.kube.api.pod import Pod
 from moorage.kube.api.requests import CPU
 from moorage.scheduler.daemon.decision_log.writing import BUFFER, DISK, LineWriter, LogLimits, RotatedFile
 from moorage.scheduler.decisions.attempts import refused
 from moorage.scheduler.decisions.decision import NodeEntry, Nomination, PluginScore, Result
 from moorage.scheduler.decisions.decision_log import LoggedDecision, RejectedNodes
 from moorage.scheduler.engine.cached_results.combined_result import INFEASIBLE_TOTAL
-from moorage.scheduler.engine.cycle.post_filter import PostFiltered
-from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
+from moorage.scheduler.engine.cycle.profile_runner import PostFiltered, ProfileRunner
 from moorage.scheduler.engine.cycle.score import ScoreNotes
 from moorage.scheduler.engine.cycle.search_result import (
     ExtendedNodes,
@@ -28,7 +26,7 @@ from moorage.scheduler.engine.cycle.search_result import (
     SeveralNodes,
     Totals,
 )
-from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.engine.observing import AttemptObserver, TotalsObserver
 from moorage.scheduler.engine.outcomes import Diagnosis, Dropped, Failed, Outcome, Placed, Tried, Unschedulable
 from moorage.scheduler.framework.metering import NumberCell
 from moorage.scheduler.queue.entities import QueuedPodInfo
@@ -70,18 +68,15 @@ class BestRows:
         best = self._best
         if info.row not in best:
             # It is one of many equals, or extenders changed the scores.
-            best = {info.row: self._sum(info.row, max(best.values())), **dict(list(best.items())[:RUNNERS_UP])}
-        names = sorted(best, key=lambda row: (row != info.row, -best[row]))
-        return {runner.cache.nodes[row].name: self._entry(row, best[row]) for row in names}
-
-    def _entry(self, row: int, total: int) -> NodeEntry:
-        scores = self._scores(row)
-        is_whole = sum(score.weighted for score in scores.values()) == total
-        return NodeEntry(total=total, scores=scores if is_whole else None)
-
-    def _sum(self, row: int, otherwise: int) -> int:
-        scores = self._scores(row)
-        return sum(score.weighted for score in scores.values()) if scores else otherwise
+            scores = self._scores(info.row)
+            total = sum(score.weighted for score in scores.values()) if scores else max(best.values())
+            best = {info.row: total, **dict(list(best.items())[:RUNNERS_UP])}
+        entries = {}
+        for row in sorted(best, key=lambda row: (row != info.row, -best[row])):
+            scores = self._scores(row)
+            is_whole = sum(score.weighted for score in scores.values()) == best[row]
+            entries[runner.cache.nodes[row].name] = NodeEntry(total=best[row], scores=scores if is_whole else None)
+        return entries
 
     def _scores(self, row: int) -> dict[str, PluginScore]:
         notes, scores = self._notes, {}
@@ -96,10 +91,8 @@ class BestRows:
         return scores
 
 
-class DecisionLog(AttemptObserver):
+class DecisionLog(AttemptObserver, TotalsObserver):
     """Turns attempts into lines; ``put`` takes them and does not block."""
-
-    observes_totals = True
 
     def __init__(self, put: Callable[[LoggedDecision], None], clock: Clock) -> None:
         self._put, self._clock = put, clock
@@ -119,11 +112,11 @@ class DecisionLog(AttemptObserver):
         self._found = self._nomination = None
 
     def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
-        """Remember what the search came to."""
+        """Remember the result of the search."""
         self._found = queued.uid, runner, result.result if isinstance(result, ExtendedNodes) else result
 
     def settled(self, queued: QueuedPodInfo, result: SearchResult | ExtendedNodes | None) -> None:
-        """Remember which search of a group's member counts; how long it took is not known."""
+        """Remember the search of a group's member that counts; its duration is unknown."""
         search = result.result if isinstance(result, ExtendedNodes) else result
         cycle = None if self._found is None else self._found[1]
         self._found = None if search is None or cycle is None else (queued.uid, cycle, search)
@@ -136,7 +129,7 @@ class DecisionLog(AttemptObserver):
             self._nomination = Nomination(result.nominated_node, victims)
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
-        """Write the decision down."""
+        """Write the decision."""
         if isinstance(outcome, Dropped | Tried):
             return
         took = perf_counter() - self._began if self._began else 0.0
@@ -167,7 +160,7 @@ class DecisionLog(AttemptObserver):
         return fields
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
-        """Write down that a pod came back from its binding cycle."""
+        """Write the failure of a binding cycle."""
         placed = self._placed.find(queued.uid)
         node = "" if placed is None else placed.node
         self._placed.discard(queued.uid)
@@ -187,7 +180,9 @@ class DecisionLog(AttemptObserver):
             attempts=queued.attempts,
             priority=pod.priority,
             created=pod.metadata.creation_timestamp or "",
-            requests=_requests(pod),
+            requests={
+                name: f"{amount}m" if name == CPU else str(amount) for name, amount in pod.requests_on_node.items()
+            },
             **fields,
         )
 
@@ -203,32 +198,20 @@ def rejected_nodes(diagnosis: Diagnosis) -> tuple[RejectedNodes, ...]:
     )
 
 
-def _requests(pod: Pod) -> dict[str, str]:
-    return {name: f"{amount}m" if name == CPU else str(amount) for name, amount in pod.requests_on_node.items()}
-
-
 DROPPED: Final = "moorage_decision_log_dropped_total"
-
-
-class CountsLines(Protocol):
-    """Where lines are counted: by metric and labels."""
-
-    def __call__(self, metric: str, *labels: str) -> NumberCell:
-        """Return the relevant rows."""
-        ...
 
 
 class OpenDecisionLog:
     """The observer that makes lines, and the file that they go to."""
 
-    def __init__(self, path: str, limits: LogLimits, clock: Clock, counters: CountsLines) -> None:
+    def __init__(self, path: str, limits: LogLimits, clock: Clock, counters: Callable[..., NumberCell]) -> None:
         # Different threads count the two reasons, so each has its own cell.
         dropped = {reason: counters(DROPPED, reason) for reason in (BUFFER, DISK)}
         self._file = LineWriter(RotatedFile(Path(path), limits), lambda reason, count: dropped[reason].inc(count))
         self.observer = DecisionLog(self._file.put, clock)
 
     def start(self) -> None:
-        """Open the file; InputError if that cannot be done."""
+        """Open the file; raise InputError if it cannot be opened."""
         self._file.start()
 
     def close(self) -> None:

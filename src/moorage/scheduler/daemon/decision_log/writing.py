@@ -22,14 +22,14 @@ BATCH: Final = 256
 BUFFER: Final = "buffer"
 DISK: Final = "disk"
 CLOSE_SECONDS: Final = 2.0
-"""How long the end of the program waits for the last lines."""
+"""Time limit for the last lines at shutdown."""
 _TAIL: Final = 1 << 20
 
 log = structlog.get_logger(__name__)
 
 
 class LogLimits(msgspec.Struct, frozen=True):
-    """How large a file may grow before it is rotated, and how many older ones are kept."""
+    """The size at which a file is rotated, and the number of rotated files to keep."""
 
     size: int = 100 << 20
     files: int = 5
@@ -104,12 +104,12 @@ class LineWriter:
         try:
             self._file.open()
         except OSError as error:
-            hint = "name a file in a folder that is there and may be written to"
+            hint = "name a file in an existing, writable folder"
             raise InputError(self._flag, f"{self._file.path} cannot be opened: {error.strerror}", hint=hint) from error
         self._thread.start()
 
     def put(self, line: msgspec.Struct) -> None:
-        """Have something written soon, unless too much waits."""
+        """Queue a line, or drop it if the queue is full."""
         if self._waiting.qsize() >= MAX_WAITING:
             self._count_dropped(BUFFER, 1)
         else:

@@ -1,21 +1,30 @@
-"""Command-line parsing as in kube-scheduler (pflag): values, defaults and errors.
+"""The command line as in kube-scheduler (pflag): values, defaults, errors and --help.
 
 >>> values = parse(["--leader_elect=false", "-v=4", "--secure-port", "0"])
 >>> values["leader-elect"], values["v"], values["secure-port"], values.given("config")
 (False, 4, 0, False)
 """
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.common.errors import InputError, did_you_mean
-from moorage.scheduler.daemon.flags.table import FLAGS, SHORT, Flag
+from moorage.scheduler.daemon.flags.table import BOOL, FLAGS, GROUPS, SHORT, Flag, shown
 
-COMMAND = "kube-scheduler"
+COMMAND: Final = "kube-scheduler"
+HELP_WIDTH: Final = 100
+INTRODUCTION: Final = """\
+The Kubernetes scheduler in Python: finds a node for every pod that names one of its profiles, with
+kube-scheduler's configuration, plugins and decisions. Takes the flags of kube-scheduler 1.37.
+
+Usage:
+  moorage scheduler [flags]
+"""
 
 
 class UsageError(InputError):
-    """A command line that cannot be read; upstream's words, and a hint."""
+    """An invalid command line, with upstream's message and a hint."""
 
     def __init__(self, problem: str, hint: str = "") -> None:
         super().__init__("moorage scheduler", problem, hint=hint or "--help lists the flags")
@@ -37,11 +46,11 @@ class FlagValues(Mapping[str, Any]):
         return len(FLAGS)
 
     def given(self, name: str) -> bool:
-        """Return whether a flag was on the command line, be it with its default."""
+        """Return whether a flag was on the command line, even with its default."""
         return name in self._given
 
     def moot(self) -> Iterator[tuple[str, str]]:
-        """Name the flags that were given but change nothing here, and why."""
+        """Yield the flags on the command line that have no effect, and the reasons."""
         return ((name, FLAGS[name].moot) for name in self._given if FLAGS[name].moot)
 
 
@@ -75,8 +84,8 @@ def _long(argument: str, remaining: list[str], values: dict[str, Any]) -> None:
     name = raw_name.replace("_", "-")
     flag = FLAGS.get(name)
     if flag is None:
-        raise UsageError(f"unknown flag: --{raw_name}", instead_of(name) or did_you_mean(name, FLAGS))
-    _set(flag, f"--{name}", _value(flag, f"--{name}", text if equals else None, remaining), values)
+        raise UsageError(f"unknown flag: --{raw_name}", REMOVED.get(name) or did_you_mean(name, FLAGS))
+    _set(flag, f"--{name}", text if equals else _next_value(flag, f"--{name}", remaining), values)
 
 
 def _short(argument: str, remaining: list[str], values: dict[str, Any]) -> None:
@@ -88,18 +97,14 @@ def _short(argument: str, remaining: list[str], values: dict[str, Any]) -> None:
         label, letters = f"-{letters[0]}, --{flag.name}", letters[1:]
         if letters.startswith("="):
             text, letters = letters[1:], ""
-        elif flag.kind.bare is not None:
-            text = flag.kind.bare
-        elif letters:
+        elif letters and flag.kind.bare is None:
             text, letters = letters, ""
         else:
-            text = _value(flag, label, None, remaining)
+            text = _next_value(flag, label, remaining)
         _set(flag, label, text, values)
 
 
-def _value(flag: Flag, label: str, text: str | None, remaining: list[str]) -> str:
-    if text is not None:
-        return text
+def _next_value(flag: Flag, label: str, remaining: list[str]) -> str:
     if flag.kind.bare is not None:
         return flag.kind.bare
     if not remaining:
@@ -116,10 +121,26 @@ def _set(flag: Flag, label: str, text: str, values: dict[str, Any]) -> None:
     values[flag.name] = join(values[flag.name], value) if join and flag.name in values else value
 
 
+def help_page() -> str:
+    """Return the text of --help: all flags by group."""
+    groups = (f"\n{group} flags:\n\n{''.join(map(_help_entry, flags))}" for group, flags in GROUPS.items())
+    return INTRODUCTION + "".join(groups)
+
+
+def _help_entry(flag: Flag) -> str:
+    short = f"-{flag.short}, " if flag.short else "    "
+    kind = "" if flag.kind is BOOL else f" {flag.kind.name}"
+    text = flag.help + (f" (no effect: {flag.moot})" if flag.moot else "")
+    if flag.default not in (False, "", (), {}, 0) and flag.kind.name != "version":
+        text += f" (default {shown(flag.default)})"
+    wrapped = textwrap.fill(text, HELP_WIDTH, initial_indent=" " * 10, subsequent_indent=" " * 10)
+    return f"  {short}--{flag.name}{kind}\n{wrapped}\n"
+
+
 _CONVERT: Final = "removed; `moorage config convert` converts it to a configuration for --config"
 _LOGS: Final = "removed; logs are written to stderr, which can be redirected"
 
-_INSTEAD: Final = {
+REMOVED: Final = {
     "address": "removed; use --bind-address",
     "algorithm-provider": _CONVERT,
     "failure-domains": "removed; use topologyKey in affinity terms",
@@ -134,23 +155,10 @@ _INSTEAD: Final = {
     "use-legacy-policy-config": _CONVERT,
     **dict.fromkeys(
         (
-            "add-dir-header",
-            "alsologtostderr",
-            "log-backtrace-at",
-            "log-dir",
-            "log-file",
-            "log-file-max-size",
-            "logtostderr",
-            "one-output",
-            "skip-headers",
-            "skip-log-headers",
-            "stderrthreshold",
+            *("add-dir-header", "alsologtostderr", "log-backtrace-at", "log-dir", "log-file", "log-file-max-size"),
+            *("logtostderr", "one-output", "skip-headers", "skip-log-headers", "stderrthreshold"),
         ),
         _LOGS,
     ),
 }
-
-
-def instead_of(flag: str) -> str:
-    """Return a hint about the replacement of a flag; empty if no such flag ever existed."""
-    return _INSTEAD.get(flag, "")
+"""Replacements of flags that kube-scheduler had in former releases."""

@@ -1,7 +1,7 @@
 """Cells that count metrics: plain numbers, bound once, read at each scrape.
 
-prometheus_client's own metrics take a lock for every observation and look children up by label; one loop needs no
-lock, and a pod is placed in less time than that would take. So cells count, and prometheus_client only exposes.
+The metrics of prometheus_client take a lock for each observation and look up children by label, which takes longer than
+scheduling a pod. One loop needs no lock. So cells count, and prometheus_client only exposes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from moorage.scheduler.daemon.metrics.table import METRICS
 from moorage.scheduler.daemon.options import MetricsOptions
-from moorage.scheduler.framework.metering import HistogramCell, MetricKind, MetricSpec, NumberCell
+from moorage.scheduler.framework.metering import HistogramCell, MetricKind, MetricSpec, NumberCell, PluginMeter
 
 if TYPE_CHECKING:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UnknownMetricFamily
+    from prometheus_client.core import Metric
 
 UNEXPECTED = "unexpected"
 """The replacement for a label value that is not allowed."""
@@ -73,37 +73,28 @@ class CellMetric:
 
     def family(self) -> "Metric | None":
         """Return the samples; none for a labelled metric without children, as upstream."""
-        if not self.spec.labels and not self._readings:
-            self._first_child()
-        described = self.spec.described
-        if self.spec.kind is MetricKind.HISTOGRAM:
-            return self._histogram_family(described)
-        family = self._family_type()(self.spec.name, described, labels=self.spec.labels)
+        from prometheus_client.core import (
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+            UnknownMetricFamily,
+        )
+
+        spec, is_histogram = self.spec, self.spec.kind is MetricKind.HISTOGRAM
+        if not spec.labels and not self._readings:
+            self.histogram() if is_histogram else self.number()
+        if is_histogram:
+            histograms = HistogramMetricFamily(spec.name, spec.described, labels=spec.labels)
+            for labels, cell in self._histograms.items():
+                bounds = [*map(_shown, cell.bounds), "+Inf"]
+                histograms.add_metric(labels, list(zip(bounds, cell.cumulated(), strict=True)), cell.sum())
+            return histograms if histograms.samples else None
+        # prometheus_client requires a suffix of counters; upstream has two that are older than the rule.
+        counter = CounterMetricFamily if spec.name.endswith("_total") else UnknownMetricFamily
+        make_family = GaugeMetricFamily if spec.kind is MetricKind.GAUGE else counter
+        family = make_family(spec.name, spec.described, labels=spec.labels)
         for labels, value in self._values():
             family.add_metric(labels, value)
-        return family if family.samples else None
-
-    def _family_type(self) -> "type[CounterMetricFamily | GaugeMetricFamily | UnknownMetricFamily]":
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, UnknownMetricFamily
-
-        if self.spec.kind is MetricKind.GAUGE:
-            return GaugeMetricFamily
-        # prometheus_client insists that a counter is called so; upstream has two that are older than the rule.
-        return CounterMetricFamily if self.spec.name.endswith("_total") else UnknownMetricFamily
-
-    def _first_child(self) -> None:
-        if self.spec.kind is MetricKind.HISTOGRAM:
-            self.histogram()
-        else:
-            self.number()
-
-    def _histogram_family(self, described: str) -> "Metric | None":
-        from prometheus_client.core import HistogramMetricFamily
-
-        family = HistogramMetricFamily(self.spec.name, described, labels=self.spec.labels)
-        for labels, cell in self._histograms.items():
-            bounds = [*map(_shown, cell.bounds), "+Inf"]
-            family.add_metric(labels, list(zip(bounds, cell.cumulated(), strict=True)), cell.sum())
         return family if family.samples else None
 
     def _values(self) -> Iterator[tuple[LabelValues, float]]:
@@ -121,8 +112,8 @@ class CellMetric:
         )
 
 
-class CellRegistry:
-    """All metrics of the table, by name; those that are disabled count into the void."""
+class CellRegistry(PluginMeter):
+    """All metrics of the table, by name; disabled metrics are counted but not exposed."""
 
     def __init__(self, options: MetricsOptions | None = None, specs: Iterable[MetricSpec] = METRICS.values()) -> None:
         self.options = options or MetricsOptions()
@@ -133,7 +124,7 @@ class CellRegistry:
         return self._metrics[name]
 
     def count(self, metric: str, *labels: str) -> None:
-        """Add one to a counter: this is a :class:`~moorage.scheduler.framework.metering.Meter` for plugins."""
+        """Add one to a counter."""
         self._metrics[metric].number(*labels).inc()
 
     def observe(self, metric: str, value: float, *labels: str) -> None:

@@ -1,53 +1,56 @@
-"""Observers that count: of the queue, the attempts, the informers and the event handlers."""
+"""Observers that count attempts, queue events, informer failures and API requests, and log each decision."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from random import Random
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from moorage.common.clock import Clock
 from moorage.common.errors import MoorageError
+from moorage.common.observers import Observer
 from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.informer import InformerObserver
 from moorage.kube.client.rest import Exchange
-from moorage.scheduler.daemon.decisions import SLOW_SECONDS, log_bound, log_failed, log_slow
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
+from moorage.scheduler.daemon.metrics.phase_timing import time_phase
 from moorage.scheduler.daemon.metrics.sampling import PluginSampler
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, OneNode, SearchResult
 from moorage.scheduler.engine.event_handlers import resource_of
 from moorage.scheduler.engine.extension_points import FILTER, PRE_FILTER, PRE_SCORE, SCORE
-from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.engine.observing import Apply, ApplyObserver, AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Placed, Unschedulable
-from moorage.scheduler.engine.phases import F, Phase, time_phase
+from moorage.scheduler.engine.phases import F, Phase
 from moorage.scheduler.framework.events import Action, ClusterEvent
+from moorage.scheduler.framework.logs import VERBOSITY
 from moorage.scheduler.framework.metering import HistogramCell, NumberCell
 from moorage.scheduler.framework.plugin import Plugin
-from moorage.scheduler.framework.status import Code
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.observer import QueueObserver, Story
-from moorage.scheduler.wiring.scheduling_loop import Apply
 
 MAX_ATTEMPTS: Final = 15
+DECISION_LEVEL: Final = 2
+"""Log level from which each decision is logged."""
+SLOW_SECONDS: Final = 0.1
+"""Attempts that take longer are always logged."""
 SCHEDULED: Final = "scheduled"
 UNSCHEDULABLE: Final = "unschedulable"
 ERROR: Final = "error"
 
-Take = Callable[[float], None]
 Evaluated = tuple[ProfileRunner, Set[str], Set[str] | None]
-"""A profile at work, and whose filters and scores were left out; ``None`` if no node had to be chosen."""
+"""A profile, the skipped filters and the skipped scores; ``None`` if no scores were needed."""
 Noted = tuple[Evaluated, NumberCell]
 
 log = structlog.get_logger(__name__)
 
 
 class Instruments:
-    """All observers, counting into one registry."""
+    """All observers that count into one registry."""
 
     def __init__(self, registry: CellRegistry, clock: Clock, chance: Random | None = None) -> None:
         self.registry = registry
@@ -56,23 +59,7 @@ class Instruments:
         self.queue = QueueInstruments(registry, self.attempts)
         self.events = EventInstruments(registry)
         self.informers = InformerInstruments(registry)
-
-
-class PointStopwatch:
-    """Times the extension points of one profile."""
-
-    def __init__(self, registry: CellRegistry, profile: str) -> None:
-        self._metric = registry["scheduler_framework_extension_point_duration_seconds"]
-        self._permit_waits = registry["scheduler_permit_wait_duration_seconds"]
-        self._profile = profile
-
-    def cell(self, point: str, code: Code) -> Take:
-        """Return the histogram of a point that ended with a code."""
-        return self._metric.histogram(point, code.label, self._profile).observe
-
-    def permit_wait(self, code: Code) -> Take:
-        """Return the histogram of waits on permit that ended with a code."""
-        return self._permit_waits.histogram(code.label).observe
+        self.observers: tuple[Observer, ...] = (self.attempts, self.queue, self.events, self.informers, registry)
 
 
 class AttemptInstruments(AttemptObserver):
@@ -95,9 +82,9 @@ class AttemptInstruments(AttemptObserver):
         self._latest: Noted | None = None
         registry["scheduler_plugin_evaluation_total"].read_from(self._evaluations)
 
-    def wrap_phase(self, profile: str, run: F, phase: Phase) -> F:
+    def wrap_phase(self, run: F, phase: Phase, profile: str) -> F:
         """Time the extension points of a profile."""
-        return time_phase(run, phase, PointStopwatch(self._registry, profile))
+        return time_phase(run, phase, profile, self._registry)
 
     def began(self) -> None:
         """Note that a pod was popped: its attempt begins."""
@@ -113,19 +100,21 @@ class AttemptInstruments(AttemptObserver):
         took = perf_counter() - self._began
         self._algorithm.observe(took)
         if took > SLOW_SECONDS:
-            log_slow(queued, took)
+            log.info("slow scheduling attempt", pod=queued.key, took_ms=round(took * 1000, 1))
         nodes, feasible = self._note_evaluations()
         if isinstance(outcome, Placed):
             self._bindings[queued.pod.metadata.uid] = (self._began, nodes, feasible)
         elif isinstance(outcome, Unschedulable | Failed):
-            self._count(queued, _result(outcome), self._began)
-            log_failed(queued, outcome)
+            self._count_failure(queued, outcome, self._began)
 
     def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """Count a pod that got its node."""
         began, evaluated, feasible = self._bindings.pop(queued.pod.metadata.uid)
         self._count(queued, SCHEDULED, began)
-        log_bound(queued, node_name, evaluated, feasible)
+        if VERBOSITY.of(__name__) >= DECISION_LEVEL:
+            nodes = {"evaluatedNodes": evaluated, "feasibleNodes": feasible}
+            message = "Successfully bound pod to node"
+            log.info(message, v=DECISION_LEVEL, pod=queued.key, node=node_name, **nodes)
         attempts = queued.attempts
         self._attempts.observe(attempts)
         if queued.initial_attempt_timestamp is not None:
@@ -136,8 +125,17 @@ class AttemptInstruments(AttemptObserver):
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Count a pod whose binding cycle failed."""
-        self._count(queued, _result(outcome), self._bindings.pop(queued.uid)[0])
-        log_failed(queued, outcome)
+        self._count_failure(queued, outcome, self._bindings.pop(queued.uid)[0])
+
+    def _count_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed, began: float) -> None:
+        if isinstance(outcome, Failed) and not outcome.is_rejection:
+            self._count(queued, ERROR, began)
+            log.error("Error scheduling pod; retrying", pod=queued.key, err=outcome.message)
+        else:
+            self._count(queued, UNSCHEDULABLE, began)
+            if VERBOSITY.of(__name__) >= DECISION_LEVEL:
+                message = "Unable to schedule pod; no fit; waiting"
+                log.info(message, v=DECISION_LEVEL, pod=queued.key, err=outcome.message)
 
     def _count(self, queued: QueuedPodInfo, result: str, since: float) -> None:
         key = (result, queued.pod.scheduler_name)
@@ -160,15 +158,12 @@ class AttemptInstruments(AttemptObserver):
         count = 0 if isinstance(result, NoNode) else 1 if isinstance(result, OneNode) else result.count
         state, latest = result.cycle, self._latest
         evaluated: Evaluated = (cycle, state.skipped_filters, state.skipped_scores if count > 1 else None)
-        # Nearly always the same plugins as in the cycle before: sets are compared sooner than frozen and hashed.
+        # Usually the same plugins as in the previous cycle: comparing sets is faster than freezing and hashing them.
         if latest is None or latest[0] != evaluated:
-            latest = self._latest = self._cell_of(*evaluated)
+            key = (cycle, frozenset(evaluated[1]), None if evaluated[2] is None else frozenset(evaluated[2]))
+            latest = self._latest = key, self._evaluated.setdefault(key, NumberCell())
         latest[1].value += 1
         return result.diagnosis.node_count, count
-
-    def _cell_of(self, runner: ProfileRunner, filters: Set[str], scores: Set[str] | None) -> Noted:
-        key = (runner, frozenset(filters), None if scores is None else frozenset(scores))
-        return key, self._evaluated.setdefault(key, NumberCell())
 
     def _evaluations(self) -> list[tuple[tuple[str, ...], float]]:
         """Derive from the cycles how often each plugin ran: counting each plugin in each cycle would cost more."""
@@ -191,10 +186,6 @@ class AttemptInstruments(AttemptObserver):
         return list(counts.items())
 
 
-def _result(outcome: Unschedulable | Failed) -> str:
-    return UNSCHEDULABLE if isinstance(outcome, Unschedulable) or outcome.is_rejection else ERROR
-
-
 class QueueInstruments(QueueObserver):
     """Counts queue events, and stores the last moves of every pod."""
 
@@ -207,7 +198,6 @@ class QueueInstruments(QueueObserver):
         self._in_flight: Counter[str] = Counter()
         self._cells: dict[tuple[str, str], tuple[NumberCell, NumberCell]] = {}
         self._hints = registry["scheduler_queueing_hint_execution_duration_seconds"]
-        self._hint_cells: dict[tuple[str, str, str], HistogramCell] = {}
         registry["scheduler_inflight_events"].read_from(
             lambda: [((event,), float(count)) for event, count in self._in_flight.items()]
         )
@@ -246,15 +236,11 @@ class QueueInstruments(QueueObserver):
 
     def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
         """Count how long a queueing hint took."""
-        key = (plugin, event, hint)
-        cell = self._hint_cells.get(key)
-        if cell is None:
-            cell = self._hint_cells[key] = self._hints.histogram(*key)
-        cell.observe(seconds)
+        self._hints.histogram(plugin, event, hint).observe(seconds)
 
-    def plugin_failed(self, plugin: str, pod: Pod, problem: BaseException | str) -> None:
+    def plugin_failed(self, plugin: str, pod: Pod, problem: str) -> None:
         """Log a plugin that raised in a queueing hint or in PreEnqueue."""
-        log.error("plugin failed in the queue", plugin=plugin, pod=pod.key, error=str(problem))
+        log.error("plugin failed in the queue", plugin=plugin, pod=pod.key, error=problem)
 
 
 def informer_labels(kind: Kind) -> tuple[str, ...]:
@@ -263,91 +249,63 @@ def informer_labels(kind: Kind) -> tuple[str, ...]:
     return ("kube-scheduler", group, version, kind.plural)
 
 
-class EventInstruments:
-    """Counts how long events take to be applied."""
+_ACTIONS: Final = {(True, False): Action.ADD, (False, False): Action.UPDATE, (False, True): Action.DELETE}
+"""The action of a change, by whether the object is new and whether it is gone."""
 
-    def __init__(self, registry: CellRegistry) -> None:
-        self._metric = registry["scheduler_event_handling_duration_seconds"]
-        self._latency = registry["informer_processing_latency_seconds"]
-        self._by_kind: dict[Kind, Callable[[float], None]] = {}
-
-    def latency_of(self, kind: Kind) -> Callable[[float], None]:
-        """Return the observer of the duration of changes of a kind."""
-        observe = self._by_kind.get(kind)
-        if observe is None:
-            observe = self._by_kind[kind] = self._latency.histogram(*informer_labels(kind)).observe
-        return observe
-
-    def handling_of(self, event: str) -> Callable[[float], None]:
-        """Return the observer of the duration of events of a label."""
-        return self._metric.histogram(event).observe
-
-
-class InformerInstruments(InformerObserver):
-    """Counts what goes wrong while listing and watching."""
-
-    def __init__(self, registry: CellRegistry) -> None:
-        self._malformed = registry["moorage_malformed_objects_total"]
-        self._failures = registry["moorage_list_watch_failures_total"]
-
-    def malformed(self, resource: str) -> None:
-        """Count an object that was skipped."""
-        self._malformed.number(resource).inc()
-
-    def listed(self, kind: Kind) -> None:
-        """Take no note."""
-
-    def failed(self, kind: Kind, error: MoorageError) -> None:
-        """Count a list or watch that failed."""
-        self._failures.number(kind.plural).inc()
-
-
-_ACTIONS: Final = {(False, True): Action.ADD, (True, True): Action.UPDATE, (True, False): Action.DELETE}
-
-RecordSeconds = Callable[[float], None]
 ChangeKey = tuple[type[KubeObject], bool, bool, bool]
 """The kind, whether it is a pod with a node, and whether the event is an addition or a deletion."""
 
 
-class ChangeTimes(Protocol):
-    """Where the times go."""
+class EventInstruments(ApplyObserver):
+    """Times the application of changes to cache and queue, by event and by kind."""
 
-    def handling_of(self, event: str) -> RecordSeconds:
-        """Return the recorder of the time to apply each event of a label to cache and queue."""
-        ...
+    def __init__(self, registry: CellRegistry) -> None:
+        self._handling = registry["scheduler_event_handling_duration_seconds"]
+        self._latency = registry["informer_processing_latency_seconds"]
 
-    def latency_of(self, kind: Kind) -> RecordSeconds:
-        """Return the recorder of the time of each change of a kind."""
-        ...
+    def wrap_apply(self, apply: Apply) -> Apply:
+        """Time each change."""
+        # One lookup per change: deriving the labels takes longer than most changes.
+        cells: dict[ChangeKey, tuple[HistogramCell, HistogramCell]] = {}
+
+        def apply_timed(before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
+            began = perf_counter()
+            apply(before, after, is_final=is_final)
+            took = perf_counter() - began
+            kube_object = before if after is None else after
+            assert kube_object is not None
+            has_node = kube_object.__class__ is Pod and kube_object.spec.node_name != ""
+            key = (kube_object.__class__, has_node, before is None, after is None)
+            if key not in cells:
+                event = ClusterEvent(resource_of(kube_object), _ACTIONS[key[2:]])
+                labels = informer_labels(BY_TYPE[type(kube_object)])
+                cells[key] = self._handling.histogram(event.label), self._latency.histogram(*labels)
+            handling, latency = cells[key]
+            handling.observe(took)
+            latency.observe(took)
+
+        return apply_timed
 
 
-class TimedChanges:
-    """Applies changes and records how long each took."""
+class InformerInstruments(InformerObserver):
+    """Counts failures of lists, watches and applied changes."""
 
-    def __init__(self, apply: Apply, times: ChangeTimes) -> None:
-        self._apply = apply
-        self._times = times
-        self._records: dict[ChangeKey, tuple[RecordSeconds, RecordSeconds]] = {}
+    def __init__(self, registry: CellRegistry) -> None:
+        self._malformed = registry["moorage_malformed_objects_total"]
+        self._failures = registry["moorage_list_watch_failures_total"]
+        self._unapplied = registry["moorage_apply_failures_total"]
 
-    def __call__(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
-        """Apply a change."""
-        began = perf_counter()
-        self._apply(before, after, is_final=is_final)
-        took = perf_counter() - began
-        kube_object = before if after is None else after
-        assert kube_object is not None
-        has_node = kube_object.__class__ is Pod and kube_object.spec.node_name != ""
-        key = (kube_object.__class__, has_node, before is None, after is None)
-        handling, latency = self._records.get(key) or self._begin(key, kube_object)
-        handling(took)
-        latency(took)
+    def object_malformed(self, resource: str) -> None:
+        """Count an object that was skipped."""
+        self._malformed.number(resource).inc()
 
-    def _begin(self, key: ChangeKey, kube_object: KubeObject) -> tuple[RecordSeconds, RecordSeconds]:
-        _, _, is_new, is_gone = key
-        event = ClusterEvent(resource_of(kube_object), _ACTIONS[not is_new, not is_gone])
-        records = self._times.handling_of(event.label), self._times.latency_of(BY_TYPE[type(kube_object)])
-        self._records[key] = records
-        return records
+    def list_watch_failed(self, kind: Kind, error: MoorageError) -> None:
+        """Count a list or watch that failed."""
+        self._failures.number(kind.plural).inc()
+
+    def apply_failed(self, resource: str) -> None:
+        """Count a change that could not be applied."""
+        self._unapplied.number(resource).inc()
 
 
 NO_ANSWER: Final = "<error>"

@@ -1,4 +1,4 @@
-"""Values that exist anyway and are read only at a scrape: sizes of queues and cache, versions, gates, forms."""
+"""Values that are read at each scrape: sizes of queues and cache, versions, gates, forms of plugins."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -136,14 +136,11 @@ class PodResources:
         )
         limit = GaugeMetricFamily("kube_pod_resource_limit", "[STABLE] Resource limits of pods.", labels=labels)
         for pod in self._pods.list() if self.is_leading else ():
-            about = (pod.namespace, pod.name, pod.node_name, pod.scheduler_name, _priority(pod))
+            priority = "" if pod.spec.priority is None else str(pod.spec.priority)
+            about = (pod.namespace, pod.name, pod.node_name, pod.scheduler_name, priority)
             for family, amounts in ((request, spec_requests(pod)), (limit, limits_total(pod))):
                 for resource, amount in amounts.items():
                     if amount:
                         value = amount / 1000 if resource == CPU else amount
                         family.add_metric((*about, resource, _UNITS.get(resource, "integer")), value)
         yield from (family for family in (request, limit) if family.samples)
-
-
-def _priority(pod: Pod) -> str:
-    return "" if pod.spec.priority is None else str(pod.spec.priority)

@@ -1,6 +1,6 @@
-"""Time single plugins in one cycle out of ten: the sampled cycles call the same plugins as the other nine.
+"""Times of single plugins in a tenth of all cycles.
 
-In sampled cycles every plugin has a timer, which the engine's one boundary for calls of plugins looks for.
+In sampled cycles every plugin has a timer, which the engine uses for each call. The calls themselves do not change.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -22,42 +22,30 @@ RUN: Final = 10
 ERROR: Final = Code.ERROR.label
 SUCCESS: Final = Code.SUCCESS.label
 SAMPLED: Final = frozenset(
-    {
-        "PreFilter",
-        "Filter",
-        "PreFilterExtensionAddPod",
-        "PreFilterExtensionRemovePod",
-        "PostFilter",
-        "PreScore",
-        "Score",
-        "ScoreExtensionNormalize",
-        "Reserve",
-        "Permit",
-        "PreBind",
-        "Bind",
-        "PostBind",
-    }
+    (
+        *("PreFilter", "Filter", "PreFilterExtensionAddPod", "PreFilterExtensionRemovePod", "PostFilter"),
+        *("PreScore", "Score", "ScoreExtensionNormalize", "Reserve", "Permit", "PreBind", "Bind", "PostBind"),
+    )
 )
-"""The extension points of which upstream samples plugins."""
+"""The extension points at which upstream samples plugins."""
 
 
 class PluginSampler:
     """Observes plugin_execution_duration_seconds: the ``CallTimer`` of plugins.
 
-    A pod is bound, or helped, a little after its cycle, so sometimes another run decides about those calls.
+    Binding and preemption run after the cycle, so these calls may belong to another run of cycles.
     """
 
     def __init__(self, registry: CellRegistry, chance: Random) -> None:
         self._metric = registry["scheduler_plugin_execution_duration_seconds"]
         self._chance = chance
         self._plugins: list[Plugin] = []
-        self._cells: dict[tuple[str, str, str], Callable[[float], None]] = {}
         self.is_sampling = False
         self._over: CallTimer | None = None
         self._left_of_run = 0
 
     def put_over(self, timer: CallTimer | None) -> None:
-        """Have another timer take all calls of plugins, until it is taken away; it may pass them on to this one."""
+        """Let another timer take all calls of plugins until it is removed; it may forward them to this one."""
         self._over = timer
         self._set_timers()
 
@@ -75,7 +63,7 @@ class PluginSampler:
         self._set_timers()
 
     def cycle_begins(self) -> None:
-        """Decide whether this cycle is one of those that are timed."""
+        """Decide whether this cycle is timed."""
         self._left_of_run -= 1
         if self._left_of_run > 0:
             return
@@ -86,40 +74,32 @@ class PluginSampler:
             self._set_timers()
 
     def call(self, point: Point, plugin: str, method: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-        """Make a call and take its time."""
+        """Call a plugin and time it."""
         if point.name not in SAMPLED:
             return method(*arguments)
         began, status = perf_counter(), ERROR
         try:
             answer = method(*arguments)
-            status = status_of(answer)
+            status = read_status(answer)
             return answer
         finally:
-            self._observe((plugin, point.name, status), perf_counter() - began)
+            self._metric.histogram(plugin, point.name, status).observe(perf_counter() - began)
 
     async def wait(
         self, point: Point, plugin: str, method: Callable[..., Awaitable[T]], arguments: tuple[Any, ...]
     ) -> T:
-        """Make a call that waits, and take its time."""
+        """Call a plugin that waits, and time it."""
         began, status = perf_counter(), ERROR
         try:
             answer = await method(*arguments)
-            status = status_of(answer)
+            status = read_status(answer)
             return answer
         finally:
-            self._observe((plugin, point.name, status), perf_counter() - began)
-
-    def _observe(self, labels: tuple[str, str, str], seconds: float) -> None:
-        observe = self._cells.get(labels)
-        if observe is None:
-            observe = self._cells[labels] = self._metric.histogram(*labels).observe
-        observe(seconds)
+            self._metric.histogram(plugin, point.name, status).observe(perf_counter() - began)
 
 
-def status_of(answer: object) -> str:
+def read_status(answer: object) -> str:
     """Return the code of a plugin's result; any result other than a Status is a success."""
-    if answer is None:
-        return SUCCESS
     if isinstance(answer, Status):
         return answer.code.label
     if isinstance(answer, Verdict) and answer.rejections:

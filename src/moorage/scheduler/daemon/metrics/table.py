@@ -29,15 +29,15 @@ def _gauge(name: str, labels: str, text: str, stability: str = ALPHA) -> MetricS
     return MetricSpec(name, MetricKind.GAUGE, tuple(labels.split()), text, stability)
 
 
-def _histogram(name: str, labels: str, text: str, stability: str, buckets: tuple[float, ...]) -> MetricSpec:
+def _histogram(name: str, labels: str, text: str, buckets: tuple[float, ...], stability: str = ALPHA) -> MetricSpec:
     return MetricSpec(name, MetricKind.HISTOGRAM, tuple(labels.split()), text, stability, buckets)
 
 
 _MILLIS: Final = exponential(0.001, 2, 15)
+_CENTIS: Final = exponential(0.01, 2, 20)
 _TENTHS: Final = exponential(0.0001, 2, 12)
 _MICROS: Final = exponential(0.00001, 1.5, 20)
 _REQUESTS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
-_DEFAULT: Final = DEFAULT_BUCKETS
 _SIZES: Final = (64.0, 256.0, 512.0, *(1024.0 * 4**power for power in range(8)))
 _INFORMER: Final = "name group version resource"
 _REVIEWS: Final = (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0)
@@ -48,17 +48,17 @@ _ALL: Final = (
         "scheduler_scheduling_attempt_duration_seconds",
         "result profile",
         "Time of an attempt: algorithm and binding.",
-        STABLE,
         _MILLIS,
+        STABLE,
     ),
     _histogram(
         "scheduler_scheduling_algorithm_duration_seconds",
         "",
         "Time to find and choose a node, including preemption.",
-        BETA,
         _MILLIS,
+        BETA,
     ),
-    _histogram("scheduler_preemption_victims", "", "Victims chosen by one preemption.", STABLE, exponential(1, 2, 7)),
+    _histogram("scheduler_preemption_victims", "", "Victims chosen by one preemption.", exponential(1, 2, 7), STABLE),
     _counter("scheduler_preemption_attempts_total", "", "Attempts to preempt.", STABLE),
     _gauge("scheduler_pending_pods", "queue", "Pending pods, by queue.", STABLE),
     _gauge("scheduler_queued_entities", "queue type", "Queued entities, by queue and type."),
@@ -68,11 +68,11 @@ _ALL: Final = (
         "scheduler_pod_scheduling_sli_duration_seconds",
         "attempts",
         "Time from a pod's first entry into the active queue to its binding.",
+        _CENTIS,
         BETA,
-        exponential(0.01, 2, 20),
     ),
     _histogram(
-        "scheduler_pod_scheduling_attempts", "", "Attempts until a pod was bound.", STABLE, exponential(1, 2, 5)
+        "scheduler_pod_scheduling_attempts", "", "Attempts until a pod was bound.", exponential(1, 2, 5), STABLE
     ),
     _counter(
         "scheduler_pod_scheduled_after_flush_total", "", "Pods bound after the flush timeout instead of an event."
@@ -81,15 +81,15 @@ _ALL: Final = (
         "scheduler_framework_extension_point_duration_seconds",
         "extension_point status profile",
         "Time of all plugins of an extension point.",
-        STABLE,
         _TENTHS,
+        STABLE,
     ),
     _histogram(
         "scheduler_plugin_execution_duration_seconds",
         "plugin extension_point status",
         "Time of one plugin at an extension point, in a tenth of all attempts.",
-        BETA,
         _MICROS,
+        BETA,
     ),
     _counter(
         "scheduler_plugin_evaluation_total",
@@ -98,34 +98,25 @@ _ALL: Final = (
         BETA,
     ),
     _histogram(
-        "scheduler_queueing_hint_execution_duration_seconds",
-        "plugin event hint",
-        "Time of one queueing hint.",
-        ALPHA,
-        _MICROS,
+        "scheduler_queueing_hint_execution_duration_seconds", "plugin event hint", "Time of one queueing hint.", _MICROS
     ),
     _histogram(
-        "scheduler_event_handling_duration_seconds",
-        "event",
-        "Time to apply an event to cache and queue.",
-        ALPHA,
-        _TENTHS,
+        "scheduler_event_handling_duration_seconds", "event", "Time to apply an event to cache and queue.", _TENTHS
     ),
     _counter("scheduler_queue_incoming_pods_total", "queue event", "Pods added to a queue, by event.", STABLE),
     _counter("scheduler_queue_incoming_entities_total", "queue event type", "Entities added to a queue, by event."),
-    _histogram("scheduler_permit_wait_duration_seconds", "result", "Time of waiting in Permit.", BETA, _MILLIS),
+    _histogram("scheduler_permit_wait_duration_seconds", "result", "Time of waiting in Permit.", _MILLIS, BETA),
     _gauge("scheduler_cache_size", "type", "Nodes, pods and assumed pods in the cache."),
     _gauge("scheduler_unschedulable_pods", "plugin profile", "Unschedulable pods, by rejecting plugin.", BETA),
     _counter("scheduler_preemption_goroutines_execution_total", "result", "Evictions in the background."),
+    # An alpha metric is hidden in the release that deprecates it.
     replace(
         _histogram(
             "scheduler_preemption_goroutines_duration_seconds",
             "result",
             "Time of evictions in the background.",
-            ALPHA,
-            exponential(0.01, 2, 20),
+            _CENTIS,
         ),
-        # An alpha metric is hidden in the very release that deprecates it.
         deprecated="1.37.0",
         is_hidden=True,
     ),
@@ -134,43 +125,34 @@ _ALL: Final = (
         "scheduler_podgroup_scheduling_attempt_duration_seconds",
         "result profile",
         "Time of an attempt to schedule a group.",
-        ALPHA,
         _MILLIS,
     ),
     _histogram(
         "scheduler_podgroup_scheduling_algorithm_duration_seconds",
         "",
         "Time to find nodes for a group, without preemption.",
-        ALPHA,
         _MILLIS,
     ),
     _counter("scheduler_workload_preemption_attempts_total", "result", "Attempts to preempt for groups, by result."),
     _histogram(
-        "scheduler_workload_preemption_victims",
-        "",
-        "Victims of one preemption for a group.",
-        ALPHA,
-        exponential(1, 2, 11),
+        "scheduler_workload_preemption_victims", "", "Victims of one preemption for a group.", exponential(1, 2, 11)
     ),
     _histogram(
         "scheduler_preemption_workload_disruptions",
         "preemptor",
         "Groups that one preemption disrupts.",
-        ALPHA,
         exponential(1, 2, 11),
     ),
     _histogram(
         "scheduler_preemption_evaluation_duration_seconds",
         "preemptor result",
         "Time to choose victims, with groups.",
-        ALPHA,
         exponential(0.001, 2, 16),
     ),
     _histogram(
         "scheduler_preemption_execution_duration_seconds",
         "preemptor result",
         "Time to evict victims, with groups.",
-        ALPHA,
         exponential(0.001, 2, 16),
     ),
     _counter(
@@ -184,7 +166,6 @@ _ALL: Final = (
         "scheduler_placement_evaluation_duration_seconds",
         "result profile",
         "Time to evaluate a placement of a group.",
-        ALPHA,
         _MILLIS,
     ),
     _counter("scheduler_volume_scheduling_stage_error_total", "operation", "Volume errors, by stage."),
@@ -197,7 +178,6 @@ _ALL: Final = (
         "scheduler_dra_bindingconditions_wait_duration_seconds",
         "profile driver status",
         "Time of waiting for prepared devices.",
-        ALPHA,
         exponential(0.1, 2, 14),
     ),
     _counter(
@@ -215,30 +195,26 @@ _ALL: Final = (
     _gauge("informer_store_resource_version", _INFORMER, "Resource version of the informer's store."),
     _gauge("informer_queued_items", _INFORMER, "Changes of a resource that are not applied yet."),
     _histogram(
-        "informer_processing_latency_seconds", _INFORMER, "Time to apply a change of a resource.", ALPHA, _DEFAULT
+        "informer_processing_latency_seconds", _INFORMER, "Time to apply a change of a resource.", DEFAULT_BUCKETS
     ),
     _gauge("kubernetes_feature_enabled", "name stage", "Whether a feature gate is enabled.", BETA),
     _gauge("leader_election_master_status", "name", "Whether this replica leads, by lease."),
     _counter("rest_client_requests_total", "code method host", "Requests to the API server."),
-    _histogram("rest_client_request_duration_seconds", "verb host", "Time of a request.", ALPHA, _REQUESTS),
-    _histogram("rest_client_request_size_bytes", "verb host", "Size of a request's body.", ALPHA, _SIZES),
-    _histogram("rest_client_response_size_bytes", "verb host", "Size of a response body.", ALPHA, _SIZES),
+    _histogram("rest_client_request_duration_seconds", "verb host", "Time of a request.", _REQUESTS),
+    _histogram("rest_client_request_size_bytes", "verb host", "Size of a request's body.", _SIZES),
+    _histogram("rest_client_response_size_bytes", "verb host", "Size of a response body.", _SIZES),
     _counter("authentication_attempts", "result", "Requests to this server, by authentication result."),
-    _histogram("authentication_duration_seconds", "result", "Time of authentication.", ALPHA, _MILLIS),
+    _histogram("authentication_duration_seconds", "result", "Time of authentication.", _MILLIS),
     _counter("authenticated_user_requests", "username", "Requests to this server, by user."),
     _counter("authorization_attempts_total", "result", "Requests to this server, by authorization result."),
-    _histogram("authorization_duration_seconds", "result", "Time of authorization.", ALPHA, _MILLIS),
+    _histogram("authorization_duration_seconds", "result", "Time of authorization.", _MILLIS),
     _counter("authentication_token_cache_request_total", "status", "Lookups in the token cache."),
     _counter("authentication_token_cache_fetch_total", "status", "Token reviews after a cache miss."),
     _counter("apiserver_delegated_authn_request_total", "code", "TokenReview requests, by code."),
-    _histogram("apiserver_delegated_authn_request_duration_seconds", "code", "Time of a TokenReview.", ALPHA, _REVIEWS),
+    _histogram("apiserver_delegated_authn_request_duration_seconds", "code", "Time of a TokenReview.", _REVIEWS),
     _counter("apiserver_delegated_authz_request_total", "code", "SubjectAccessReview requests, by code."),
     _histogram(
-        "apiserver_delegated_authz_request_duration_seconds",
-        "code",
-        "Time of a SubjectAccessReview.",
-        ALPHA,
-        _REVIEWS,
+        "apiserver_delegated_authz_request_duration_seconds", "code", "Time of a SubjectAccessReview.", _REVIEWS
     ),
     _counter("registered_metrics_total", "stability_level deprecated_version", "Registered metrics.", BETA),
     _counter("disabled_metrics_total", "", "Metrics disabled by --disabled-metrics.", BETA),
@@ -253,7 +229,6 @@ _ALL: Final = (
         "moorage_config_reload_hold_seconds",
         "step",
         "How long a reload paused scheduling, by step: build (plugins), swap (pending pods are admitted again).",
-        ALPHA,
         _TENTHS,
     ),
     _gauge("moorage_config_last_reload_successful", "", "Whether the last reload succeeded: 1, or 0 if refused."),
@@ -279,9 +254,7 @@ _ALL: Final = (
         "Decisions that differ, by the plugin that caused the difference.",
     ),
     _counter(
-        "moorage_shadow_dropped_total",
-        "reason",
-        "Decisions that --shadow did not compare: busy, starting, lost.",
+        "moorage_shadow_dropped_total", "reason", "Decisions that --shadow did not compare: busy, starting, lost."
     ),
     _counter(
         "moorage_cross_check_differences_total", "profile", "Cached results found wrong by --cross-check-percent."
@@ -306,4 +279,4 @@ GATED: Final = MappingProxyType(
         "scheduler_workload_preemption_victims": "GenericWorkload",
     }
 )
-"""Metrics that are there only while a gate is on; those with labels are not there anyway before they are counted."""
+"""Metrics without labels that exist only while a gate is enabled; others appear with their first count."""

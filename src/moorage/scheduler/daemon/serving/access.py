@@ -13,6 +13,7 @@ from moorage.common.errors import MoorageError, TooManyRequests
 from moorage.common.text import shortened
 from moorage.kube.http.messages import HttpRequest, Reply, ReplyStream
 from moorage.kube.http.tls import verified_chain
+from moorage.scheduler.daemon.options import ProxyHeaders
 from moorage.scheduler.daemon.serving.lookup import TrustedClients
 from moorage.scheduler.daemon.serving.reviews import AccessReviewer, TokenReviewer
 from moorage.scheduler.daemon.serving.routing import StreamingHandler
@@ -20,7 +21,6 @@ from moorage.scheduler.daemon.serving.users import (
     ANONYMOUS,
     MASTERS,
     Authorities,
-    ProxyHeaders,
     User,
     certificate_user,
     proxied_user,
@@ -30,7 +30,7 @@ from moorage.scheduler.framework.metering import SILENT_METER, Meter
 AUTHENTICATION: Final = ("authentication_attempts", "authentication_duration_seconds")
 AUTHORIZATION: Final = ("authorization_attempts_total", "authorization_duration_seconds")
 NAMED_USERS: Final = ("admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default")
-"""Users that metrics name; of all others there may be too many."""
+"""Users that metrics name; other names could be too many."""
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -46,18 +46,18 @@ class AccessControl(Struct):
     access: AccessReviewer | None = None
     client_authorities: Authorities = field(default_factory=Authorities)
     proxy_authorities: Authorities = field(default_factory=Authorities)
-    proxy_headers: ProxyHeaders = field(default_factory=ProxyHeaders)
+    proxy_headers: ProxyHeaders = ProxyHeaders()
     meter: Meter = SILENT_METER
 
     def trust(self, clients: TrustedClients) -> None:
-        """Believe the certificates of these clients and proxies from now on."""
+        """Accept the certificates of these clients and proxies from now on."""
         authorities, proxies = (Authorities(bundle) for bundle in (clients.client_ca, clients.proxy_ca))
         self.client_authorities, self.proxy_authorities, self.proxy_headers = authorities, proxies, clients.headers
 
     async def admit(self, request: HttpRequest, page: StreamingHandler) -> Reply | ReplyStream:
         """Return a page for a request, or reject it."""
         try:
-            user = await self._known(request)
+            user = await self._authenticate(request)
             if user is None:
                 return refusal(401, "Unauthorized", "Unauthorized")
             verb, path, began = request.method.lower(), unquote(request.path), perf_counter()
@@ -69,7 +69,7 @@ class AccessControl(Struct):
             return refusal(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
         return await page(request)
 
-    async def _known(self, request: HttpRequest) -> User | None:
+    async def _authenticate(self, request: HttpRequest) -> User | None:
         began, result, user = perf_counter(), "failure", None
         try:
             user = await self.identify(request)
@@ -80,7 +80,7 @@ class AccessControl(Struct):
             result = "error"
         if user is not None:
             result = "success"
-            self.meter.count("authenticated_user_requests", _known_name(user.name))
+            self.meter.count("authenticated_user_requests", _label_user(user.name))
         self._count(AUTHENTICATION, result, began)
         return user
 
@@ -99,7 +99,7 @@ class AccessControl(Struct):
         scheme, _, token = request.header(b"authorization").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return ANONYMOUS
-        user = None if self.tokens is None else await self.tokens.user_of(token.strip())
+        user = None if self.tokens is None else await self.tokens.find_user(token.strip())
         return None if user is None else user.authenticated()
 
     def _certified(self, request: HttpRequest, chain: "Sequence[x509.Certificate]") -> User | None:
@@ -113,7 +113,10 @@ class AccessControl(Struct):
 
     async def allows(self, user: User, verb: str, path: str) -> bool:
         """Decide whether a user may use a verb on a path."""
-        if any(path == pattern or _covers(pattern, path) for pattern in self.always_allow) or MASTERS in user.groups:
+        if MASTERS in user.groups or any(
+            path == pattern or (pattern.endswith("*") and path.startswith(pattern[:-1]))
+            for pattern in self.always_allow
+        ):
             return True
         if self.access is None:
             return False
@@ -126,18 +129,14 @@ class AccessControl(Struct):
             return False
 
 
-def _known_name(name: str) -> str:
+def _label_user(name: str) -> str:
     if name in NAMED_USERS:
         return name
     return "email_id" if "@" in name else "other"
 
 
-def _covers(pattern: str, path: str) -> bool:
-    return pattern.endswith("*") and path.startswith(pattern[:-1])
-
-
 def peer_chain(request: HttpRequest) -> "list[x509.Certificate]":
-    """Return the certificate a client showed and those above it, if it showed one that TLS could verify."""
+    """Return the verified chain of the client certificate; empty without one."""
     connection = None if request.transport is None else request.transport.get_extra_info("ssl_object")
     chain = verified_chain(connection) if connection is not None else []
     if not chain:
@@ -148,6 +147,6 @@ def peer_chain(request: HttpRequest) -> "list[x509.Certificate]":
 
 
 def refusal(code: int, reason: str, message: str) -> Reply:
-    """Turn a request away as Kubernetes servers do."""
+    """Return an error as Kubernetes servers do."""
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     return Reply(code, msgspec.json.encode({**status, "message": shortened(message), "reason": reason, "code": code}))

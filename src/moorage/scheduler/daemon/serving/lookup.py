@@ -1,16 +1,15 @@
 """The trust settings that the cluster publishes for servers like ours: client CAs and trusted proxies."""
 
-from pathlib import Path
 from typing import Final
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from moorage.common.errors import InputError
+from moorage.common.user_files import read_file
 from moorage.kube.api.codec import UNREADABLE
 from moorage.kube.client.rest import ApiClient
-from moorage.scheduler.daemon.options import AuthenticationOptions
-from moorage.scheduler.daemon.serving.users import ProxyHeaders
+from moorage.scheduler.daemon.options import AuthenticationOptions, ProxyHeaders
 
 CONFIG_MAP: Final = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
@@ -20,62 +19,54 @@ class TrustedClients(Struct, frozen=True):
 
     client_ca: bytes = b""
     proxy_ca: bytes = b""
-    headers: ProxyHeaders = field(default_factory=ProxyHeaders)
+    headers: ProxyHeaders = ProxyHeaders()
 
     @property
     def bundles(self) -> list[bytes]:
-        """The CAs of all whose certificates are worth a look."""
+        """The CA bundles that are not empty."""
         return [bundle for bundle in (self.client_ca, self.proxy_ca) if bundle]
 
 
 class TrustedConfigMap(Struct, frozen=True):
-    """As much of the ConfigMap as we read."""
+    """The part of the ConfigMap that is used."""
 
     data: dict[str, str] | None = None
 
 
-def from_flags(options: AuthenticationOptions) -> TrustedClients:
-    """Read the settings of the command line."""
-    headers = options.headers
+def read_configured(options: AuthenticationOptions) -> TrustedClients:
+    """Read the files of the command line."""
+
+    def read(flag: str, path: str) -> bytes:
+        return read_file(path, where=flag) if path else b""
+
     return TrustedClients(
-        client_ca=_read("--client-ca-file", options.client_ca_file),
-        proxy_ca=_read("--requestheader-client-ca-file", headers.client_ca_file),
-        headers=ProxyHeaders(headers.username, headers.uid, headers.group, headers.extra_prefix, headers.allowed_names),
+        client_ca=read("--client-ca-file", options.client_ca_file),
+        proxy_ca=read("--requestheader-client-ca-file", options.proxy_ca_file),
+        headers=options.proxy_headers,
     )
 
 
-async def looked_up(client: ApiClient, given: TrustedClients) -> TrustedClients:
-    """Add settings that the command line omits from those that the cluster publishes."""
+async def look_up(client: ApiClient, configured: TrustedClients) -> TrustedClients:
+    """Complete the settings of the command line with the published ones."""
     try:
         data = msgspec.json.decode(await client.request("GET", CONFIG_MAP), type=TrustedConfigMap).data or {}
     except UNREADABLE as error:
         raise InputError("extension-apiserver-authentication", f"not a ConfigMap: {error}") from error
-    if given.proxy_ca:
-        return TrustedClients(given.client_ca or _bundle(data, "client-ca-file"), given.proxy_ca, given.headers)
+
+    def names(key: str) -> tuple[str, ...]:
+        try:
+            return msgspec.json.decode(data.get(key) or "[]", type=tuple[str, ...])
+        except UNREADABLE as error:
+            raise InputError(f"extension-apiserver-authentication: {key}", f"not a list: {error}") from error
+
+    client_ca = configured.client_ca or data.get("client-ca-file", "").encode()
+    if configured.proxy_ca:
+        return TrustedClients(client_ca, configured.proxy_ca, configured.headers)
     headers = ProxyHeaders(
-        username=_names(data, "requestheader-username-headers"),
-        uid=_names(data, "requestheader-uid-headers"),
-        group=_names(data, "requestheader-group-headers"),
-        extra_prefix=_names(data, "requestheader-extra-headers-prefix"),
-        allowed_names=_names(data, "requestheader-allowed-names"),
+        username=names("requestheader-username-headers"),
+        uid=names("requestheader-uid-headers"),
+        group=names("requestheader-group-headers"),
+        extra_prefix=names("requestheader-extra-headers-prefix"),
+        allowed_names=names("requestheader-allowed-names"),
     )
-    proxy_ca = _bundle(data, "requestheader-client-ca-file")
-    return TrustedClients(given.client_ca or _bundle(data, "client-ca-file"), proxy_ca, headers)
-
-
-def _bundle(data: dict[str, str], key: str) -> bytes:
-    return data.get(key, "").encode()
-
-
-def _names(data: dict[str, str], key: str) -> tuple[str, ...]:
-    try:
-        return msgspec.json.decode(data.get(key) or "[]", type=tuple[str, ...])
-    except UNREADABLE as error:
-        raise InputError(f"extension-apiserver-authentication: {key}", f"not a list: {error}") from error
-
-
-def _read(flag: str, path: str) -> bytes:
-    try:
-        return Path(path).read_bytes() if path else b""
-    except OSError as error:
-        raise InputError(flag, f"{path} cannot be read: {error.strerror}") from error
+    return TrustedClients(client_ca, data.get("requestheader-client-ca-file", "").encode(), headers)

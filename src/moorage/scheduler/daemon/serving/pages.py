@@ -22,13 +22,13 @@ from moorage.scheduler.framework.logs import VERBOSITY
 
 MAX_VERBOSITY: Final = (1 << 31) - 1
 MAX_SHOWN: Final = 100
-"""How much of what cannot be read is shown to who sent it."""
+"""Maximum length of invalid input in an error."""
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
     from moorage.scheduler.daemon.metrics.cells import CellRegistry
-    from moorage.scheduler.daemon.serving.exposition import Exposition
 
 HEALTH_PATHS: Final = ("/healthz", "/livez", "/readyz")
 """Pages that the supervisor serves itself."""
@@ -38,7 +38,7 @@ class Exposed(Protocol):
     """A source of metrics."""
 
     def collect(self) -> "Iterable[Metric]":
-        """Go through the families there are now."""
+        """Iterate over the current families."""
         ...
 
 
@@ -131,13 +131,27 @@ def exposition_page(collect: "Callable[[], Iterable[Metric]]", *, of_process: bo
     """Return a page with metrics, in a format that the scraper accepts."""
 
     @cache
-    def exposition() -> "Exposition":
-        from moorage.scheduler.daemon.serving.exposition import Exposition
+    def make_registry() -> "CollectorRegistry":
+        # Imported at the first scrape: prometheus_client delays the start.
+        from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
+        from prometheus_client.registry import Collector
 
-        return Exposition(collect, of_process=of_process)
+        class FamilyCollector(Collector):
+            def collect(self) -> "Iterable[Metric]":
+                return collect()
+
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(FamilyCollector())
+        if of_process:
+            ProcessCollector(registry=registry)
+            GCCollector(registry=registry)
+        return registry
 
     async def page(request: HttpRequest) -> Reply:
-        return Reply(200, *exposition().written(request.header(b"accept")))
+        from prometheus_client.exposition import choose_encoder
+
+        encode, content_type = choose_encoder(request.header(b"accept"))
+        return Reply(200, encode(make_registry()), content_type)
 
     return page
 

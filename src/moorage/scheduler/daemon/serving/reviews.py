@@ -106,7 +106,7 @@ class TokenReviewer:
         self._ttl = ttl
         self._reviews: CachedReviews[TokenStatus] = CachedReviews(clock)
 
-    async def user_of(self, token: str) -> User | None:
+    async def find_user(self, token: str) -> User | None:
         """Return the user of a token."""
         key = hashlib.sha256(token.encode()).digest()
         status = self._reviews.find(key)
@@ -119,21 +119,14 @@ class TokenReviewer:
         return User(user.username, user.uid, user.groups, tuple(sorted(user.extra.items())))
 
     async def _fetch(self, token: str) -> TokenStatus:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         result = "error"
         try:
-            status = await self._ask(token)
+            status = (await post_review(self._client, self._meter, "authn", TOKEN_REVIEWS, review, TokenAnswer)).status
             result = "ok"
             return status
         finally:
             self._meter.count("authentication_token_cache_fetch_total", result)
-
-    async def _ask(self, token: str) -> TokenStatus:
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
-        body = msgspec.json.encode(review)
-        answer = await measured(
-            self._meter, "authn", lambda: self._client.request("POST", TOKEN_REVIEWS, body, seconds=10.0)
-        )
-        return decoded(answer, TokenAnswer).status
 
 
 class AccessReviewer:
@@ -164,30 +157,23 @@ class AccessReviewer:
             "extra": dict(user.extra),
         }
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
-        body = msgspec.json.encode(review)
-        answer = await measured(
-            self._meter, "authz", lambda: self._client.request("POST", ACCESS_REVIEWS, body, seconds=10.0)
-        )
-        return decoded(answer, AccessAnswer).status
+        return (await post_review(self._client, self._meter, "authz", ACCESS_REVIEWS, review, AccessAnswer)).status
 
 
-async def measured(meter: Meter, what: str, ask: Callable[[], Awaitable[bytes]]) -> bytes:
-    """Count a request and its duration, by status code."""
+async def post_review(
+    client: ApiClient, meter: Meter, what: str, path: str, review: Mapping[str, object], kind: type[V]
+) -> V:
+    """Return the API server's response to a review, and count the request; raise ServerError for an invalid one."""
     began, code = perf_counter(), "<error>"
     try:
-        answer = await ask()
+        answer = await client.request("POST", path, msgspec.json.encode(review), seconds=10.0)
         code = "201"
-        return answer  # noqa: TRY300 - the finally below needs the code
     except ApiError as error:
         code = str(error.status or "<error>")
         raise
     finally:
         meter.count(f"apiserver_delegated_{what}_request_total", code)
         meter.observe(f"apiserver_delegated_{what}_request_duration_seconds", perf_counter() - began, code)
-
-
-def decoded(answer: bytes, kind: type[V]) -> V:
-    """Read a review; raise ServerError if the object is not a review."""
     try:
         return msgspec.json.decode(answer, type=kind)
     except UNREADABLE as error:

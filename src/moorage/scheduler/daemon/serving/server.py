@@ -9,13 +9,13 @@ import structlog
 
 from moorage.common.clock import Clock, SteadyClock
 from moorage.common.errors import InputError, MoorageError
-from moorage.kube.client.kubeconfig import SERVICE_ACCOUNT, Connection, load_connection
+from moorage.kube.client.kubeconfig import SERVICE_ACCOUNT, load_connection
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.http.messages import HttpRequest, HttpService, Reply, ReplyStream
 from moorage.kube.http.server import HttpServer
 from moorage.scheduler.daemon.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 from moorage.scheduler.daemon.serving.access import AccessControl
-from moorage.scheduler.daemon.serving.lookup import TrustedClients, from_flags, looked_up
+from moorage.scheduler.daemon.serving.lookup import TrustedClients, look_up, read_configured
 from moorage.scheduler.daemon.serving.reviews import AccessReviewer, TokenReviewer
 from moorage.scheduler.daemon.serving.routing import StreamingHandler, text_reply
 from moorage.scheduler.daemon.serving.tls import ServingTls
@@ -42,7 +42,7 @@ class Server:
         self._meter = meter
         self._max_body = max_body
         self._http: HttpServer | None = None
-        self._certificates: Certificates | None = None
+        self.certificates: Certificates
         self._reloading: asyncio.Task[None] | None = None
         self._clients: list[ApiClient] = []
         self.port = 0
@@ -62,31 +62,19 @@ class Server:
             else AccessReviewer(asks_may, meter, clock, authorization.allowed_ttl, authorization.denied_ttl),
             meter=meter,
         )
-        certificates = self._certificates = Certificates(self._options, authentication, asks_who, access_control)
+        self.certificates = certificates = Certificates(self._options, authentication, asks_who, access_control)
         tls = await certificates.load()
 
         def answer(request: HttpRequest) -> Coroutine[Any, Any, Reply | ReplyStream]:
             return access_control.admit(request, self._page)
 
-        self._http = HttpServer(HttpService(answer, _refuse, self._max_body), MAX_CONNECTIONS)
-        self.port = await self._listen(self._http, tls)
-        self._reloading = asyncio.create_task(self._keep_reloading(), name="certificates")
-        log.info("serving securely", address=self._options.address, port=self.port)
+        def refuse(status: int, message: str) -> Reply:
+            return text_reply(f"{message}\n", status)
 
-    async def _keep_reloading(self) -> None:
-        while True:
-            await asyncio.sleep(RELOAD_SECONDS)
-            await self.reload()
-
-    async def reload(self) -> None:
-        """Load the current certificates and client CAs; runs automatically once a minute."""
-        if self._certificates is not None:
-            await self._certificates.reload()
-
-    async def _listen(self, server: HttpServer, tls: ServingTls) -> int:
+        self._http = HttpServer(HttpService(answer, refuse, self._max_body), MAX_CONNECTIONS)
         options = self._options
         try:
-            return await server.listen(
+            self.port = await self._http.listen(
                 None if options.address in ("0.0.0.0", "::") else options.address,
                 options.port,
                 tls=lambda: tls.context,
@@ -96,6 +84,8 @@ class Server:
         except OSError as error:
             where = f"--bind-address={options.address} --secure-port={options.port}"
             raise InputError(where, f"cannot listen: {error.strerror or error}") from error
+        self._reloading = asyncio.create_task(certificates.keep_reloading(), name="certificates")
+        log.info("serving securely", address=self._options.address, port=self.port)
 
     async def stop(self) -> None:
         """Let running requests finish, and stop."""
@@ -107,17 +97,17 @@ class Server:
             client.close()
 
     def _client(self, kubeconfig: str, flag: str) -> ApiClient | None:
-        connection = load_connection(kubeconfig) if kubeconfig else _in_cluster()
-        if connection is None:
+        is_in_pod = os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").is_file()
+        if not kubeconfig and not is_in_pod:
             log.warning("no delegation to an API server; only the always-allowed paths are served", flag=flag)
             return None
-        client = ApiClient(connection)
+        client = ApiClient(load_connection(kubeconfig))
         self._clients.append(client)
         return client
 
 
 class Certificates:
-    """The certificates to serve with and those to trust: read from files and from the cluster, again and again."""
+    """The certificates to serve with and those to trust, read periodically from files and from the cluster."""
 
     def __init__(
         self,
@@ -129,13 +119,13 @@ class Certificates:
         self._serving = serving
         self._options = options
         self._client = client
-        self._gatekeeper = access_control
+        self._access_control = access_control
         self._trusted = TrustedClients()
         self._tls: ServingTls | None = None
 
     async def load(self) -> ServingTls:
         """Read everything for the first time; InputError if something cannot be used."""
-        configured = from_flags(self._options)
+        configured = read_configured(self._options)
         try:
             self._trusted = await self._published(configured)
         except MoorageError as error:
@@ -143,17 +133,23 @@ class Certificates:
                 raise
             log.warning("cannot read client CAs; client certificates are not accepted", error=str(error))
             self._trusted = configured
-        self._gatekeeper.trust(self._trusted)
+        self._access_control.trust(self._trusted)
         self._tls = ServingTls(self._serving, self._trusted.bundles)
         return self._tls
+
+    async def keep_reloading(self) -> None:
+        """Reload once a minute until cancelled."""
+        while True:
+            await asyncio.sleep(RELOAD_SECONDS)
+            await self.reload()
 
     async def reload(self) -> None:
         """Load all current files; if one is unusable because of a write in progress, keep the previous state."""
         try:
-            trusted = await self._published(from_flags(self._options))
+            trusted = await self._published(read_configured(self._options))
             is_new = self._tls is not None and self._tls.load(trusted.bundles)
             if trusted != self._trusted:
-                self._gatekeeper.trust(trusted)
+                self._access_control.trust(trusted)
         except MoorageError as error:
             log.warning("cannot reload certificates", error=str(error))
             return
@@ -164,13 +160,4 @@ class Certificates:
     async def _published(self, configured: TrustedClients) -> TrustedClients:
         if self._client is None or self._options.skip_lookup:
             return configured
-        return await looked_up(self._client, configured)
-
-
-def _in_cluster() -> Connection | None:
-    is_in_pod = os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").is_file()
-    return load_connection() if is_in_pod else None
-
-
-def _refuse(status: int, message: str) -> Reply:
-    return text_reply(f"{message}\n", status)
+        return await look_up(self._client, configured)

@@ -1,4 +1,4 @@
-"""TLS for our server: certificates from files, by name (SNI), or made in memory; cipher suites by their Go names."""
+"""TLS of the server: certificates from files, by name (SNI) or generated; cipher suites by their Go names."""
 
 import os
 import ssl
@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final, cast
 
 from moorage.common.errors import InputError, did_you_mean
+from moorage.common.user_files import read_file
 from moorage.kube.http.tls import load_certificate, verify_as_go
-from moorage.scheduler.daemon.flags.kinds import NamedCertificate
+from moorage.scheduler.daemon.flags.table import NamedCertificate
 from moorage.scheduler.daemon.options import ServingOptions
 
 PAIR_NAME: Final = "kube-scheduler"
@@ -21,7 +22,7 @@ _VERSIONS: Final = {
     "VersionTLS12": ssl.TLSVersion.TLSv1_2,
     "VersionTLS13": ssl.TLSVersion.TLSv1_3,
 }
-#: OpenSSL's names of the suites of TLS 1.2 and before; those of 1.3 are always all on, in Go as here.
+#: OpenSSL's names of the suites up to TLS 1.2. Those of TLS 1.3 are always enabled, as in Go.
 _CIPHERS: Final = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
@@ -47,15 +48,15 @@ _ALWAYS: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACH
 
 
 class ServingTls:
-    """The context to serve with, made again by :meth:`load` when files or client CAs have changed.
+    """The TLS context of the server; :meth:`load` replaces it when files or client CAs have changed.
 
-    Clients may show certificates of the CAs given, but need not.
+    Client certificates are optional.
     """
 
     def __init__(self, options: ServingOptions, client_cas: Sequence[bytes] = ()) -> None:
         self._options = options
-        # The library that makes certificates takes longer to import than all of the server: the first visitor waits.
-        self._self_signed = cache(_self_signed)
+        # Importing the library that generates certificates takes longer than the start: the first client waits instead.
+        self._self_signed = cache(self_signed)
         self._loaded: tuple[object, ...] = ()
         self._context = self._made(client_cas)
 
@@ -88,7 +89,7 @@ class ServingTls:
         if options.cert_file or options.cert_dir:
             _load_default_pair(context, options)
             if by_name:
-                # A weak reference: a context that refers to itself would stay until the garbage is looked through.
+                # A weak reference: a context that refers to itself would stay until the next garbage collection.
                 context.sni_callback = _chooser(by_name, cast("Callable[[], ssl.SSLContext]", weakref.ref(context)))
         else:
             context.sni_callback = _chooser(by_name, cache(lambda: self._self_signed_context(client_cas)))
@@ -138,22 +139,20 @@ def _default_pair(options: ServingOptions) -> tuple[str, str]:
 def _load_default_pair(context: ssl.SSLContext, options: ServingOptions) -> None:
     certificate, key = _default_pair(options)
     if not options.cert_file and not (Path(certificate).exists() and Path(key).exists()):
-        _write_pair(Path(certificate), Path(key), _self_signed())
+        _write_pair(Path(certificate), Path(key), self_signed())
     _load_files(context, certificate, key, "--tls-cert-file" if options.cert_file else "--cert-dir")
 
 
 def _content(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
-    except OSError:
+        return read_file(path)
+    except InputError:
         return b""
 
 
 def _load_files(context: ssl.SSLContext, certificate: str, key: str, flag: str) -> None:
-    try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        raise InputError(flag, f"cannot use {certificate} and {key}: {error}") from error
+    where = f"{flag}: {certificate} and {key}"
+    load_certificate(where, context, read_file(certificate, where=flag), read_file(key, where=flag))
 
 
 def _write_pair(certificate: Path, key: Path, pair: tuple[bytes, bytes]) -> None:
@@ -185,16 +184,48 @@ def _chooser(
 
 
 def _names_in(entry: NamedCertificate) -> list[str]:
-    from moorage.scheduler.daemon.serving.self_signed import names_in
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
 
+    content = read_file(entry.cert_file, where="--tls-sni-cert-key")
     try:
-        return names_in(Path(entry.cert_file).read_bytes())
-    except (OSError, ValueError) as error:
+        certificate = x509.load_pem_x509_certificate(content)
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return [str(name) for name in names.get_values_for_type(x509.DNSName)]
+    except x509.ExtensionNotFound:
+        return [str(part.value) for part in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    except ValueError as error:
         raise InputError("--tls-sni-cert-key", f"the names in {entry.cert_file} cannot be read: {error}") from error
 
 
-def _self_signed() -> tuple[bytes, bytes]:
-    # With configured certificates, startup does not wait for the library that generates them.
-    from moorage.scheduler.daemon.serving.self_signed import self_signed
+def self_signed() -> tuple[bytes, bytes]:
+    """Return a certificate for localhost, and its key, both as PEM."""
+    # With configured certificates, the start does not wait for these imports.
+    import datetime
+    import ipaddress
 
-    return self_signed()
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost@moorage")])
+    now = datetime.datetime.now(datetime.UTC)
+    names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=365))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM), private

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.common.errors import InputError
+from moorage.scheduler.daemon.options import ProxyHeaders
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -32,28 +33,18 @@ class User(Struct, frozen=True):
 ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
 
 
-class ProxyHeaders(Struct, frozen=True):
-    """In which headers proxies name users, and which proxies are believed: all with a certificate, unless named."""
-
-    username: Sequence[str] = ("x-remote-user",)
-    uid: Sequence[str] = ()
-    group: Sequence[str] = ("x-remote-group",)
-    extra_prefix: Sequence[str] = ("x-remote-extra-",)
-    allowed_names: Sequence[str] = ()
-
-
 class Authorities:
-    """A CA bundle that knows whether it issued a certificate."""
+    """A CA bundle."""
 
     def __init__(self, bundle: bytes = b"") -> None:
-        self._certificates = _certificates_in(bundle) if bundle else []
+        self._certificates = _load_bundle(bundle) if bundle else []
 
     def issued(self, chain: "Sequence[x509.Certificate]") -> bool:
-        """Return whether a certificate is one of ours: it, or one above it in the chain that TLS has verified."""
+        """Return whether a CA of the bundle issued the certificate, or one above it in the chain verified by TLS."""
         return any(_issued(authority, certificate) for certificate in chain for authority in self._certificates)
 
 
-def _certificates_in(bundle: bytes) -> "list[x509.Certificate]":
+def _load_bundle(bundle: bytes) -> "list[x509.Certificate]":
     from cryptography import x509
 
     try:
@@ -76,15 +67,15 @@ def certificate_user(certificate: "x509.Certificate") -> User:
     """Return the user of a client certificate: the common name, and each organization as a group."""
     from cryptography.x509.oid import NameOID
 
-    return User(_common_name(certificate), groups=tuple(_all(certificate.subject, NameOID.ORGANIZATION_NAME)))
+    organizations = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    return User(_common_name(certificate), groups=tuple(str(part.value) for part in organizations))
 
 
 def proxied_user(
     headers: Iterable[tuple[str, str]], certificate: "x509.Certificate", names: ProxyHeaders
 ) -> User | None:
     """Return the user that a proxy names; ``None`` without a name, or if the proxy is not trusted."""
-    proxy = _common_name(certificate)
-    if names.allowed_names and proxy not in names.allowed_names:
+    if names.allowed_names and _common_name(certificate) not in names.allowed_names:
         return None
     header_values: dict[str, list[str]] = {}
     for name, value in headers:
@@ -109,8 +100,5 @@ def _first(header_values: Mapping[str, list[str]], names: Sequence[str]) -> str:
 def _common_name(certificate: "x509.Certificate") -> str:
     from cryptography.x509.oid import NameOID
 
-    return next(iter(_all(certificate.subject, NameOID.COMMON_NAME)), "")
-
-
-def _all(subject: "x509.Name", oid: "x509.ObjectIdentifier") -> list[str]:
-    return [str(part.value) for part in subject.get_attributes_for_oid(oid)]
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else ""

@@ -12,7 +12,7 @@ from moorage.kube.api.meta import format_time
 from moorage.kube.http.messages import Headers, HttpRequest, Reply
 from moorage.scheduler.config import to_yaml
 from moorage.scheduler.daemon.flags.parsing import COMMAND, FlagValues
-from moorage.scheduler.daemon.flags.printing import flagz_values
+from moorage.scheduler.daemon.flags.table import CERTIFICATES, FLAGS, GATES, INTEGERS, MAP, TEXTS, Flag, shown
 from moorage.scheduler.daemon.serving.routing import text_reply
 
 WARNING: Final = (
@@ -27,7 +27,7 @@ ACCEPTED: Final = f"only the following media types are accepted: {JSON}, {YAML},
 
 
 class ZPage(Struct, frozen=True):
-    """One page in both forms."""
+    """A page as text and as a document."""
 
     kind: str
     lines: tuple[str, ...]
@@ -37,14 +37,13 @@ class ZPage(Struct, frozen=True):
         """Respond in the first supported form of the Accept header."""
         for media_type, parameters in _asked_for(request.header(b"accept")):
             if media_type in ("*/*", "text/*", "text/plain"):
-                return self._text()
+                return text_reply("\n".join(("", f"{COMMAND} {self.kind.lower()}", WARNING, *self.lines, "")))
             target = parameters.get("as"), parameters.get("g")
             if media_type in (JSON, YAML) and target == (self.kind, GROUP) and parameters.get("v") in VERSIONS:
                 return self._document(media_type, parameters["v"])
-        return _not_acceptable()
-
-    def _text(self) -> Reply:
-        return text_reply("\n".join(("", f"{COMMAND} {self.kind.lower()}", WARNING, *self.lines, "")))
+        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        problem = {"message": ACCEPTED, "reason": "NotAcceptable", "code": 406}
+        return Reply(406, json.dumps({**status, **problem}, indent=2).encode())
 
     def _document(self, media_type: str, version: str) -> Reply:
         api_version = f"{GROUP}/{version}"
@@ -58,6 +57,19 @@ class ZPage(Struct, frozen=True):
         return Reply(200, body.encode(), f"{media_type};g={GROUP};v={version};as={self.kind}", headers)
 
 
+def flagz_values(values: FlagValues) -> dict[str, str]:
+    """Return every flag with its value, sorted, in Go's spelling: lists of any type are in brackets."""
+    return {name: _flagz_value(FLAGS[name], values[name]) for name in sorted(values)}
+
+
+def _flagz_value(flag: Flag, value: Any) -> str:
+    if flag.kind is GATES:
+        # Upstream puts the component before each gate, and for the default one that is nothing.
+        assignments = [item.strip() for text in value for item in text.split(",")]
+        return ",".join(item if ":" in item else f":{item}" for item in assignments if item)
+    return f"[{shown(value)}]" if flag.kind in (TEXTS, INTEGERS, MAP, CERTIFICATES) else shown(value)
+
+
 def flagz(flags: FlagValues) -> ZPage:
     """Show every flag with its value."""
     values = flagz_values(flags)
@@ -65,7 +77,7 @@ def flagz(flags: FlagValues) -> ZPage:
 
 
 def statusz(began: float, seconds_up: float, release: str, paths: list[str]) -> ZPage:
-    """Show since when which version runs, as which it behaves, and what there is to visit."""
+    """Show start time, version, emulated version and paths."""
     lasted = int(seconds_up)
     minutes, seconds = divmod(lasted, 60)
     hours, minutes = divmod(minutes, 60)
@@ -95,10 +107,3 @@ def _asked_for(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
         media_type, *parameters = (part.strip() for part in item.split(";"))
         pairs = (parameter.partition("=") for parameter in parameters)
         yield media_type, {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _not_acceptable() -> Reply:
-    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
-    problem = {"message": ACCEPTED, "reason": "NotAcceptable", "code": 406}
-    body = json.dumps({**status, **problem}, indent=2).encode()
-    return Reply(406, body)

@@ -1,23 +1,25 @@
-"""Pages that only the scheduler can write: the supervisor authorizes the client, and forwards the request."""
+"""Requests for pages of the scheduler: the supervisor authorizes the client and forwards the request."""
 
 import asyncio
+from collections.abc import Mapping
 from itertools import count
 from typing import Final
 
 from moorage.kube.http.messages import HttpRequest, Reply
 from moorage.scheduler.daemon.serving.routing import text_reply
 from moorage.scheduler.daemon.supervisor.link import Answered, Asked, Link, Measured
-from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, Incidents, Watchdog
+from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, METRIC, Incidents, Watchdog
+from moorage.scheduler.framework.metering import Meter
 
 MAX_ASKED: Final = 64
 PAGE_SECONDS: Final = 3.0
 """A scheduler that has been blocked for this long does not serve its pages."""
 PASSED_ON: Final = (b"accept",)
-"""Headers that pages look at; credentials stay here."""
+"""Headers that are forwarded; credentials are not."""
 
 
 class Forwarding:
-    """Requests that are on their way."""
+    """Forwards requests to the scheduler and matches its responses."""
 
     def __init__(self, link: Link, watchdog: Watchdog, incidents: Incidents) -> None:
         self._link = link
@@ -40,16 +42,14 @@ class Forwarding:
             while not answer.done():
                 await asyncio.wait((answer,), timeout=BEAT_SECONDS)
                 if self._watchdog.blocked >= PAGE_SECONDS:
-                    return self._instead(request)
+                    return self._reply_while_blocked(request)
             return answer.result()
         finally:
             del self._asked[number]
 
-    def _instead(self, request: HttpRequest) -> Reply:
+    def _reply_while_blocked(self, request: HttpRequest) -> Reply:
         if request.path == "/metrics" and request.method == "GET":
-            from moorage.scheduler.daemon.supervisor.health import own_metrics
-
-            return text_reply(own_metrics(self._incidents.counts))
+            return text_reply(write_stuck_metric(self._incidents.counts))
         where = f" in plugin {self._incidents.plugin}" if self._incidents.plugin else ""
         return text_reply(f"the scheduler has been blocked{where} for {self._watchdog.blocked:.0f} s\n", 503)
 
@@ -66,7 +66,16 @@ class Forwarding:
                 waiting.set_result(text_reply("the scheduler has ended\n", 503))
 
 
-class LinkMeter:
+def write_stuck_metric(counts: Mapping[str, int]) -> str:
+    """Return the only metric that is served while the scheduler is blocked."""
+    from moorage.scheduler.daemon.metrics.table import METRICS  # on demand: the supervisor stays small
+
+    spec = METRICS[METRIC]
+    lines = [f'{METRIC}{{plugin="{plugin}"}} {float(number)}' for plugin, number in sorted(counts.items())]
+    return "\n".join([f"# HELP {METRIC} [{spec.stability}] {spec.help}", f"# TYPE {METRIC} counter", *lines, ""])
+
+
+class LinkMeter(Meter):
     """Counts in the scheduler's metrics; counts that it cannot receive in time are lost."""
 
     def __init__(self, link: Link) -> None:

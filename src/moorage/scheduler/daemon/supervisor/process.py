@@ -1,11 +1,20 @@
-"""One program as two processes: the supervisor, which was started, and its child, the scheduler."""
+"""One program as two processes: the supervisor, which was started, and its child, the scheduler.
+
+The scheduler is forked, unlike the other child processes, which start a new interpreter:
+
+- The processes share anonymous memory. The lease deadline and the heartbeat are visible immediately, without a message,
+  even while one of the processes holds its interpreter lock or is stopped.
+- The kernel ties the child to its parent before any other code runs. No moment exists in which a scheduler runs
+  without a supervisor.
+- The imported modules are shared by both processes, so the supervisor costs little memory and the start is not delayed.
+- Flags are read and files are opened once, and errors of the child are reported by the parent.
+"""
 
 import asyncio
 import mmap
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -15,7 +24,7 @@ from msgspec import Struct
 from moorage.common.child_process import encode_frame
 from moorage.common.clock import boot_time
 from moorage.common.errors import MoorageError, explain
-from moorage.common.forked_process import EXIT_FAILURE, end_with_parent, exit_child
+from moorage.common.forked_process import EXIT_FAILURE, fork
 from moorage.common.memory import freeze_gc
 from moorage.scheduler.daemon.supervisor.link import SchedulerFailed
 
@@ -77,38 +86,33 @@ def fork_scheduler(supervise: Callable[[Ends], int], schedule: Callable[[Ends], 
     for_supervisor, for_scheduler = socket.socketpair()
     stacks_out, stacks_in = os.pipe()
     supervisor = os.getpid()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Both processes share these objects; a collection that touches them would copy their memory.
-    freeze_gc()
-    child = os.fork()
-    if child:
-        for_scheduler.close()
-        os.close(stacks_in)
-        os.set_blocking(stacks_out, False)
-        try:
-            return supervise(Ends(state, for_supervisor, stacks_out, child))
-        finally:
-            for_supervisor.close()
-            os.close(stacks_out)
-    code = EXIT_FAILURE
-    # The loop closes its socket when it ends; an error may have to be sent after that.
-    error_socket = for_scheduler.dup()
-    try:
-        end_with_parent(supervisor)
+
+    def work() -> int:
         for_supervisor.close()
         os.close(stacks_out)
-        code = schedule(Ends(state, for_scheduler, stacks_in, supervisor))
-    except MoorageError as error:
-        with suppress(OSError):
-            error_socket.setblocking(True)
-            error_socket.sendall(encode_frame(SchedulerFailed(explain(error))))
-    except KeyboardInterrupt:
-        code = 128 + signal.SIGINT
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
+        # The loop closes its socket when it ends; an error may have to be sent after that.
+        error_socket = for_scheduler.dup()
+        try:
+            return schedule(Ends(state, for_scheduler, stacks_in, supervisor))
+        except MoorageError as error:
+            with suppress(OSError):
+                error_socket.setblocking(True)
+                error_socket.sendall(encode_frame(SchedulerFailed(explain(error))))
+            return EXIT_FAILURE
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
+
+    # Both processes share these objects; a collection that touches them would copy their memory.
+    freeze_gc()
+    child = fork(work)
+    for_scheduler.close()
+    os.close(stacks_in)
+    os.set_blocking(stacks_out, False)
+    try:
+        return supervise(Ends(state, for_supervisor, stacks_out, child))
     finally:
-        exit_child(code)
+        for_supervisor.close()
+        os.close(stacks_out)
 
 
 class Child:

@@ -1,4 +1,4 @@
-"""Find the plugin of a stack: the location of each plugin's code, and its first frame on the way down a stack."""
+"""Find the plugin of a stack, by the source lines of all plugins."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ class Frame(Struct, frozen=True):
 
 
 class Span(Struct, frozen=True, array_like=True):
-    """Lines of a file that are a plugin's."""
+    """Source lines of a plugin in one file."""
 
     plugin: str
     file: str
@@ -74,15 +74,12 @@ def _spans(name: str, function: object) -> Iterator[Span]:
     if not isinstance(function, FunctionType):
         return
     code: CodeType = function.__code__
-    if not _is_shared(code.co_filename):
+    file = code.co_filename
+    # The code of the framework is called for every plugin.
+    if not file.startswith(_PACKAGE) or file.startswith(_PLUGINS):
         lines = [line for _, _, line in code.co_lines() if line is not None]
-        yield Span(name, code.co_filename, code.co_firstlineno, max(lines, default=code.co_firstlineno))
+        yield Span(name, file, code.co_firstlineno, max(lines, default=code.co_firstlineno))
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # not filled yet
             if cell.cell_contents is not function:
                 yield from _spans(name, cell.cell_contents)
-
-
-def _is_shared(file: str) -> bool:
-    """Return whether code is the framework's, which is on every plugin's way."""
-    return file.startswith(_PACKAGE) and not file.startswith(_PLUGINS)

@@ -1,7 +1,7 @@
 """The process that keeps lease, health and signals while the scheduler is busy, and ends with it.
 
-Whatever goes wrong here ends the scheduler, and the scheduler's end is the end of the supervisor: there is one way out.
-It runs no plugin, and does nothing that could take long.
+Any error here ends the scheduler, and the supervisor ends with the scheduler: there is one way out. It runs no plugin,
+and nothing that could take long.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from moorage.common.errors import LeadershipLost, MoorageError
 from moorage.common.forked_process import EXIT_FAILURE
 from moorage.common.version import USER_AGENT
 from moorage.kube.api.codec import encode
-from moorage.kube.client.event_note import EventNote
+from moorage.kube.api.records import EventNote
 from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.leader import LeaderElector, LeaseSettings
 from moorage.kube.client.rest import ApiClient, Exchange
@@ -36,11 +36,12 @@ from moorage.scheduler.daemon.supervisor.link import (
     Setup,
     Stop,
 )
-from moorage.scheduler.daemon.supervisor.process import HELD_UNTIL, Child, Ends
+from moorage.scheduler.daemon.supervisor.process import HELD_UNTIL, IS_STOPPING, IS_SYNCED, Child, Ends
 from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, Incidents, Watchdog
 
 if TYPE_CHECKING:
     from moorage.kube.client.candidate import Candidacy
+    from moorage.scheduler.daemon.serving.health import HealthCheck
     from moorage.scheduler.daemon.serving.routing import StreamingHandler
     from moorage.scheduler.daemon.serving.server import Server
 
@@ -62,18 +63,18 @@ def supervise(ends: Ends, extend_pages: "ExtendPages | None" = None) -> int:
 
     ``extend_pages`` adds pages that the supervisor serves itself: it forwards requests, but no streams.
     """
+
+    async def run() -> int:
+        link = await Link.over(ends.socket)
+        try:
+            return await Supervisor(ends, link, extend_pages).run()
+        finally:
+            link.close()
+            # The transport closes its socket in the loop's next turn.
+            await asyncio.sleep(0)
+
     with asyncio.Runner() as runner:
-        return runner.run(_supervise(ends, extend_pages))
-
-
-async def _supervise(ends: Ends, extend_pages: "ExtendPages | None") -> int:
-    link = await Link.over(ends.socket)
-    try:
-        return await Supervisor(ends, link, extend_pages).run()
-    finally:
-        link.close()
-        # The transport closes its socket in the loop's next turn.
-        await asyncio.sleep(0)
+        return runner.run(run())
 
 
 class Supervisor:
@@ -100,7 +101,7 @@ class Supervisor:
         self._code: int | None = None
 
     async def run(self) -> int:
-        """Keep, until the scheduler has ended."""
+        """Supervise until the scheduler has ended; return the exit code of the program."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
@@ -160,7 +161,7 @@ class Supervisor:
         except LeadershipLost as error:
             log.error("command failed", err=str(error))  # noqa: TRY400 - the message is complete
             self._end()
-        except Exception as error:  # whatever it is, run() raises it once the scheduler is gone
+        except Exception as error:  # run() raises it when the scheduler has ended
             self._error = error
             self._end()
 
@@ -176,9 +177,9 @@ class Supervisor:
         self._is_stopping = True
         log.info("stopping", signal=signal.Signals(number).name)
         self._link.send(Stop(signal.Signals(number).name))
-        self._start(self._see_it_end())
+        self._start(self._kill_after_timeout())
 
-    async def _see_it_end(self) -> None:
+    async def _kill_after_timeout(self) -> None:
         deadline = boot_time() + END_SECONDS
         while boot_time() < deadline and self._watchdog.blocked < BLOCKED_END_SECONDS:
             with suppress(TimeoutError):
@@ -192,14 +193,29 @@ class Supervisor:
 
     async def _serve(self, setup: Setup) -> None:
         # The scheduler imports its modules now: this runs in parallel, and is not in its memory.
+        from moorage.scheduler.daemon.serving.health import HealthChecks, ping
         from moorage.scheduler.daemon.serving.pages import HealthPages
         from moorage.scheduler.daemon.serving.routing import Router
         from moorage.scheduler.daemon.serving.server import MAX_BODY, Server
-        from moorage.scheduler.daemon.supervisor.health import health_checks
 
-        router = Router()
-        checks = health_checks(self._state, self._watchdog, self._is_overdue, self._is_known)
-        HealthPages(checks).add_to(router)
+        router, state, watchdog = Router(), self._state, self._watchdog
+        # The checks and names of kube-scheduler, and the watchdog. None of them waits for the scheduler.
+        checks: dict[str, HealthCheck] = {
+            "ping": ping,
+            "leaderElection": lambda: "failed election to renew leadership on lease" if self._is_overdue() else None,
+            "watchdog": lambda: "the scheduler is stuck" if watchdog.is_stuck else None,
+            "shutdown": lambda: "process is shutting down" if state[IS_STOPPING] else None,
+            "sched-handler-sync": lambda: None if state[IS_SYNCED] else "handlers are not fully synchronized",
+            "lease-candidate-sync": lambda: None if self._is_known() else "lease candidate is not synchronized",
+        }
+        endpoints = {
+            "healthz": ("ping", "leaderElection", "watchdog"),
+            "livez": ("ping", "watchdog"),
+            "readyz": ("ping", "leaderElection", "shutdown", "sched-handler-sync", "lease-candidate-sync"),
+        }
+        HealthPages(
+            HealthChecks({endpoint: {name: checks[name] for name in names} for endpoint, names in endpoints.items()})
+        ).add_to(router)
 
         async def page(request: HttpRequest) -> Reply | ReplyStream:
             return await (router.answer if router.has(request.path) else self._forwarding.page)(request)
@@ -255,7 +271,7 @@ class Supervisor:
             await asyncio.wait((electing, ending), return_when=asyncio.FIRST_COMPLETED)
             ending.cancel()
             if not self._state[HELD_UNTIL]:
-                # The scheduler is gone before we led; if we do lead, the election ends by itself and gives it back.
+                # The scheduler ended before this replica led. A leader ends the election and releases the lease itself.
                 electing.cancel()
             with suppress(asyncio.CancelledError):
                 await electing

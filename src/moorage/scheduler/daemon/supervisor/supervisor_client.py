@@ -1,4 +1,4 @@
-"""The scheduler's end: it sends heartbeats of its loop, leads while the supervisor has the lease, and serves pages."""
+"""The scheduler's side: it sends heartbeats, leads while the supervisor holds the lease, and serves pages."""
 
 import asyncio
 import faulthandler
@@ -12,8 +12,7 @@ import structlog
 from moorage.common.clock import boot_time
 from moorage.common.forked_process import EXIT_FAILURE
 from moorage.kube.api.codec import decode
-from moorage.kube.api.records import Lease
-from moorage.kube.client.event_note import EventNote
+from moorage.kube.api.records import EventNote, Lease
 from moorage.kube.http.messages import HttpRequest
 from moorage.scheduler.daemon.serving.routing import Router
 from moorage.scheduler.daemon.supervisor.link import (
@@ -63,8 +62,8 @@ class SupervisorClient:
         self._cycles = Cycles()
 
     async def open(self) -> None:
-        """Begin to beat and to listen, on the running loop."""
-        # In C and on an alternate path: the supervisor requests it just when no Python code can run.
+        """Start heartbeats and messages on the running loop."""
+        # A handler in C: the supervisor requests the stack when no Python code can run.
         faulthandler.register(STACK_SIGNAL, file=self._ends.stacks, all_threads=False)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -86,7 +85,7 @@ class SupervisorClient:
         self._cycles.task = task
 
     def show_synced(self) -> None:
-        """Report at once whether informers are synced: the first plugin call may block the heartbeat."""
+        """Report immediately whether informers are synced: the first plugin call may block the heartbeat."""
         self.state[IS_SYNCED] = float(self.is_synced())
 
     async def leading(self) -> bool:
@@ -146,7 +145,7 @@ class SupervisorClient:
             self._link.send(Answered(message.number, reply.status, reply.body, reply.content_type, reply.headers))
 
     def _beat(self) -> None:
-        """Show that the loop turns; a few times a second, so it costs nothing for each pod."""
+        """Record that the loop runs, a few times per second."""
         now = boot_time()
         self.state[BEAT] = now
         self.show_synced()
@@ -202,5 +201,5 @@ class Cycles:
         return True
 
     def excuse(self) -> None:
-        """Let the cycle that waits wait: it is not for a plugin."""
+        """Ignore the current wait: it is not for a plugin."""
         self._is_excused = True

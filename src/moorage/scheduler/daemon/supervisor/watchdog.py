@@ -1,4 +1,4 @@
-"""The watchdog: for how long the scheduler has not taken a turn, or a cycle has waited for a plugin."""
+"""The watchdog measures how long the loop has been blocked, or a cycle has waited for a plugin."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from moorage.scheduler.framework.metering import Meter
 BEAT_SECONDS: Final = 0.25
 """The interval of heartbeats of the scheduler's loop, and of checks."""
 WARN_SECONDS: Final = 1.0
-"""After so long it is logged and counted."""
+"""Time after which a block is logged and counted."""
 
 
 class Watchdog:
@@ -27,9 +27,9 @@ class Watchdog:
     def __init__(self, state: SharedState, limit: float = 0.0) -> None:
         self.limit = limit
         self.blocked = 0.0
-        """For how many seconds the loop has not turned."""
+        """Seconds since the last iteration of the loop."""
         self.waiting = 0.0
-        """For how many seconds a cycle has waited for a plugin while the loop turned."""
+        """Seconds for which a cycle has waited for a plugin while the loop ran."""
         self._state = state
         self._last_look = 0.0
         self._last = (0.0, 0.0)
@@ -54,7 +54,7 @@ class Watchdog:
 
 
 STACK_SECONDS: Final = 0.2
-"""How long the scheduler has to write its stack; it does so in C, but a process that was stopped does not."""
+"""Time limit for writing a stack; a stopped process does not write it."""
 MAX_STACK: Final = 1 << 16
 METRIC: Final = "moorage_stuck_total"
 
@@ -68,14 +68,14 @@ class Incidents:
         self.spans: list[Span] = []
         self.counts: dict[str, int] = {}
         self.plugin = ""
-        """Where the scheduler is stuck now, or was last."""
+        """The plugin that blocks the scheduler, or the last one that did."""
         self._watchdog = watchdog
         self._child = child
         self._stacks = stacks
         self._meter = meter
 
     async def watch(self) -> None:
-        """Look on until cancelled."""
+        """Check until cancelled."""
         is_reported = is_stuck = False
         while True:
             await asyncio.sleep(BEAT_SECONDS)

@@ -2,24 +2,21 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
 import structlog
 
 from moorage.common.errors import MoorageError, PluginError
-from moorage.kube.client.event_note import EventNote
+from moorage.kube.api.records import EventNote
 from moorage.scheduler.engine.binding.binding_phases import BindingPhases, PendingBinding
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Unschedulable
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.engine.waiting import PermitWait
-from moorage.scheduler.framework.events import Action, ClusterEvent, Resource
+from moorage.scheduler.framework.events import ASSIGNED_POD_DELETE
 from moorage.scheduler.framework.plugin import PreBindPlugin
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
-
-ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 
 log = structlog.get_logger(__name__)
 
@@ -89,8 +86,11 @@ class Binder:
         pre_binds = phases.pre_flight(binding)
         # Most members of a group are allowed within the cycle that placed them: no nomination is needed.
         waits = binding.permit is not None and not binding.permit.is_decided
-        if (pre_binds or waits) and self._needs_nomination(binding):
-            await self._nominate(binding)
+        if (pre_binds or waits) and self._nominates and binding.queued.pod.nominated_node_name != binding.node_name:
+            try:
+                await self._services.cluster.patch_status(binding.queued.pod, {"nominatedNodeName": binding.node_name})
+            except MoorageError as error:
+                log.warning("cannot write the expected node", pod=binding.pod.key, error=str(error))
         if binding.permit is not None and (status := await self._wait_on_permit(binding.permit, phases)) is not None:
             if status.is_rejection:
                 return status
@@ -109,7 +109,7 @@ class Binder:
         await phases.post_bind(binding)
         return None
 
-    async def _wait_on_permit(self, permit: PermitWait, phases: "BindingPhases") -> Status | None:
+    async def _wait_on_permit(self, permit: PermitWait, phases: BindingPhases) -> Status | None:
         """Wait for a permit. The pod does not count as in flight during the wait.
 
         Otherwise the members of a group that wait for the last one could block the attempt of the last one.
@@ -120,16 +120,6 @@ class Binder:
             return await phases.wait_on_permit(permit)
         finally:
             self.in_flight += 1
-
-    def _needs_nomination(self, binding: PendingBinding) -> bool:
-        return self._nominates and binding.queued.pod.nominated_node_name != binding.node_name
-
-    async def _nominate(self, binding: PendingBinding) -> None:
-        """Write the expected node to the status of the pod; a failure is only logged."""
-        try:
-            await self._services.cluster.patch_status(binding.queued.pod, {"nominatedNodeName": binding.node_name})
-        except MoorageError as error:
-            log.warning("cannot write the expected node", pod=binding.pod.key, error=str(error))
 
     async def _pre_bind(self, binding: PendingBinding, plugins: list[PreBindPlugin | None]) -> Status | None:
         """Run pre-bind as a separate task, so that preemption can cancel it."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import Any
 
 import structlog
 from msgspec import Struct
@@ -36,12 +36,9 @@ from moorage.scheduler.engine.phases import (
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.waiting import PermitWait
 from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.framework.events import Action, ClusterEvent, Resource
 from moorage.scheduler.framework.plugin import PreBindPlugin
 from moorage.scheduler.framework.status import Code, Status
 from moorage.scheduler.queue.entities import QueuedPodInfo
-
-ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 
 log = structlog.get_logger(__name__)
 
@@ -85,12 +82,12 @@ class BindingPhases:
         self.profile = profile
         self._extenders = extenders
         self.pre_flight = hooks.wrap(self._pre_flight, PRE_FLIGHT_PHASE)
-        self.wait_on_permit = hooks.wrap(self._wait_on_permit, PERMIT_WAIT_PHASE)
+        self.wait_on_permit = hooks.wrap(PermitWait.decision, PERMIT_WAIT_PHASE)
         self.pre_bind = hooks.wrap(self._pre_bind, PRE_BIND_PHASE)
         self.bind = hooks.wrap(self._bind, BIND_PHASE)
         self.post_bind = hooks.wrap(self._post_bind, POST_BIND_PHASE)
         self.under_way = 0
-        """Number of pods in these phases, including those that wait on permit."""
+        """Number of pods in these phases, including pods that wait on permit."""
         self.all_ended: asyncio.Future[None] | None = None
         """Resolved when the last pod has left the phases."""
 
@@ -106,10 +103,6 @@ class BindingPhases:
             elif not plugin.allows_parallel:
                 plugins.append(None)
         return plugins if any(plugins) else []
-
-    async def _wait_on_permit(self, permit: PermitWait) -> Status | None:
-        """Wait until all permit plugins have allowed the pod, or one has rejected it."""
-        return await permit.decision()
 
     async def _pre_bind(self, binding: PendingBinding, plugins: list[PreBindPlugin | None]) -> Status | None:
         """Run the plugins; adjacent plugins that allow it run in parallel."""

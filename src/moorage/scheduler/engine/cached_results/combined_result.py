@@ -120,7 +120,8 @@ class CombinedResult:
         self._columns = columns
         self._steps = self._list_steps()
         self._state: CycleState | None = None
-        self._filters: list[PluginResult] = []
+        self.active_filters: list[PluginResult] = []
+        """The parts of the plugins that filter these pods."""
         self._pod_filters: list[PluginResult] = []
         self._position = self._nodes_filtered = self._nodes_scored = -1
         self.shares: list[Share] | None = None
@@ -158,8 +159,8 @@ class CombinedResult:
         state.absorb(self._state)
         self._steps = self._list_steps()
         cached = map(self._parts.__getitem__, self.layout.filters)
-        self._filters = [part for part in cached if not part.skips_filter]
-        self._pod_filters = [part for part in self._filters if part.plugin.depends_on > DependsOn.NODE]
+        self.active_filters = [part for part in cached if not part.skips_filter]
+        self._pod_filters = [part for part in self.active_filters if part.plugin.depends_on > DependsOn.NODE]
 
     def _list_steps(self) -> list[tuple[PreFilterPlugin, PluginResult | None]]:
         """List the pre-filters that are not cached, or whose cached result is not plain success."""
@@ -195,30 +196,27 @@ class CombinedResult:
             dirty = None
         nodes_filtered = self._columns.node_changes.position
         # Filters that depend on nodes alone are not called while no node has changed.
-        filters = self._filters if dirty is None or self._nodes_filtered != nodes_filtered else self._pod_filters
+        filters = self.active_filters if dirty is None or self._nodes_filtered != nodes_filtered else self._pod_filters
         for part in filters:
             part.filter(pod, nodes)
         if dirty is None:
-            self._combine_all(self._columns.count)
+            self.status_ids = np.zeros(self._columns.count, dtype=np.int32)
+            rejecting = [part.status_ids for part in self.active_filters if part.rejects_any]
+            for status_ids in rejecting:
+                self.status_ids = np.where(self.status_ids == FEASIBLE, status_ids, self.status_ids)
+            self.feasible = np.equal(self.status_ids, FEASIBLE)
+            self.feasible_count = int(np.count_nonzero(self.feasible)) if rejecting else self._columns.count
+            self.feasible_version += 1
+            self._totals_dirty = True
         else:
             for row in dict.fromkeys(dirty):
                 self._combine_row(row)
         # Last: after an error of a plugin all filters are called again.
         self._position, self._nodes_filtered = position, nodes_filtered
 
-    def _combine_all(self, size: int) -> None:
-        self.status_ids = np.zeros(size, dtype=np.int32)
-        rejecting = [part.status_ids for part in self._filters if part.rejects_any]
-        for status_ids in rejecting:
-            self.status_ids = np.where(self.status_ids == FEASIBLE, status_ids, self.status_ids)
-        self.feasible = np.equal(self.status_ids, FEASIBLE)
-        self.feasible_count = int(np.count_nonzero(self.feasible)) if rejecting else size
-        self.feasible_version += 1
-        self._totals_dirty = True
-
     def _combine_row(self, row: int) -> None:
         number = FEASIBLE
-        for part in self._filters:
+        for part in self.active_filters:
             if part.rejects_any and (number := int(part.status_ids[row])) != FEASIBLE:
                 break
         self.status_ids[row] = number
@@ -235,7 +233,15 @@ class CombinedResult:
         """Return the shares of all score plugins with cached results, with updated raw scores."""
         node_changes = self._columns.node_changes.position
         if self.shares is None:
-            self.shares = self._make_shares(pod, nodes)
+            for index in self.layout.only_pre_scoring:
+                self._parts[index].pre_score(pod, nodes)
+            self.shares = []
+            for index, plugin, weight, plugin_normalizes in self.layout.scorers:
+                part = self._parts[index]
+                if part.scored_to != part.log.position:
+                    part.score(pod, nodes)
+                if not part.skips_score:
+                    self.shares.append(Share(part, plugin, weight, plugin_normalizes))
             self._pod_shares = [share for share in self.shares if share.plugin.depends_on > DependsOn.NODE]
             self._totals_dirty = True
         else:
@@ -246,18 +252,6 @@ class CombinedResult:
                     self._totals_dirty = True
         self._nodes_scored = node_changes
         return self.shares
-
-    def _make_shares(self, pod: Pod, nodes: NodeTable) -> list[Share]:
-        for index in self.layout.only_pre_scoring:
-            self._parts[index].pre_score(pod, nodes)
-        shares = []
-        for index, plugin, weight, plugin_normalizes in self.layout.scorers:
-            part = self._parts[index]
-            if part.scored_to != part.log.position:
-                part.score(pod, nodes)
-            if not part.skips_score:
-                shares.append(Share(part, plugin, weight, plugin_normalizes))
-        return shares
 
     def score(self, pod: Pod, nodes: NodeTable) -> IntArray:
         """Return the weighted sums over the plugins with cached results; infeasible rows are set to -1."""
@@ -282,10 +276,6 @@ class CombinedResult:
                 self._order.put(row, total)
         self._rows_to_total.clear()
         return self.totals
-
-    def active_filters(self) -> Sequence[PluginResult]:
-        """Return the parts of the plugins that filter these pods."""
-        return self._filters
 
     def find_winner(self, ranks: Ranks) -> int:
         """Return the row with the highest cached total; among equals, the one whose rank is lowest."""

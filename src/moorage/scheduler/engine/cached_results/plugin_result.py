@@ -73,7 +73,7 @@ class PluginResult:
         self.is_prepared = not caching.pre_filters
         """Whether ``pre_filter`` was called, in the order of the profile."""
         self.is_success = self.is_prepared
-        """Whether it was called, and returned nothing but success or skip."""
+        """Whether it was called and returned success or skip."""
         self.pre_filtered: PreFilterAnswer = None
         self.skips_filter = False
         self.skips_score = False
@@ -129,7 +129,7 @@ class PluginResult:
         self._filtered_to = self.log.position
 
     def _filter_window(self, plugin: FilterPlugin, pod: Pod, nodes: NodeTable, rows: RowArray | None) -> None:
-        """Filter some rows at once (``None``: all)."""
+        """Filter several rows in one call (``None``: all)."""
         window = nodes if rows is None else nodes.take(rows)
         rejections: Iterator[tuple[BoolArray, int]] = iter(())
         if plugin.name not in self.state.skipped_filters:
@@ -174,25 +174,22 @@ class PluginResult:
             self.version += 1
             self.generation += 1
         elif rows and not self.skips_score:
-            self._score_rows(plugin, pod, nodes, rows)
+            if len(rows) > FEW_ROWS:
+                values = score_nodes(plugin, self.state, pod, nodes.take(np.array(rows))).tolist()
+            else:
+                values = [score_node(plugin, self.state, pod, nodes[row]) for row in rows]
+            for row, value in zip(rows, values, strict=True):
+                if self.raw[row] != value:
+                    if not MIN_NODE_SCORE <= value <= MAX_NODE_SCORE and self.raw.dtype == np.int32:
+                        self.raw = self.raw.astype(np.int64)
+                        self.generation += 1
+                    self.raw[row] = value
+                    if value < self.low:
+                        self.low = value
+                    elif value > self.high:
+                        self.high = value
+                    self.version += 1
         self.scored_to = self.log.position
-
-    def _score_rows(self, plugin: ScorePlugin, pod: Pod, nodes: NodeTable, rows: list[int]) -> None:
-        if len(rows) > FEW_ROWS:
-            values = score_nodes(plugin, self.state, pod, nodes.take(np.array(rows))).tolist()
-        else:
-            values = [score_node(plugin, self.state, pod, nodes[row]) for row in rows]
-        for row, value in zip(rows, values, strict=True):
-            if self.raw[row] != value:
-                if not MIN_NODE_SCORE <= value <= MAX_NODE_SCORE and self.raw.dtype == np.int32:
-                    self.raw = self.raw.astype(np.int64)
-                    self.generation += 1
-                self.raw[row] = value
-                if value < self.low:
-                    self.low = value
-                elif value > self.high:
-                    self.high = value
-                self.version += 1
 
     def _dirty_rows(self, position: int | None, nodes: NodeTable) -> list[int] | None:
         """Return the rows to evaluate again; ``None`` for all of them."""

@@ -42,7 +42,7 @@ class HeapOrder:
         self._first: IntArray = np.zeros(0, dtype=np.int64)
 
     def first(self, count: int) -> IntArray:
-        """Return some of the first ``count`` places: those that win before all others, in winning order."""
+        """Return some of the first ``count`` places: the ones with the lowest ranks, in order."""
         self.ranks(count)
         return self._first[self._first < count]
 

@@ -107,24 +107,18 @@ class ResultCache:
             raise
         if self._structure != self._cache.structure or len(self._table) > MAX_STATUSES:
             self._reset()
-        else:
-            self._drop_by_epoch(epochs)
-        self._structure, self._epochs = self._cache.structure, epochs
-
-    def _drop_by_epoch(self, epochs: tuple[Hashable, ...]) -> None:
+            self._structure, self._epochs = self._cache.structure, epochs
+            return
         try:
             if epochs == self._epochs:
                 return
-            changed = [
-                plugin
-                for plugin, before, now in zip(self._with_epoch, self._epochs, epochs, strict=True)
-                if before != now
-            ]
+            former = zip(self._with_epoch, self._epochs, epochs, strict=True)
+            changed = [plugin for plugin, before, now in former if before != now]
         except PLUGIN_FAULTS as error:
             raise self._reset_after(EPOCH, error) from error
         self._results.clear()
         self._forget_latest()
-        self._signing = object()
+        self._signing, self._epochs = object(), epochs
         for plugin in changed:
             self._parts[plugin.name].clear()
 
@@ -134,7 +128,12 @@ class ResultCache:
             for (caching, before, part), sign in zip(self._latest, signature, strict=True)
         ]
         parts = [part for _, _, part in latest if part is not None]
-        result = CombinedResult(self._find_layout(signature), parts, self._cache.columns, self._table)
+        is_cached = tuple([sign is not None for sign in signature])
+        layout = self._layouts.get(is_cached)
+        if layout is None:
+            caching = [plugin for plugin, caches in zip(self._signers, is_cached, strict=True) if caches]
+            layout = self._layouts[is_cached] = Layout(self._profile, caching)
+        result = CombinedResult(layout, parts, self._cache.columns, self._table)
         self._results.put(signature, result)
         return result
 
@@ -148,14 +147,6 @@ class ResultCache:
             part = PluginResult(caching, self._table)
             results.put(sign, part)
         return part
-
-    def _find_layout(self, signature: Signature) -> Layout:
-        is_cached = tuple([sign is not None for sign in signature])
-        layout = self._layouts.get(is_cached)
-        if layout is None:
-            caching = [plugin for plugin, caches in zip(self._signers, is_cached, strict=True) if caches]
-            layout = self._layouts[is_cached] = Layout(self._profile, caching)
-        return layout
 
 
 def _overrides(plugin: Plugin, method: str) -> bool:

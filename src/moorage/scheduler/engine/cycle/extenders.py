@@ -10,9 +10,8 @@ import structlog
 from moorage.common.errors import ExtenderError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, OneNode, SearchResult, SeveralNodes
-from moorage.scheduler.engine.extender import Extender
+from moorage.scheduler.engine.extender import Extender, Filtered
 from moorage.scheduler.engine.statuses import RowStatuses
-from moorage.scheduler.framework.filtered import Filtered
 from moorage.scheduler.framework.node_statuses import NodeStatuses
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
@@ -33,10 +32,7 @@ class Extending:
         self._cache = cache
 
     async def narrow(self, result: SearchResult) -> SearchResult | ExtendedNodes:
-        """Filter the feasible nodes by every interested extender, and keep the order of the last one.
-
-        ExtenderError if an extender fails that is not ignorable.
-        """
+        """Filter by every interested extender, in the order of the last one; ExtenderError if a required one fails."""
         interested = [e for e in self._extenders if e.is_filter and e.is_interested_in(result.pod)]
         if not interested or isinstance(result, NoNode):
             return result
@@ -45,41 +41,29 @@ class Extending:
         for extender in interested:
             if not nodes:
                 break
-            nodes, rejected = await self._filter(extender, result.pod, nodes)
-            statuses |= rejected
+            try:
+                answer = await extender.filter(result.pod, nodes)
+                nodes = kept(extender, nodes, answer)
+            except ExtenderError as error:
+                if not extender.is_ignorable:
+                    raise
+                pod = result.pod.key
+                log.warning("extender left out of filtering", extender=extender.name, pod=pod, error=str(error))
+            else:
+                # Unresolvable rejections take precedence.
+                statuses |= {name: Status.unschedulable(reason) for name, reason in answer.failed.items()}
+                statuses |= {name: Status.unresolvable(reason) for name, reason in answer.unresolvable.items()}
         if len(nodes) != len(before):
             result.diagnosis.unschedulable_plugins.add(EXTENDER)
         if statuses:
             result.diagnosis.statuses = NodeStatuses({**earlier_statuses.explicit, **statuses}, earlier_statuses.absent)
         if not nodes:
-            for status in earlier_statuses.distinct() if isinstance(earlier_statuses, RowStatuses) else ():
+            for status in earlier_statuses.counts() if isinstance(earlier_statuses, RowStatuses) else ():
                 result.diagnosis.add_rejection(status)
             return NoNode(result.pod, result.cycle, result.diagnosis)
         if len(nodes) == 1 or isinstance(result, OneNode):
             is_nominated = isinstance(result, OneNode) and result.is_nominated
             return OneNode(result.pod, result.cycle, result.diagnosis, nodes[0], is_nominated)
-        return self._extended(result, nodes)
-
-    async def _filter(
-        self, extender: Extender, pod: Pod, nodes: list[NodeInfo]
-    ) -> tuple[list[NodeInfo], dict[str, Status]]:
-        try:
-            answer = await extender.filter(pod, nodes)
-            return kept(extender, nodes, answer), refusals(answer)
-        except ExtenderError as error:
-            if not extender.is_ignorable:
-                raise
-            log.warning("extender left out of filtering", extender=extender.name, pod=pod.key, error=str(error))
-            return nodes, {}
-
-    def in_order(self, result: OneNode | SeveralNodes) -> list[NodeInfo]:
-        """Return the feasible nodes in search order."""
-        if isinstance(result, OneNode):
-            return [result.node]
-        order = np.roll(self._cache.order, -result.start) if result.order is None else result.order
-        return [self._cache.nodes[int(row)] for row in order[result.feasible[order]]]
-
-    def _extended(self, result: SeveralNodes, nodes: list[NodeInfo]) -> ExtendedNodes:
         rows = np.array([info.row for info in nodes], dtype=np.int64)
         result.feasible, result.feasible_version = np.zeros_like(result.feasible), None
         result.feasible[rows] = True
@@ -89,6 +73,13 @@ class Extending:
         if not stand_ins:
             return ExtendedNodes(result, rows)
         return ExtendedNodes(result, rows, NodeTable.of(*(stand_ins.get(info.row, info) for info in self._cache.nodes)))
+
+    def in_order(self, result: OneNode | SeveralNodes) -> list[NodeInfo]:
+        """Return the feasible nodes in search order."""
+        if isinstance(result, OneNode):
+            return [result.node]
+        order = np.roll(self._cache.order, -result.start) if result.order is None else result.order
+        return [self._cache.nodes[int(row)] for row in order[result.feasible[order]]]
 
     async def score(self, pod: Pod, nodes: Sequence[NodeInfo]) -> dict[str, int] | None:
         """Return the weighted scores of extenders by node name; ``None`` if no extender is interested.
@@ -132,9 +123,3 @@ def kept(extender: Extender, nodes: Sequence[NodeInfo], answer: Filtered) -> lis
             info.move_to(row)
         feasible.append(info)
     return feasible
-
-
-def refusals(answer: Filtered) -> dict[str, Status]:
-    """Return the statuses of rejected nodes; unresolvable rejections take precedence."""
-    failed = {name: Status.unschedulable(reason) for name, reason in answer.failed.items()}
-    return failed | {name: Status.unresolvable(reason) for name, reason in answer.unresolvable.items()}

@@ -1,6 +1,6 @@
 """Finding feasible nodes: all pre-filters, then the nominated node, then the filters.
 
-Cached results of filters are updated first, whatever their position in the profile. The other filters are called for
+Cached results of filters are updated first, regardless of the profile's order. The other filters are called for
 the remaining rows. The reported rejection is that of the first rejecting plugin *in the profile's order*.
 """
 
@@ -27,7 +27,7 @@ from moorage.scheduler.engine.statuses import FEASIBLE, IdArray, RowStatuses, St
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.node_statuses import NodeStatuses
 from moorage.scheduler.framework.nodeinfo import NodeInfo
-from moorage.scheduler.framework.plugin import NodeNames, PreFilterPlugin
+from moorage.scheduler.framework.plugin import NodeNames
 from moorage.scheduler.framework.status import SKIP, BoolArray, Code, Status
 
 log = structlog.get_logger(__name__)
@@ -133,20 +133,17 @@ class Filtering:
             elif isinstance(result, NodeNames):
                 pre.narrow(plugin.name, result.names)
                 if not pre.names:
-                    return self._stopped_at(plugin, pre)
+                    cached.join_up_to(plugin, cycle)
+                    return pre
             elif result.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 pre.rejection = result.by(plugin.name)
                 pre.narrowing = set()
-                return self._stopped_at(plugin, pre)
+                cached.join_up_to(plugin, cycle)
+                return pre
             else:
                 # The remaining pre-filters are called nevertheless, as upstream does.
                 pre.rejection = result.by(plugin.name)
         cached.join(cycle)
-        return pre
-
-    @staticmethod
-    def _stopped_at(plugin: PreFilterPlugin, pre: PreFiltered) -> PreFiltered:
-        pre.cached.join_up_to(plugin, pre.cycle)
         return pre
 
     def rejected(self, pre: PreFiltered) -> NoNode:
@@ -180,9 +177,14 @@ class Filtering:
             status_ids, feasible, is_own = self._run_uncached_filters(cached, cycle, pod)
             if self.cross_check is not None:
                 self.cross_check.verdicts(pod, nodes, status_ids, cached.table, pre.request.group)
-            if self.nominated.nodes() and (rejections := self._refused_with_nominated(cached, cycle, pod)):
-                status_ids = with_ids(status_ids, rejections)
-                feasible, is_own = np.equal(status_ids, FEASIBLE), False
+            if self.nominated.nodes():
+                rejections = self.nominated.refused_nodes(cached, cycle, pod)
+                if self.cross_check is not None:
+                    compute = partial(self.nominated.compute_refused, cached, cycle, pod)
+                    self.cross_check.nominated(pod, rejections, compute)
+                if rejections:
+                    status_ids = with_ids(status_ids, rejections)
+                    feasible, is_own = np.equal(status_ids, FEASIBLE), False
         except PluginError as error:
             status_ids, table = self._filter_one_by_one(pre, nominated, error)
             result = SeveralNodes(pod, cycle, diagnosis, None, np.equal(status_ids, FEASIBLE), 0, self.rotation.start)
@@ -207,13 +209,6 @@ class Filtering:
         if status is not None:
             diagnosis.add_rejection(status)
         return NoNode(pre.pod, pre.cycle, diagnosis)
-
-    def _refused_with_nominated(self, cached: CombinedResult, cycle: CycleState, pod: Pod) -> dict[int, int]:
-        rejections = self.nominated.refused_nodes(cached, cycle, pod)
-        if self.cross_check is not None:
-            compute = partial(self.nominated.compute_refused, cached, cycle, pod)
-            self.cross_check.nominated(pod, rejections, compute)
-        return rejections
 
     def _run_uncached_filters(
         self, cached: CombinedResult, cycle: CycleState, pod: Pod
@@ -250,13 +245,16 @@ class Filtering:
         examined: BoolArray | None = None
         absent = NOT_EXAMINED
         if scope is not None:
-            examined = self._narrow_to(scope, result)
+            examined = scope.mask
+            result.feasible, result.feasible_version = result.feasible & examined, None
+            result.start = self.rotation.start % scope.count
+            result.order = np.roll(scope.order, -result.start) if result.start else scope.order
         if pre.names is not None:
             result.is_narrowed = True
             candidates = self._mask_named(pre.names)
             examined = candidates if examined is None else examined & candidates
             result.feasible, result.feasible_version = result.feasible & examined, None
-            # Upstream names the plugin that rejected the nominated node among those that narrowed the search.
+            # Upstream lists the plugin that rejected the nominated node with the plugins that narrowed the search.
             absent = _not_named({*pre.narrowing, *(status.plugin for status in nominated.values())})
         if result.feasible_version is not None and result.cached is not None:
             result.count = result.cached.feasible_count
@@ -274,7 +272,7 @@ class Filtering:
         if examined is not None:
             self.rotation.advance(result.count + statuses.explicit_count, result.diagnosis.node_count)
         if result.count == 0:
-            for status in statuses.distinct():
+            for status in statuses.counts():
                 result.diagnosis.add_rejection(status)
             return NoNode(result.pod, result.cycle, result.diagnosis)
         if result.count == 1:
@@ -324,12 +322,6 @@ class Filtering:
             log.warning("cannot filter the nominated node", pod=pod.key, node=info.name, error=str(error))
             return {}
         return info if status is None else {info.row: status}
-
-    def _narrow_to(self, scope: NodeScope, result: SeveralNodes) -> BoolArray:
-        result.feasible, result.feasible_version = result.feasible & scope.mask, None
-        result.start = self.rotation.start % scope.count
-        result.order = np.roll(scope.order, -result.start) if result.start else scope.order
-        return scope.mask
 
     def _mask_named(self, names: frozenset[str]) -> BoolArray:
         rows = np.zeros(len(self.cache.nodes), dtype=np.bool_)

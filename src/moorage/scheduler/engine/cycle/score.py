@@ -16,20 +16,14 @@ from moorage.scheduler.engine.cached_results.combined_result import INFEASIBLE_T
 from moorage.scheduler.engine.cached_results.ranking import MAX_NARROW
 from moorage.scheduler.engine.cycle.cross_check import CrossCheck
 from moorage.scheduler.engine.cycle.search_result import Choice, ExtendedNodes, OneNode, SeveralNodes, Totals
-from moorage.scheduler.engine.cycle.tie_breaking import (
-    CustomTieBreaker,
-    HeapTieBreaker,
-    LateRows,
-    SearchOrder,
-    TieBreaker,
-)
+from moorage.scheduler.engine.cycle.tie_breaking import LateRows, SearchOrder, TieBreaker
 from moorage.scheduler.engine.extension_points import check_range, normalize, pre_score, score_nodes
 from moorage.scheduler.engine.phases import NO_HOOKS, PRE_SCORE_PHASE, SCORE_PHASE, PhaseHooks
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.reference import PluginScores, score_all
 from moorage.scheduler.engine.ties import Ties
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
-from moorage.scheduler.framework.status import MAX_NODE_SCORE, IntArray
+from moorage.scheduler.framework.status import MAX_NODE_SCORE
 from moorage.scheduler.state.cache import Cache
 
 
@@ -45,10 +39,7 @@ class ScoreNotes(Struct):
 
 
 class Scoring:
-    """Scores the feasible nodes of one profile and chooses one.
-
-    ``ties`` replaces upstream's tie-breaking.
-    """
+    """Scores the feasible nodes of one profile and chooses one; ``ties`` replaces upstream's tie-breaking."""
 
     def __init__(
         self,
@@ -68,9 +59,7 @@ class Scoring:
         max_total = MAX_NODE_SCORE * sum(profile.weights.values())
         self._dtype: IntType = np.int32 if max_total < MAX_NARROW else np.int64
         self._order = SearchOrder(cache)
-        self._tie_breaker: TieBreaker = (
-            HeapTieBreaker(cache, self._order, max_total) if ties is None else CustomTieBreaker(cache, ties)
-        )
+        self._tie_breaker = TieBreaker(cache, self._order, max_total, ties)
         # Reproducible, and yet spread over the nodes.
         self._chance = Random(0)
 
@@ -81,7 +70,8 @@ class Scoring:
         rows = self._order.rows(result)
         totals = self.totals(result, rows)
         if self.cross_check is not None:
-            checked = np.flatnonzero(result.feasible) if rows is None else _get(rows)
+            rows = rows.get() if isinstance(rows, LateRows) else rows
+            checked = np.flatnonzero(result.feasible) if rows is None else rows
             self.cross_check.totals(result.pod, self.cache.nodes, checked, totals.at(checked), result.cycle.group)
         return self._tie_breaker.choose(result, totals)
 
@@ -132,7 +122,10 @@ class Scoring:
             if not scorers:
                 if notes is not None:
                     notes.shares, notes.uncached, notes.rows = shares, [], None
-                return Totals(_without_infeasible(cached_totals, result) if is_cached else cached_totals)
+                if is_cached:
+                    cached_totals = cached_totals.copy()
+                    cached_totals[(~result.feasible).nonzero()[0]] = INFEASIBLE_TOTAL
+                return Totals(cached_totals)
             rows = rows.get()
         if notes is not None:
             notes.shares, notes.uncached, notes.rows = shares, [], rows
@@ -176,14 +169,3 @@ class Scoring:
         mentioned = [node for node in best if node.name in added] or best[:1]
         tied_names = tuple(node.name for node in mentioned) if len(mentioned) > 1 else ()
         return Choice(self._chance.choice(mentioned), tied_names, added)
-
-
-def _get(rows: RowArray | LateRows) -> RowArray:
-    return rows.get() if isinstance(rows, LateRows) else rows
-
-
-def _without_infeasible(cached_totals: IntArray, result: SeveralNodes) -> IntArray:
-    """Return a copy in which infeasible rows are set to -1."""
-    totals = cached_totals.copy()
-    totals[(~result.feasible).nonzero()[0]] = INFEASIBLE_TOTAL
-    return totals

@@ -93,10 +93,7 @@ class Totals(Struct):
 
 
 class Choice(Struct):
-    """The winning node; ``tied`` lists the equals among which upstream chooses at random.
-
-    ``added`` maps node names to the scores of extenders.
-    """
+    """The winning node, equals among which upstream chooses at random, and the scores of extenders by name."""
 
     node: NodeInfo
     tied: tuple[str, ...] = ()

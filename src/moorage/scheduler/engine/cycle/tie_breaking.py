@@ -5,7 +5,7 @@ The default is upstream's: the root of its heap, which depends on the order in w
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -21,28 +21,6 @@ MANY_NODES: Final = 1 << 14
 """From this number of nodes on it pays not to visit all feasible ones."""
 MANY_EQUALS: Final = 1024
 """Among this number of equals, one of the places that win first is nearly always present."""
-
-
-class TieBreaker(Protocol):
-    """Chooses the node with the highest total."""
-
-    def choose(self, result: SeveralNodes, totals: Totals) -> Choice:
-        """Return the winner."""
-        ...
-
-
-class CustomTieBreaker:
-    """Lets ``ties`` choose among equal nodes."""
-
-    def __init__(self, cache: Cache, ties: Ties) -> None:
-        self._cache = cache
-        self._ties = ties
-
-    def choose(self, result: SeveralNodes, totals: Totals) -> Choice:
-        """Return the winner."""
-        best = (totals.column == totals.column.max()).nonzero()[0]
-        tied_rows = best if totals.rows is None else totals.rows[best]
-        return Choice(self._cache.nodes[self._ties.choose(self._cache.nodes, tied_rows)])
 
 
 class LateRows:
@@ -111,19 +89,28 @@ class SearchOrder:
         return Ranks(ranks, self.heap.size, version)
 
 
-class HeapTieBreaker:
-    """Chooses as upstream does; ``max_total`` is the upper bound of totals."""
+class TieBreaker:
+    """Chooses as upstream does, or as ``ties`` does; ``max_total`` is the upper bound of totals."""
 
-    def __init__(self, cache: Cache, order: SearchOrder, max_total: int) -> None:
+    def __init__(self, cache: Cache, order: SearchOrder, max_total: int, ties: Ties | None = None) -> None:
         self._cache = cache
         self._order = order
         self._max_total = max_total
+        self._ties = ties
 
     def choose(self, result: SeveralNodes, totals: Totals) -> Choice:
         """Return the winner; after a pre-filter named the candidates, ``tied`` lists all equals."""
-        if result.is_narrowed:
-            return self._first_in_cluster_order(totals)
-        return Choice(self._cache.nodes[self._find_best(result, totals)])
+        nodes = self._cache.nodes
+        if self._ties is None and not result.is_narrowed:
+            return Choice(nodes[self._find_best(result, totals)])
+        best = (totals.column == totals.column.max()).nonzero()[0]
+        tied_rows = best if totals.rows is None else totals.rows[best]
+        if self._ties is not None:
+            return Choice(nodes[self._ties.choose(nodes, tied_rows)])
+        if len(tied_rows) == 1:
+            return Choice(nodes[int(tied_rows[0])])
+        in_order = tied_rows[np.argsort(self._cache.places[tied_rows])]
+        return Choice(nodes[int(in_order[0])], tuple(nodes[int(row)].name for row in in_order))
 
     def _find_best(self, result: SeveralNodes, totals: Totals) -> int:
         """Return the row with the highest total; among equals, the one that is the root of upstream's heap."""
@@ -161,15 +148,6 @@ class HeapTieBreaker:
         turns = (self._cache.places[tied_rows] - result.start) % size
         ranks = heap.ranks(result.count)[turns - gaps.searchsorted(turns)]
         return int(tied_rows[ranks.argmin()])
-
-    def _first_in_cluster_order(self, totals: Totals) -> Choice:
-        best = (totals.column == totals.column.max()).nonzero()[0]
-        tied_rows = best if totals.rows is None else totals.rows[best]
-        if len(tied_rows) == 1:
-            return Choice(self._cache.nodes[int(tied_rows[0])])
-        in_order = tied_rows[np.argsort(self._cache.places[tied_rows])]
-        nodes = [self._cache.nodes[int(row)] for row in in_order]
-        return Choice(nodes[0], tuple(node.name for node in nodes))
 
 
 def has_few_rejections(result: SeveralNodes) -> bool:

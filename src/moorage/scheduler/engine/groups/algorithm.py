@@ -4,14 +4,14 @@ Members are assumed in the cache during the search, and all of that is reverted 
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from time import perf_counter
 from typing import Final
 
 import numpy as np
 
-from moorage.common.errors import MoorageError
+from moorage.common.errors import CacheError, MoorageError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.cycle.filter import SearchRequest
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
@@ -19,17 +19,18 @@ from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, 
 from moorage.scheduler.engine.group_points import PlacementScores
 from moorage.scheduler.engine.group_results import GroupTrial, PodTrial, error_text, unplaceable
 from moorage.scheduler.engine.groups.counting import Counting
-from moorage.scheduler.engine.groups.trial_stack import TrialStack
 from moorage.scheduler.engine.observing import AttemptObserver
-from moorage.scheduler.engine.outcomes import NO_NODES, NodeScope
+from moorage.scheduler.engine.outcomes import NO_NODES, Diagnosis, NodeScope
 from moorage.scheduler.engine.services import Services
-from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.cycle import ASSUMED, CycleState
 from moorage.scheduler.framework.groups import FINDINGS, GroupFindings, GroupTree, Placement, TriedMember
 from moorage.scheduler.framework.node_statuses import NodeStatuses
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import FilterPlugin
 from moorage.scheduler.framework.status import Code, Status
 from moorage.scheduler.queue.entities import QueuedPodInfo
+from moorage.scheduler.queue.nominator import PodNominator
+from moorage.scheduler.state.cache import Cache
 
 PODS_PER_TURN: Final = 200
 """The event loop runs after this number of pods (a few hundredths of a second): trees of groups take long."""
@@ -46,7 +47,7 @@ class GroupSearch:
         services: Services,
         runner: ProfileRunner,
         queued: Mapping[str, QueuedPodInfo],
-        stack: TrialStack,
+        stack: "TrialStack",
         observer: AttemptObserver | None = None,
         *,
         keeps_states: bool = False,
@@ -126,7 +127,10 @@ class GroupSearch:
         trial = PodTrial(queued)
         self._tried += 1
         if self._tried % PODS_PER_TURN == 0:
-            await self._take_a_turn()
+            # Let the event loop run, with the cache frozen: otherwise the watchdog reports a long search as stuck.
+            freeze = self._services.freeze
+            with nullcontext() if freeze.thawed is not None else freeze:
+                await asyncio.sleep(0)
         if not self._services.cache.columns.infos:
             trial.status = Status.unresolvable(NO_NODES)
             return trial
@@ -135,12 +139,6 @@ class GroupSearch:
         except MoorageError as error:
             trial.node_name, trial.status = "", Status.error(str(error))
         return trial
-
-    async def _take_a_turn(self) -> None:
-        """Let the event loop run, with the cache frozen: otherwise the watchdog reports a long search as stuck."""
-        freeze = self._services.freeze
-        with nullcontext() if freeze.thawed is not None else freeze:
-            await asyncio.sleep(0)
 
     async def _find_node(self, queued: QueuedPodInfo, trial: PodTrial, request: SearchRequest) -> None:
         runner, pod = self._runner, queued.pod
@@ -319,3 +317,59 @@ class GroupSearch:
             trial.status = unplaceable(*status.reasons) if status.code is Code.WAIT else status
             self._stack.revert_to(before)
         return trial
+
+
+class TrialStack:
+    """A stack of trial placements in the cache."""
+
+    def __init__(self, cache: Cache, nominations: Callable[[], PodNominator]) -> None:
+        self._cache = cache
+        self._nominations = nominations
+        self._placed: list[tuple[PodTrial, Pod]] = []
+
+    def __len__(self) -> int:
+        return len(self._placed)
+
+    def place(self, trial: PodTrial) -> None:
+        """Place a pod on its node, unless a reserve plugin rejects it; the trial contains the result."""
+        runner, state, pod = trial.runner, trial.state, trial.queued.pod
+        assert runner is not None
+        assert state is not None
+        assumed = pod.on_node(trial.node_name)
+        try:
+            self._cache.assume(assumed)
+        except CacheError as error:
+            trial.node_name, trial.status = "", Status.error(str(error))
+            return
+        self._nominations().remove(pod)
+        self._placed.append((trial, assumed))
+        refusal = runner.reserve(state, assumed, trial.node_name)
+        if refusal is None and (recounted := state.get(ASSUMED)) is not None:
+            self._cache.recount(recounted)
+        if refusal is not None:
+            self._revert_last()
+            trial.diagnosis = Diagnosis.on_node(trial.node_name, refusal)
+            trial.node_name = ""
+
+    def place_again(self, trials: Iterable[PodTrial]) -> str:
+        """Place pods again on their nodes; return the problem, or an empty string."""
+        for trial in trials:
+            self.place(trial)
+            if not trial.fits:
+                problem = trial.status.message if trial.status is not None else ""
+                return problem or (trial.diagnosis.message if trial.diagnosis is not None else "")
+        return ""
+
+    def revert_to(self, size: int) -> None:
+        """Revert all placements above this size of the stack."""
+        while len(self._placed) > size:
+            self._revert_last()
+
+    def _revert_last(self) -> None:
+        trial, assumed = self._placed.pop()
+        assert trial.runner is not None
+        assert trial.state is not None
+        trial.runner.unreserve(trial.state, assumed, assumed.node_name)
+        self._cache.forget(assumed)
+        if trial.queued.pod.status.nominated_node_name:
+            self._nominations().add(trial.queued.pod)

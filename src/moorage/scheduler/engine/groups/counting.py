@@ -13,7 +13,6 @@ from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.extension_points import how_many, idle
 from moorage.scheduler.engine.group_results import GroupTrial, unplaceable
 from moorage.scheduler.engine.services import Services
-from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.groups import GroupTree, Placement, Proposal
 from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin
 from moorage.scheduler.framework.status import Code, IntArray, Status
@@ -53,14 +52,18 @@ class Counting:
         if not states:
             # A trial without placed pods shows nothing; the next placement may.
             return
-        results, members = self._runner.filtering.results, self._tree.members
+        results, members, profile = self._runner.filtering.results, self._tree.members, self._runner.profile
         cached = results.find(members[0])
         self._is_possible = all(
             not pod.status.nominated_node_name
             and results.find(pod) is cached
             and pod.requests_on_node == members[0].requests
             for pod in members
-        ) and all(self._is_plain(state, cached) for state in states)
+        ) and all(
+            # All filters are cached, and no plugin reserves anything.
+            not cached.has_uncached_filters(state) and profile.reserving <= idle(profile, state)
+            for state in states
+        )
         if self._is_possible:
             self._cached = cached
             self._proposals = tuple(Proposal(pod, "", states[0]) for pod in members)
@@ -79,17 +82,12 @@ class Counting:
         status, placement.proposals = self._outcomes[count]
         return GroupTrial(self._tree, status, is_counted=True)
 
-    def _is_plain(self, state: CycleState, cached: CombinedResult) -> bool:
-        """Return whether all filters are cached, and no plugin reserves anything."""
-        profile = self._runner.profile
-        return not cached.has_uncached_filters(state) and profile.reserving <= idle(profile, state)
-
     def _count(self, cached: CombinedResult) -> IntArray | None:
         """Return the capacity of each row for these pods; ``None`` if a filter cannot count."""
         pod, nodes = self._tree.members[0], self._runner.cache.nodes
         cached.filter(pod, nodes)
         capacities = np.where(cached.feasible, len(self._tree.members), 0)
-        for part in cached.active_filters():
+        for part in cached.active_filters:
             assert isinstance(part.plugin, FilterPlugin)
             if part.plugin.depends_on is DependsOn.NODE:
                 continue
@@ -103,7 +101,7 @@ class Counting:
         return np.maximum(capacities, 0)
 
     def _outcome(self, count: int) -> tuple[Status | None, tuple[Proposal, ...]]:
-        """Compute the result of attempts of which ``count`` find a node."""
+        """Compute the result if ``count`` of the attempts find a node."""
         tree, size = self._tree, len(self._tree.members)
         scheduled, status, attempt_count = len(tree.scheduled), None, 0
         for attempt_count in range(1, size + 1):

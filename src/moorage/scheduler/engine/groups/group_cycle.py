@@ -1,36 +1,40 @@
 """The scheduling cycle of a group: enough of its members are placed, or none."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
+from itertools import chain
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
 from moorage.common.errors import MoorageError
+from moorage.kube.api.meta import format_time
+from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import PodGroup
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.effects import AttemptFailures
 from moorage.scheduler.engine.group_points import NOT_RUN, GroupPostFiltered
 from moorage.scheduler.engine.group_results import UNPLACEABLE, GroupAttempt, GroupTrial, PodTrial
 from moorage.scheduler.engine.group_sources import GroupSources
-from moorage.scheduler.engine.groups.algorithm import GroupSearch
-from moorage.scheduler.engine.groups.checks import violation
-from moorage.scheduler.engine.groups.conditions import GroupConditions
-from moorage.scheduler.engine.groups.trial_stack import TrialStack
+from moorage.scheduler.engine.groups.algorithm import GroupSearch, TrialStack
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Placed, Unschedulable
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.faults import described
-from moorage.scheduler.framework.groups import FINDINGS, DescribedGroup, GroupTree, Proposal
+from moorage.scheduler.framework.groups import FINDINGS, DescribedGroup, Group, GroupTree, Proposal
 from moorage.scheduler.framework.status import Code, Status
 from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 from moorage.scheduler.state.pod_groups import PodGroups
 
 WAITING_ON_PREEMPTION: Final = "waiting_on_preemption"
+INITIALLY_SCHEDULED: Final = "PodGroupInitiallyScheduled"
+PREEMPT_LOWER: Final = "PreemptLowerPriority"
+TOGETHER: Final = "all pods in a single pod group should have the same"
 
 log = structlog.get_logger(__name__)
 
@@ -64,7 +68,6 @@ class GroupCycle:
         self._sources: GroupSources | None = None
         self._services = services = scheduler.services
         self._groups = groups
-        self._conditions = GroupConditions(services)
         self._stack = TrialStack(services.cache, lambda: scheduler.queue.nominator)
         self._members: Mapping[str, QueuedPodInfo] = {}
         self._with_policy = services.features.enabled("PodGroupPreemptionPolicy")
@@ -82,7 +85,11 @@ class GroupCycle:
         if (problem := self._problem_with(queued, tree)) is not None:
             self._fail(queued, tree, problem)
             return
-        members = self._still_waiting(queued)
+        cache = self._services.cache
+        dropped = [each for each in queued.members if each.pod.is_terminating or cache.is_assumed(each.pod)]
+        for member in dropped:
+            self._scheduler.let_go(member)
+        members = [member for member in queued.members if member not in dropped]
         if not members:
             self._finish(queued, Code.SUCCESS)
             return
@@ -94,7 +101,9 @@ class GroupCycle:
         tree = self._tree_of(queued, members)
         meter, name = self._services.meter, profile.profile.name
         try:
-            trial = await self._searched(profile, search, tree)
+            # Between two calls of an extender the cache contains pods that are placed on trial only.
+            with self._services.freeze if profile.extenders else nullcontext():
+                trial = await search.run(tree)
             code = trial.code
             meter.observe("scheduler_podgroup_scheduling_algorithm_duration_seconds", perf_counter() - began)
             helped = None
@@ -113,9 +122,11 @@ class GroupCycle:
         log_result(queued, trial, result)
         if self._scheduler.observer is not None:
             in_order = _in_order(tree, members)
-            attempt = GroupAttempt(queued.root, name, in_order, result, trial.status, trial, search.scored, helped)
-            attempt.conditions = conditions
-            self._scheduler.observer.group_ended(attempt)
+            self._scheduler.observer.group_ended(
+                GroupAttempt(
+                    queued.root, name, in_order, result, trial.status, trial, search.scored, helped, conditions
+                )
+            )
         self._finish(queued, code)
 
     async def _search_again(self, runner: ProfileRunner, tree: GroupTree) -> tuple[Status | None, tuple[Proposal, ...]]:
@@ -124,13 +135,6 @@ class GroupCycle:
         trial = await search.run(tree)
         # Pods of failed child groups are included, as upstream does.
         return trial.status, trial.proposals(of_failed=True)
-
-    async def _searched(self, profile: ProfileRunner, search: GroupSearch, tree: GroupTree) -> GroupTrial:
-        if not profile.extenders:
-            return await search.run(tree)
-        # Between two calls of an extender the cache contains pods that are placed on trial only.
-        with self._services.freeze:
-            return await search.run(tree)
 
     def _tree_of(self, queued: QueuedPodGroupInfo, members: Iterable[QueuedPodInfo]) -> GroupTree:
         waiting = {member.uid for member in members}
@@ -158,20 +162,11 @@ class GroupCycle:
         conditions = {leaf.key: self._report(leaf, status) for leaf in tree.leaves}
         if self._scheduler.observer is not None:
             result = "unschedulable" if status.is_rejection else "error"
-            attempt = GroupAttempt(queued.root, members[0].scheduler_name, members, result, status)
-            attempt.conditions = conditions
-            self._scheduler.observer.group_ended(attempt)
+            name = members[0].scheduler_name
+            self._scheduler.observer.group_ended(
+                GroupAttempt(queued.root, name, members, result, status, conditions=conditions)
+            )
         self._finish(queued, status.code)
-
-    def _still_waiting(self, queued: QueuedPodGroupInfo) -> list[QueuedPodInfo]:
-        """Return the members to try, and drop the others."""
-        members = []
-        for member in queued.members:
-            if member.pod.is_terminating or self._services.cache.is_assumed(member.pod):
-                self._scheduler.let_go(member)
-            else:
-                members.append(member)
-        return members
 
     async def _post_filter(
         self, search: GroupSearch, runner: ProfileRunner, tree: GroupTree, trial: GroupTrial, *, preempts: bool
@@ -185,19 +180,15 @@ class GroupCycle:
         # Upstream's quirk: where groups share the status of one above them, the message is appended for each of them.
         shared = Counter(id(below.status) for below in everything)
         for below in everything:
-            self._apply(outcome, below, shared[id(below.status)])
+            below.before_help = below.status
+            if outcome.code is Code.ERROR:
+                below.status = Status.error(outcome.message)
+            elif below.status is not None:
+                reasons = (*below.status.reasons, *[outcome.message] * shared[id(below.status)])
+                below.status = Status(below.status.code, reasons, below.status.plugin)
+                if outcome.code is Code.SUCCESS:
+                    below.waits_for_victims, below.nominated = True, outcome.nominated
         return outcome
-
-    @staticmethod
-    def _apply(outcome: GroupPostFiltered, trial: GroupTrial, times: int) -> None:
-        trial.before_help = trial.status
-        if outcome.code is Code.ERROR:
-            trial.status = Status.error(outcome.message)
-        elif trial.status is not None:
-            reasons = (*trial.status.reasons, *[outcome.message] * times)
-            trial.status = Status(trial.status.code, reasons, trial.status.plugin)
-            if outcome.code is Code.SUCCESS:
-                trial.waits_for_victims, trial.nominated = True, outcome.nominated
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -243,12 +234,18 @@ class GroupCycle:
         groups.finish(queued, code)
 
     def _report(self, leaf: GroupTree, status: Status | None) -> Mapping[str, str]:
+        """Write the result to the PodGroup, and return the condition; a scheduled group never becomes unscheduled."""
         assert isinstance(leaf.group, PodGroup)
         if isinstance(leaf.group, DescribedGroup):
             if self._sources is not None:
                 self._sources.attempted(leaf.group, status)
             return {}
-        return self._conditions.report(leaf.group, status)
+        patch = condition_patch(leaf.group, status, self._services.clock.wall())
+        if not patch:
+            return {}
+        self._services.write_status(leaf.group, patch)
+        condition: Mapping[str, str] = patch["conditions"][0]
+        return condition
 
 
 def may_be_helped(search: GroupSearch, trial: GroupTrial) -> bool:
@@ -300,3 +297,51 @@ def log_result(queued: QueuedPodGroupInfo, trial: GroupTrial, result: str) -> No
         log.error("pod group failed", **about, error=trial.status.message)
     else:
         log.info("pod group not scheduled", **about, result=result, reason=trial.status.message)
+
+
+def condition_patch(group: PodGroup, status: Status | None, now: float) -> Mapping[str, Any]:
+    """Return the patch of the group's status; empty if nothing changes."""
+    if status is None:
+        desired = ("True", "Scheduled", "")
+    else:
+        desired = ("False", "Unschedulable" if status.is_rejection else "SchedulerError", status.message)
+    conditions = group.status.conditions
+    current = next((condition for condition in conditions if condition.type == INITIALLY_SCHEDULED), None)
+    generation = group.metadata.generation
+    if current is not None:
+        if current.status == "True" and status is not None:
+            return {}
+        if (current.status, current.reason, current.message, current.observed_generation) == (*desired, generation):
+            return {}
+    since = current.last_transition_time if current is not None and current.status == desired[0] else None
+    condition: dict[str, Any] = {
+        "type": INITIALLY_SCHEDULED,
+        "status": desired[0],
+        "reason": desired[1],
+        "message": desired[2],
+        "lastTransitionTime": since or format_time(now),
+    }
+    if generation:
+        condition["observedGeneration"] = generation
+    return {"conditions": [condition]}
+
+
+def violation(root: Group, queued: Sequence[Pod], scheduled: Iterable[Pod], *, with_policy: bool) -> str:
+    """Describe the first difference between pods of a group: scheduler, priority and preemption policy must agree.
+
+    With ``with_policy`` (gate PodGroupPreemptionPolicy) the group's preemption policy counts.
+    """
+    first = queued[0]
+    for pod in chain(queued, scheduled):
+        if pod.scheduler_name != first.scheduler_name:
+            return f'{TOGETHER} .spec.schedulerName set, got: "{pod.scheduler_name}" and "{first.scheduler_name}"'
+        if pod.priority != root.priority:
+            text = "priority as the pod group's priority, got"
+            return f"{TOGETHER} {text} {pod.priority} and {root.priority}"
+        policy = pod.spec.preemption_policy or PREEMPT_LOWER
+        if with_policy and policy != (expected_policy := root.spec.preemption_policy or PREEMPT_LOWER):
+            text = "preemption policy as the pod group's preemption policy, got"
+            return f"{TOGETHER} {text} {policy} and {expected_policy}"
+        if not with_policy and policy != (expected_policy := first.spec.preemption_policy or PREEMPT_LOWER):
+            return f"{TOGETHER} preemption policy, got {policy} and {expected_policy}"
+    return ""

@@ -1,6 +1,6 @@
 """Pods protected from eviction by disruption budgets."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from moorage.common.errors import SelectorError
@@ -36,7 +36,11 @@ class Budgets:
 
         Every pod counts against its budgets, even if it is reprieved later.
         """
-        self._refresh()
+        if self._version != self._lister.version:
+            self._version = self._lister.version
+            self._by_namespace = {}
+            for budget in self._lister.list():
+                self._parse(budget)
         if not self._by_namespace:
             return [], list(pods)
         disruptions: dict[int, int] = {}
@@ -58,20 +62,11 @@ class Budgets:
                 return True
         return False
 
-    def _refresh(self) -> None:
-        if self._version != self._lister.version:
-            self._version = self._lister.version
-            self._by_namespace = {}
-            for namespace, protection in _protections(self._lister.list()):
-                self._by_namespace.setdefault(namespace, []).append(protection)
-
-
-def _protections(budgets: Iterable[PodDisruptionBudget]) -> Iterator[tuple[str, Protection]]:
-    for budget in budgets:
+    def _parse(self, budget: PodDisruptionBudget) -> None:
         try:
             matcher = label_matcher(budget.spec.selector)
         except SelectorError:
-            continue  # as upstream, invalid selectors match nothing
+            return  # as upstream, invalid selectors match nothing
         if not matcher.is_nothing and not matcher.is_everything:
-            status = budget.status
-            yield budget.namespace, Protection(matcher, status.disruptions_allowed, status.disrupted_pods)
+            protection = Protection(matcher, budget.status.disruptions_allowed, budget.status.disrupted_pods)
+            self._by_namespace.setdefault(budget.namespace, []).append(protection)

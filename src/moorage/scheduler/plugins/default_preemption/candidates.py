@@ -9,26 +9,32 @@ from typing import Final, TypeAlias
 import numpy as np
 from msgspec import Struct, field
 
+from moorage.common.caches import LRU
 from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.requests import PODS
 from moorage.scheduler.config.args import DefaultPreemptionArgs
+from moorage.scheduler.framework.columns import Growing
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.handle import PreemptionHandle
 from moorage.scheduler.framework.node_statuses import NodeStatuses, histogram
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
-from moorage.scheduler.framework.status import Code, Status
+from moorage.scheduler.framework.status import BoolArray, Code, IntArray, Status
 from moorage.scheduler.framework.victims import Victims
 from moorage.scheduler.plugins.default_preemption.budgets import Budgets
 from moorage.scheduler.plugins.default_preemption.dry_run import NO_VICTIMS, PreemptionDryRun
 from moorage.scheduler.plugins.default_preemption.eligibility import VictimRules
-from moorage.scheduler.plugins.default_preemption.lower_priority_pods import LowerPriorityPods
-from moorage.scheduler.plugins.default_preemption.unit_dry_run import UnitDryRun
-from moorage.scheduler.plugins.default_preemption.units import Units
+from moorage.scheduler.plugins.default_preemption.units import UnitDryRun, Units
+from moorage.scheduler.state.side_columns import SideColumns
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 MANY_ROWS: Final = 32
 """Fewer nodes are tried one by one."""
+NO_PODS: Final = np.iinfo(np.int64).max
+ANY_PRIORITY: Final = int(np.iinfo(np.int64).min)
+MAX_PRIORITIES: Final = 8
+"""Number of priorities with cached sums; clusters have few priority classes that preempt."""
 
 Outcome: TypeAlias = Victims | Status
 
@@ -83,7 +89,9 @@ class CandidateSearch:
     def find(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> Findings:
         """Try nodes until there are enough candidates, one of them without violating a budget."""
         nodes = self._handle.nodes
-        rows = self._from_offset(statuses.rows_with(Code.UNSCHEDULABLE, nodes, self._handle.order))
+        rows = statuses.rows_with(Code.UNSCHEDULABLE, nodes, self._handle.order)
+        if self._chance is not None and len(rows):
+            rows = np.roll(rows, -self._chance.randrange(len(rows)))
         findings = Findings(examined=len(rows))
         rows_to_try = rows if self.rules is not None else rows[self._lower_priority_pods.is_below(pod.priority, rows)]
         if len(rows_to_try) < len(rows):
@@ -92,7 +100,10 @@ class CandidateSearch:
         infos = map(nodes.find, self._handle.nominator.nodes_with_nominations())
         nominated = [info.row for info in infos if info is not None]
         if len(rows_to_try) > num_candidates and self._chance is None:
-            rows_to_try = _nominated_last(rows_to_try, nominated)
+            # Upstream starts at a random node. If it always were the first, preemptors in a row would find only each
+            # other's nodes, evict more pods than needed, and wait for one another: try nominated nodes last.
+            claimed = np.isin(rows_to_try, nominated)
+            rows_to_try = np.concatenate((rows_to_try[~claimed], rows_to_try[claimed]))
         dry_run = self._dry_run(cycle, pod)
         self._cache.keep_valid(dry_run.kind, self._budgets.version, nominated)
         if not self._cache.outcomes and len(rows_to_try) >= MANY_ROWS and self.units is None:
@@ -127,11 +138,6 @@ class CandidateSearch:
         """Return the number of candidates to find among this many nodes."""
         return min(max(nodes * self._percentage // 100, self._min_candidates), nodes)
 
-    def _from_offset(self, rows: RowArray) -> RowArray:
-        if self._chance is None or not len(rows):
-            return rows
-        return np.roll(rows, -self._chance.randrange(len(rows)))
-
     def _try_nodes(
         self, dry_run: PreemptionDryRun, rows: Iterable[int], num_candidates: int, findings: Findings
     ) -> None:
@@ -141,9 +147,14 @@ class CandidateSearch:
         for row in rows:
             node = nodes[row]
             # When many pods preempt, almost all outcomes of hundreds of nodes are cached.
-            outcome = cached_outcomes.get(row)
+            outcome: Outcome | None = cached_outcomes.get(row)
             if outcome is None:
-                outcome = self._outcome(dry_run, node)
+                try:
+                    outcome = dry_run.on(node)
+                    if dry_run.is_row_local(node):
+                        cached_outcomes[row] = outcome
+                except PluginError as error:
+                    outcome = Status.error(str(error))
             if isinstance(outcome, Victims):
                 bucket = violating if outcome.violations else clean
                 if len(bucket) < num_candidates:
@@ -155,25 +166,6 @@ class CandidateSearch:
             else:
                 findings.reasons.update(outcome.reasons)
         findings.candidates = clean | violating
-
-    def _outcome(self, dry_run: PreemptionDryRun, node: NodeInfo) -> Outcome:
-        try:
-            outcome = dry_run.on(node)
-        except PluginError as error:
-            return Status.error(str(error))
-        if dry_run.is_row_local(node):
-            self._cache.outcomes[node.row] = outcome
-        return outcome
-
-
-def _nominated_last(rows: RowArray, nominated: list[int]) -> RowArray:
-    """Move nodes with nominated pods to the end, for searches that stop early.
-
-    Where upstream starts is up to rng. Were it always the first node, preemptors in a row would find nothing but
-    each other's nodes, evict more pods than needed, and wait for one another.
-    """
-    claimed = np.isin(rows, nominated)
-    return np.concatenate((rows[~claimed], rows[claimed]))
 
 
 class CachedOutcomes:
@@ -198,3 +190,64 @@ class CachedOutcomes:
             return
         for row in chain(changed, nominated):
             self.outcomes.pop(row, None)
+
+
+class LowerPriorityPods(SideColumns):
+    """The lowest priority on each node, and the requests of pods below some priorities.
+
+    These columns rule out nodes before any node is copied.
+    """
+
+    def __init__(self, handle: PreemptionHandle) -> None:
+        super().__init__(handle.nodes, {})
+        self._lowest = Growing(np.int64)
+        self._held: LRU[int, HeldBelow] = LRU("requests by priority", MAX_PRIORITIES)
+
+    def write(self, info: NodeInfo) -> None:
+        self._lowest.reserve(info.row + 1)
+        self._lowest.array[info.row] = min((_lowest(pod) for pod in info.pods.values()), default=NO_PODS)
+        for _, sums in self._held.items():
+            sums.write(info)
+
+    def is_below(self, priority: int, rows: RowArray) -> BoolArray:
+        """Find the rows with a pod of lower priority; other rows have no victims."""
+        self.refresh()
+        below: BoolArray = self._lowest.array[rows] < priority
+        return below
+
+    def held_below(self, priority: int, rows: RowArray) -> dict[str, IntArray]:
+        """Return the requests of lower-priority pods on these rows by resource, with their number as ``pods``."""
+        self.refresh()
+        sums = self._held.find(priority)
+        if sums is None:
+            sums = HeldBelow(priority)
+            for info in self._nodes:
+                sums.write(info)
+            self._held.put(priority, sums)
+        return {resource: column.view(len(self._nodes))[rows] for resource, column in sums.columns.items()}
+
+
+class HeldBelow:
+    """The sums for one priority, one column per resource."""
+
+    def __init__(self, priority: int) -> None:
+        self._priority = priority
+        self.columns: dict[str, Growing] = {PODS: Growing(np.int64)}
+
+    def write(self, info: NodeInfo) -> None:
+        sums: dict[str, int] = {PODS: 0}
+        for pod in info.pods.values():
+            if pod.priority < self._priority:
+                for resource, amount in pod.requests_on_node.items():
+                    sums[resource] = sums.get(resource, 0) + (amount if resource != PODS else 0)
+                sums[PODS] += 1
+        for resource in sums:
+            self.columns.setdefault(resource, Growing(np.int64))
+        for resource, column in self.columns.items():
+            column.reserve(info.row + 1)
+            column.array[info.row] = sums.get(resource, 0)
+
+
+def _lowest(pod: Pod) -> int:
+    """Return the lowest effective priority of a pod; for group members it depends on the group."""
+    return pod.priority if pod.spec.scheduling_group is None else ANY_PRIORITY

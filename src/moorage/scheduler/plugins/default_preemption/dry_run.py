@@ -73,7 +73,7 @@ class PreemptionDryRun:
         if self._counting is None or self._rules is not None or len(self._counting) != 1:
             return None
         (plugin,) = self._counting
-        distinct = (*statuses.distinct(), statuses.absent)
+        distinct = (*statuses.counts(), statuses.absent)
         rejecting = {status.plugin for status in distinct if status.code is Code.UNSCHEDULABLE}
         return plugin.filter_without(self._cycle, self._pod, nodes, freed) if rejecting == {plugin.name} else None
 
@@ -126,7 +126,6 @@ class WhatIf:
             self._remove(victim)
 
     def run_filters(self) -> Status | None:
-        """Run the filters for the pod."""
         return self._handle.run_filters(self._cycle, self._pod, self.node)
 
     def reprieve(self, victim: Pod) -> bool:

@@ -1,7 +1,8 @@
 """Whether a pod is eligible to preempt, and the evictions in progress."""
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from inspect import CORO_CLOSED, getcoroutinestate
+from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from moorage.common.caches import LRU
@@ -44,7 +45,6 @@ class Evictions:
         return uid in self._accepted
 
     def begin(self, pod: Pod, work: Coroutine[Any, Any, None]) -> None:
-        """Record the work that evicts a pod."""
         self._under_way.put(pod.uid, work)
 
     def accept(self, pod: Pod) -> None:
@@ -65,20 +65,12 @@ class VictimRules(Protocol):
         ...
 
 
-class Priorities(Protocol):
-    """Determines the effective priority of a pod."""
-
-    def priority_of(self, pod: Pod) -> int:
-        """Return the effective priority of a pod."""
-        ...
-
-
 def why_not_eligible(
     pod: Pod,
     handle: PreemptionHandle,
     statuses: NodeStatuses,
     evictions: Evictions,
-    priorities: Priorities | None = None,
+    effective_priority: Callable[[Pod], int] = attrgetter("priority"),
 ) -> str:
     """Return why a pod is not eligible to preempt; an empty string if it is."""
     if pod.spec.preemption_policy == POLICY_NEVER:
@@ -90,8 +82,7 @@ def why_not_eligible(
         return ""
     info = handle.nodes.find(nominated)
     if info is not None and any(
-        (neighbor.priority if priorities is None else priorities.priority_of(neighbor)) < pod.priority
-        and (neighbor in evictions or is_leaving_for_another(neighbor))
+        effective_priority(neighbor) < pod.priority and (neighbor in evictions or is_leaving_for_another(neighbor))
         for neighbor in info.pods.values()
     ):
         return STILL_TERMINATING

@@ -14,7 +14,7 @@ from moorage.common.caches import LRU
 from moorage.common.errors import ApiError, NotFound
 from moorage.kube.api.meta import Condition, KubeObject, format_time
 from moorage.kube.api.pod import Pod
-from moorage.kube.client.event_note import EventNote
+from moorage.kube.api.records import EventNote
 from moorage.scheduler.framework.cycle import StateKey
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.scheduler.framework.groups import DescribedGroup
@@ -35,7 +35,7 @@ SECONDS: Final = "scheduler_preemption_goroutines_duration_seconds"
 EVICTIONS: Final = StateKey[Evictions]("evictions by preemptors of all profiles")
 
 
-uid_of: Final[Callable[[Pod], str]] = attrgetter("metadata.uid")
+pod_uid: Final[Callable[[Pod], str]] = attrgetter("metadata.uid")
 
 
 class Preemptor(msgspec.Struct, frozen=True):
@@ -50,7 +50,6 @@ class Preemptor(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_pod(cls, pod: Pod) -> "Preemptor":
-        """Create the preemptor for a single pod."""
         return cls(pod, pod.scheduler_name, pod.priority, {pod.key: pod})
 
     @property
@@ -74,7 +73,7 @@ class Eviction:
 
     events: Sequence[EventRegistration] = ()
 
-    def __init__(self, handle: PreemptionHandle, plugin: str, preemptor_uid: Callable[[Pod], str] = uid_of) -> None:
+    def __init__(self, handle: PreemptionHandle, plugin: str, preemptor_uid: Callable[[Pod], str] = pod_uid) -> None:
         self._handle = handle
         self._plugin = plugin
         self._preemptor_uid = preemptor_uid
@@ -207,7 +206,7 @@ class BackgroundEviction(Eviction):
     victim on the node, and evict another pod.
     """
 
-    def __init__(self, handle: PreemptionHandle, plugin: str, preemptor_uid: Callable[[Pod], str] = uid_of) -> None:
+    def __init__(self, handle: PreemptionHandle, plugin: str, preemptor_uid: Callable[[Pod], str] = pod_uid) -> None:
         super().__init__(handle, plugin, preemptor_uid)
         self.events = (EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self.after_pod_deleted),)
         self._under_way: dict[str, Preemption] = {}
@@ -254,22 +253,18 @@ class BackgroundEviction(Eviction):
     def _holds(self, uid: str) -> bool:
         preemption = self._under_way.get(uid)
         if preemption is None or preemption.was_dropped:
-            return self._awaits_victims(uid)
+            return any(
+                self.evictions.is_accepted(victim) and not self._is_leaving(victim, node)
+                for victim, node in (self._victims.find(uid) or {}).items()
+            )
         if preemption.last is not None and self._is_leaving(preemption.last.uid, preemption.last.node_name):
             return False
         preemption.held_back = True
         return True
 
-    def _awaits_victims(self, preemptor_uid: str) -> bool:
-        victims = self._victims.find(preemptor_uid)
-        return victims is not None and any(
-            self.evictions.is_accepted(victim) and not self._is_leaving(victim, node)
-            for victim, node in victims.items()
-        )
-
     def _is_leaving(self, victim: str, node_name: str) -> bool:
-        there = self._on_node(victim, node_name)
-        return there is None or there.is_terminating
+        pod = self._on_node(victim, node_name)
+        return pod is None or pod.is_terminating
 
     def _on_node(self, victim: str, node_name: str) -> Pod | None:
         """Return the observed victim if it is still on its node.
@@ -321,6 +316,7 @@ class BackgroundEviction(Eviction):
 def disruption_patch(victim: Pod, preemptor: Preemptor, now: float) -> Mapping[str, Any] | None:
     """Return the status patch with the disruption condition; ``None`` if the condition is already set."""
     existing = victim.condition(DISRUPTION_TARGET)
+    since = existing.last_transition_time if existing and existing.status == "True" else format_time(now)
     beneficiary = "pod" if preemptor.kind == "pod" else "podgroup"
     condition = Condition(
         type=DISRUPTION_TARGET,
@@ -328,14 +324,9 @@ def disruption_patch(victim: Pod, preemptor: Preemptor, now: float) -> Mapping[s
         reason=PREEMPTION_BY_SCHEDULER,
         message=f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {beneficiary}",
         observed_generation=victim.metadata.generation,
-        last_transition_time=existing.last_transition_time
-        if existing and existing.status == "True"
-        else format_time(now),
+        last_transition_time=since,
     )
-    if existing is not None and _content(existing) == _content(condition):
+    content = attrgetter("status", "reason", "message")
+    if existing is not None and content(existing) == content(condition):
         return None
     return {"conditions": [msgspec.to_builtins(condition)]}
-
-
-def _content(condition: Condition) -> tuple[str, str, str]:
-    return condition.status, condition.reason, condition.message

@@ -27,8 +27,8 @@ from moorage.scheduler.plugins.default_preemption.units import (
     Units,
     may_evict,
     missing_node,
+    reprieve_units,
     sort_by_importance,
-    split_units,
 )
 from moorage.scheduler.state.handle import ClusterHandle
 
@@ -62,52 +62,50 @@ class GroupPreemption:
         pods = [pod for node in self._handle.nodes for pod in node.pods.values()]
         units = Units(self._handle.groups).of(pods)
         if problem := missing_node(units, self._handle.nodes):
-            return _refused(Status.error(f"{PREFIX}failed to create domain: {problem}"))
-        if self._never_preempts(group):
-            return _refused(Status.unschedulable(PREFIX + NEVER))
+            return GroupPostFilterResult(Status.error(f"{PREFIX}failed to create domain: {problem}"))
+        policies = {group.group.spec.preemption_policy}
+        if not self._has_policies:
+            policies = {pod.spec.preemption_policy for pod in group.all_members}
+        if POLICY_NEVER in policies:
+            return GroupPostFilterResult(Status.unschedulable(PREFIX + NEVER))
         if self._waits_for_victims(group):
             nominations = {pod.metadata.uid: self._nomination(pod) for pod in group.all_members}
             return GroupPostFilterResult(None, nominations, message=PREFIX + ONGOING)
         first = next(group.all_members)
         pool = [unit for unit in units if may_evict(unit, first, group.group.priority, self._rules)]
         if not pool:
-            return _refused(Status.unresolvable(PREFIX + NO_VICTIMS))
+            return GroupPostFilterResult(Status.unresolvable(PREFIX + NO_VICTIMS))
         try:
             return await self._evict_for(group, pool)
         except ApiError as error:
-            return _refused(Status.error(PREFIX + str(error)))
+            return GroupPostFilterResult(Status.error(PREFIX + str(error)))
 
     async def _evict_for(self, group: GroupTree, pool: list[Unit]) -> GroupPostFilterResult:
-        began = perf_counter()
+        began, meter = perf_counter(), self._handle.meter
+        victims, violating = list[Unit](), set[str]()
         with self._handle.without(pod for unit in pool for pod in unit.pods):
             status, proposals = await self._handle.place_group(group)
-            victims, violating = ([], set()) if status is not None else self._victims(proposals, pool)
+            if status is None:
+                ordered = sort_by_importance(pool, self._handle.clock.wall())
+                what_if = GroupWhatIf(self._handle, proposals)
+                victims, violating = reprieve_units(ordered, self._budgets.split, what_if.reprieve)
         result = Code.SUCCESS if status is None else status.code
         seconds = perf_counter() - began
-        self._handle.meter.observe("scheduler_preemption_evaluation_duration_seconds", seconds, GROUP, result.label)
+        meter.observe("scheduler_preemption_evaluation_duration_seconds", seconds, GROUP, result.label)
         if status is not None:
-            return _refused(Status(status.code, (PREFIX + status.message,)))
+            return GroupPostFilterResult(Status(status.code, (PREFIX + status.message,)))
         pods = tuple(pod for unit in victims for pod in unit.pods)
-        self._measure(victims, pods, violating)
-        staying = tuple(pod for pod in pods if not pod.is_terminating)
-        await self._eviction.carry_out(make_preemptor(group), CLUSTER, staying)
-        nominated = {proposal.pod.metadata.uid: proposal.node_name for proposal in proposals}
-        note = f"{PREFIX}found a placement for podgroup, preempting {len(pods)} victims"
-        return GroupPostFilterResult(None, nominated, staying, note)
-
-    def _measure(self, victims: Sequence[Unit], pods: Sequence[Pod], violating: set[str]) -> None:
-        meter = self._handle.meter
         meter.observe("scheduler_workload_preemption_victims", len(pods))
         disrupted = sum(unit.group is not None for unit in victims)
         meter.observe("scheduler_preemption_workload_disruptions", disrupted, GROUP)
         for pod in pods:
             if pod.metadata.uid in violating:
                 meter.count("scheduler_preemption_pdb_violations_total", GROUP)
-
-    def _never_preempts(self, group: GroupTree) -> bool:
-        if self._has_policies:
-            return group.group.spec.preemption_policy == POLICY_NEVER
-        return any(pod.spec.preemption_policy == POLICY_NEVER for pod in group.all_members)
+        staying = tuple(pod for pod in pods if not pod.is_terminating)
+        await self._eviction.carry_out(make_preemptor(group), CLUSTER, staying)
+        nominated = {proposal.pod.metadata.uid: proposal.node_name for proposal in proposals}
+        note = f"{PREFIX}found a placement for podgroup, preempting {len(pods)} victims"
+        return GroupPostFilterResult(None, nominated, staying, note)
 
     def _nomination(self, pod: Pod) -> str:
         return pod.nominated_node_name or self._handle.nominator.node_of(pod)
@@ -119,20 +117,9 @@ class GroupPreemption:
         for info in map(self._handle.nodes.find, filter(None, names)):
             for neighbor in () if info is None else info.pods.values():
                 is_leaving = neighbor in self._eviction.evictions or is_leaving_for_another(neighbor)
-                if is_leaving and units.priority_of(neighbor) < priority:
+                if is_leaving and units.effective_priority(neighbor) < priority:
                     return True
         return False
-
-    def _victims(self, proposals: Sequence[Proposal], pool: list[Unit]) -> tuple[list[Unit], set[str]]:
-        """Return the units to evict so that the group fits its proposed placement.
-
-        Also return the UIDs of victims protected by a disruption budget.
-        """
-        ordered = sort_by_importance(pool, self._handle.clock.wall())
-        protected, unprotected, violating = split_units(ordered, self._budgets.split)
-        what_if = GroupWhatIf(self._handle, proposals)
-        evicted_ids = {id(unit) for unit in (*protected, *unprotected) if not what_if.reprieve(unit)}
-        return [unit for unit in ordered if id(unit) in evicted_ids], violating
 
 
 class GroupWhatIf:
@@ -148,18 +135,13 @@ class GroupWhatIf:
         """Put a unit back if the whole group still fits; otherwise leave it out."""
         for pod in unit.pods:
             self._change(pod, is_back=True)
-        if self._fits(self._concerned(unit)):
+        nodes = {pod.node_name for pod in unit.pods}
+        # If filters depend on single nodes, the unit affects only the members on its nodes.
+        if self._fits([item for item in self._proposals if not self._is_local or item[0].node_name in nodes]):
             return True
         for pod in unit.pods:
             self._change(pod, is_back=False)
         return False
-
-    def _concerned(self, unit: Unit) -> list[tuple[Proposal, CycleState]]:
-        """Return the members that a unit can affect."""
-        if not self._is_local:
-            return self._proposals
-        nodes = {pod.node_name for pod in unit.pods}
-        return [(proposal, cycle) for proposal, cycle in self._proposals if proposal.node_name in nodes]
 
     def _fits(self, proposals: Sequence[tuple[Proposal, CycleState]]) -> bool:
         placed: list[tuple[Proposal, CycleState, Pod]] = []
@@ -211,7 +193,3 @@ def make_preemptor(group: GroupTree) -> Preemptor:
     name = next(iter(pods.values())).scheduler_name if pods else ""
     kind = "compositepodgroup" if isinstance(group.group, CompositePodGroup) else "podgroup"
     return Preemptor(group.group, name, group.group.priority, pods, kind)
-
-
-def _refused(status: Status) -> GroupPostFilterResult:
-    return GroupPostFilterResult(status)

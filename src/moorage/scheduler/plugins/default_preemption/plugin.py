@@ -15,7 +15,7 @@ from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.events import EventRegistration
 from moorage.scheduler.framework.group_plugins import GroupPostFilterResult, PodGroupPostFilterPlugin
 from moorage.scheduler.framework.groups import GroupTree
-from moorage.scheduler.framework.handle import PreemptionExtender, PreemptionHandle
+from moorage.scheduler.framework.handle import PreemptionHandle
 from moorage.scheduler.framework.node_statuses import NodeStatuses
 from moorage.scheduler.framework.plugin import PostFilterPlugin, PostFilterResult, PreEnqueuePlugin
 from moorage.scheduler.framework.status import Code, Status
@@ -40,6 +40,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
 
     Upstream starts its search at a random node; here it starts at the first, unless ``chance`` is set.
     """
+
+    call_timeout = None  # evictions are requests, and the client has timeouts
 
     Args: ClassVar[type[Any] | None] = DefaultPreemptionArgs
 
@@ -92,11 +94,13 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if current is None:
             return _error(f'pod "{pod.name}" not found')
         nodes = self._handle.nodes
-        if problem := why_not_eligible(current, self._handle, statuses, self._eviction.evictions, self._search.units):
+        units = self._search.units
+        priorities = () if units is None else (units.effective_priority,)
+        if problem := why_not_eligible(current, self._handle, statuses, self._eviction.evictions, *priorities):
             return _unschedulable(problem)
         began = perf_counter()
         findings = self._search.find(cycle, current, statuses)
-        if self._search.units is not None:
+        if units is not None:
             code = Code.SUCCESS if findings.candidates else Code.UNSCHEDULABLE
             seconds = perf_counter() - began
             self._handle.meter.observe("scheduler_preemption_evaluation_duration_seconds", seconds, "pod", code.label)
@@ -109,14 +113,12 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             if not candidates:
                 return _unschedulable(NO_CANDIDATE)
             node_name = pick_one_node(candidates, self._handle.clock.wall())
-            return await self._preempt(current, node_name, candidates[node_name].pods)
+            victims = candidates[node_name].pods
+            self._handle.meter.observe("scheduler_preemption_victims", len(victims))
+            staying = tuple(victim for victim in victims if not victim.is_terminating)
+            await self._eviction.carry_out(Preemptor.of_pod(current), node_name, staying)
         except (ApiError, ExtenderError) as error:
             return _error(str(error))
-
-    async def _preempt(self, pod: Pod, node_name: str, victims: Sequence[Pod]) -> PostFilterResult:
-        self._handle.meter.observe("scheduler_preemption_victims", len(victims))
-        staying = tuple(victim for victim in victims if not victim.is_terminating)
-        await self._eviction.carry_out(Preemptor.of_pod(pod), node_name, staying)
         note = f"found a potential placement for pod on node {node_name}, preempting {len(victims)} victims"
         return PostFilterResult(None, node_name, staying, PREFIX + note)
 
@@ -156,15 +158,11 @@ async def call_extenders(
                 raise
             log.warning("extender left out of preemption", extender=extender.name, pod=pod.key, error=str(error))
             continue
-        candidates = _with_victims(extender, answer)
+        empty = next((name for name, victims in answer.items() if not victims.pods), None)
+        if empty is not None and not extender.is_ignorable:
+            raise ExtenderError(f'expected at least one victim pod on node "{empty}"')
+        candidates = {name: victims for name, victims in answer.items() if victims.pods}
     return candidates
-
-
-def _with_victims(extender: PreemptionExtender, answer: Mapping[str, Victims]) -> Mapping[str, Victims]:
-    empty = [name for name, victims in answer.items() if not victims.pods]
-    if empty and not extender.is_ignorable:
-        raise ExtenderError(f'expected at least one victim pod on node "{empty[0]}"')
-    return {name: victims for name, victims in answer.items() if victims.pods}
 
 
 def pick_one_node(candidates: Mapping[str, Victims], now: float) -> str:

@@ -2,15 +2,25 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
-from typing import NamedTuple
 
 from msgspec import Struct
 
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import CompositePodGroup
+from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.groups import Group
+from moorage.scheduler.framework.handle import PreemptionHandle
+from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
-from moorage.scheduler.plugins.default_preemption.dry_run import start_time
+from moorage.scheduler.framework.status import Status
+from moorage.scheduler.framework.victims import Victims
+from moorage.scheduler.plugins.default_preemption.dry_run import (
+    NO_VICTIMS,
+    PreemptionDryRun,
+    Split,
+    WhatIf,
+    start_time,
+)
 from moorage.scheduler.plugins.default_preemption.eligibility import VictimRules
 from moorage.scheduler.state.pod_groups import PodGroups, group_key
 
@@ -33,14 +43,6 @@ class Unit(Struct, frozen=True, eq=False):
     """The group that is disrupted as a whole; ``None`` for a single pod."""
 
 
-class UnitSplit(NamedTuple):
-    """Units whose eviction violates a budget, the others, and the violating pods."""
-
-    protected: list[Unit]
-    others: list[Unit]
-    violating: set[str]
-
-
 def may_evict(unit: Unit, preemptor: Pod, priority: int, rules: VictimRules | None) -> bool:
     """Return whether all pods of a unit may be evicted for a pod, or for a group with this priority."""
     if rules is None:
@@ -54,15 +56,15 @@ class Units:
     def __init__(self, groups: PodGroups) -> None:
         self._groups = groups
 
-    def chain_of(self, pod: Pod) -> Sequence[Group]:
-        """Return the known groups above a pod."""
+    def list_groups(self, pod: Pod) -> Sequence[Group]:
+        """List the known groups above a pod, from its own to the root."""
         key = group_key(pod)
         group = self._groups.group(key) if key is not None else None
         return () if group is None else tuple(self._groups.chain(group))
 
-    def priority_of(self, pod: Pod) -> int:
-        """Return the effective priority of a pod: that of its root group, if known."""
-        chain = self.chain_of(pod)
+    def effective_priority(self, pod: Pod) -> int:
+        """Return the priority of a pod's root group, or its own."""
+        chain = self.list_groups(pod)
         return chain[-1].priority if chain else pod.priority
 
     def of(self, pods: Iterable[Pod]) -> list[Unit]:
@@ -70,7 +72,7 @@ class Units:
         units: list[Unit] = []
         identities: set[tuple[bool, str]] = set()
         for pod in pods:
-            chain = self.chain_of(pod)
+            chain = self.list_groups(pod)
             disrupted_whole = [group for group in chain if group.spec.is_disrupted_whole]
             if not disrupted_whole:
                 rank = Rank.POD if group_key(pod) is None else Rank.GROUPED
@@ -81,16 +83,10 @@ class Units:
             if (identity := (is_composite, top.key)) not in identities:
                 identities.add(identity)
                 rank = Rank.COMPOSITE if is_composite else Rank.GROUPED
-                units.append(Unit(self._scheduled_below(top), chain[-1].priority, rank, top))
+                members = [self._groups.members(key) for key in self._groups.leaf_keys(top)]
+                scheduled = tuple(pod for leaf in members if leaf is not None for pod in leaf.scheduled())
+                units.append(Unit(scheduled, chain[-1].priority, rank, top))
         return units
-
-    def _scheduled_below(self, group: Group) -> tuple[Pod, ...]:
-        return tuple(
-            pod
-            for key in self._groups.leaf_keys(group)
-            if (members := self._groups.members(key)) is not None
-            for pod in members.scheduled()
-        )
 
 
 def missing_node(units: Iterable[Unit], nodes: NodeTable) -> str:
@@ -115,12 +111,89 @@ def sort_by_importance(units: Iterable[Unit], now: float) -> list[Unit]:
     )
 
 
-def split_units(units: Sequence[Unit], split: Callable[[Sequence[Pod]], tuple[list[Pod], list[Pod]]]) -> UnitSplit:
-    """Split units, sorted by importance, by whether their eviction violates a budget."""
+def reprieve_units(
+    units: Sequence[Unit], split: Split, reprieve: Callable[[Unit], bool]
+) -> tuple[list[Unit], set[str]]:
+    """Reprieve as many units as fit, those protected by a budget first; the units are sorted by importance.
+
+    Return the units to evict, and the UIDs of pods whose eviction violates a budget.
+    """
     protected, _ = split([pod for unit in units for pod in unit.pods])
     violating = {pod.metadata.uid for pod in protected}
-    guarded, unprotected = list[Unit](), list[Unit]()
-    for unit in units:
-        is_protected = any(pod.metadata.uid in violating for pod in unit.pods)
-        (guarded if is_protected else unprotected).append(unit)
-    return UnitSplit(guarded, unprotected, violating)
+    by_protection = sorted(units, key=lambda unit: not any(pod.metadata.uid in violating for pod in unit.pods))
+    evicted_ids = {id(unit) for unit in by_protection if not reprieve(unit)}
+    return [unit for unit in units if id(unit) in evicted_ids], violating
+
+
+class UnitDryRun(PreemptionDryRun):
+    """Tries nodes for one pod; victims are units, with the priorities of their groups.
+
+    Units with pods on several nodes are evicted as a whole.
+    """
+
+    def __init__(
+        self,
+        handle: PreemptionHandle,
+        cycle: CycleState,
+        pod: Pod,
+        split: Split,
+        units: Units,
+        rules: VictimRules | None = None,
+    ) -> None:
+        super().__init__(handle, cycle, pod, split, rules)
+        self._units = units
+
+    def on(self, node: NodeInfo) -> Victims | Status:
+        """Return the victims needed for the pod to fit, including members of units on other nodes."""
+        if not _has_groups(node):
+            return super().on(node)
+        units = self._units.of(node.pods.values())
+        if problem := missing_node(units, self._handle.nodes):
+            return Status.error(problem)
+        pool = [unit for unit in units if may_evict(unit, self._pod, self.priority, self._rules)]
+        if not pool:
+            return NO_VICTIMS
+        what_if = UnitWhatIf(self._handle, self._cycle, self._pod, node, pool)
+        if (status := what_if.run_filters()) is not None:
+            return status
+        ordered = sort_by_importance(pool, self._now)
+        victims, violating = reprieve_units(ordered, self._split, what_if.reprieve_unit)
+        pods = tuple(pod for unit in victims for pod in unit.pods)
+        if not pods:
+            return Status.error(f'expected at least one victim pod on node "{node.name}"')
+        return Victims(pods, sum(pod.metadata.uid in violating for pod in pods))
+
+    def is_row_local(self, node: NodeInfo) -> bool:
+        """Return whether the outcome depends only on the node and its pods; not if they belong to groups."""
+        return not _has_groups(node) and super().is_row_local(node)
+
+
+class UnitWhatIf(WhatIf):
+    """A node without some units; cluster-wide plugins also see their pods on other nodes removed."""
+
+    def __init__(
+        self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, node: NodeInfo, removed: list[Unit]
+    ) -> None:
+        super().__init__(handle, cycle, pod, node, ())
+        for unit in removed:
+            self._change(unit, is_back=False)
+
+    def reprieve_unit(self, unit: Unit) -> bool:
+        """Put a unit back if the pod still fits; otherwise leave it out."""
+        self._change(unit, is_back=True)
+        if self._fits():
+            return True
+        self._change(unit, is_back=False)
+        return False
+
+    def _change(self, unit: Unit, *, is_back: bool) -> None:
+        notify = self._handle.add_pod if is_back else self._handle.remove_pod
+        for member in unit.pods:
+            if member.node_name == self.node.name:
+                (self._add if is_back else self._remove)(member)
+            elif (info := self._handle.nodes.find(member.node_name)) is not None:
+                notify(self._cycle, self._pod, member, info)
+
+
+def _has_groups(node: NodeInfo) -> bool:
+    return any(pod.spec.scheduling_group is not None for pod in node.pods.values())

@@ -10,17 +10,16 @@ from msgspec.structs import replace
 
 from moorage.common.errors import ApiError, Conflict, MoorageError, NotFound
 from moorage.kube.api.devices import (
-    AllocatedDeviceStatus,
     AllocationResult,
     ClaimConsumer,
     DeviceRequestAllocationResult,
     ResourceClaim,
     ResourceClaimStatus,
 )
-from moorage.kube.api.meta import Condition, format_time, parse_time
+from moorage.kube.api.meta import format_time, parse_time
 from moorage.kube.api.pod import ExtendedResourceClaimStatus, Pod
 from moorage.kube.api.pod_groups import PodGroup
-from moorage.kube.client.event_note import EventNote
+from moorage.kube.api.records import EventNote
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import UNSAVED_CLAIM_NAME
@@ -97,7 +96,7 @@ class ClaimBinder:
         state.pending_uids.clear()
         if state.are_written:
             removal = self._handle.cluster.patch_status(pod, {"nodeAllocatableResourceClaimStatuses": []})
-            self._handle.in_background(removal, name="take back what devices come to")
+            self._handle.in_background(removal, name="remove node resources of devices")
             state.are_written = False
         for claim in state.claims:
             if claim is state.extended:
@@ -113,10 +112,9 @@ class ClaimBinder:
             # Upstream picks a random claim; the first one is deterministic.
             for index in sorted(unavailable):
                 claim = state.claims[index]
-                if claim is not state.extended and _is_used_only_by(claim, pod):
-                    await self._handle.cluster.update(
-                        replace(claim, status=ResourceClaimStatus()), subresource="status"
-                    )
+                if claim is not state.extended and _is_used_only_by(claim, pod.uid):
+                    empty = replace(claim, status=ResourceClaimStatus())
+                    await self._handle.cluster.update(empty, subresource="status")
                     return DEALLOCATED
             if stale is not None:
                 await self._delete(stale)
@@ -132,8 +130,7 @@ class ClaimBinder:
         """
         try:
             for claim in away:
-                users = claim.status.reserved_for
-                if not users or (len(users) == 1 and users[0].uid == group.uid):
+                if _is_used_only_by(claim, group.uid):
                     empty = replace(claim, status=ResourceClaimStatus())
                     await self._handle.cluster.update(empty, subresource="status")
                     return GROUP_DEALLOCATED
@@ -169,7 +166,10 @@ class ClaimBinder:
         try:
             stored = await self._retried(claim, write, reading)
         except BindingProblem:
-            await self._catch_up(claim)
+            # Its devices may belong to another attempt, or to this one: read the claim again before they count as free,
+            # because with a late watch event they would be allocated twice.
+            with suppress(ApiError):
+                self._claims.assume(await self._handle.cluster.get(claim))
             raise
         self._claims.assume(stored)
         state.claims[index] = stored
@@ -237,14 +237,6 @@ class ClaimBinder:
             self._claims.assume(claim)
         return await write(claim)
 
-    async def _catch_up(self, claim: ResourceClaim) -> None:
-        """Read a claim again that could not be written, before its devices count as free.
-
-        They may belong to another attempt, or to this one: with a late watch event they would be allocated twice.
-        """
-        with suppress(ApiError):
-            self._claims.assume(await self._handle.cluster.get(claim))
-
     async def _report_extended(self, state: DeviceState, claim: ResourceClaim, pod: Pod) -> None:
         mappings = state.reserved.mappings if state.reserved is not None else ()
         if not mappings:
@@ -263,15 +255,13 @@ class ClaimBinder:
             result = "timeout" if isinstance(error, DeviceBindingTimeoutError) else "failure"
             raise
         finally:
-            self._count_devices(state, pod.scheduler_name, result, self._handle.clock.now() - began)
-
-    def _count_devices(self, state: DeviceState, profile: str, result: str, seconds: float) -> None:
-        for claim in state.claims:
-            allocation = claim.status.allocation
-            for device in allocation.devices.results if allocation else ():
-                self._handle.meter.observe(WAITS, seconds, profile, device.driver, result)
-            for device in devices_with_conditions(claim):
-                self._handle.meter.count(PREPARED, profile, device.driver, result)
+            seconds, meter, profile = self._handle.clock.now() - began, self._handle.meter, pod.scheduler_name
+            for claim in state.claims:
+                allocation = claim.status.allocation
+                for device in allocation.devices.results if allocation else ():
+                    meter.observe(WAITS, seconds, profile, device.driver, result)
+                for device in devices_with_conditions(claim):
+                    meter.count(PREPARED, profile, device.driver, result)
 
     async def _devices_ready(self, state: DeviceState, pod: Pod, node_name: str, timeout: float) -> None:
         note = f"waiting for binding conditions for device on node {node_name}"
@@ -323,10 +313,9 @@ def _consumer(state: DeviceState, index: int, pod: Pod) -> ClaimConsumer:
     return state.consumers.get(index) or ClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
 
 
-def _is_used_only_by(claim: ResourceClaim, pod: Pod) -> bool:
-    return (
-        all(consumer.uid == pod.uid for consumer in claim.status.reserved_for) and len(claim.status.reserved_for) <= 1
-    )
+def _is_used_only_by(claim: ResourceClaim, uid: str) -> bool:
+    users = claim.status.reserved_for
+    return len(users) <= 1 and all(consumer.uid == uid for consumer in users)
 
 
 class DeviceBindingError(MoorageError):
@@ -334,7 +323,7 @@ class DeviceBindingError(MoorageError):
 
 
 class DeviceBindingTimeoutError(DeviceBindingError):
-    """A device had its time."""
+    """A device was not ready before the binding timeout."""
 
 
 def is_ready(claim: ResourceClaim) -> bool:
@@ -342,14 +331,18 @@ def is_ready(claim: ResourceClaim) -> bool:
     if claim.status.allocation is None:
         return False
     for result in devices_with_conditions(claim):
-        status = _find_status(claim, result)
+        device_id = (result.driver, result.pool, result.device)
+        statuses = (item for item in claim.status.devices if (item.driver, item.pool, item.device) == device_id)
+        status = next(statuses, None)
         if status is None:
             return False
         conditions = {condition.type: condition for condition in reversed(status.conditions)}
         for name in result.binding_failure_conditions:
             failed = conditions.get(name)
             if failed is not None and failed.status == "True":
-                raise DeviceBindingError(_failure(claim, failed))
+                message = failed.message.replace("\\", "\\\\").replace('"', '\\"')
+                text = f'claim={claim.name}, reason={failed.reason}, message="{message}"'
+                raise DeviceBindingError(f"device binding failed: {text}")
         if any(name not in conditions or conditions[name].status != "True" for name in result.binding_conditions):
             return False
     return True
@@ -380,15 +373,3 @@ def devices_with_conditions(claim: ResourceClaim) -> Iterator[DeviceRequestAlloc
     """Yield the devices of a claim that have binding conditions."""
     allocation = claim.status.allocation
     return (result for result in (allocation.devices.results if allocation else ()) if result.binding_conditions)
-
-
-def _find_status(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> AllocatedDeviceStatus | None:
-    for status in claim.status.devices:
-        if (status.driver, status.pool, status.device) == (result.driver, result.pool, result.device):
-            return status
-    return None
-
-
-def _failure(claim: ResourceClaim, failed: Condition) -> str:
-    message = failed.message.replace("\\", "\\\\").replace('"', '\\"')
-    return f'device binding failed: claim={claim.name}, reason={failed.reason}, message="{message}"'

@@ -1,15 +1,24 @@
-"""The cycle state of DynamicResources."""
+"""The cycle state of DynamicResources: the claims of a pod, and the nodes where they can be used."""
 
 from typing import Final
 
+import numpy as np
 from msgspec import Struct, field
 
 from moorage.kube.api.devices import AllocationResult, ClaimConsumer, ResourceClaim
 from moorage.kube.api.pod import ContainerExtendedResourceRequest, NodeAllocatableClaimStatus
 from moorage.kube.api.selectors import NodeMatcher
 from moorage.scheduler.framework.cycle import StateKey
+from moorage.scheduler.framework.node_selection import any_of, matching_nodes
+from moorage.scheduler.framework.node_statuses import NodeStatuses
+from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.status import BoolArray, Status
 from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import SearchBudget
 from moorage.scheduler.plugins.dynamic_resources.allocation.cached_allocations import CachedAllocations
+from moorage.scheduler.plugins.dynamic_resources.devices.pools import OPTIONAL_NODE_OPERATIONS
+
+NOT_AVAILABLE: Final = Status.unresolvable("resourceclaim not available on the node")
 
 
 class Pattern(Struct):
@@ -57,13 +66,7 @@ class DeviceState(Struct):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the pod needs no devices."""
         return not self.claims
-
-    @property
-    def named_count(self) -> int:
-        """The number of claims in the pod's spec."""
-        return len(self.claims) - (self.extended is not None)
 
     @property
     def to_allocate(self) -> list[int]:
@@ -71,6 +74,50 @@ class DeviceState(Struct):
         shared = self.shared
         claims = enumerate(self.claims)
         return [index for index, claim in claims if claim.status.allocation is None and index not in shared]
+
+    def unprepared(self) -> Status | None:
+        """Return the status of nodes without the feature that a pending allocation of the group requires."""
+        if not self.pending_skips:
+            return None
+        claim = self.claims[self.pending_skips[0]]
+        return Status.unresolvable(
+            f"resource claim {claim.key} allocation requires {OPTIONAL_NODE_OPERATIONS} feature on the node"
+        )
+
+    def unavailable_on(self, info: NodeInfo) -> set[int]:
+        """Return the indexes of the claims that cannot be used on a node."""
+        return self.unreachable_from(info) | self.stuck
+
+    def unreachable_from(self, info: NodeInfo) -> set[int]:
+        """Return the indexes of the claims whose devices a node does not reach."""
+        away = {index for index, matcher in self.matchers.items() if not matcher.matches(info.labels, info.name)}
+        if self.skipping and OPTIONAL_NODE_OPERATIONS not in info.node.status.declared_features:
+            away |= self.skipping
+        return away
+
+    def unavailable_after(self, statuses: NodeStatuses, nodes: NodeTable) -> set[int]:
+        """Return the indexes of the claims for which a node was rejected in the final statuses.
+
+        This reads the final statuses instead of recording rejections in Filter: a node rejected for a claim does
+        not count if kube-scheduler never checks the claim there, for example since a nominated pod fills the node.
+        """
+        candidates = self.stuck | self.skipping | self.matchers.keys()
+        unavailable: set[int] = set()
+        for name, status in statuses.explicit.items() if candidates else ():
+            if status.reasons == NOT_AVAILABLE.reasons and (info := nodes.find(name)) is not None:
+                unavailable |= self.unavailable_on(info)
+                if unavailable == candidates:
+                    break
+        return unavailable
+
+    def unavailable_on_nodes(self, nodes: NodeTable) -> BoolArray | None:
+        """Find the nodes where a claim cannot be used; ``None`` if all claims can be used on all nodes."""
+        if self.stuck:
+            return np.ones(len(nodes), dtype=np.bool_)
+        masks = [~matching_nodes(matcher, nodes) for matcher in self.matchers.values()]
+        if self.skipping:
+            masks.append(nodes.declared_features.where(lambda declared: OPTIONAL_NODE_OPERATIONS not in declared))
+        return any_of(masks)
 
 
 KEY: Final = StateKey[DeviceState]("DynamicResources", missing="not found")

@@ -1,11 +1,12 @@
 """The DRA manager: claims, classes, slices and cached allocations, shared by all profiles; and device counts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
 
+from moorage.common.caches import LRU
 from moorage.kube.api.devices import DeviceClass, ResourceClaim
 from moorage.kube.api.node import Node
 from moorage.scheduler.framework.cycle import StateKey
@@ -13,19 +14,24 @@ from moorage.scheduler.framework.handle import Handle, Lister
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import IntArray
-from moorage.scheduler.plugins.dynamic_resources.allocation.cached_allocations import AllocationCache
+from moorage.scheduler.plugins.dynamic_resources.allocation.cached_allocations import CachedAllocations
+from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import parse_claim
 from moorage.scheduler.plugins.dynamic_resources.cel.program import (
     CelCompileError,
     CelRuntimeError,
     compile_selector,
     device_facts,
 )
-from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import may_have_class
+from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import (
+    ExtendedResourceClasses,
+    may_have_class,
+)
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import ClaimTracker
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures
-from moorage.scheduler.plugins.dynamic_resources.devices.pools import PooledDevice, PoolError, Slice
+from moorage.scheduler.plugins.dynamic_resources.devices.pools import PooledDevice, PoolError
 from moorage.scheduler.plugins.dynamic_resources.devices.views import DeviceViews
-from moorage.scheduler.plugins.extended_resources import ExtendedResourceClasses
+
+MAX_CACHED: Final = 32
 
 
 class DraManager:
@@ -34,7 +40,7 @@ class DraManager:
     def __init__(self, handle: Handle) -> None:
         self.features = DeviceFeatures.of(handle.features)
         self.classes: Lister[DeviceClass] = handle.lister(DeviceClass)
-        self.extended = ExtendedResourceClasses(self.classes)
+        self.extended = ExtendedResourceClasses(handle)
         self.views = DeviceViews(handle, self.features)
         self.claims = ClaimTracker(
             handle.lister(ResourceClaim),
@@ -42,12 +48,24 @@ class DraManager:
             on_change=self.views.touch,
             with_groups=self.features.group_claims,
         )
-        self.allocations = AllocationCache(self.views, self.claims, self.classes, self.features)
+        self._allocations: LRU[tuple[object, ...], CachedAllocations] = LRU("device allocations", MAX_CACHED)
 
     def refresh(self) -> None:
         """Apply observed changes, slices and nodes first, so that claims find their pools."""
         self.views.refresh()
         self.claims.refresh()
+
+    def find_allocations(self, claims: Sequence[ResourceClaim]) -> CachedAllocations:
+        """Return up-to-date cached allocations for claims with these specs."""
+        # A changed class may change the meaning of any spec.
+        key = (self.classes.version, *(claim.spec_key for claim in claims))
+        cached = self._allocations.find(key)
+        if cached is None:
+            parsed_claims = tuple(parse_claim(claim.spec, self.classes.get, self.features) for claim in claims)
+            cached = CachedAllocations(parsed_claims, self.views, self.claims, self.features)
+            self._allocations.put(key, cached)
+        cached.refresh()
+        return cached
 
 
 DRA_MANAGER: Final = StateKey["DraManager"]("the devices of the cluster")
@@ -103,23 +121,21 @@ class DeviceCounts:
 
     def _devices(self, node: Node) -> Iterator[PooledDevice]:
         """Yield all reachable devices; as upstream, independent of the state of their pools."""
-        for item in self._manager.views.slices_for(node):
+        for item in self._manager.views.index.slices_for(node):
             reached = item.reach(node)
             if reached is not None:
                 yield from (device for device, is_near in zip(item.devices, reached, strict=True) if is_near)
-            elif _is_unbound(item) or item.is_reached_from(node):
-                yield from item.devices
+            else:
+                spec = item.spec
+                is_unbound = not spec.node_name and not spec.all_nodes and spec.node_selector is None
+                if is_unbound or item.is_reached_from(node):
+                    yield from item.devices
 
 
 def device_counts(handle: Handle, scored: Iterable[str]) -> DeviceCounts | None:
     """Return the device counts if a device class could back one of the scored resources."""
     is_on = handle.features.enabled("DRAExtendedResource")
     return DeviceCounts(shared_dra_manager(handle)) if is_on and any(map(may_have_class, scored)) else None
-
-
-def _is_unbound(item: Slice) -> bool:
-    spec = item.spec
-    return not spec.node_name and not spec.all_nodes and spec.node_selector is None
 
 
 def _matches_class(device: PooledDevice, device_class: DeviceClass) -> bool:

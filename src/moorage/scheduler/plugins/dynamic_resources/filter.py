@@ -19,13 +19,6 @@ from moorage.scheduler.plugins.dynamic_resources.allocation.cached_allocations i
     AllocationOutcome,
     CachedAllocations,
 )
-from moorage.scheduler.plugins.dynamic_resources.availability import (
-    NOT_AVAILABLE,
-    unavailable_on,
-    unavailable_on_nodes,
-    unprepared,
-    unreachable_from,
-)
 from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import requests_for
 from moorage.scheduler.plugins.dynamic_resources.claims.node_allocatable import (
     MappingError,
@@ -35,7 +28,7 @@ from moorage.scheduler.plugins.dynamic_resources.claims.node_allocatable import 
     refusal,
 )
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import is_reserved_for, is_reserved_for_member
-from moorage.scheduler.plugins.dynamic_resources.device_state import DeviceState, Pattern
+from moorage.scheduler.plugins.dynamic_resources.device_state import NOT_AVAILABLE, DeviceState, Pattern
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceId
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import OPTIONAL_NODE_OPERATIONS
 from moorage.scheduler.plugins.dynamic_resources.dra_manager import DraManager
@@ -66,7 +59,7 @@ class NodeFilter:
         if self._manager.features.node_allocatable and (status := self._sharing(state, pod, info)) is not None:
             return status
         if (
-            status := unprepared(state)
+            status := state.unprepared()
         ) is not None and OPTIONAL_NODE_OPERATIONS not in info.node.status.declared_features:
             return status
         if pattern.cached is not None:
@@ -78,7 +71,7 @@ class NodeFilter:
                 return status
         if self._manager.features.node_allocatable and (status := self._shortage(state, pod, info)) is not None:
             return status
-        return NOT_AVAILABLE if unavailable_on(state, info) else None
+        return NOT_AVAILABLE if state.unavailable_on(info) else None
 
     def filter_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable) -> Verdict:
         """Filter a window; only nodes that are still feasible are checked."""
@@ -88,7 +81,7 @@ class NodeFilter:
             if pattern.is_idle:
                 continue
             undecided = mask
-            if (status := unprepared(state)) is not None:
+            if (status := state.unprepared()) is not None:
                 lacking = mask & nodes.declared_features.where(
                     lambda declared: OPTIONAL_NODE_OPERATIONS not in declared
                 )
@@ -99,39 +92,35 @@ class NodeFilter:
                 rejections += allocation_rejections
                 for where, _ in allocation_rejections:
                     undecided = undecided & ~where
-            unavailable = unavailable_on_nodes(state, nodes)
-            if unavailable:
-                unreachable = undecided & np.logical_or.reduce(list(unavailable.values()))
-                if unreachable.any():
-                    rejections.append((unreachable, NOT_AVAILABLE))
+            unavailable = state.unavailable_on_nodes(nodes)
+            if unavailable is not None and (undecided & unavailable).any():
+                rejections.append((undecided & unavailable, NOT_AVAILABLE))
         return Verdict(len(nodes), tuple(rejections))
 
     def _sharing(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
         """Return why a claim with reachable devices cannot be used: they map to resources of another pod."""
         if state.mapped is None:
-            state.mapped = tuple(self._mapped(state))
-        away = unreachable_from(state, info) if state.mapped else set()
+            allocations = ((i, claim.status.allocation or state.shared.get(i)) for i, claim in enumerate(state.claims))
+            state.mapped = tuple(
+                index
+                for index, allocation in allocations
+                if allocation is not None and any(map(self._is_mapped, allocation.devices.results))
+            )
+        away = state.unreachable_from(info) if state.mapped else set()
         for index in state.mapped:
-            if index not in away and self._is_used_by_others(state, pod, index):
-                text = f"node allocatable resource claim {state.claims[index].name} has a mapped device"
+            claim = state.claims[index]
+            with_groups = self._manager.features.group_claims
+            is_own = is_reserved_for_member(claim, pod) if with_groups else is_reserved_for(claim, pod.uid)
+            is_used = index in state.shared or (bool(claim.status.reserved_for) and not is_own)
+            if is_used and index not in away:
+                text = f"node allocatable resource claim {claim.name} has a mapped device"
                 return Status.unresolvable(f"{text} and cannot be shared across pods")
         return None
 
-    def _mapped(self, state: DeviceState) -> Iterator[int]:
-        for index, claim in enumerate(state.claims):
-            allocation = claim.status.allocation or state.shared.get(index)
-            if allocation is not None and any(map(self._is_mapped, allocation.devices.results)):
-                yield index
-
     def _is_mapped(self, result: DeviceRequestAllocationResult) -> bool:
-        device = self._manager.views.device(DeviceId(result.driver, result.pool, result.device))
+        device = self._manager.views.index.device(DeviceId(result.driver, result.pool, result.device))
         resources = device.node_allocatable_resources.values() if device is not None else ()
         return any(resource.mapping is not None for resource in resources)
-
-    def _is_used_by_others(self, state: DeviceState, pod: Pod, index: int) -> bool:
-        claim, heeds_groups = state.claims[index], self._manager.features.group_claims
-        is_own = is_reserved_for_member(claim, pod) if heeds_groups else is_reserved_for(claim, pod.uid)
-        return index in state.shared or (bool(claim.status.reserved_for) and not is_own)
 
     def _shortage(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Status | None:
         """Return why a node cannot provide the node resources of the devices."""
@@ -168,7 +157,7 @@ class NodeFilter:
 
     def _devices(self, claims: Iterable[PodClaimOnNode], info: NodeInfo) -> dict[DeviceId, Device]:
         device_ids = {DeviceId(item.driver, item.pool, item.device) for claim in claims for item in claim.results}
-        slices = self._manager.views.slices_for(info.node) if device_ids else ()
+        slices = self._manager.views.index.slices_for(info.node) if device_ids else ()
         return {device.id: device.device for item in slices for device in item.devices if device.id in device_ids}
 
     def score(self, state: DeviceState, pod: Pod, info: NodeInfo) -> int:
@@ -244,7 +233,7 @@ class NodeFilter:
         return pattern
 
     def _new_pattern(self, state: DeviceState, pod: Pod, delegated: frozenset[str]) -> Pattern:
-        if state.extended is not None and not delegated and state.named_count == 0:
+        if state.extended is not None and not delegated and len(state.claims) == 1:
             return Pattern(is_idle=True)
         claims: list[ResourceClaim] = [state.claims[index] for index in state.to_allocate]
         if not claims:
@@ -258,7 +247,7 @@ class NodeFilter:
             )
             extended, mappings = replace(state.extended, spec=spec), extended_requests.mappings
             claims[-1] = extended
-        cached = self._manager.allocations.find([claim.spec for claim in claims], [claim.spec_key for claim in claims])
+        cached = self._manager.find_allocations(claims)
         return Pattern(cached, tuple(claim.key for claim in claims), extended, mappings)
 
     def _rejections(

@@ -54,19 +54,18 @@ class DeviceHints:
     """Queueing hints for events about claims."""
 
     def __init__(
-        self, claims: ClaimTracker, awaiting: PodsAwaitingClaims, *, watches_declared_features: bool = False
+        self, claims: ClaimTracker, awaiting: PodsAwaitingClaims, *, with_declared_features: bool = False
     ) -> None:
         self._claims = claims
         self._awaiting = awaiting
-        self._heeds_declared = watches_declared_features
+        self._with_declared_features = with_declared_features
 
     def registrations(self) -> Sequence[EventRegistration]:
-        """Return the events with their hints."""
         of_node = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
         declared = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_DECLARED_FEATURE)
         return (
             EventRegistration(ClusterEvent(Resource.NODE, of_node)),
-            *((EventRegistration(declared, beyond_upstream=True),) if self._heeds_declared else ()),
+            *((EventRegistration(declared, beyond_upstream=True),) if self._with_declared_features else ()),
             EventRegistration(
                 ClusterEvent(Resource.RESOURCE_CLAIM, Action.ADD | Action.UPDATE | Action.DELETE), self.after_claim
             ),

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from moorage.common.errors import SelectorError
 from moorage.kube.api.devices import AllocationResult, ClaimConsumer, ResourceClaim
-from moorage.kube.api.pod import Pod, PodResourceClaim
+from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import PodGroup
 from moorage.scheduler.config.args import DynamicResourcesArgs, complete_args
 from moorage.scheduler.framework.cycle import ASSUMED, CycleState
@@ -32,7 +32,6 @@ from moorage.scheduler.framework.plugin import (
 )
 from moorage.scheduler.framework.status import IntArray, Status, Verdict
 from moorage.scheduler.plugins.dynamic_resources.allocation.allocation_results import allocation, stored_preference
-from moorage.scheduler.plugins.dynamic_resources.availability import unavailable_after
 from moorage.scheduler.plugins.dynamic_resources.claim_binding import NOTHING_TO_FREE, ClaimBinder, is_stuck
 from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import (
     claim_for,
@@ -52,12 +51,6 @@ NO_ALLOCATION: Final = Status.error("claim allocation not found for node")
 _NOTHING: Final = DeviceState()
 
 
-def _consumers(group: PodGroup, entries: Sequence[PodResourceClaim]) -> dict[int, ClaimConsumer]:
-    """Find the entries of a pod that its group also has: their claims are reserved for the group."""
-    consumer = ClaimConsumer(GROUPS, "podgroups", group.name, group.uid)
-    return {index: consumer for index, entry in enumerate(entries) if entry in group.spec.resource_claims}
-
-
 class DynamicResources(
     PreEnqueuePlugin,
     PreFilterPlugin,
@@ -73,6 +66,8 @@ class DynamicResources(
     An allocated claim restricts the pod to the nodes where its devices can be used. For other claims, devices are
     searched on each node. Reserve adds a pending allocation for the selected node; PreBind writes it.
     """
+
+    call_timeout = None  # bindingTimeout limits the wait
 
     depends_on = DependsOn.NODE
     _signs_template = True
@@ -93,19 +88,14 @@ class DynamicResources(
             self.depends_on = DependsOn.REQUESTS  # type: ignore[misc]
         self._groups = handle.lister(PodGroup) if self._features.group_claims else None
         self._by_topology = handle.features.enabled("TopologyAwareWorkloadScheduling")
-        self._binding_timeout = (
-            timeouts.binding_timeout.seconds
-            if timeouts.binding_timeout is not None and self._features.binding_conditions
-            else None
-        )
+        limit = timeouts.binding_timeout if self._features.binding_conditions else None
+        self._binding_timeout = limit.seconds if limit is not None else None
         limit = timeouts.filter_timeout
         self._filter = NodeFilter(self._manager, handle.clock, limit.seconds if limit is not None else None)
         self._binder = ClaimBinder(handle, self._manager.claims, self._binding_timeout)
         self._awaiting = PodsAwaitingClaims(handle.lister(ResourceClaim))
-        watches_declared_features = self._features.optional_node_operations
-        self._hints = DeviceHints(
-            self._manager.claims, self._awaiting, watches_declared_features=watches_declared_features
-        )
+        with_declared = self._features.optional_node_operations
+        self._hints = DeviceHints(self._manager.claims, self._awaiting, with_declared_features=with_declared)
 
     def sign(self, pod: Pod) -> Hashable | None:
         # The plugin caches results by claim spec; the engine caches results of pods without claims.
@@ -143,9 +133,14 @@ class DynamicResources(
             group = self._groups.find(pod.group_key)
             if group is None:
                 return Status.unresolvable(f'could not find PodGroup "{pod.group_key}"')
-            state.consumers = _consumers(group, [entry for entry, _ in entries])
+            # Claims of entries that the group also has are reserved for the group.
+            consumer, shared = ClaimConsumer(GROUPS, "podgroups", group.name, group.uid), group.spec.resource_claims
+            state.consumers = {index: consumer for index, (entry, _) in enumerate(entries) if entry in shared}
         if self._requests_devices(pod):
-            self._add_extended(state, pod)
+            state.extended = self._manager.claims.find_extended_claim(pod) or claim_for(pod)
+            state.claims.append(state.extended)
+            requested = {name: amount for name, amount in pod.requests.items() if amount and may_have_class(name)}
+            state.extended_resources = requested
         if state.is_empty:
             return Status.skip()
         status = self._prepare(state, cycle.group)
@@ -175,7 +170,7 @@ class DynamicResources(
             return PostFilterResult(NOT_PREPARED)
         if state.is_empty:
             return PostFilterResult(NOTHING_TO_FREE)
-        unavailable = unavailable_after(state, statuses, self._nodes)
+        unavailable = state.unavailable_after(statuses, self._nodes)
         return PostFilterResult(await self._binder.free_claim(state, pod, unavailable))
 
     async def post_filter_group(self, cycle: CycleState, group: GroupTree) -> GroupPostFilterResult:
@@ -186,7 +181,7 @@ class DynamicResources(
         if self.name not in findings.pre_filtered:
             return GroupPostFilterResult(Status.error("not found"))
         attempts = [
-            (item.pod, state, unavailable_after(state, item.statuses, self._nodes))
+            (item.pod, state, state.unavailable_after(item.statuses, self._nodes))
             for item in findings.tried.values()
             if (state := item.cycle.get(KEY)) is not None
         ]
@@ -289,13 +284,6 @@ class DynamicResources(
     def _requests_devices(self, pod: Pod) -> bool:
         return self._features.extended_resources and requests_devices(pod, self._manager.extended)
 
-    def _add_extended(self, state: DeviceState, pod: Pod) -> None:
-        state.extended = self._manager.claims.find_extended_claim(pod) or claim_for(pod)
-        state.claims.append(state.extended)
-        state.extended_resources = {
-            name: amount for name, amount in pod.requests.items() if amount and may_have_class(name)
-        }
-
     def _prepare(self, state: DeviceState, group: CycleState | None) -> Status | None:
         """Check each claim: where its devices can be used, or whether it can be allocated.
 
@@ -332,7 +320,7 @@ class DynamicResources(
 
     def _refusal(self, claim: ResourceClaim, *, is_extended: bool) -> Status | None:
         """Return why a claim cannot be allocated on any node."""
-        if self._manager.claims.has_pending_allocation(claim.uid):
+        if self._manager.claims.pending_allocation(claim.uid) is not None:
             return Status.unresolvable(f"resource claim {claim.key} is in the process of being allocated")
         for request in () if is_extended else claim.spec.devices.requests:
             if request.exactly is None and not request.first_available:

@@ -5,16 +5,19 @@ namespace changes, a term appears or disappears, or counts were dropped.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Final
+
+import numpy as np
 
 from moorage.common.caches import LRU, MAX_KEY_LABELS
 from moorage.kube.api.affinity_terms import PodTerms
 from moorage.kube.api.pod import Pod
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.status import IntArray
 from moorage.scheduler.plugins.inter_pod_affinity.filter import RequiredRules, Tallies
-from moorage.scheduler.plugins.inter_pod_affinity.score import DomainScores
 from moorage.scheduler.plugins.inter_pod_affinity.terms import IncomingTerm, NamespaceExpansion, conjunction
-from moorage.scheduler.state.domains import DomainTally, LabelDomains, RowCounts, Sources
+from moorage.scheduler.state.domains import DomainTally, LabelDomains, RowCounts, Sources, is_any_counted
 from moorage.scheduler.state.pod_index import PodIndex, SelectorCount
 
 MAX_BYTES: Final = 64 << 20
@@ -25,6 +28,42 @@ MAX_RULES: Final = 1024
 
 Token = tuple[int, ...]
 """Versions of everything that rules depend on."""
+
+
+class DomainScores:
+    """Scores that pods add to their domains, by topology key."""
+
+    def __init__(self, tallies: dict[str, DomainTally], domains: LabelDomains) -> None:
+        self._tallies = tallies
+        self._domains = domains
+        self._nodes: NodeTable | None = None
+
+    def refresh(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        for key, tally in self._tallies.items():
+            tally.refresh(self._domains.of(nodes, key))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pod adds to a score; as upstream, scores that cancel out do count."""
+        return not is_any_counted(self._tallies.values())
+
+    def at_node(self, labels: Mapping[str, str]) -> int:
+        """Sum up the scores of one node's domains."""
+        return sum(tally[labels.get(key)] for key, tally in self._tallies.items())
+
+    def at_nodes(self, nodes: NodeTable) -> IntArray:
+        """Sum up the scores of each node's domains."""
+        is_of_cluster = self._nodes is not None and nodes.is_window_of(self._nodes)
+        total: IntArray | None = None
+        for key, tally in self._tallies.items():
+            if is_of_cluster:
+                score = tally.at(None if nodes.shows_all else nodes.rows)
+            else:
+                column = nodes.label(key)
+                score = tally.table(column.values).take(column.codes)
+            total = score if total is None else total + score
+        return np.zeros(len(nodes), dtype=np.int64) if total is None else total
 
 
 class CachedRules:
@@ -79,9 +118,12 @@ class CachedRules:
         namespace_labels = self._namespaces.find_labels(pod.namespace)
         affinity = self._namespaces.expand(terms.affinity)
         anti_affinity = self._namespaces.expand(terms.anti_affinity)
+        # A domain must have pods that match all affinity terms.
+        matching_all = self._pods.count(*conjunction(affinity), terminating=True) if affinity else None
+        affinity_keys = dict.fromkeys(term.topology_key for term in affinity)
         existing_anti_affinity = self._pods.anti_affinity.about(pod.namespace, pod.labels, namespace_labels)
         tallies = (
-            self._affinity(affinity),
+            self._by_key((key, matching_all, 1) for key in affinity_keys if matching_all is not None),
             self._by_key((term.topology_key, self._count_matching(term), 1) for term in anti_affinity),
             self._by_key((group.term.topology_key, group, 1) for group in existing_anti_affinity),
         )
@@ -98,13 +140,6 @@ class CachedRules:
             *((group.term.topology_key, group, weight) for group, weight in groups),
         ]
         return DomainScores(self._by_key(counts), self._domains)
-
-    def _affinity(self, terms: tuple[IncomingTerm, ...]) -> Tallies:
-        """Count the pods that match all terms, by each topology key."""
-        if not terms:
-            return {}
-        counts = self._pods.count(*conjunction(terms), terminating=True)
-        return self._by_key((key, counts, 1) for key in dict.fromkeys(term.topology_key for term in terms))
 
     def _count_matching(self, term: IncomingTerm) -> SelectorCount:
         return self._pods.count(term.namespaces, term.matcher, terminating=True)

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moorage.kube.api.affinity_terms import affinity_terms
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.framework.masks import any_of
+from moorage.scheduler.framework.node_selection import any_of
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import BoolArray, Status, Verdict
@@ -38,7 +39,6 @@ class PairCounts:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no pod was counted."""
         return all(counts.total == 0 for counts in self.by_key.values())
 
     def has(self, key: str, node: NodeInfo) -> bool:
@@ -57,12 +57,11 @@ class PairCounts:
         if value is not None:
             self.by_key.setdefault(key, DomainCounts.none()).change(value, by)
 
-    def found_at(self, nodes: NodeTable) -> BoolArray | None:
+    def find_positive(self, nodes: NodeTable) -> BoolArray | None:
         """Find the nodes with a pod counted in one of their domains; ``None`` if no node has one."""
         return any_of(counts.positive_at(nodes.label(key)) for key, counts in self.by_key.items() if counts.total)
 
     def clone(self) -> "PairCounts":
-        """Return a copy for a what-if."""
         return PairCounts({key: counts.clone() for key, counts in self.by_key.items()})
 
 
@@ -78,16 +77,8 @@ class AffinityWhatIf(Struct):
     existing_anti: PairCounts
 
     def clone(self) -> "AffinityWhatIf":
-        """Return a copy to be changed further."""
-        return AffinityWhatIf(
-            self.affinity_terms,
-            self.anti_terms,
-            self.namespace_labels,
-            self.matches_itself,
-            self.affinity.clone(),
-            self.anti.clone(),
-            self.existing_anti.clone(),
-        )
+        affinity, anti, existing_anti = self.affinity.clone(), self.anti.clone(), self.existing_anti.clone()
+        return replace(self, affinity=affinity, anti=anti, existing_anti=existing_anti)
 
     def change(self, incoming: Pod, existing: Pod, node: NodeInfo, by: int) -> None:
         """Update the counts for a pod that is added to a node or removed from it."""
@@ -102,21 +93,14 @@ class AffinityWhatIf(Struct):
                 self.anti.change(own.topology_key, node, by)
 
     def filter(self, node: NodeInfo) -> Status | None:
-        """Filter one node."""
-        if not self._meets_affinity(node):
+        keys = self.affinity.by_key if self.affinity_terms else ()
+        if any(key not in node.labels for key in keys):
+            return AFFINITY_UNMET
+        if not all(self.affinity.has(key, node) for key in keys) and not self._is_first_of_its_kind:
             return AFFINITY_UNMET
         if self.anti_terms and self.anti.has_any(node):
             return ANTI_AFFINITY_BROKEN
         return EXISTING_BROKEN if self.existing_anti.has_any(node) else None
-
-    def _meets_affinity(self, node: NodeInfo) -> bool:
-        if not self.affinity_terms:
-            return True
-        if any(key not in node.labels for key in self.affinity.by_key):
-            return False
-        if all(self.affinity.has(key, node) for key in self.affinity.by_key):
-            return True
-        return self._is_first_of_its_kind
 
     @property
     def _is_first_of_its_kind(self) -> bool:
@@ -125,18 +109,12 @@ class AffinityWhatIf(Struct):
 
     def filter_nodes(self, nodes: NodeTable) -> Verdict:
         """Filter every node of a window; each gets the first reason that applies."""
-        return _verdict(
-            len(nodes),
-            self._unmet_affinity(nodes) if self.affinity_terms else None,
-            self.anti.found_at(nodes),
-            self.existing_anti.found_at(nodes),
-        )
-
-    def _unmet_affinity(self, nodes: NodeTable) -> BoolArray | None:
-        columns = {key: nodes.label(key) for key in self.affinity.by_key}
-        if self._is_first_of_its_kind:
-            return any_of(nodes_lacking(column) for column in columns.values())
-        return any_of(~counts.positive_at(columns[key]) for key, counts in self.affinity.by_key.items())
+        unmet: BoolArray | None = None
+        if self.affinity_terms and self._is_first_of_its_kind:
+            unmet = any_of(nodes_lacking(nodes.label(key)) for key in self.affinity.by_key)
+        elif self.affinity_terms:
+            unmet = any_of(~counts.positive_at(nodes.label(key)) for key, counts in self.affinity.by_key.items())
+        return _verdict(len(nodes), unmet, self.anti.find_positive(nodes), self.existing_anti.find_positive(nodes))
 
 
 class RequiredRules:
@@ -164,7 +142,6 @@ class RequiredRules:
         self._filtered: tuple[list[int], Verdict] | None = None
 
     def refresh(self, nodes: NodeTable) -> None:
-        """Follow the cluster."""
         self._nodes = nodes
         for key, tallies in self._by_key:
             domains = self._domains.of(nodes, key)
@@ -200,14 +177,13 @@ class RequiredRules:
         )
 
     def _filter(self, size: int) -> Verdict:
-        unmet = self._unmet() if self._affinity else None
-        return _verdict(size, unmet, _rows_with_pods(self._anti), _rows_with_pods(self._existing))
-
-    def _unmet(self) -> BoolArray | None:
         tallies = self._affinity.values()
+        unmet: BoolArray | None = None
         if self._matches_itself and not is_any_counted(tallies):
-            return any_of(tally.rows_nowhere() for tally in tallies)
-        return any_of(~tally.positive_rows() for tally in tallies)
+            unmet = any_of(tally.rows_nowhere() for tally in tallies)
+        elif tallies:
+            unmet = any_of(~tally.positive_rows() for tally in tallies)
+        return _verdict(size, unmet, _rows_with_pods(self._anti), _rows_with_pods(self._existing))
 
 
 class AffinityState:
@@ -221,7 +197,6 @@ class AffinityState:
         self._is_changed = False
 
     def clone(self) -> "AffinityState":
-        """Return a copy for a what-if."""
         copy = AffinityState(self._rules)
         copy._what_if = self._counts().clone()
         copy._is_changed = self._is_changed
@@ -233,7 +208,6 @@ class AffinityState:
         self._counts().change(incoming, existing, node, by)
 
     def filter(self, node: NodeInfo) -> Status | None:
-        """Filter one node."""
         return self._counts().filter(node)
 
     def filter_nodes(self, nodes: NodeTable) -> Verdict:
@@ -256,23 +230,13 @@ def _rows_with_pods(tallies: Tallies) -> BoolArray | None:
     return rows
 
 
-def _verdict(
-    size: int, unmet: BoolArray | None, anti_affinity: BoolArray | None, existing_anti_affinity: BoolArray | None
-) -> Verdict:
+def _verdict(size: int, *rejected: BoolArray | None) -> Verdict:
     """Combine the three reasons; each node gets the first that applies."""
     rejections: list[tuple[BoolArray, Status]] = []
     decided: BoolArray | None = None
-    for rows, status in (
-        (unmet, AFFINITY_UNMET),
-        (anti_affinity, ANTI_AFFINITY_BROKEN),
-        (existing_anti_affinity, EXISTING_BROKEN),
-    ):
-        if rows is None:
-            continue
-        if decided is None:
-            decided = rows
-            rejections.append((rows, status))
-        else:
-            rejections.append((rows & ~decided, status))
-            decided = decided | rows
+    for rows, status in zip(rejected, (AFFINITY_UNMET, ANTI_AFFINITY_BROKEN, EXISTING_BROKEN), strict=True):
+        # Called for each pod with anti-affinity, so there are no calls of `but_not` and `any_of`.
+        if rows is not None:
+            rejections.append((rows if decided is None else rows & ~decided, status))
+            decided = rows if decided is None else decided | rows
     return Verdict(size, tuple(rejections))

@@ -27,7 +27,7 @@ def hint_after_assigned_pod(pod: Pod, old: Pod | None, new: Pod | None) -> Queue
     else:
         assert old is not None
         helps = _any_matches(terms.anti_affinity, old) or _any_matches(affinity_terms(old).anti_affinity, pod)
-    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+    return queue_if(helps)
 
 
 def hint_after_own_labels(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
@@ -41,10 +41,11 @@ def hint_after_node(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
     if old is None:
         helps = bool(terms.anti_affinity) or any(term.topology_key in new.labels for term in terms.affinity)
     else:
-        helps = any(_entered_a_domain(term.topology_key, old, new) for term in terms.affinity) or any(
-            _left_a_domain(term.topology_key, old, new) for term in terms.anti_affinity
-        )
-    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+        before, after = old.labels, new.labels
+        wanted, avoided = ([term.topology_key for term in kind] for kind in (terms.affinity, terms.anti_affinity))
+        has_entered = any(key in after and before.get(key) != after[key] for key in wanted)
+        helps = has_entered or any(key in before and after.get(key) != before[key] for key in avoided)
+    return queue_if(helps)
 
 
 EVENTS = (
@@ -55,14 +56,6 @@ EVENTS = (
     EventRegistration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL), hint_after_own_labels),
     EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL), hint_after_node),
 )
-
-
-def _entered_a_domain(key: str, old: Node, new: Node) -> bool:
-    return key in new.labels and old.labels.get(key) != new.labels[key]
-
-
-def _left_a_domain(key: str, old: Node, new: Node) -> bool:
-    return key in old.labels and new.labels.get(key) != old.labels[key]
 
 
 def _all_match(terms: tuple[AffinityTerm, ...], assigned: Pod) -> bool:
@@ -129,7 +122,9 @@ class ExtraHints:
             key = term.topology_key
             if before.get(key) != after.get(key) and (key in after or is_first):
                 return QueueingHint.QUEUE
-        keys = {term.topology_key for term in terms.anti_affinity} | self._keys_avoiding(pod)
+        labels = self._namespaces.find_labels(pod.namespace)
+        avoiding = [group.term for group in self._pods.anti_affinity.about(pod.namespace, pod.labels, labels)]
+        keys = {term.topology_key for term in (*terms.anti_affinity, *avoiding)}
         if old is None:
             return queue_if(bool(keys))
         return queue_if(any(key in before and before[key] != after.get(key) for key in keys))
@@ -147,12 +142,6 @@ class ExtraHints:
             return QueueingHint.SKIP
         avoiding = self._pods.anti_affinity.about(pod.namespace, pod.labels, before)
         return queue_if(not all(group.term.matches(pod.namespace, pod.labels, new.labels) for group in avoiding))
-
-    def _keys_avoiding(self, pod: Pod) -> set[str]:
-        """Return the topology keys of existing pods' anti-affinity terms that match this pod."""
-        labels = self._namespaces.find_labels(pod.namespace)
-        groups = self._pods.anti_affinity.about(pod.namespace, pod.labels, labels)
-        return {group.term.topology_key for group in groups}
 
 
 def _keys(terms: Sequence[IncomingTerm], assigned: Pod) -> set[str]:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from moorage.kube.api.affinity_terms import PodTerms, affinity_terms
 from moorage.kube.api.cluster import Namespace
 from moorage.kube.api.pod import Pod
@@ -19,11 +21,10 @@ from moorage.scheduler.framework.plugin import (
     PreScorePlugin,
     ScorePlugin,
 )
-from moorage.scheduler.framework.status import SKIP, IntArray, Status, Verdict
-from moorage.scheduler.plugins.inter_pod_affinity.cached_rules import CachedRules
+from moorage.scheduler.framework.status import MAX_NODE_SCORE, SKIP, IntArray, Status, Verdict
+from moorage.scheduler.plugins.inter_pod_affinity.cached_rules import CachedRules, DomainScores
 from moorage.scheduler.plugins.inter_pod_affinity.filter import AffinityState
 from moorage.scheduler.plugins.inter_pod_affinity.hints import EVENTS, ExtraHints
-from moorage.scheduler.plugins.inter_pod_affinity.score import DomainScores, normalize
 from moorage.scheduler.plugins.inter_pod_affinity.terms import NamespaceExpansion
 from moorage.scheduler.state.handle import ClusterHandle
 
@@ -100,7 +101,14 @@ class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScoreP
         return cycle[SCORE_STATE].at_nodes(nodes)
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
-        return normalize(scores)
+        """Scale to 0…100; the floating-point operations and their order match upstream, for equal rounding."""
+        low, high = (int(np.minimum.reduce(scores)), int(np.maximum.reduce(scores))) if len(scores) else (0, 0)
+        if high == low:
+            return np.zeros_like(scores)
+        spread = np.subtract(scores, low, dtype=np.float64)
+        spread /= float(high - low)
+        spread *= float(MAX_NODE_SCORE)
+        return spread.astype(np.int64)
 
 
 def _all_problems(terms: PodTerms) -> str:

@@ -1,9 +1,8 @@
 """The incoming pod's terms, with namespace selectors replaced by the namespaces they select."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from moorage.common.caches import LRU
 from moorage.kube.api.affinity_terms import NO_LABELS, AffinityTerm
 from moorage.kube.api.cluster import Namespace
 from moorage.kube.api.pod import Pod
@@ -20,20 +19,14 @@ class IncomingTerm(NamedTuple):
     matcher: LabelMatcher
 
     def matches(self, pod: Pod) -> bool:
-        """Return whether the term selects a pod."""
         return (self.namespaces is None or pod.namespace in self.namespaces) and self.matcher.matches(pod.labels)
 
 
-MAX_KNOWN: Final = 1024
-
-
 class NamespaceExpansion:
-    """Expands terms with the namespaces of the cluster; the results are cached until a namespace changes."""
+    """Expands terms with the namespaces of the cluster."""
 
     def __init__(self, namespaces: Lister[Namespace]) -> None:
         self._namespaces = namespaces
-        self._known: LRU[AffinityTerm, IncomingTerm] = LRU("affinity terms", MAX_KNOWN, self._expanded)
-        self._version = -1
 
     @property
     def version(self) -> int:
@@ -41,31 +34,19 @@ class NamespaceExpansion:
         return self._namespaces.version
 
     def expand(self, terms: Iterable[AffinityTerm]) -> tuple[IncomingTerm, ...]:
-        """Expand the terms of a list."""
         return tuple([self.expand_one(term) for term in terms])
 
     def expand_one(self, term: AffinityTerm) -> IncomingTerm:
         """Expand one term; an empty namespace selector means all namespaces."""
-        if self._namespaces.version != self._version:
-            self._known.clear()
-            self._version = self._namespaces.version
-        return self._known.lookup(term)
-
-    def _expanded(self, term: AffinityTerm) -> IncomingTerm:
-        return IncomingTerm(term.topology_key, self._selected(term), term.matcher)
+        selector, namespaces = term.namespace_matcher, term.namespaces
+        if not selector.is_nothing and not selector.is_everything:
+            namespaces |= {item.name for item in self._namespaces.list() if selector.matches(item.labels)}
+        return IncomingTerm(term.topology_key, None if selector.is_everything else namespaces, term.matcher)
 
     def find_labels(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace; unknown namespaces have no labels."""
         obj = self._namespaces.get(namespace)
         return NO_LABELS if obj is None else obj.labels
-
-    def _selected(self, term: AffinityTerm) -> Namespaces:
-        selector = term.namespace_matcher
-        if selector.is_nothing:
-            return term.namespaces
-        if selector.is_everything:
-            return None
-        return term.namespaces | {item.name for item in self._namespaces.list() if selector.matches(item.labels)}
 
 
 def match_all(terms: Sequence[IncomingTerm], pod: Pod) -> bool:
@@ -74,7 +55,7 @@ def match_all(terms: Sequence[IncomingTerm], pod: Pod) -> bool:
 
 
 def conjunction(terms: Sequence[IncomingTerm]) -> tuple[Namespaces, LabelMatcher]:
-    """Put terms together into one question: which pods do all of them mean?"""
+    """Combine terms to the namespaces and the matcher of the pods that all terms select."""
     if len(terms) == 1:
         return terms[0].namespaces, terms[0].matcher
     namespaces = [term.namespaces for term in terms if term.namespaces is not None]

@@ -1,18 +1,21 @@
 """NodeResourcesFit: filter nodes by free resources, and score them by utilization."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from moorage.common.caches import cached
+from moorage.kube.api.devices import DeviceClass
+from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
-from moorage.kube.api.requests import CPU, MEMORY, PODS, is_scalar
+from moorage.kube.api.requests import CPU, MEMORY, NATIVE, PODS, is_extended, is_scalar
 from moorage.scheduler.config.args import NodeResourcesFitArgs
 from moorage.scheduler.framework.cycle import CycleState, StateKey
-from moorage.scheduler.framework.events import EventRegistration
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.group_plugins import PlacementScorePlugin
-from moorage.scheduler.framework.groups import GroupTree, Placement, Proposal
+from moorage.scheduler.framework.groups import GroupTree, Placement
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
@@ -27,15 +30,28 @@ from moorage.scheduler.framework.plugin import (
 )
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, BoolArray, IntArray, Status, Verdict, combined
 from moorage.scheduler.plugins.deferred_pod_scheduling import GATE
+from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import (
+    IMPLICIT_PREFIX,
+    ExtendedResourceClasses,
+)
 from moorage.scheduler.plugins.dynamic_resources.dra_manager import device_counts
-from moorage.scheduler.plugins.extended_resources import extended_classes
-from moorage.scheduler.plugins.node_resources_fit.demands import TOO_MANY_PODS, Demand, DemandReader, shortages
-from moorage.scheduler.plugins.node_resources_fit.hints import FitHints
 from moorage.scheduler.plugins.node_resources_fit.strategies import FEW_NODES, WeightedScores, make_strategy
 from moorage.scheduler.plugins.resource_amounts import measure_capacity, scored_usage, shared_amounts
 
+TOO_MANY_PODS: Final = Status.unschedulable("Too many pods")
 MAX_TOTAL_WEIGHT: Final = 1 << 20
 """Weighted sums below this fit into 32 bits; valid configurations are far below."""
+
+
+class Demand(NamedTuple):
+    """A request for one resource, and the statuses of nodes with too little free or too little in total."""
+
+    resource: str
+    amount: int
+    insufficient: Status
+    unresolvable: Status
+    is_delegable: bool
+    """Whether devices back the resource on nodes without it; DynamicResources filters these nodes."""
 
 
 class WeightedRequest(NamedTuple):
@@ -73,8 +89,8 @@ class NodeResourcesFit(
         self._scores_left = self._strategy.goes_by_what_is_left and total_weight < MAX_TOTAL_WEIGHT
         self._device_counts = device_counts(handle, self._scored)
         self._signs_template = self._device_counts is None
-        self._classes = extended_classes(handle)
-        self._demands = DemandReader(self._classes, args.ignored_resources, args.ignored_resource_groups)
+        self._classes = ExtendedResourceClasses(handle)
+        self._ignored = frozenset(args.ignored_resources), frozenset(args.ignored_resource_groups)
         self._nodes = handle.nodes if handle.features.enabled(GATE) else None
         """The nodes of pods with a deferred resize; ``None`` if the gate is off."""
         self._signs_template = self._signs_template and self._nodes is None
@@ -90,22 +106,18 @@ class NodeResourcesFit(
         return self._classes.version
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
-        demands = self._demands.read(pod)
-        cycle[DEMANDS] = self._growth(pod, demands) if self._nodes is not None else demands
+        demands = read_demands(pod, self._classes, *self._ignored)
+        if self._nodes is not None and pod.has_deferred_resize:
+            # Only the increase is needed: the present requests are already counted on the node.
+            info = self._nodes.find(pod.node_name)
+            placed = info.pods.get(pod.uid) if info is not None else None
+            counted = placed.requests_on_node if placed is not None else {}
+            demands = tuple(d._replace(amount=max(0, d.amount - counted.get(d.resource, 0))) for d in demands)
+        cycle[DEMANDS] = demands
         return None
 
-    def _growth(self, pod: Pod, demands: tuple[Demand, ...]) -> tuple[Demand, ...]:
-        """Subtract the requests that are already counted for a pod with a deferred resize."""
-        if not pod.has_deferred_resize or self._nodes is None:
-            return demands
-        info = self._nodes.find(pod.node_name)
-        placed = info.pods.get(pod.uid) if info is not None else None
-        counted = placed.requests_on_node if placed is not None else {}
-        return tuple(item._replace(amount=max(0, item.amount - counted.get(item.resource, 0))) for item in demands)
-
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        demands = cycle[DEMANDS]
-        statuses = shortages(demands, node)
+        statuses = shortages(cycle[DEMANDS], node)
         return combined(statuses) if statuses else None
 
     def left_over(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> dict[str, int]:
@@ -234,23 +246,99 @@ class NodeResourcesFit(
         return fullness(placements, self._weights)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        return FitHints(self._classes, grows=self._nodes is not None).registrations()
+        node_change = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
+        own_change = Action.UPDATE_POD_SCALE_DOWN
+        if self._nodes is not None:
+            own_change |= Action.UPDATE_POD_SCALE_UP
+        return (
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self.after_pod_deletion),
+            EventRegistration(ClusterEvent(Resource.NODE, node_change), self.after_node_change),
+            EventRegistration(ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE), after_class_change),
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN), self.after_scale_down),
+            EventRegistration(ClusterEvent(Resource.TARGET_POD, own_change)),
+        )
+
+    def _is_elsewhere(self, pod: Pod, node: str) -> bool:
+        """Return whether the event is on another node than that of a pod with a deferred resize."""
+        return self._nodes is not None and pod.has_deferred_resize and pod.node_name != node
+
+    def after_pod_deletion(self, pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
+        """Queue when an assigned or nominated pod was deleted."""
+        had_node = bool(old.node_name or old.nominated_node_name)
+        return queue_if(had_node and not self._is_elsewhere(pod, old.node_name))
+
+    def after_scale_down(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:
+        """Queue when an assigned pod reduced a resource that this pod requests."""
+        if not new.node_name or self._is_elsewhere(pod, new.node_name):
+            return QueueingHint.SKIP
+        before, after = old.requests_on_node, new.requests_on_node
+        requested = (name for name, amount in pod.requests_on_node.items() if amount and name != PODS)
+        return queue_if(any(before.get(name, 0) > after.get(name, 0) for name in requested))
+
+    def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+        """Queue when a node was added or a requested resource grew, and the pod fits the empty node."""
+        # As upstream, hints do not consider the ignored resources of the configuration.
+        demands = read_demands(pod, self._classes)
+        if self._is_elsewhere(pod, new.name) or shortages(demands, NodeInfo(new)):
+            return QueueingHint.SKIP
+        if old is None:
+            return QueueingHint.QUEUE
+        requested = (PODS, *(demand.resource for demand in demands))
+        has_grown = any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in requested)
+        return queue_if(has_grown or any(d.is_delegable and new.allocatable.get(d.resource, 0) <= 0 for d in demands))
+
+
+def after_class_change(pod: Pod, old: DeviceClass | None, new: DeviceClass) -> QueueingHint:
+    """Queue when a class begins to back a resource that the pod requests."""
+    offered = new.spec.extended_resource_name or ""
+    if old is None:
+        # The implicit name of a class is fixed, so it matters only when the class is added.
+        return queue_if(IMPLICIT_PREFIX + new.name in pod.requests or offered in pod.requests)
+    return queue_if(offered != (old.spec.extended_resource_name or "") and offered in pod.requests)
+
+
+def read_demands(
+    pod: Pod, classes: ExtendedResourceClasses, ignored: Collection[str] = (), ignored_groups: Collection[str] = ()
+) -> tuple[Demand, ...]:
+    """List the requests that must be free on a node; the number of pods is checked separately."""
+    amounts = pod.requests
+    # CPU, memory and storage come first; the order of other resources is random upstream, here by name.
+    demands = [Demand(name, amounts[name], *_insufficient(name), False) for name in NATIVE if amounts.get(name, 0) > 0]
+    for name in sorted([name for name in amounts if name not in NATIVE and name != PODS]):
+        is_ignored = name in ignored or name.partition("/")[0] in ignored_groups
+        if amounts[name] > 0 and not (is_ignored and is_extended(name)):
+            demands.append(Demand(name, amounts[name], *_insufficient(name), classes.find(name) is not None))
+    return tuple(demands)
+
+
+@cached(1024)
+def _insufficient(resource: str) -> tuple[Status, Status]:
+    reason = f"Insufficient {resource}"
+    return Status.unschedulable(reason), Status.unresolvable(reason)
+
+
+def shortages(demands: tuple[Demand, ...], node: NodeInfo) -> list[Status]:
+    """List all insufficient resources of a node."""
+    allocatable, requested = node.allocatable, node.requested
+    statuses = [TOO_MANY_PODS] if len(node.pods) >= allocatable.get(PODS, 0) else []
+    for resource, amount, insufficient, unresolvable, is_delegable in demands:
+        capacity = allocatable.get(resource, 0)
+        if amount > capacity - requested.get(resource, 0) and not (is_delegable and capacity <= 0):
+            statuses.append(unresolvable if amount > capacity else insufficient)
+    return statuses
 
 
 def fullness(placements: Sequence[Placement], weights: Sequence[tuple[str, int]]) -> IntArray:
     """Return the weighted mean utilization of the placements with the group, in percent."""
     # Placements with equal proposals share one tuple, so the sums are computed once per tuple.
-    distinct = {id(placement.proposals): placement.proposals for placement in placements}
-    sums = {key: _sum_requests(proposals) for key, proposals in distinct.items()}
+    sums: dict[int, Counter[str]] = {}
+    for placement in placements:
+        if (key := id(placement.proposals)) not in sums:
+            sums[key] = Counter()
+            for proposal in placement.proposals:
+                sums[key].update(proposal.pod.scoring_requests)
     scores = [_fullness(placement.nodes, sums[id(placement.proposals)], weights) for placement in placements]
     return np.array(scores, dtype=np.int64)
-
-
-def _sum_requests(proposals: Iterable[Proposal]) -> Counter[str]:
-    requests: Counter[str] = Counter()
-    for proposal in proposals:
-        requests.update(proposal.pod.scoring_requests)
-    return requests
 
 
 def _fullness(nodes: NodeTable, requests: Counter[str], weights: Iterable[tuple[str, int]]) -> int:

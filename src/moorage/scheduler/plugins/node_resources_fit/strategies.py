@@ -67,7 +67,6 @@ class Strategy(ABC):
         return total // weights if total >= 0 else truncated_div(total, weights)
 
     def mean_nodes(self, weighted: Sequence[WeightedScores], size: int) -> IntArray:
-        """Combine the scores of many nodes."""
         total: IntArray | None = None
         everywhere = 0
         somewhere: IntArray | None = None

@@ -1,23 +1,23 @@
 """The NodeVolumeLimits plugin."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
-from moorage.kube.api.csi_migration import CSIName
+from moorage.kube.api.claims import uses_claim
+from moorage.kube.api.csi_migration import CSIName, in_line_driver
 from moorage.kube.api.pod import Pod
-from moorage.kube.api.storage import CSIDriver, CSINode
+from moorage.kube.api.storage import CSIDriver, CSINode, PersistentVolumeClaim, VolumeAttachment
 from moorage.scheduler.framework.cycle import CycleState, StateKey
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, Resource
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
 from moorage.scheduler.framework.plugin import FilterPlugin, PreFilterPlugin
 from moorage.scheduler.framework.status import BoolArray, Status, Verdict
-from moorage.scheduler.plugins.node_volume_limits import hints
 from moorage.scheduler.plugins.node_volume_limits.attachable import (
     AttachableVolumes,
     UnattachableError,
@@ -58,7 +58,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         self._drivers = handle.lister(CSIDriver)
         self._attachable = AttachableVolumes(handle)
         self._columns = VolumeColumns(handle, self._attachable)
-        self._demanding = self._drivers_that_must_run if handle.features.enabled("VolumeLimitScaling") else _none
+        self._checks_drivers = handle.features.enabled("VolumeLimitScaling")
 
     def sign(self, pod: Pod) -> Hashable | None:
         """Share results among pods that attach nothing."""
@@ -70,17 +70,13 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         cycle[KEY] = self._look_up(pod)
         return None
 
-    def _new(self, cycle: CycleState, pod: Pod) -> PodAttachments:
-        """Return the pod's volumes; they are looked up here if the profile has no PreFilter."""
-        volumes = cycle.get(KEY)
-        return self._look_up(pod) if volumes is None else volumes
-
     def _look_up(self, pod: Pod) -> PodAttachments:
+        """Look up the pod's volumes; called from Filter if the profile has no PreFilter."""
         return PodAttachments(self._new_volumes(pod, migrated=True), self._new_volumes(pod, migrated=False))
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         csi_node = self._csi_nodes.get(node.name)
-        volumes = self._new(cycle, pod)
+        volumes = cycle.get(KEY) or self._look_up(pod)
         new = volumes.without if csi_node is None else volumes.with_csi_node
         if new.failure is not None or not new.volumes:
             return new.failure
@@ -105,7 +101,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
         self._columns.refresh()
-        volumes = self._new(cycle, pod)
+        volumes = cycle.get(KEY) or self._look_up(pod)
         if volumes.with_csi_node == volumes.without:
             rejections = self._rejections(volumes.without, nodes, np.ones(len(nodes), dtype=np.bool_))
         else:
@@ -149,24 +145,22 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
     def _new_volumes(self, pod: Pod, *, migrated: bool) -> NewAttachments:
         try:
-            volumes = self._attachable.find_new_volumes(pod, migrated=migrated)
+            names = self._attachable.find(pod, migrated=migrated, is_placed=False)
+            volumes = {name: name.driver for name in names}
         except UnattachableError as error:
             return NewAttachments({}, error.status)
-        return NewAttachments(volumes, demanding=self._demanding(volumes.values()))
-
-    def _drivers_that_must_run(self, drivers: Iterable[str]) -> tuple[str, ...]:
-        """Return the drivers that require to be installed on the node."""
-        csi_drivers = ((name, self._drivers.get(name)) for name in dict.fromkeys(drivers))
-        return tuple(name for name, driver in csi_drivers if driver and driver.spec.prevent_pod_scheduling_if_missing)
+        driver_names = dict.fromkeys(volumes.values()) if self._checks_drivers else ()
+        drivers = [driver for name in driver_names if (driver := self._drivers.get(name)) is not None]
+        demanding = tuple(driver.name for driver in drivers if driver.spec.prevent_pod_scheduling_if_missing)
+        return NewAttachments(volumes, demanding=demanding)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        """Register for higher limits, detached volumes, and the pod's claims."""
         return (
             EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
-            EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), hints.after_csi_node_updated),
-            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), hints.after_pod_deleted),
-            EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), hints.after_claim_added),
-            EventRegistration(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), hints.after_attachment_deleted),
+            EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), after_csi_node_updated),
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), after_pod_deleted),
+            EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), after_claim_added),
+            EventRegistration(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), after_attachment_deleted),
         )
 
 
@@ -174,6 +168,23 @@ def _not_installed(driver: str) -> Status:
     return Status.unschedulable(f"{driver} CSI driver is not installed on the node")
 
 
-def _none(_drivers: Iterable[str]) -> tuple[str, ...]:
-    """Return no drivers; used if the gate VolumeLimitScaling is off."""
-    return ()
+def after_csi_node_updated(_pod: Pod, old: CSINode, new: CSINode) -> QueueingHint:
+    """Queue if the limit of a driver was raised; a missing limit counts as 0, as upstream."""
+    before = read_limits(old)
+    return queue_if(any(limit > before.get(name, 0) for name, limit in read_limits(new).items()))
+
+
+def after_pod_deleted(_pod: Pod, old: Pod, _new: None) -> QueueingHint:
+    """Queue if the deleted pod was assigned or nominated and had volumes that count."""
+    return queue_if(bool(old.node_name or old.nominated_node_name) and attaches_anything(old))
+
+
+def after_claim_added(pod: Pod, _old: None, new: PersistentVolumeClaim) -> QueueingHint:
+    """Queue if the pod uses the claim."""
+    return queue_if(uses_claim(pod, new))
+
+
+def after_attachment_deleted(pod: Pod, old: VolumeAttachment, _new: None) -> QueueingHint:
+    """Queue if the pod uses a claim, or a disk that the attachment's driver serves."""
+    volumes, driver = pod.spec.volumes, old.spec.attacher
+    return queue_if(any(v.persistent_volume_claim is not None or in_line_driver(v) == driver for v in volumes))

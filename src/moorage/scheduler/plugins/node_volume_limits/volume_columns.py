@@ -34,7 +34,6 @@ class Attachments:
         self.reread()
 
     def reread(self) -> None:
-        """Read all attachments again."""
         self._node_of.clear()
         self._on_node.clear()
         for attachment in self._lister.list():
@@ -75,7 +74,6 @@ class Dependencies(Generic[K]):
         return self._rows.get(key, ())
 
     def replace(self, row: int, keys: set[K]) -> None:
-        """Replace the dependencies of a row."""
         for key in self._keys.pop(row, ()):
             self._rows[key].discard(row)
             if not self._rows[key]:
@@ -111,7 +109,6 @@ class VolumeColumns(SideColumns):
         super().__init__(handle.nodes, sources)
 
     def rows_of(self, source: str, key: str) -> Iterable[int] | None:
-        """Return the rows whose volumes were read from an object."""
         match source:
             case "csi nodes":
                 return self.row_of(key)
@@ -130,19 +127,27 @@ class VolumeColumns(SideColumns):
             self._attachments.reread()
 
     def write(self, info: NodeInfo) -> None:
-        """Count the volumes of a row."""
         self.clear(info.row)
         csi_node = self._csi_nodes.get(info.name)
         if csi_node is not None:
-            self._write_limits(info.row, csi_node)
+            self._has_csi_node.array[info.row] = True
+            for driver in csi_node.spec.drivers:
+                _cells(self._installed, driver.name, info.row, np.bool_)[info.row] = True
+        for driver_name, limit in read_limits(csi_node).items():
+            # Zero must mean "no limit", since rows that were never written are zero.
+            _cells(self._limits, driver_name, info.row, np.int64)[info.row] = limit + 1
         claims: set[str] = set()
         volumes: set[str] = set()
         for pod in info.pods.values():
             if attaches_anything(pod):
-                dependencies = self._attachable.find_dependencies(pod)
-                claims.update(dependencies.claims)
-                volumes.update(dependencies.volumes)
-        names = self._held_by_pods(info, migrated=csi_node is not None)
+                pod_claims, pod_volumes = self._attachable.find_dependencies(pod)
+                claims.update(pod_claims)
+                volumes.update(pod_volumes)
+        try:
+            names = held_by_pods(self._attachable, info, migrated=csi_node is not None)
+        except UnattachableError as error:
+            self.failures[info.row] = error.status
+            names = set()
         self._holders.replace(info.row, set(names))
         for volume, name in self._attachments.on_node(info.name):
             volumes.add(volume)
@@ -153,23 +158,7 @@ class VolumeColumns(SideColumns):
         for name in names:
             _cells(self._counts, name.driver, info.row, np.int64)[info.row] += 1
 
-    def _held_by_pods(self, info: NodeInfo, *, migrated: bool) -> set[CSIName]:
-        try:
-            return held_by_pods(self._attachable, info, migrated=migrated)
-        except UnattachableError as error:
-            self.failures[info.row] = error.status
-            return set()
-
-    def _write_limits(self, row: int, csi_node: CSINode) -> None:
-        self._has_csi_node.array[row] = True
-        for driver in csi_node.spec.drivers:
-            _cells(self._installed, driver.name, row, np.bool_)[row] = True
-        for name, limit in read_limits(csi_node).items():
-            # Zero must mean "no limit", since rows that were never written are zero.
-            _cells(self._limits, name, row, np.int64)[row] = limit + 1
-
     def clear(self, row: int) -> None:
-        """Clear a row."""
         for column in (*self._counts.values(), *self._limits.values(), *self._installed.values()):
             if row < len(column.array):
                 column.array[row] = 0
@@ -211,10 +200,7 @@ class VolumeColumns(SideColumns):
 def held_by_pods(attachable: AttachableVolumes, node: NodeInfo, *, migrated: bool) -> set[CSIName]:
     """Return the volumes that pods on a node use; raise :class:`UnattachableError` if they are unknown."""
     return {
-        name
-        for pod in node.pods.values()
-        if attaches_anything(pod)
-        for name in attachable.find_placed_volumes(pod, migrated=migrated)
+        name for pod in node.pods.values() if attaches_anything(pod) for name in attachable.find(pod, migrated=migrated)
     }
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from moorage.common.arrays import NDArray
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.columns import Vocabulary
-from moorage.scheduler.framework.masks import all_of, any_of, but_not
+from moorage.scheduler.framework.node_selection import all_of, any_of, but_not
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import BoolArray, Status, Verdict
@@ -93,7 +93,6 @@ class Spread:
         return full[codes] if np.count_nonzero(full) else None
 
     def clone(self) -> "Spread":
-        """Return a copy for a what-if."""
         copy = Spread.__new__(Spread)
         copy.constraint, copy.own, copy.tally = self.constraint, self.own, self.tally
         # Copy the counts: the tally follows the cluster, and the copy may outlive this cycle.
@@ -121,7 +120,6 @@ class SpreadState(Struct):
     counted: NodeTable
 
     def clone(self) -> "SpreadState":
-        """Return a copy for a what-if."""
         return SpreadState(self.inclusion, [spread.clone() for spread in self.spreads], self.counted)
 
     def detach(self) -> None:
@@ -145,7 +143,6 @@ class SpreadState(Struct):
                 spread.change(node.labels[constraint.topology_key], by)
 
     def filter(self, node: NodeInfo) -> Status | None:
-        """Filter one node."""
         for spread in self.spreads:
             value = node.labels.get(spread.constraint.topology_key)
             if value is None:
@@ -155,7 +152,6 @@ class SpreadState(Struct):
         return None
 
     def filter_nodes(self, nodes: NodeTable) -> Verdict:
-        """Filter every node of a window; each gets the reason of the first violated constraint."""
         rejections: list[tuple[BoolArray, Status]] = []
         decided: BoolArray | None = None
         is_whole = nodes.shows_all_of(self.counted)

@@ -5,11 +5,12 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from moorage.common.caches import LRU, MAX_KEY_LABELS
 from moorage.common.errors import SelectorError
+from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.shape import Shape
 from moorage.scheduler.config.args import PodTopologySpreadArgs
 from moorage.scheduler.framework.cycle import CycleState, StateKey
-from moorage.scheduler.framework.events import EventRegistration
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import (
@@ -22,7 +23,6 @@ from moorage.scheduler.framework.plugin import (
 )
 from moorage.scheduler.framework.status import SKIP, IntArray, Status, Verdict
 from moorage.scheduler.plugins.pod_topology_spread.filter import SpreadCounts, SpreadState
-from moorage.scheduler.plugins.pod_topology_spread.hints import SpreadHints
 from moorage.scheduler.plugins.pod_topology_spread.score import PreferenceCounts, PreferenceState
 from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import Constraints, ConstraintSource
 from moorage.scheduler.plugins.pod_topology_spread.spread_domains import Inclusion
@@ -47,13 +47,19 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
     def __init__(self, *, args: PodTopologySpreadArgs | None = None, handle: ClusterHandle) -> None:
         self._handle = handle
         self._source = ConstraintSource(args or PodTopologySpreadArgs(), handle)
-        self._hints = SpreadHints(self._source)
         by_number = handle.features.enabled(COMPARING)
         self._hard = SpreadCache(SpreadCounts, by_number=by_number)
         self._soft = SpreadCache(self._new_preferences, by_number=by_number)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        return self._hints.events()
+        pod_change = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
+        own_change = Action.UPDATE_POD_TOLERATION | Action.UPDATE_POD_LABEL
+        node_change = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        return (
+            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, pod_change), self.after_assigned_pod),
+            EventRegistration(ClusterEvent(Resource.TARGET_POD, own_change), self.after_own_change),
+            EventRegistration(ClusterEvent(Resource.NODE, node_change), self.after_node),
+        )
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
         try:
@@ -105,6 +111,44 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
         return cycle[SCORE_STATE].normalize(nodes, scores)
+
+    def after_assigned_pod(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
+        """Queue when a counted pod was added or deleted, or when a pod began or ceased to count."""
+        for assigned in (old, new):
+            if assigned is not None and not (
+                (assigned.node_name or assigned.nominated_node_name) and assigned.namespace == pod.namespace
+            ):
+                return QueueingHint.SKIP
+        constraints = self._source.hard(pod)
+        if old is not None and new is not None:
+            return queue_if(_match_changed(constraints, old, new))
+        labels = (new or old or pod).labels
+        return queue_if(any(constraint.matcher.matches(labels) for constraint in constraints))
+
+    def after_own_change(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:
+        """Queue when the pod's tolerations change the included nodes, or when the pod's own match changes."""
+        constraints = self._source.hard(pod)
+        if old.spec.tolerations != new.spec.tolerations and any(item.honors_taints for item in constraints):
+            return QueueingHint.QUEUE
+        return queue_if(_match_changed(constraints, old, new))
+
+    def after_node(self, pod: Pod, old: Node | None, new: Node | None) -> QueueingHint:
+        """Queue when a node joined, left or changed a domain."""
+        constraints = self._source.hard(pod)
+        was_in, is_in = (
+            node is not None and all(constraint.topology_key in node.labels for constraint in constraints)
+            for node in (old, new)
+        )
+        if old is None or new is None:
+            return queue_if(was_in or is_in)
+        moved = any(old.labels.get(item.topology_key) != new.labels.get(item.topology_key) for item in constraints)
+        return queue_if(was_in != is_in or (is_in and (moved or old.taints != new.taints)))
+
+
+def _match_changed(constraints: Constraints, old: Pod, new: Pod) -> bool:
+    return old.labels != new.labels and any(
+        item.matcher.matches(old.labels) != item.matcher.matches(new.labels) for item in constraints
+    )
 
 
 MAX_BYTES: Final = 32 << 20

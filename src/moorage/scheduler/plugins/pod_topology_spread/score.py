@@ -10,7 +10,7 @@ from msgspec import Struct
 from moorage.kube.api.arithmetic import round_half_away, round_half_away_nodes
 from moorage.kube.api.node import HOSTNAME_LABEL
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.framework.masks import all_of, any_of
+from moorage.scheduler.framework.node_selection import all_of, any_of
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray
@@ -164,7 +164,6 @@ class PreferenceState(Struct, frozen=True):
         return round_half_away(score)
 
     def score_nodes(self, nodes: NodeTable) -> IntArray:
-        """Score every node of a window."""
         if not nodes.is_window_of(self.counted):
             return spread_scores(self.preferences, nodes, self.ignored(nodes))
         return self.scores.raw if nodes.shows_all else self.scores.raw.take(nodes.rows)

@@ -1,20 +1,20 @@
 """Spread constraints of a pod: its own, or default constraints with a selector deduced from services and owners."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from moorage.common.caches import LRU, MAX_KEY_LABELS, short_key
+from moorage.common.caches import LRU, MAX_KEY_LABELS
 from moorage.common.errors import SelectorError
 from moorage.kube.api.affinity import TopologySpreadConstraint
 from moorage.kube.api.cluster import Service
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import HOSTNAME_LABEL, ZONE_LABEL
 from moorage.kube.api.pod import Pod
-from moorage.kube.api.selectors import EVERYTHING, LabelMatcher, LabelSelector, label_matcher, label_set_matcher
+from moorage.kube.api.selectors import EVERYTHING, LabelMatcher, label_matcher, label_set_matcher
 from moorage.kube.api.shape import Shape
 from moorage.kube.api.workloads import ReplicaSet, ReplicationController, StatefulSet
 from moorage.scheduler.config.args import SYSTEM_DEFAULTING, PodTopologySpreadArgs
@@ -30,10 +30,6 @@ SYSTEM_DEFAULTS: Final = (
     TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME_LABEL, when_unsatisfiable=SOFT),
     TopologySpreadConstraint(max_skew=5, topology_key=ZONE_LABEL, when_unsatisfiable=SOFT),
 )
-
-LabelPairs = tuple[tuple[str, str], ...]
-
-_encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
 class SpreadConstraint(Struct, frozen=True):
@@ -66,41 +62,25 @@ Constraints = tuple[SpreadConstraint, ...]
 NO_CONSTRAINTS: Final[Constraints] = ()
 
 
-class _Defaults(NamedTuple):
-    selector: LabelMatcher
-    hard: Constraints
-    soft: Constraints
-
-
-_NO_DEFAULTS: Final = _Defaults(EVERYTHING, NO_CONSTRAINTS, NO_CONSTRAINTS)
-
-
 class ConstraintSource:
     """Returns the constraints of pods for one profile."""
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self._is_system_defaulted = args.defaulting_type == SYSTEM_DEFAULTING
         defaults = SYSTEM_DEFAULTS if self._is_system_defaulted else args.default_constraints
-        self._default_hard = _parse(defaults, HARD, {})
-        self._default_soft = _parse(defaults, SOFT, {})
+        self._defaults = {action: _parse(defaults, action, {}) for action in (HARD, SOFT)}
         # A lister starts a watch, so create it only if there are default constraints.
         self._selectors = DefaultSelectors(handle) if defaults else None
-        self._known: LRU[LabelMatcher, _Defaults] = LRU("default spread constraints", MAX_KNOWN, self._with_selector)
         self._narrows = handle.features.enabled("MatchLabelKeysInPodTopologySpread")
         self._by_shape: LRU[tuple[Shape, str], Constraints] = LRU("spread constraints by shape", MAX_KNOWN)
-        self._by_text: LRU[tuple[bytes, str, LabelPairs], Constraints] = LRU("spread constraints by text", MAX_KNOWN)
 
     def hard(self, pod: Pod) -> Constraints:
         """Return the pod's hard constraints (DoNotSchedule)."""
-        if pod.spec.topology_spread_constraints:
-            return self._written(pod, HARD)
-        return self._defaults(pod).hard if self._default_hard else NO_CONSTRAINTS
+        return self._written(pod, HARD) if pod.spec.topology_spread_constraints else self._defaulted(pod, HARD)
 
     def soft(self, pod: Pod) -> Constraints:
         """Return the pod's soft constraints (ScheduleAnyway)."""
-        if pod.spec.topology_spread_constraints:
-            return self._written(pod, SOFT)
-        return self._defaults(pod).soft if self._default_soft else NO_CONSTRAINTS
+        return self._written(pod, SOFT) if pod.spec.topology_spread_constraints else self._defaulted(pod, SOFT)
 
     def needs_all_keys(self, pod: Pod) -> bool:
         """Return whether scoring ignores nodes without one of the keys; system defaults do not require all keys."""
@@ -113,27 +93,17 @@ class ConstraintSource:
         specs = pod.spec.topology_spread_constraints
         keys = {key for item in specs for key in item.match_label_keys if key in pod.labels}
         narrowing = {key: pod.labels[key] for key in sorted(keys)} if self._narrows else {}
-        # Pods of other shapes often have the same constraints, and then share the counts.
-        encoded = (short_key(_encoder.encode(specs)), action, tuple(narrowing.items()))
-        constraints = self._by_text.find(encoded)
-        if constraints is None:
-            constraints = _parse(specs, action, narrowing)
-            self._by_text.put(encoded, constraints)
+        constraints = _parse(specs, action, narrowing)
         if not keys:
             self._by_shape.put((pod.shape, action), constraints)
         return constraints
 
-    def _defaults(self, pod: Pod) -> _Defaults:
-        assert self._selectors is not None
-        selector = self._selectors.of(pod)
-        return _NO_DEFAULTS if selector is EVERYTHING else self._known.lookup(selector)
-
-    def _with_selector(self, selector: LabelMatcher) -> _Defaults:
-        return _Defaults(
-            selector,
-            tuple(replace(constraint, matcher=selector) for constraint in self._default_hard),
-            tuple(replace(constraint, matcher=selector) for constraint in self._default_soft),
-        )
+    def _defaulted(self, pod: Pod, action: str) -> Constraints:
+        defaults = self._defaults[action]
+        selector = self._selectors.of(pod) if defaults and self._selectors is not None else EVERYTHING
+        if selector is EVERYTHING:
+            return NO_CONSTRAINTS
+        return tuple([replace(constraint, matcher=selector) for constraint in defaults])
 
 
 def _parse(specs: Iterable[TopologySpreadConstraint], action: str, labels: Mapping[str, str]) -> Constraints:
@@ -152,12 +122,12 @@ def _constraint(spec: TopologySpreadConstraint, labels: Mapping[str, str]) -> Sp
     )
 
 
-LabelSet = frozenset[tuple[str, str]]
-Key = tuple[str, LabelSet, str, str]
+Key = tuple[str, frozenset[tuple[str, str]], str, str]
+"""Namespace and labels of a pod, and kind and name of its owner."""
 
 
-class _Known(NamedTuple):
-    owner: KubeObject
+class _Deduced(NamedTuple):
+    owner: KubeObject | None
     selector: LabelMatcher
 
 
@@ -173,35 +143,24 @@ class DefaultSelectors:
         self._replica_sets = handle.lister(ReplicaSet)
         self._stateful_sets = handle.lister(StatefulSet)
         self._services_version = -1
-        self._unowned: LRU[tuple[str, LabelSet], LabelMatcher] = LRU("service selectors", MAX_KNOWN)
-        self._owned: LRU[Key, _Known] = LRU("owner selectors", MAX_KNOWN)
+        self._deduced: LRU[Key, _Deduced] = LRU("default spread selectors", MAX_KNOWN)
 
     def of(self, pod: Pod) -> LabelMatcher:
         """Return the selector for a pod; ``EVERYTHING`` if no service or owner selects it."""
         if self._services.version != self._services_version:
             self._services_version = self._services.version
-            self._unowned.clear()
-            self._owned.clear()
+            self._deduced.clear()
         metadata = pod.metadata
         labels = frozenset(metadata.labels.items())
-        if metadata.owner_references and (owner := self._owner(pod)) is not None:
-            return self._of_owned(pod, owner, labels)
-        key = metadata.namespace, labels
-        selector = self._unowned.find(key)
-        if selector is None:
-            selector = self._deduce(pod, None)
+        owner = self._owner(pod) if metadata.owner_references else None
+        owner_key = ("", "") if owner is None else (type(owner).__name__, owner.name)
+        key = (metadata.namespace, labels, *owner_key)
+        deduced = self._deduced.find(key)
+        if deduced is None or (deduced.owner is not owner and _find_selector(deduced.owner) != _find_selector(owner)):
+            deduced = _Deduced(owner, self._deduce(pod, owner))
             if len(labels) <= MAX_KEY_LABELS:
-                self._unowned.put(key, selector)
-        return selector
-
-    def _of_owned(self, pod: Pod, owner: KubeObject, labels: LabelSet) -> LabelMatcher:
-        key = (pod.namespace, labels, type(owner).__name__, owner.name)
-        cached = self._owned.find(key)
-        if cached is None or not _same_selector(cached.owner, owner):
-            cached = _Known(owner, self._deduce(pod, owner))
-            if len(labels) <= MAX_KEY_LABELS:
-                self._owned.put(key, cached)
-        return cached.selector
+                self._deduced.put(key, deduced)
+        return deduced.selector
 
     def _owner(self, pod: Pod) -> KubeObject | None:
         reference = pod.metadata.controller
@@ -225,26 +184,13 @@ class DefaultSelectors:
                 labels.update(selector)
         if isinstance(owner, ReplicationController):
             labels.update(owner.spec.selector or {})
-        matcher = _also_owner(label_set_matcher(labels), _find_selector(owner))
-        return EVERYTHING if matcher.is_everything else matcher
+        requirements = label_set_matcher(labels).requirements
+        if isinstance(owner, ReplicaSet | StatefulSet):
+            # Upstream ignores invalid selectors.
+            with suppress(SelectorError):
+                requirements += label_matcher(owner.spec.selector).requirements
+        return LabelMatcher(requirements) if requirements else EVERYTHING
 
 
-def _also_owner(matcher: LabelMatcher, selector: LabelSelector | None) -> LabelMatcher:
-    try:
-        owned = label_matcher(selector)
-    except SelectorError:
-        # Upstream ignores invalid selectors.
-        return matcher
-    return matcher if owned.is_nothing else LabelMatcher((*matcher.requirements, *owned.requirements))
-
-
-def _find_selector(owner: KubeObject | None) -> LabelSelector | None:
-    return owner.spec.selector if isinstance(owner, ReplicaSet | StatefulSet) else None
-
-
-def _same_selector(left: KubeObject, right: KubeObject) -> bool:
-    if left is right:
-        return True
-    if isinstance(left, ReplicationController) and isinstance(right, ReplicationController):
-        return left.spec.selector == right.spec.selector
-    return _find_selector(left) == _find_selector(right)
+def _find_selector(owner: KubeObject | None) -> object:
+    return owner.spec.selector if isinstance(owner, ReplicaSet | StatefulSet | ReplicationController) else None

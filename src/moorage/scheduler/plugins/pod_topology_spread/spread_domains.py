@@ -7,7 +7,7 @@ import numpy as np
 
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.columns import next_version
-from moorage.scheduler.framework.masks import all_of
+from moorage.scheduler.framework.node_selection import all_of
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import BoolArray, IntArray

@@ -26,7 +26,6 @@ class AssumeCache(Generic[T]):
         self._assumed: dict[str, T] = {}
 
     def get(self, name: str, namespace: str = "") -> T | None:
-        """Return an object, or its assumed copy."""
         observed = self._lister.get(name, namespace)
         return None if observed is None else self.latest(observed)
 

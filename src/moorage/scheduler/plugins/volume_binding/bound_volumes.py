@@ -7,8 +7,8 @@ import numpy as np
 from msgspec import Struct
 
 from moorage.common.errors import MigrationError
-from moorage.kube.api.claims import reach_of_volume
-from moorage.kube.api.csi_migration import Migration, migration_of_volume, plugins_migrated_on, translated
+from moorage.kube.api.claims import find_reach
+from moorage.kube.api.csi_migration import Migration, find_migration, plugins_migrated_on, translated
 from moorage.kube.api.selectors import NodeMatcher
 from moorage.kube.api.storage import CSINode, PersistentVolume
 from moorage.scheduler.framework.columns import Categorical, Growing, Vocabulary
@@ -35,14 +35,14 @@ class BoundVolume(Struct, frozen=True):
     @classmethod
     def of(cls, volume: PersistentVolume) -> "BoundVolume":
         """Parse a volume's node affinity, also after translation to CSI."""
-        migration = migration_of_volume(volume)
+        migration = find_migration(volume.spec)
         if migration is None:
-            return cls(reach_of_volume(volume))
+            return cls(find_reach(volume))
         try:
-            moved = reach_of_volume(translated(volume, migration))
+            moved = find_reach(translated(volume, migration))
         except MigrationError as error:
-            return cls(reach_of_volume(volume), migration, problem=f"could not translate pv: {error}")
-        return cls(reach_of_volume(volume), migration, moved)
+            return cls(find_reach(volume), migration, problem=f"could not translate pv: {error}")
+        return cls(find_reach(volume), migration, moved)
 
     def is_reached(self, node: NodeInfo, migrated_plugins: str) -> bool:
         """Return whether a node can reach the volume."""
@@ -55,7 +55,7 @@ class BoundVolume(Struct, frozen=True):
 
     def reached(self, nodes: NodeTable, migrated_plugins: "MigratedPlugins") -> BoolArray | None:
         """Find the nodes that can reach the volume; ``None`` means all of them."""
-        plain = _reached(self.reach, nodes)
+        plain = None if self.reach is None else matching_nodes(self.reach, nodes)
         if self.migration is None:
             return plain
         here = migrated_plugins.where_migrated(self.migration.plugin, nodes)
@@ -63,7 +63,7 @@ class BoundVolume(Struct, frozen=True):
             return plain
         if self.problem:
             raise TranslationError(self.problem)
-        moved = _reached(self.migrated_reach, nodes)
+        moved = None if self.migrated_reach is None else matching_nodes(self.migrated_reach, nodes)
         if plain is None and moved is None:
             return None
         return np.where(here, True if moved is None else moved, True if plain is None else plain)
@@ -114,19 +114,12 @@ class MigratedPlugins(SideColumns):
         return column.where(lambda plugins: plugin in plugins.split(","))
 
     def write(self, info: NodeInfo) -> None:
-        """Update the plugins of a row."""
         self._codes.reserve(info.row + 1)
         self._codes.array[info.row] = self._values.code(self.on_node(info.name))
 
     def clear(self, row: int) -> None:
-        """Forget a row."""
         if row < len(self._codes.array):
             self._codes.array[row] = 0
 
     def rows_of(self, source: str, key: str) -> Iterable[int]:
-        """Return the row of the CSINode's node."""
         return self.row_of(key)
-
-
-def _reached(reach: NodeMatcher | None, nodes: NodeTable) -> BoolArray | None:
-    return None if reach is None else matching_nodes(reach, nodes)

@@ -1,6 +1,7 @@
 """Items usable from some nodes: finds the first item for a node's labels without testing all of them."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Generic, TypeVar
 
 from moorage.kube.api.selectors import LabelMatcher, NodeMatcher, Requirement
@@ -22,9 +23,6 @@ class ByTopology(Generic[T]):
         self.keys: set[str] = set()
         for item, reach in items:
             self._add(item, reach)
-
-    def __len__(self) -> int:
-        return len(self._items)
 
     def first(self, labels: Mapping[str, str], excluded: Callable[[T], bool]) -> T | None:
         """Return the most preferred item for a node with these labels, without excluded items."""
@@ -48,11 +46,11 @@ class ByTopology(Generic[T]):
         if reach is None:
             self._tests.append((index, lambda _: True))
             return
-        requirements = list_requirements(reach)
-        self.keys.update(requirement.key for requirement in requirements)
+        self.keys.update(requirement.key for requirement in list_requirements(reach))
         only = _only_requirement(reach)
         if only is None:
-            self._tests.append((index, tester(reach)))
+            matches = reach.matches if isinstance(reach, LabelMatcher) else partial(reach.matches, name="")
+            self._tests.append((index, matches))
             return
         by_value = self._by_label.setdefault(only.key, {})
         for value in only.values:
@@ -64,13 +62,6 @@ def list_requirements(reach: NodeMatcher | LabelMatcher) -> tuple[Requirement, .
     if isinstance(reach, LabelMatcher):
         return reach.requirements
     return tuple(requirement for term in reach.terms for requirement in term.expressions)
-
-
-def tester(reach: NodeMatcher | LabelMatcher) -> Callable[[Mapping[str, str]], bool]:
-    """Return a selector as a predicate on labels."""
-    if isinstance(reach, LabelMatcher):
-        return reach.matches
-    return lambda labels: reach.matches(labels, "")
 
 
 def _only_requirement(reach: NodeMatcher | LabelMatcher) -> Requirement | None:

@@ -6,12 +6,30 @@ from typing import Final
 import numpy as np
 
 from moorage.common.errors import ApiError
-from moorage.kube.api.claims import SELECTED_NODE, claim_uses, exact_request
+from moorage.kube.api.claims import (
+    SELECTED_NODE,
+    WAIT_FOR_FIRST_CONSUMER,
+    ClaimUse,
+    claim_uses,
+    exact_request,
+    is_fully_bound,
+    ownership_problem,
+    storage_class_name,
+    uses_claim,
+)
+from moorage.kube.api.csi_migration import plugins_migrated_on
 from moorage.kube.api.pod import Pod
-from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
+from moorage.kube.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from moorage.scheduler.config.args import VolumeBindingArgs, complete_args
 from moorage.scheduler.framework.cycle import CycleState, StateKey
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, Resource
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
@@ -25,7 +43,6 @@ from moorage.scheduler.framework.plugin import (
     ScorePlugin,
 )
 from moorage.scheduler.framework.status import BoolArray, IntArray, Status, Verdict
-from moorage.scheduler.plugins.volume_binding import hints
 from moorage.scheduler.plugins.volume_binding.assume_cache import AssumeCache, OutOfSyncError
 from moorage.scheduler.plugins.volume_binding.bound_volumes import (
     BoundVolume,
@@ -34,10 +51,8 @@ from moorage.scheduler.plugins.volume_binding.bound_volumes import (
     check_bound,
     check_bound_nodes,
 )
-from moorage.scheduler.plugins.volume_binding.pod_claims import ClaimSorter, PodClaims
-from moorage.scheduler.plugins.volume_binding.pod_volumes import PodVolumes, VolumeFinder
-from moorage.scheduler.plugins.volume_binding.provisioning import Provisioners
-from moorage.scheduler.plugins.volume_binding.score import scorer
+from moorage.scheduler.plugins.volume_binding.pod_volumes import PodVolumes, VolumeFinder, make_scorer
+from moorage.scheduler.plugins.volume_binding.provisioning import Provisioners, volume_limit
 from moorage.scheduler.plugins.volume_binding.static_volumes import StaticVolumes
 from moorage.scheduler.plugins.volume_binding.volume_binder import BindingError, Reservation, VolumeBinder
 
@@ -45,6 +60,7 @@ NODE_CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE: Final = "node(s) did not have enough free storage"
 VOLUME_MISSING: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+UNBOUND_IMMEDIATE: Final = Status.unresolvable("pod has unbound immediate PersistentVolumeClaims")
 
 FINDER = StateKey[VolumeFinder]("VolumeBinding", missing="not found")
 FILTERED = StateKey[bool]("VolumeBinding/filtered")
@@ -63,6 +79,8 @@ STAGE_ERRORS: Final = "scheduler_volume_scheduling_stage_error_total"
 class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
     """Filter nodes by bound volumes and unbound claims, reserve volumes, and bind them before the pod."""
 
+    call_timeout = None  # bindTimeoutSeconds limits the wait
+
     Args = VolumeBindingArgs
     depends_on = DependsOn.NODE
     _signs_template = True
@@ -71,19 +89,18 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def __init__(self, *, args: VolumeBindingArgs | None = None, handle: Handle) -> None:
         completed: VolumeBindingArgs = complete_args(args or VolumeBindingArgs(), handle.features)
-        volumes = handle.lister(PersistentVolume)
+        volumes, claims = handle.lister(PersistentVolume), handle.lister(PersistentVolumeClaim)
         self._handle = handle
         self._timeout = completed.bind_timeout_seconds
-        claims = handle.lister(PersistentVolumeClaim)
+        self._classes = handle.lister(StorageClass)
         # Shared: assumed volumes are in use for all profiles, also after a reload of the configuration.
         self._volumes = handle.shared(VOLUMES, lambda: AssumeCache(volumes, "persistentvolumes"))
         self._claims = handle.shared(CLAIMS, lambda: AssumeCache(claims, "persistentvolumeclaims"))
-        self._sorter = ClaimSorter(handle, self._claims)
         self._static = StaticVolumes(volumes, self._volumes)
         self._provisioners = Provisioners(handle)
         self._migrated = MigratedPlugins(handle)
         self._binder = VolumeBinder(handle, self._volumes, self._claims, self._migrated)
-        self._score = scorer(completed.shape) if handle.features.enabled("StorageCapacityScoring") else None
+        self._score = make_scorer(completed.shape) if handle.features.enabled("StorageCapacityScoring") else None
 
     def sign(self, pod: Pod) -> Hashable | None:
         """Share results among pods without claims."""
@@ -93,11 +110,50 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if not claim_uses(pod):
             cycle[FINDER] = NOTHING_TO_FIND
             return Status.skip()
-        claims = self._sorter.sort(pod)
-        if isinstance(claims, Status):
-            return claims
-        cycle[FINDER] = self._make_finder(claims)
+        finder = self._make_finder(pod)
+        if isinstance(finder, Status):
+            return finder
+        cycle[FINDER] = finder
         return None
+
+    def _make_finder(self, pod: Pod) -> VolumeFinder | Status:
+        """Look up the pod's claims; return a status for the first problem in the order of its volumes."""
+        claims = []
+        for use in claim_uses(pod):
+            claim = self._claims.known(use.name, pod.namespace)
+            if problem := _problem_with(claim, use, pod):
+                return Status.unresolvable(problem)
+            assert claim is not None
+            claims.append(self._claims.latest(claim))
+        bound: list[BoundVolume | None] = []
+        delayed = []
+        is_immediate = False
+        for claim in claims:
+            if is_fully_bound(claim):
+                volume = self._volumes.get(claim.spec.volume_name)
+                bound.append(None if volume is None else BoundVolume.of(volume))
+                continue
+            name = storage_class_name(claim)
+            storage_class = self._classes.get(name) if name else None
+            mode = WAIT_FOR_FIRST_CONSUMER if storage_class is None else storage_class.volume_binding_mode
+            if mode is None:
+                return Status.error(f'VolumeBindingMode not set for StorageClass "{name}"')
+            # A claim that names its volume and is not bound yet is bound by the PV controller.
+            if storage_class is None or mode != WAIT_FOR_FIRST_CONSUMER or claim.spec.volume_name:
+                is_immediate = True
+            else:
+                delayed.append(claim)
+        if is_immediate:
+            return UNBOUND_IMMEDIATE
+        selected = {claim.annotations[SELECTED_NODE] for claim in delayed if SELECTED_NODE in claim.annotations}
+        unselected = sorted((claim for claim in delayed if SELECTED_NODE not in claim.annotations), key=exact_request)
+        to_match = [(self._static.candidates(claim), self._provisioners.for_claim(claim)) for claim in unselected]
+        to_provision = [self._provisioners.for_claim(claim) for claim in delayed if SELECTED_NODE in claim.annotations]
+        keys = frozenset[str]().union(
+            *(candidates.keys | otherwise.keys for candidates, otherwise in to_match),
+            *(provisioning.keys for provisioning in to_provision),
+        )
+        return VolumeFinder(tuple(bound), frozenset(selected), to_match, to_provision, tuple(sorted(keys)))
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Filter one node; return all reasons, in upstream's order."""
@@ -143,12 +199,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return None if FINDER in cycle else NOT_PREPARED
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Score one node by the storage that stays free."""
         finder = cycle[FINDER]
         return self._score_volumes(finder.on_node(node.name, node.labels)) if FILTERED in cycle else 0
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-        """Score all nodes, once per distinct topology."""
         finder = cycle[FINDER]
         if not finder.waits or FILTERED not in cycle:
             return np.zeros(len(nodes), dtype=np.int64)
@@ -157,13 +211,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return scores[groups]
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Assume what the node on_nodes; nothing is to be done if all claims are bound."""
+        """Assume the volumes of the node; nothing is to be done if all claims are bound."""
         finder = cycle[FINDER]
         cycle[RESERVE_CALLED] = True
         if not finder.waits or FILTERED not in cycle:
             return None
         node = self._handle.nodes.find(node_name)
-        assert node is not None, "a pod is only given a node that is there"
+        assert node is not None, "a pod is reserved on an existing node"
         try:
             cycle[RESERVED] = self._binder.reserve(finder.on_node(node_name, node.labels), node_name)
         except OutOfSyncError as error:
@@ -203,40 +257,16 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return Status.error(problem)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        """Register for everything that decides where volumes exist or can be provisioned."""
         changed = Action.ADD | Action.UPDATE
         return (
-            EventRegistration(ClusterEvent(Resource.STORAGE_CLASS, changed), hints.after_class_changed),
-            EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changed), hints.after_claim_changed),
+            EventRegistration(ClusterEvent(Resource.STORAGE_CLASS, changed), after_class_changed),
+            EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changed), after_claim_changed),
             EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME, changed)),
             EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
-            EventRegistration(ClusterEvent(Resource.CSI_NODE, changed), hints.after_csi_node_changed),
-            EventRegistration(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), hints.after_driver_changed),
-            EventRegistration(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, changed), hints.after_capacity_changed),
+            EventRegistration(ClusterEvent(Resource.CSI_NODE, changed), after_csi_node_changed),
+            EventRegistration(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), after_driver_changed),
+            EventRegistration(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, changed), after_capacity_changed),
         )
-
-    def _make_finder(self, claims: PodClaims) -> VolumeFinder:
-        bound = tuple(self._bound_volume(claim) for claim in claims.bound)
-        if not claims.delayed:
-            return VolumeFinder(bound)
-        selected_claims = [claim for claim in claims.delayed if SELECTED_NODE in claim.annotations]
-        unselected_claims = sorted(
-            (claim for claim in claims.delayed if SELECTED_NODE not in claim.annotations), key=exact_request
-        )
-        to_match = [
-            (self._static.candidates(claim), self._provisioners.for_claim(claim)) for claim in unselected_claims
-        ]
-        to_provision = [self._provisioners.for_claim(claim) for claim in selected_claims]
-        keys = frozenset[str]().union(
-            *(candidates.keys | otherwise.keys for candidates, otherwise in to_match),
-            *(provisioning.keys for provisioning in to_provision),
-        )
-        selected = frozenset(claim.annotations[SELECTED_NODE] for claim in selected_claims)
-        return VolumeFinder(bound, selected, to_match, to_provision, tuple(sorted(keys)))
-
-    def _bound_volume(self, claim: PersistentVolumeClaim) -> BoundVolume | None:
-        volume = self._volumes.get(claim.spec.volume_name)
-        return None if volume is None else BoundVolume.of(volume)
 
     def _lacking(self, finder: VolumeFinder, nodes: NodeTable) -> list[tuple[BoolArray, str]] | None:
         """Find the nodes without volumes and without space for unbound claims; ``None`` after an error."""
@@ -251,3 +281,45 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     def _score_volumes(self, volumes: PodVolumes) -> int:
         return 0 if self._score is None else self._score(volumes)
+
+
+def _problem_with(claim: PersistentVolumeClaim | None, use: ClaimUse, pod: Pod) -> str | None:
+    if claim is None and use.is_ephemeral:
+        return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
+    if claim is None:
+        return f'persistentvolumeclaim "{use.name}" not found'
+    if claim.status.phase == "Lost":
+        volume = claim.spec.volume_name
+        return f'persistentvolumeclaim "{use.name}" bound to non-existent persistentvolume "{volume}"'
+    if claim.is_terminating:
+        return f'persistentvolumeclaim "{use.name}" is being deleted'
+    return ownership_problem(claim, pod) if use.is_ephemeral else None
+
+
+def after_class_changed(_pod: Pod, old: StorageClass | None, new: StorageClass) -> QueueingHint:
+    """Queue if the class is new, or its allowed topologies changed."""
+    return queue_if(old is None or old.allowed_topologies != new.allowed_topologies)
+
+
+def after_claim_changed(pod: Pod, _old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> QueueingHint:
+    """Queue if the pod uses the claim."""
+    return queue_if(uses_claim(pod, new))
+
+
+def after_csi_node_changed(_pod: Pod, old: CSINode | None, new: CSINode) -> QueueingHint:
+    """Queue if the object is new, or its migrated plugins changed."""
+    return queue_if(old is None or plugins_migrated_on(old) != plugins_migrated_on(new))
+
+
+def after_driver_changed(pod: Pod, old: CSIDriver, new: CSIDriver) -> QueueingHint:
+    """Queue if a driver of the pod's inline volumes no longer tracks storage capacity."""
+    uses_driver = any(volume.csi is not None and volume.csi.driver == new.name for volume in pod.spec.volumes)
+    return queue_if(uses_driver and bool(old.spec.storage_capacity) and not new.spec.storage_capacity)
+
+
+def after_capacity_changed(_pod: Pod, old: CSIStorageCapacity | None, new: CSIStorageCapacity) -> QueueingHint:
+    """Queue if the storage pool is new, or its volume limit was raised."""
+    if old is None:
+        return QueueingHint.QUEUE
+    before, now = volume_limit(old), volume_limit(new)
+    return queue_if(now is not None and (before is None or now > before))

@@ -1,18 +1,25 @@
-"""The volumes for a pod's claims on each node."""
+"""The volumes for a pod's claims on each node, and the utilization of storage by them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from msgspec import Struct, field
 
+from moorage.kube.api.arithmetic import round_half_away
+from moorage.kube.api.claims import STORAGE, requested_storage, storage_class_name
+from moorage.kube.api.quantity import value
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
+from moorage.scheduler.config.args import MAX_SHAPE_SCORE, UtilizationShapePoint
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
+from moorage.scheduler.framework.status import MAX_NODE_SCORE
+from moorage.scheduler.plugins.node_resources_fit.strategies import broken_linear
 from moorage.scheduler.plugins.volume_binding.bound_volumes import BoundVolume
 from moorage.scheduler.plugins.volume_binding.provisioning import Provision, Provisioning, Refusal
 from moorage.scheduler.plugins.volume_binding.static_volumes import Candidates
 
 MAX_TABLE: Final = 1 << 20
+FULL: Final = 100
 
 
 class StaticBinding(Struct, frozen=True):
@@ -65,13 +72,10 @@ class VolumeFinder(Struct):
         return self._volumes_for_labels(labels)
 
     def on_nodes(self, nodes: NodeTable) -> tuple[list[PodVolumes], RowArray]:
-        """Return the distinct on_nodes of a window, and for each node which of them it has."""
-        if self.selected:
-            return self._on_selected_nodes(nodes)
-        representatives, groups = distinct_nodes(self.keys, nodes)
-        return [self._volumes_for_labels(nodes[index].labels) for index in representatives.tolist()], groups
-
-    def _on_selected_nodes(self, nodes: NodeTable) -> tuple[list[PodVolumes], RowArray]:
+        """Return the distinct volumes of a window's nodes, and for each node the index of its volumes."""
+        if not self.selected:
+            representatives, groups = distinct_nodes(self.keys, nodes)
+            return [self._volumes_for_labels(nodes[index].labels) for index in representatives.tolist()], groups
         groups = np.zeros(len(nodes), dtype=np.int64)
         node = nodes.find(next(iter(self.selected))) if len(self.selected) == 1 else None
         if node is None:
@@ -137,3 +141,39 @@ def _renumbered(numbers: RowArray, size: int) -> tuple[RowArray, int]:
     occurs[numbers] = True
     table = np.cumsum(occurs) - 1
     return table[numbers], int(np.count_nonzero(occurs))
+
+
+def make_scorer(points: Sequence[UtilizationShapePoint]) -> Callable[[PodVolumes], int]:
+    """Return a function that scores the utilization of storage by new volumes, with the configured shape."""
+    shape = [(point.utilization, point.score * (MAX_NODE_SCORE // MAX_SHAPE_SCORE)) for point in points]
+
+    def score(volumes: PodVolumes) -> int:
+        classes = _storage_by_class(volumes)
+        if not classes:
+            return 0
+        shares = (
+            FULL if capacity == 0 or requested > capacity else requested * FULL // capacity
+            for requested, capacity in classes.values()
+        )
+        return round_half_away(sum(broken_linear(shape, share) for share in shares) / len(classes))
+
+    return score
+
+
+def _storage_by_class(volumes: PodVolumes) -> dict[str, tuple[int, int]]:
+    """Sum up requests and capacity per class: of bound volumes if there are any, else of storage pools."""
+    classes: dict[str, tuple[int, int]] = {}
+    for binding in volumes.bindings:
+        name = binding.volume.spec.storage_class_name
+        requested, capacity = classes.get(name, (0, 0))
+        size = value(binding.volume.spec.capacity.get(STORAGE, 0))
+        classes[name] = (requested + requested_storage(binding.claim), capacity + size)
+    if classes:
+        return classes
+    for provision in volumes.provisions:
+        if provision.pool is not None:
+            name = provision.claim.spec.storage_class_name or storage_class_name(provision.claim)
+            requested, _ = classes.get(name, (0, 0))
+            # Claims of one class share the pool, so its capacity counts once: that of the last claim.
+            classes[name] = (requested + requested_storage(provision.claim), value(provision.pool.capacity or 0))
+    return classes

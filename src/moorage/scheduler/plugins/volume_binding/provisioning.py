@@ -6,7 +6,7 @@ from enum import Enum
 from msgspec import Struct
 
 from moorage.common.errors import SelectorError
-from moorage.kube.api.claims import NO_PROVISIONER, STORAGE, class_of_claim, requested_storage
+from moorage.kube.api.claims import NO_PROVISIONER, STORAGE, requested_storage, storage_class_name
 from moorage.kube.api.quantity import value
 from moorage.kube.api.selectors import (
     NOTHING,
@@ -86,7 +86,7 @@ class Provisioners:
 
     def for_claim(self, claim: PersistentVolumeClaim) -> Provisioning:
         """Return how volumes for a claim are provisioned."""
-        name = class_of_claim(claim)
+        name = storage_class_name(claim)
         if not name:
             return Provisioning(claim, problem=f'no class for claim "{claim.key}"')
         storage_class = self._classes.get(name)
@@ -101,16 +101,9 @@ class Provisioners:
     def _pools_for(
         self, claim: PersistentVolumeClaim, storage_class: StorageClass
     ) -> ByTopology[CSIStorageCapacity] | None:
-        if STORAGE not in claim.spec.resources.requests:
-            return None
         driver = self._drivers.get(storage_class.provisioner)
-        if driver is None or not driver.spec.storage_capacity:
+        if STORAGE not in claim.spec.resources.requests or driver is None or not driver.spec.storage_capacity:
             return None
-        request = requested_storage(claim)
-        pools = self._known_pools(storage_class.name)
-        return ByTopology((pool, reach) for limit, pool, reach in pools if limit >= request)
-
-    def _known_pools(self, class_name: str) -> list[tuple[int, CSIStorageCapacity, LabelMatcher]]:
         if self._pools_version != self._pools.version:
             self._pools_version = self._pools.version
             self._pools_of_class.clear()
@@ -119,7 +112,8 @@ class Provisioners:
                 if limit is not None:
                     entry = (limit, pool, _reach(pool))
                     self._pools_of_class.setdefault(pool.storage_class_name, []).append(entry)
-        return self._pools_of_class.get(class_name, [])
+        request, pools = requested_storage(claim), self._pools_of_class.get(storage_class.name, ())
+        return ByTopology((pool, reach) for limit, pool, reach in pools if limit >= request)
 
 
 def volume_limit(pool: CSIStorageCapacity) -> int | None:

@@ -7,12 +7,11 @@ from msgspec import Struct, field
 
 from moorage.common.errors import SelectorError
 from moorage.kube.api.claims import (
-    class_of_claim,
-    class_of_volume,
     exact_capacity,
     exact_request,
+    find_reach,
     is_bound_to,
-    reach_of_volume,
+    storage_class_name,
 )
 from moorage.kube.api.selectors import EVERYTHING, LabelMatcher, label_matcher
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
@@ -23,12 +22,8 @@ from moorage.scheduler.plugins.volume_binding.by_topology import ByTopology, lis
 FILESYSTEM: Final = "Filesystem"
 
 
-class MatchingError(Exception):
-    """A claim cannot be matched with volumes; the message is for users."""
-
-
 class Candidates(Struct, frozen=True):
-    """The volumes a claim can be bound to: those set aside for it, then all available by size.
+    """The volumes a claim can be bound to: those reserved for it, then all available by size.
 
     ``problem`` is an error, reported when a node depends on it.
     """
@@ -46,7 +41,7 @@ class Candidates(Struct, frozen=True):
         """
         for volume in self.set_aside:
             if volume.name not in taken_names:
-                reach = reach_of_volume(volume)
+                reach = find_reach(volume)
                 return volume if reach is None or reach.matches(labels, "") else None
         return self.available.first(labels, lambda volume: volume.name in taken_names)
 
@@ -64,16 +59,14 @@ class StaticVolumes:
     def candidates(self, claim: PersistentVolumeClaim) -> Candidates:
         """Collect the volumes that a claim can be bound to."""
         try:
-            return self._candidates(claim)
-        except MatchingError as error:
-            return Candidates(claim, problem=str(error))
-
-    def _candidates(self, claim: PersistentVolumeClaim) -> Candidates:
-        selects = _selector(claim)
+            selects = EVERYTHING if claim.spec.selector is None else label_matcher(claim.spec.selector)
+        except SelectorError as error:
+            problem = f"error creating internal label selector for claim: {claim.key}: {error}"
+            return Candidates(claim, problem=problem)
         self._refresh()
         set_aside: list[PersistentVolume] = []
         available: list[PersistentVolume] = []
-        for name in self._names.get(class_of_claim(claim), ()):
+        for name in self._names.get(storage_class_name(claim), ()):
             volume = self._cache.get(name)
             if volume is None or not _may_hold(claim, volume):
                 continue
@@ -83,8 +76,10 @@ class StaticVolumes:
                 available.append(volume)
         # The sort is stable; upstream iterates over a map, in random order.
         available.sort(key=exact_capacity)
-        ordered = ByTopology((volume, reach_of_volume(volume)) for volume in available)
-        return Candidates(claim, tuple(set_aside), ordered, _label_keys(set_aside) | ordered.keys)
+        ordered = ByTopology((volume, find_reach(volume)) for volume in available)
+        reaches = [reach for volume in set_aside if (reach := find_reach(volume)) is not None]
+        keys = frozenset(item.key for reach in reaches for item in list_requirements(reach))
+        return Candidates(claim, tuple(set_aside), ordered, keys | ordered.keys)
 
     def _refresh(self) -> None:
         if self._version == self._lister.version:
@@ -96,19 +91,14 @@ class StaticVolumes:
             self._names.clear()
             changed = [volume.name for volume in self._lister.list()]
         for name in changed:
-            self._file(name, self._lister.get(name))
-
-    def _file(self, name: str, volume: PersistentVolume | None) -> None:
-        before = self._class_of.get(name)
-        now = None if volume is None else class_of_volume(volume)
-        if before == now:
-            return
-        if before is not None:
-            del self._class_of[name]
-            del self._names[before][name]
-        if now is not None:
-            self._class_of[name] = now
-            self._names.setdefault(now, {})[name] = None
+            volume, before = self._lister.get(name), self._class_of.get(name)
+            now = None if volume is None else storage_class_name(volume)
+            if before != now and before is not None:
+                del self._class_of[name]
+                del self._names[before][name]
+            if before != now and now is not None:
+                self._class_of[name] = now
+                self._names.setdefault(now, {})[name] = None
 
 
 def _may_hold(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
@@ -122,24 +112,10 @@ def _may_hold(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
     )
 
 
-def _selector(claim: PersistentVolumeClaim) -> LabelMatcher:
-    if claim.spec.selector is None:
-        return EVERYTHING
-    try:
-        return label_matcher(claim.spec.selector)
-    except SelectorError as error:
-        raise MatchingError(f"error creating internal label selector for claim: {claim.key}: {error}") from error
-
-
 def _is_available(claim: PersistentVolumeClaim, volume: PersistentVolume, selects: LabelMatcher) -> bool:
     return (
         volume.status.phase == "Available"
         and selects.matches(volume.labels)
-        and class_of_volume(volume) == class_of_claim(claim)
+        and storage_class_name(volume) == storage_class_name(claim)
         and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
     )
-
-
-def _label_keys(volumes: Collection[PersistentVolume]) -> frozenset[str]:
-    reaches = (reach_of_volume(volume) for volume in volumes)
-    return frozenset(item.key for reach in reaches if reach is not None for item in list_requirements(reach))

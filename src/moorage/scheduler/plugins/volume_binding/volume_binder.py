@@ -1,4 +1,4 @@
-"""Binds volumes: changes are assumed at once, written later, and completed by the PV controller."""
+"""Binds volumes: changes are assumed immediately, written later, and completed by the PV controller."""
 
 import asyncio
 from typing import Final, TypeVar
@@ -7,21 +7,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.common.errors import MigrationError
-from moorage.kube.api.claims import (
-    BOUND_BY_CONTROLLER,
-    SELECTED_NODE,
-    is_bound_to,
-    is_fully_bound,
-    reach_of_volume,
-)
-from moorage.kube.api.csi_migration import migration_of_volume, translated
+from moorage.kube.api.claims import BOUND_BY_CONTROLLER, SELECTED_NODE, find_reach, is_bound_to, is_fully_bound
+from moorage.kube.api.csi_migration import find_migration, translated
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.storage import ObjectReference, PersistentVolume, PersistentVolumeClaim
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
-from moorage.scheduler.plugins.not_found import node_not_found, pod_not_found
 from moorage.scheduler.plugins.volume_binding.assume_cache import AssumeCache, OutOfSyncError
 from moorage.scheduler.plugins.volume_binding.bound_volumes import MigratedPlugins
 from moorage.scheduler.plugins.volume_binding.pod_volumes import PodVolumes, StaticBinding
@@ -116,9 +109,9 @@ class VolumeBinder:
         """Check observed objects, not assumed ones: assumptions of another attempt may be newer."""
         node = self._handle.nodes.find(node_name)
         if node is None:
-            raise BindingError(f'failed to get node "{node_name}": {node_not_found(node_name)}')
+            raise BindingError(f'failed to get node "{node_name}": node "{node_name}" not found')
         if self._pods.get(pod.name, pod.namespace) is None:
-            raise BindingError(f"pod does not exist any more: {pod_not_found(pod.name)}")
+            raise BindingError(f'pod does not exist any more: pod "{pod.name}" not found')
         return all(self._is_static_bound(binding, node) for binding in reservation.bindings) and all(
             self._is_provisioned(claim, node) for claim in reservation.claims
         )
@@ -158,13 +151,13 @@ class VolumeBinder:
         return observed
 
     def _check_reach(self, volume: PersistentVolume, node: NodeInfo, translating: str) -> None:
-        migration = migration_of_volume(volume)
+        migration = find_migration(volume.spec)
         if migration is not None and migration.plugin in self._migrated_plugins.on_node(node.name).split(","):
             try:
                 volume = translated(volume, migration)
             except MigrationError as error:
                 raise BindingError(f"{translating}could not translate pv: {error}") from error
-        reach = reach_of_volume(volume)
+        reach = find_reach(volume)
         if reach is not None and not reach.matches(node.labels, ""):
             raise BindingError(
                 f'pv "{volume.name}" node affinity doesn\'t match node "{node.name}": no matching NodeSelectorTerms'
@@ -174,13 +167,17 @@ class VolumeBinder:
 def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
     """Return a volume bound to a claim; the same one if it is bound already."""
     changed = volume
-    reference = volume.spec.claim_ref
-    if reference is None or (reference.namespace, reference.name, reference.uid) != (
-        claim.namespace,
-        claim.name,
-        claim.uid,
-    ):
-        changed = replace(volume, spec=replace(volume.spec, claim_ref=_reference(claim)))
+    ref = volume.spec.claim_ref
+    if ref is None or (ref.namespace, ref.name, ref.uid) != (claim.namespace, claim.name, claim.uid):
+        reference = ObjectReference(
+            api_version="v1",
+            kind="PersistentVolumeClaim",
+            namespace=claim.namespace,
+            name=claim.name,
+            uid=claim.uid,
+            resource_version=claim.metadata.resource_version,
+        )
+        changed = replace(volume, spec=replace(volume.spec, claim_ref=reference))
     if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in volume.annotations:
         changed = with_annotation(changed, BOUND_BY_CONTROLLER, "yes")
     return changed
@@ -189,17 +186,6 @@ def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persiste
 def with_annotation(obj: T, key: str, text: str) -> T:
     """Return an object with one annotation set."""
     return replace(obj, metadata=replace(obj.metadata, annotations={**obj.annotations, key: text}))
-
-
-def _reference(claim: PersistentVolumeClaim) -> ObjectReference:
-    return ObjectReference(
-        api_version="v1",
-        kind="PersistentVolumeClaim",
-        namespace=claim.namespace,
-        name=claim.name,
-        uid=claim.uid,
-        resource_version=claim.metadata.resource_version,
-    )
 
 
 def _is_newer(left: KubeObject, right: KubeObject) -> bool:

@@ -59,7 +59,7 @@ CASES: dict[str, tuple[Data, str, Data, str]] = {
         sized(both(cpu="1m"), first=both(cpu="600m")),
         'pods "web" is forbidden: maximum cpu usage per Container is 500m, but limit is 600m',
     ),
-    "several things at once": (
+    "several problems together": (
         limit_range(max={"cpu": "500m"}, min={"memory": "1Mi"}),
         PODS,
         sized(both(cpu="600m", memory="1k")),
@@ -72,7 +72,7 @@ CASES: dict[str, tuple[Data, str, Data, str]] = {
         sized(both(cpu="300m"), both(cpu="300m")),
         'pods "web" is forbidden: maximum cpu usage per Pod is 500m, but limit is 600m',
     ),
-    "a pod that says nothing": (
+    "a pod without resources": (
         limit_range("Pod", max={"cpu": "500m"}, min={"cpu": "1m"}),
         PODS,
         sized({}),
@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Data, str, Data, str]] = {
         sized(both(cpu="300m"), first=both(cpu="500m")),
         "",
     ),
-    "too much beyond what is asked for": (
+    "a limit too far above the request": (
         limit_range(maxLimitRequestRatio={"cpu": "2"}),
         PODS,
         sized({"requests": {"cpu": "100m"}, "limits": {"cpu": "300m"}}),

@@ -18,12 +18,12 @@ def resources(requests: Data | None = None, limits: Data | None = None) -> Data:
 
 BOTH = {"cpu": "1", "memory": "1Gi"}
 QUALITIES = {
-    "nothing asked for": ([resources()], "BestEffort"),
-    "nothing of what counts": ([resources({"example.org/gpu": "1"}, {"example.org/gpu": "1"})], "BestEffort"),
-    "something asked for": ([resources({"cpu": "1"})], "Burstable"),
+    "no requests": ([resources()], "BestEffort"),
+    "only resources that do not count": ([resources({"example.org/gpu": "1"}, {"example.org/gpu": "1"})], "BestEffort"),
+    "a request": ([resources({"cpu": "1"})], "Burstable"),
     "all of it limited": ([resources(BOTH, BOTH)], "Guaranteed"),
     "the same in other words": ([resources({"cpu": "1000m", "memory": "1024Mi"}, BOTH)], "Guaranteed"),
-    "limited above what is asked for": ([resources(BOTH, {**BOTH, "cpu": "2"})], "Burstable"),
+    "a limit above the request": ([resources(BOTH, {**BOTH, "cpu": "2"})], "Burstable"),
     "one container without limits": ([resources(BOTH, BOTH), resources()], "Burstable"),
 }
 

@@ -131,17 +131,17 @@ def service(kind: str) -> Data:
 
 JOB = {"metadata": {"name": "sum"}, "spec": {"template": {"spec": pod()["spec"] | {"restartPolicy": "Never"}}}}
 USAGES = {
-    "pods, by number and by what they ask for": (
+    "pods by number and requests": (
         PODS,
         asking(requests={"cpu": "1", "memory": "1Gi"}, limits={"cpu": "2", "memory": "2Gi"}),
         {"pods": "1", "cpu": "1", "requests.memory": "1Gi", "limits.cpu": "2", "limits.memory": "2Gi"},
     ),
-    "devices by what is asked for": (
+    "devices by requests": (
         PODS,
         asking(requests={"example.org/gpu": "2"}, limits={"example.org/gpu": "2"}),
         {"requests.example.org/gpu": "2"},
     ),
-    "claims, by number, size and class": (
+    "claims by number, size and class": (
         CLAIMS,
         claim(storageClassName="fast"),
         {
@@ -152,7 +152,7 @@ USAGES = {
             "slow.storageclass.storage.k8s.io/persistentvolumeclaims": "0",
         },
     ),
-    "services with ports on every node": (
+    "services with node ports": (
         SERVICES,
         service("NodePort"),
         {"services": "2", "services.nodeports": "2", "services.loadbalancers": "0"},
@@ -162,7 +162,7 @@ USAGES = {
         service("LoadBalancer"),
         {"count/services": "2", "services.nodeports": "2", "services.loadbalancers": "1"},
     ),
-    "everything else by number": (JOBS, JOB, {"count/jobs.batch": "1", "count/deployments.apps": "0"}),
+    "other objects by number": (JOBS, JOB, {"count/jobs.batch": "1", "count/deployments.apps": "0"}),
 }
 
 
@@ -176,23 +176,33 @@ def test_usage_by_object(path: str, obj: Data, want: Data) -> None:
 
 
 HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 7}
-NEAR = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-    {"topologyKey": "zone", "namespaces": ["shop"], "labelSelector": {"matchLabels": {"a": "b"}}}]}}  # fmt: skip
+NEAR = {
+    "podAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "zone", "namespaces": ["shop"], "labelSelector": {"matchLabels": {"a": "b"}}}
+        ]
+    }
+}
 SCOPES = {
     "pods with a deadline": (["Terminating"], [], pod(activeDeadlineSeconds=60), True),
-    "not those without": (["Terminating"], [], pod(), False),
+    "pods without a deadline are out of the scope Terminating": (["Terminating"], [], pod(), False),
     "pods without a deadline": (["NotTerminating"], [], pod(), True),
-    "not those with one": (["NotTerminating"], [], pod(activeDeadlineSeconds=60), False),
-    "pods that ask for nothing": (["BestEffort"], [], pod(), True),
-    "not those that ask for something": (["BestEffort"], [], asking(requests={"cpu": "1"}), False),
-    "pods that ask for something": (["NotBestEffort"], [], asking(requests={"cpu": "1"}), True),
-    "all scopes have to fit": (["BestEffort", "Terminating"], [], pod(), False),
-    "pods of a priority": ([], [("In", ["high", "higher"])], pod(priorityClassName="high"), True),
-    "not those of another": ([], [("NotIn", ["high"])], pod(priorityClassName="high"), False),
-    "pods of any priority": ([], [("Exists", [])], pod(priorityClassName="high"), True),
-    "pods of none": ([], [("DoesNotExist", [])], pod(), True),
-    "pods that look into other namespaces": (["CrossNamespacePodAffinity"], [], pod(affinity=NEAR), True),
-    "not those that do not": (["CrossNamespacePodAffinity"], [], pod(), False),
+    "pods with a deadline are out of the scope NotTerminating": (
+        ["NotTerminating"],
+        [],
+        pod(activeDeadlineSeconds=60),
+        False,
+    ),
+    "pods without requests": (["BestEffort"], [], pod(), True),
+    "pods with requests are out of the scope BestEffort": (["BestEffort"], [], asking(requests={"cpu": "1"}), False),
+    "pods with requests": (["NotBestEffort"], [], asking(requests={"cpu": "1"}), True),
+    "all scopes must match": (["BestEffort", "Terminating"], [], pod(), False),
+    "pods of a priority class": ([], [("In", ["high", "higher"])], pod(priorityClassName="high"), True),
+    "NotIn excludes pods of the class": ([], [("NotIn", ["high"])], pod(priorityClassName="high"), False),
+    "pods of any priority class": ([], [("Exists", [])], pod(priorityClassName="high"), True),
+    "pods without a priority class": ([], [("DoesNotExist", [])], pod(), True),
+    "pods with affinity to other namespaces": (["CrossNamespacePodAffinity"], [], pod(affinity=NEAR), True),
+    "pods without affinity": (["CrossNamespacePodAffinity"], [], pod(), False),
 }
 
 

@@ -10,15 +10,15 @@ LABELS = {
     "equality": ("app=web", True),
     "equality written twice": ("app==web", True),
     "inequality": ("app!=web", False),
-    "a label that is not there is not equal": ("other!=x", True),
+    "a missing label is not equal": ("other!=x", True),
     "one of several": ("app in (db,web)", True),
     "none of several": ("app notin (db,web)", False),
     "presence": ("app", True),
     "absence": ("!app", False),
-    "all parts must hold": ("app=web,tier=x", False),
+    "all requirements must match": ("app=web,tier=x", False),
     "a comma inside parentheses separates values": ("tier in (a,b),app in (web)", True),
     "greater": ("tier>1", False),
-    "nothing at all": ("", True),
+    "an empty selector": ("", True),
 }
 
 
@@ -40,7 +40,7 @@ def test_invalid_label_selector_is_rejected(text: str) -> None:
 FIELDS = {
     "a pod's node": ("spec.nodeName=n1", True),
     "another node": ("spec.nodeName=n2", False),
-    "a phase that is not": ("status.phase!=Failed,status.phase!=Succeeded", True),
+    "a field that is not equal": ("status.phase!=Failed,status.phase!=Succeeded", True),
     "a name": ("metadata.name=a", True),
     "a field with its default": ("spec.hostNetwork=false", True),
 }

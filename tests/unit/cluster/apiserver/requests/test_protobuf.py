@@ -77,8 +77,8 @@ def test_options_may_name_the_group_they_are_used_in():
 BAD = {
     "no prefix": b"{}",
     "an unknown kind": envelope("v1", "Boat", b""),
-    "bytes that are no message": envelope("v1", "Pod", b"\xff\xff"),
-    "a time no calendar has": envelope("v1", "Pod", field(1, field(8, field(1, 2**62)))),
+    "bytes that are not a message": envelope("v1", "Pod", b"\xff\xff"),
+    "a time out of range": envelope("v1", "Pod", field(1, field(8, field(1, 2**62)))),
 }
 
 

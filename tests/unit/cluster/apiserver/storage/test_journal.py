@@ -91,12 +91,12 @@ def test_data_directory_is_restricted_to_its_owner(tmp_path: Path) -> None:
 
 
 DAMAGED = {
-    "no JSON": ("pods", "default/x", b"\xff\x00"),
-    "no object": ("pods", "default/x", b"[]"),
+    "invalid JSON": ("pods", "default/x", b"\xff\x00"),
+    "not an object": ("pods", "default/x", b"[]"),
     "no name": ("nodes", "x", b'{"metadata": {}}'),
     "another name": ("nodes", "x", b'{"metadata": {"name": "y"}}'),
-    "levels without end": ("pods", "default/x", b'{"metadata": {"name": "x"}, "a": ' + b"[" * 5000),
-    "no bytes": ("pods", "default/x", 5),
+    "nested too deeply": ("pods", "default/x", b'{"metadata": {"name": "x"}, "a": ' + b"[" * 5000),
+    "not bytes": ("pods", "default/x", 5),
 }
 
 

@@ -6,19 +6,18 @@ from typing import Any
 
 from tests.unit.insight.page.clusters import SMALL, Content, loaded, node, pod, policy
 
-from moorage.cluster.files.loading import cluster_of
+from moorage.cluster.files.loading import cluster_from_documents
 from moorage.cluster.offline import DiscardingApi, OfflineScheduler
 from moorage.common.clock import VirtualClock
 from moorage.scheduler.daemon.decision_log.recording import RUNNERS_UP, DecisionLog
 from moorage.scheduler.decisions.attempts import node_entries
 from moorage.scheduler.decisions.decision import NodeEntry, Result
 from moorage.scheduler.decisions.decision_log import LoggedDecision, RejectedNodes
-from moorage.scheduler.engine.binding.task_pool import TaskBackground
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchResult
-from moorage.scheduler.engine.observing import AttemptObserver, observed_by
+from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.engine.task_pool import TaskBackground
 from moorage.scheduler.queue.entities import QueuedPodInfo
-from moorage.scheduler.wiring.assembly import Observers
 
 SPREAD = [
     {
@@ -58,9 +57,8 @@ async def decided(contents: Iterable[Content]) -> tuple[list[LoggedDecision], Fr
     """Run one scheduling attempt per pod, with an API that accepts every write."""
     clock, lines, reference = VirtualClock(1000.0), list[LoggedDecision](), FromNothing()
     log = DecisionLog(lines.append, clock)
-    observers = Observers(attempts=observed_by(reference, log))
-    offline = OfflineScheduler(policy(), DiscardingApi(TaskBackground()), clock, observers=observers)
-    offline.load(cluster_of(loaded(contents).documents).objects, arrival_interval=1.0)
+    offline = OfflineScheduler(policy(), DiscardingApi(TaskBackground()), clock, observers=(reference, log))
+    offline.load(cluster_from_documents(loaded(contents).documents).objects, arrival_interval=1.0)
     await offline.start()
     while offline.scheduler.queue.sizes().active:
         await offline.scheduler.schedule_next()

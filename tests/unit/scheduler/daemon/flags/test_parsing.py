@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from moorage.scheduler.config.durations import Duration
-from moorage.scheduler.daemon.flags.kinds import NamedCertificate
-from moorage.scheduler.daemon.flags.parsing import UsageError, parse
-from moorage.scheduler.daemon.flags.table import FLAGS
+from moorage.scheduler.daemon.flags.parsing import UsageError, help_page, parse
+from moorage.scheduler.daemon.flags.table import FLAGS, GROUPS, NamedCertificate
 
 READS: dict[str, tuple[list[str], str, Any]] = {
     "a value after an equals sign": (["--config=a.yaml"], "config", "a.yaml"),
@@ -66,7 +65,7 @@ def test_reading(arguments: list[str], name: str, want: Any) -> None:
 
 
 REFUSED: dict[str, tuple[list[str], str]] = {
-    "a flag of old days says what took its place": (
+    "a removed flag reports its replacement": (
         ["--port=10251"],
         "unknown flag: --port\n  hint: removed: insecure serving is not supported; use --secure-port",
     ),
@@ -84,21 +83,21 @@ REFUSED: dict[str, tuple[list[str], str]] = {
         ["--leader-elect-lease-duration=5"],
         'invalid argument "5" for "--leader-elect-lease-duration" flag: time: missing unit in duration "5"',
     ),
-    "a number that is none": (
+    "an invalid number": (
         ["-v=x"],
         'invalid argument "x" for "-v, --v" flag: strconv.ParseInt: parsing "x": invalid syntax',
     ),
     "a number that does not fit": (["--kube-api-burst=3000000000"], "value out of range"),
-    "a fraction that is none": (["--kube-api-qps=many"], 'strconv.ParseFloat: parsing "many": invalid syntax'),
-    "a boolean that is none": (["--leader-elect=yes"], 'strconv.ParseBool: parsing "yes": invalid syntax'),
-    "an address that is none": (["--bind-address=here"], 'failed to parse IP: "here"'),
+    "an invalid fraction": (["--kube-api-qps=many"], 'strconv.ParseFloat: parsing "many": invalid syntax'),
+    "an invalid boolean": (["--leader-elect=yes"], 'strconv.ParseBool: parsing "yes": invalid syntax'),
+    "an invalid address": (["--bind-address=here"], 'failed to parse IP: "here"'),
     "a certificate without a key": (
         ["--tls-sni-cert-key=a.crt"],
         "expected comma separated certificate and key file paths",
     ),
     "a module without a level": (["--vmodule=queue"], "syntax error: expect comma-separated list of filename=N"),
     "a map without a value": (["--allow-metric-labels=m"], "m must be formatted as key=value"),
-    "bytes that are none": (["--log-text-info-buffer-size=lots"], "--log-text-info-buffer-size"),
+    "invalid bytes": (["--log-text-info-buffer-size=lots"], "--log-text-info-buffer-size"),
 }
 
 
@@ -149,3 +148,11 @@ def test_flags_without_effect_are_reported() -> None:
 
 def test_help_is_printed_with_any_other_flags() -> None:
     assert parse(["-h", "what"])["help"] is True
+
+
+def test_help_has_every_group_and_flag() -> None:
+    page = help_page()
+    assert all(f"\n{group} flags:\n" in page for group in GROUPS)
+    assert all(f"--{name}" in page for name in FLAGS)
+    assert "-v, --v Level" in page
+    assert "(default 10259)" in page

@@ -1,81 +1,44 @@
-"""The metrics of a simulated cluster."""
+"""The metrics of a simulated cluster, and their recomputation from the raw events."""
 
-import asyncio
-from collections.abc import Iterable
+import io
+from collections import Counter
+from collections.abc import Iterator
 from random import Random
+from typing import Any
 
-from prometheus_client import CollectorRegistry
+import pytest
+import structlog
 from tests.support.exposing import exposing
+from tests.support.simulated_metrics import BUSY, PROFILE, read_buckets, read_samples, scheduled, simulate, value
 
-from moorage.cluster.simulation.simulated_cluster import Fault, SimulatedCluster, no_faults
-from moorage.cluster.simulation.simulation import Simulation
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import ApiError
-from moorage.common.virtual_time import run_virtual
+from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
-from moorage.kube.features import FeatureGates
-from moorage.scheduler.config import default_config
+from moorage.scheduler.daemon.log_lines import configure_logs
+from moorage.scheduler.daemon.metrics import instruments as instruments_module
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
-from moorage.scheduler.daemon.metrics.instruments import Instruments
-from moorage.scheduler.daemon.metrics.readings import PodResources, read_process, read_scheduler
-from moorage.scheduler.framework.registry import Registry
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.daemon.metrics.instruments import (
+    DECISION_LEVEL,
+    MAX_ATTEMPTS,
+    SLOW_SECONDS,
+    EventInstruments,
+    InformerInstruments,
+    Instruments,
+    RequestMeter,
+)
+from moorage.scheduler.daemon.options import LoggingOptions
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
+from moorage.scheduler.engine.cycle.search_result import SeveralNodes
+from moorage.scheduler.engine.observing import AttemptObserver
+from moorage.scheduler.engine.outcomes import Dropped, Failed, Outcome, Placed, Unschedulable
+from moorage.scheduler.framework.logs import VERBOSITY
+from moorage.scheduler.queue.entities import QueuedPodInfo
+from moorage.scheduler.queue.observer import QueueObserver
 from moorage.scheduler.queue.scheduling_queue import POD_ADDED
-from moorage.scheduler.state.objects import ObjectCache
-from moorage.scheduler.wiring.assembly import Observers
-from moorage.scheduler.wiring.policy import Policy
 from moorage.testing.builders import make_node, make_pod
-
-
-class AlwaysSampling(Random):
-    """Draws zero, so every cycle is sampled."""
-
-    def random(self) -> float:
-        return 0.0
-
-
-def scheduled(
-    objects: Iterable[KubeObject], *, later: Iterable[KubeObject] = (), fault: Fault = no_faults
-) -> CollectorRegistry:
-    """Schedule a cluster, add the later objects after a second, and return the final metrics."""
-    clock, cells = VirtualClock(), CellRegistry()
-    instruments = Instruments(cells, clock, AlwaysSampling())
-
-    async def work() -> Simulation:
-        world = SimulatedCluster(clock, fault=fault)
-        simulation = Simulation(
-            world,
-            Policy(default_config(), Registry(IN_TREE), FeatureGates()),
-            observers=Observers(instruments.attempts, instruments.queue, cells),
-        )
-        instruments.sampler.watch(placement.profile for placement in simulation.scheduler.runners.values())
-        simulation.load(objects)
-        world.start_watching(simulation.loop)
-        asyncio.get_running_loop().call_later(1.0, lambda: world.add(*later))
-        await simulation.run_until_quiet(max_seconds=20.0)
-        await asyncio.sleep(2.0)
-        await simulation.run_until_quiet(max_seconds=20.0)
-        return simulation
-
-    simulation = run_virtual(work(), clock)
-    read_scheduler(cells, simulation.scheduler)
-    read_process(cells, FeatureGates())
-    return exposing(cells)
-
-
-def value(registry: CollectorRegistry, name: str, /, **labels: str) -> float | None:
-    return registry.get_sample_value(name, labels)
-
-
-PROFILE = "default-scheduler"
-BUSY = [
-    make_node("n1"),
-    make_node("n2"),
-    make_pod("small", requests={"cpu": "1"}),
-    make_pod("other", requests={"cpu": "1"}),
-    make_pod("huge", requests={"cpu": "100"}),
-]
 
 
 def test_attempts_are_counted_by_result() -> None:
@@ -155,24 +118,290 @@ def test_hints_are_timed() -> None:
     assert value(registry, "scheduler_pod_scheduling_attempts_sum") == 2
 
 
-def test_gauges_read_the_scheduler_state() -> None:
-    registry = scheduled(BUSY)
-    assert value(registry, "scheduler_cache_size", type="nodes") == 2
-    assert value(registry, "scheduler_cache_size", type="pods") == 2
-    assert value(registry, "scheduler_cache_size", type="assumed_pods") == 0
-    assert value(registry, "moorage_plugin_form", plugin="NodeResourcesFit", profile=PROFILE, form="columns") == 1
-    assert value(registry, "kubernetes_feature_enabled", name="SchedulerAsyncPreemption", stage="BETA") == 1
-    assert value(registry, "kubernetes_feature_enabled", name="GenericWorkload", stage="BETA") == 0
+def test_requests_are_counted_by_code_method_and_host() -> None:
+    cells = CellRegistry()
+    meter = RequestMeter("api:6443", cells)
+    for exchange in (("POST", 201, 0.1, 2, 9), ("POST", 409, 0.1, 2, 9), ("GET", 0, 0.1, 0, 0)):
+        meter.note(exchange)
+    registry = exposing(cells)
+    counted = {
+        code: registry.get_sample_value(
+            "rest_client_requests_total", {"code": code, "method": method, "host": "api:6443"}
+        )
+        for code, method in (("201", "POST"), ("409", "POST"), ("<error>", "GET"))
+    }
+    assert counted == {"201": 1, "409": 1, "<error>": 1}
+    timed = registry.get_sample_value(
+        "rest_client_request_duration_seconds_count", {"verb": "POST", "host": "api:6443"}
+    )
+    assert timed == 2
+    labels = {"verb": "POST", "host": "api:6443"}
+    assert registry.get_sample_value("rest_client_request_size_bytes_sum", labels) == 4
+    assert registry.get_sample_value("rest_client_response_size_bytes_count", labels) == 2
 
 
-def test_only_the_leader_reports_pod_resources() -> None:
-    pods: ObjectCache[Pod] = ObjectCache()
-    pods.put(make_pod("p", node="n1", priority=7, requests={"cpu": "250m", "memory": "1Ki", "pods": 0}))
-    resources = PodResources(pods)
-    assert list(resources.collect()) == []
-    resources.is_leading = True
-    about = {"namespace": "default", "pod": "p", "node": "n1", "scheduler": PROFILE, "priority": "7"}
-    registry = exposing(resources)
-    name = "kube_pod_resource_request"
-    assert value(registry, name, **about, resource="cpu", unit="cores") == 0.25
-    assert value(registry, name, **about, resource="memory", unit="bytes") == 1024
+class RawEvents(AttemptObserver, QueueObserver):
+    """Records raw events. Time passes only here, so that all durations can be recomputed."""
+
+    search: tuple[ProfileRunner, Any]
+
+    def __init__(self, seed: int, clock: VirtualClock) -> None:
+        self.random, self.clock = Random(seed), clock
+        self.now = 0.0
+        self.began: dict[str, float] = {}
+        self.algorithm: list[float] = []
+        self.attempts: list[tuple[str, str, float]] = []
+        self.bindings: list[tuple[int, float]] = []
+        self.moves: Counter[tuple[str, str]] = Counter()
+        self.rejections: Counter[tuple[str, str]] = Counter()
+        self.events: Counter[str] = Counter()
+        self.hints: list[tuple[str, str, str, float]] = []
+        self.evaluations: Counter[tuple[str, str, str]] = Counter()
+
+    def pass_time(self) -> None:
+        self.now += self.random.choice((0.0004, 0.003, 0.05, 0.7))
+
+    def popped(self, pod: Pod, attempt: int) -> None:
+        self.pass_time()
+        self.began[pod.uid] = self.now
+
+    def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: Any) -> None:
+        self.search = runner, result
+
+    def _note_evaluations(self, runner: ProfileRunner, result: Any) -> None:
+        profile, state = runner.profile, result.cycle
+        calls = [("PreFilter", plugin) for plugin in profile.pre_filter]
+        calls += [("Filter", plugin) for plugin in profile.filter if plugin.name not in state.skipped_filters]
+        if isinstance(result, SeveralNodes) and result.count > 1:
+            calls += [("PreScore", plugin) for plugin in profile.pre_score]
+            calls += [("Score", plugin) for plugin in profile.score if plugin.name not in state.skipped_scores]
+        self.evaluations.update((plugin.name, point, profile.name) for point, plugin in calls)
+
+    def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
+        self.pass_time()
+        self._note_evaluations(*self.search)  # PreScore, which comes after the search, skips plugins, too
+        self.algorithm.append(self.now - self.began[queued.uid])
+        if isinstance(outcome, Unschedulable | Failed):
+            self._note(queued, outcome)
+
+    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+        self.pass_time()
+        self._note(queued, None)
+        assert queued.initial_attempt_timestamp is not None
+        self.bindings.append((queued.attempts, self.clock.now() - queued.initial_attempt_timestamp))
+
+    def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
+        self.pass_time()
+        self._note(queued, outcome)
+
+    def _note(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed | None) -> None:
+        match outcome:
+            case None:
+                result = "scheduled"
+            case Failed(is_rejection=False):
+                result = "error"
+            case _:
+                result = "unschedulable"
+        self.attempts.append((result, queued.pod.scheduler_name, self.now - self.began[queued.uid]))
+
+    def moved(self, pod: Pod, queue: str, event: str) -> None:
+        self.moves[queue, event] += 1
+
+    def rejected(self, plugin: str, profile: str, delta: int) -> None:
+        self.rejections[plugin, profile] += delta
+
+    def in_flight(self, event: str, delta: int) -> None:
+        self.events[event] += delta
+
+    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        self.hints.append((plugin, event, hint, seconds))
+
+
+def count_buckets(cells: CellRegistry, name: str, values: list[tuple[tuple[str, ...], float]]) -> dict[Any, Any]:
+    """Count raw values as :func:`read_buckets` returns them."""
+    bounds = (*cells[name].spec.buckets, float("inf"))
+    by_labels: dict[tuple[str, ...], list[float]] = {}
+    for key, number in values:
+        by_labels.setdefault(key, []).append(number)
+    return {
+        key: ([float(sum(n <= bound for n in numbers)) for bound in bounds], pytest.approx(sum(numbers)))
+        for key, numbers in by_labels.items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_metrics_are_those_recomputed_from_raw_events(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw, random = RawEvents(seed, VirtualClock()), Random(seed)
+    monkeypatch.setattr(instruments_module, "perf_counter", lambda: raw.now)
+    nodes = [make_node(f"n{i}", allocatable={"cpu": 4, "pods": 20}) for i in range(4)]
+    pods = [make_pod(f"p{i}", requests={"cpu": str(random.choice((1, 2, 6, 9)))}) for i in range(20)]
+
+    def fail_some_bindings(verb: str, _: KubeObject) -> ApiError | None:
+        return ApiError("no") if verb == "bind" and random.random() < 0.3 else None
+
+    late = [make_node("large", allocatable={"cpu": 8, "pods": 20})]
+    cells = simulate([*nodes, *pods], later=late, fault=fail_some_bindings, observers=[raw], clock=raw.clock)
+
+    assert {result for result, _, _ in raw.attempts} == {"scheduled", "unschedulable", "error"}
+    results = Counter((result, profile) for result, profile, _ in raw.attempts)
+    assert read_samples(cells, "scheduler_schedule_attempts_total") == results
+    assert read_samples(cells, "scheduler_queue_incoming_pods_total") == raw.moves
+    entities = {(queue, event, "pod"): count for (queue, event), count in raw.moves.items()}
+    assert read_samples(cells, "scheduler_queue_incoming_entities_total") == entities
+    assert read_samples(cells, "scheduler_unschedulable_pods") == raw.rejections
+    assert any(raw.rejections.values())
+    assert read_samples(cells, "scheduler_inflight_events") == {(event,): count for event, count in raw.events.items()}
+    assert read_samples(cells, "scheduler_plugin_evaluation_total") == raw.evaluations
+
+    histograms: dict[str, list[tuple[tuple[str, ...], float]]] = {
+        "scheduler_scheduling_attempt_duration_seconds": [((r, p), seconds) for r, p, seconds in raw.attempts],
+        "scheduler_scheduling_algorithm_duration_seconds": [((), seconds) for seconds in raw.algorithm],
+        "scheduler_pod_scheduling_attempts": [((), attempts) for attempts, _ in raw.bindings],
+        "scheduler_pod_scheduling_sli_duration_seconds": [((str(n),), seconds) for n, seconds in raw.bindings],
+        "scheduler_queueing_hint_execution_duration_seconds": [(tuple(hint), took) for *hint, took in raw.hints],
+    }
+    for name, values in histograms.items():
+        assert values, name
+        assert read_buckets(cells, name) == count_buckets(cells, name, values), name
+
+
+def placed(uid: str, attempts: int, *, was_flushed: bool = False) -> QueuedPodInfo:
+    queued = QueuedPodInfo(make_pod(uid), 0.0)
+    queued.attempts, queued.was_flushed, queued.initial_attempt_timestamp = attempts, was_flushed, 990.0
+    return queued
+
+
+SLI_LABELS = {
+    "the first attempt": (1, "1"),
+    "the last counted attempt": (MAX_ATTEMPTS - 1, "14"),
+    "the limit": (MAX_ATTEMPTS, "15+"),
+    "more than the limit": (MAX_ATTEMPTS + 5, "15+"),
+}
+
+
+@pytest.mark.parametrize(("attempts", "label"), SLI_LABELS.values(), ids=SLI_LABELS)
+def test_many_attempts_share_one_label(attempts: int, label: str) -> None:
+    cells, queued = CellRegistry(), placed("p", attempts)
+    observer = Instruments(cells, VirtualClock(1000.0)).attempts
+    observer.ended(queued, Placed("n"))
+    observer.bound(queued, "n")
+    samples = read_buckets(cells, "scheduler_pod_scheduling_sli_duration_seconds")
+    assert [(key, total) for key, (_, total) in samples.items()] == [((label,), 10.0)]
+
+
+def test_pods_bound_after_a_flush_are_counted() -> None:
+    cells = CellRegistry()
+    observer = Instruments(cells, VirtualClock(1000.0)).attempts
+    for queued in (placed("a", 1), placed("b", 2, was_flushed=True)):
+        observer.ended(queued, Placed("n"))
+        observer.bound(queued, "n")
+    assert read_samples(cells, "scheduler_pod_scheduled_after_flush_total") == {(): 1}
+
+
+def test_pods_that_were_not_tried_have_no_result() -> None:
+    cells = CellRegistry()
+    Instruments(cells, VirtualClock()).attempts.ended(placed("p", 1), Dropped())
+    assert read_samples(cells, "scheduler_schedule_attempts_total") == {}
+
+
+def test_moves_of_pods_are_remembered() -> None:
+    queue, pod = Instruments(CellRegistry(), VirtualClock()).queue, make_pod("p")
+    queue.moved(pod, "active", "PodAdd")
+    queue.popped(pod, 1)
+    assert [(step.queue, step.event) for step in queue.story.of(pod)] == [
+        ("active", "PodAdd"),
+        ("in-flight", "attempt 1"),
+    ]
+
+
+def test_groups_are_counted_as_one_entity_and_by_pods() -> None:
+    cells, pods = CellRegistry(), [make_pod("a"), make_pod("b"), make_pod("c")]
+    queue = Instruments(cells, VirtualClock()).queue
+    queue.group_moved(pods, "active", "PodAdd")
+    assert read_samples(cells, "scheduler_queue_incoming_pods_total") == {("active", "PodAdd"): 3}
+    assert read_samples(cells, "scheduler_queue_incoming_entities_total") == {("active", "PodAdd", "podgroup"): 1}
+    assert [step.queue for pod in pods for step in queue.story.of(pod)] == ["active"] * 3
+
+
+@pytest.fixture
+def log_lines() -> Iterator[io.StringIO]:
+    stream = io.StringIO()
+    configure_logs(LoggingOptions(verbosity=DECISION_LEVEL), stream)
+    yield stream
+    structlog.reset_defaults()
+    VERBOSITY.set(0)
+
+
+def test_each_decision_is_logged(log_lines: io.StringIO) -> None:
+    simulate(BUSY)
+    lines = log_lines.getvalue()
+    bound = '"Successfully bound pod to node" pod="default/small" node="n'
+    assert bound in lines
+    assert "evaluatedNodes=2 feasibleNodes=2" in lines
+    assert '"Unable to schedule pod; no fit; waiting" pod="default/huge"' in lines
+    VERBOSITY.set(DECISION_LEVEL - 1)
+    written = len(log_lines.getvalue())
+    simulate(BUSY)
+    assert "decision" not in log_lines.getvalue()[written:]
+    assert "bound pod" not in log_lines.getvalue()[written:]
+    assert "Unable" not in log_lines.getvalue()[written:]
+
+
+def test_errors_and_slow_attempts_are_logged_at_any_level(
+    log_lines: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    VERBOSITY.set(0)
+    moments = iter((0.0, SLOW_SECONDS + 0.05678, 0.0, 1.0, 1.0 + SLOW_SECONDS / 2, 1.0))
+    monkeypatch.setattr(instruments_module, "perf_counter", lambda: next(moments))
+    observer = Instruments(CellRegistry(), VirtualClock()).attempts
+    observer.began()
+    observer.ended(placed("slow", 1), Failed("broken"))
+    observer.began()
+    observer.ended(placed("fast", 1), Failed("no nodes", is_rejection=True))
+    lines = log_lines.getvalue()
+    assert '"slow scheduling attempt" pod="default/slow" took_ms=156.8\n' in lines
+    assert '"Error scheduling pod; retrying" pod="default/slow" err="broken"' in lines
+    assert "fast" not in lines
+
+
+def test_failures_of_plugins_in_the_queue_are_logged(log_lines: io.StringIO) -> None:
+    Instruments(CellRegistry(), VirtualClock()).queue.plugin_failed("Odd", make_pod("p"), "bad hint")
+    assert '"plugin failed in the queue" plugin="Odd" pod="default/p" error="bad hint"' in log_lines.getvalue()
+
+
+def test_failures_of_informers_are_counted_by_resource() -> None:
+    cells = CellRegistry()
+    observer = InformerInstruments(cells)
+    observer.object_malformed("pods")
+    observer.list_watch_failed(BY_TYPE[Node], ApiError("gone"))
+    observer.apply_failed("nodes")
+    observer.apply_failed("nodes")
+    assert read_samples(cells, "moorage_malformed_objects_total") == {("pods",): 1}
+    assert read_samples(cells, "moorage_list_watch_failures_total") == {("nodes",): 1}
+    assert read_samples(cells, "moorage_apply_failures_total") == {("nodes",): 2}
+
+
+def test_changes_are_timed_by_event_and_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells, applied, now = CellRegistry(), list[tuple[object, object, bool]](), [0.0]
+    monkeypatch.setattr(instruments_module, "perf_counter", lambda: now[0])
+
+    def apply(before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
+        applied.append((before, after, is_final))
+        now[0] += 0.25
+
+    node, pod = make_node("n"), make_pod("p", node="n")
+    timed = EventInstruments(cells).wrap_apply(apply)
+    changes = [(None, node), (node, node), (node, None), (None, pod), (None, make_pod("q")), (None, pod)]
+    for before, after in changes:
+        timed(before, after, is_final=False)
+    assert applied == [(before, after, False) for before, after in changes]
+    events = read_buckets(cells, "scheduler_event_handling_duration_seconds")
+    assert {event: total for (event,), (_, total) in events.items()} == {
+        "NodeAdd": 0.25,
+        "NodeUpdate": 0.25,
+        "NodeDelete": 0.25,
+        "AssignedPodAdd": 0.5,
+        "UnscheduledPodAdd": 0.25,
+    }
+    latency = read_buckets(cells, "informer_processing_latency_seconds")
+    assert {key[-2:]: total for key, (_, total) in latency.items()} == {("v1", "nodes"): 0.75, ("v1", "pods"): 0.75}

@@ -1,14 +1,11 @@
 """The table of metrics against kube-scheduler's own."""
 
 from fnmatch import fnmatch
-from pathlib import Path
 
 import pytest
+from manual.tables import ABSENT_METRICS
 
-from moorage.scheduler.daemon.metrics.printing import ABSENT, reference_page
 from moorage.scheduler.daemon.metrics.table import METRICS, exponential
-
-ROOT = Path(__file__).parents[5]
 
 #: Name, type, stability, labels and, for histograms, start, factor and number of buckets, as upstream registers them.
 UPSTREAM = """
@@ -101,15 +98,8 @@ def test_every_metric_but_our_own_is_upstreams() -> None:
 
 
 def test_absent_metrics_are_not_defined() -> None:
-    assert not [name for name in METRICS if any(fnmatch(name, pattern) for pattern in ABSENT)]
+    assert not [name for name in METRICS if any(fnmatch(name, pattern) for pattern in ABSENT_METRICS)]
 
 
 def test_bounds_grow_by_a_factor() -> None:
     assert exponential(1, 2, 5) == (1, 2, 4, 8, 16)
-
-
-def test_documentation_matches_the_table() -> None:
-    page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
-    assert page == reference_page(), (
-        "run python -m moorage.scheduler.daemon.metrics.printing > docs/reference/metrics.md"
-    )

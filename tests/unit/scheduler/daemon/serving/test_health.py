@@ -14,7 +14,7 @@ CHECKS = HealthChecks({"healthz": {"ping": ping}, "readyz": {"ping": ping, "lead
 REPORTS = {
     "all is well": ("healthz", {}, Report(True, "ok")),
     "in detail": ("healthz", {"verbose": True}, Report(True, "[+]ping ok\nhealthz check passed\n")),
-    "one check fails, and why is not told to everybody": (
+    "one check fails, and the reason is withheld": (
         "readyz",
         {},
         Report(False, "[+]ping ok\n[-]leaderElection failed: reason withheld\nreadyz check failed\n"),

@@ -2,27 +2,15 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
+from tests.support.page_visits import visit
 from tests.support.serving import Reply, page_sources, served
 
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.daemon.serving.health import HealthCheck
-from moorage.scheduler.daemon.serving.pages import PageSources
 from moorage.scheduler.framework.logs import VERBOSITY
-
-
-def visit(
-    path: str, sources: PageSources | None = None, checks: dict[str, HealthCheck] | None = None, **options: str
-) -> Reply:
-    async def work() -> Reply:
-        async with served(sources, checks=checks) as visitor:
-            return await visitor.ask(path, **options)  # type: ignore[arg-type]
-
-    return asyncio.run(work())
 
 
 @pytest.fixture
@@ -99,71 +87,9 @@ def test_verbosity_is_set() -> None:
     assert visit("/debug/flags/v", method="PUT", body="loud").status == 400
 
 
-@pytest.mark.parametrize(
-    ("page", "told"),
-    {
-        "/debug/pprof/": "goroutine",
-        "/debug/pprof/goroutine": " tasks",
-        "/debug/pprof/heap": " objects",
-        "/debug/pprof/profile?seconds=0": "function calls",
-        "/debug/pprof/cmdline": sys.argv[0],
-    }.items(),
-)
-def test_profiling(page: str, told: str) -> None:
-    assert told in visit(page).text
-
-
-@pytest.mark.parametrize("seconds", ["long", "nan", "-nan", "inf", "-1", "1e999", "", "9" * 5000])
-def test_a_profile_of_no_number_of_seconds(seconds: str) -> None:
-    assert visit(f"/debug/pprof/profile?seconds={seconds}").status == 400
-
-
 @pytest.mark.usefixtures("_verbosity_as_before")
 @pytest.mark.parametrize("level", ["", "-1", "1.5", "²", "٤", "nan", "2147483648", "9" * 4000, "1 2", "\x00"])
 def test_invalid_log_level_is_rejected(level: str) -> None:
     reply = visit("/debug/flags/v", method="PUT", body=level)
     assert (reply.status, VERBOSITY.level) == (400, 0)
     assert len(reply.text) < 300
-
-
-def test_no_page_takes_a_long_body() -> None:
-    assert visit("/debug/flags/v", method="PUT", body="7" * 4097).status == 413
-
-
-FORMS = {
-    "text by default": ("", 200, "text/plain; charset=utf-8"),
-    "text if anything will do": ("*/*, text/html", 200, "text/plain; charset=utf-8"),
-    "a document": (
-        "application/json;as=Statusz;v=v1beta1;g=config.k8s.io",
-        200,
-        "application/json;g=config.k8s.io;v=v1beta1;as=Statusz",
-    ),
-    "the same in YAML": (
-        "application/yaml; as=Statusz; v=v1alpha1; g=config.k8s.io",
-        200,
-        "application/yaml;g=config.k8s.io;v=v1alpha1;as=Statusz",
-    ),
-    "another kind of document": ("application/json;as=Flagz;v=v1beta1;g=config.k8s.io", 406, "application/json"),
-    "a version that is not there": ("application/json;as=Statusz;v=v1;g=config.k8s.io", 406, "application/json"),
-    "plain JSON": ("application/json", 406, "application/json"),
-}
-
-
-@pytest.mark.parametrize(("accept", "status", "content_type"), FORMS.values(), ids=FORMS)
-def test_the_form_of_statusz(accept: str, status: int, content_type: str) -> None:
-    reply = visit("/statusz", headers={"Accept": accept})  # type: ignore[arg-type]
-    assert (reply.status, reply.headers["Content-Type"]) == (status, content_type)
-
-
-def test_documents_of_status_and_flags() -> None:
-    def document(kind: str) -> dict[str, Any]:
-        accept = f"application/json;as={kind};v=v1beta1;g=config.k8s.io"
-        read: dict[str, Any] = json.loads(visit(f"/{kind.lower()}", headers={"Accept": accept}).text)  # type: ignore[arg-type]
-        return read
-
-    head = {"apiVersion": "config.k8s.io/v1beta1", "metadata": {"name": "kube-scheduler"}}
-    status, flags = document("Statusz"), document("Flagz")
-    assert status | head | {"kind": "Statusz", "binaryVersion": "1.37.1", "emulationVersion": "1.37"} == status
-    assert {"/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz"} <= {*status["paths"]}
-    assert flags | head == flags
-    assert flags["flags"]["v"] == "2"

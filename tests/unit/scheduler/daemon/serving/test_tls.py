@@ -13,7 +13,7 @@ from tests.support.certificates import Authority
 from tests.support.serving import ON_LOOPBACK, Visitor, served
 
 from moorage.common.errors import InputError
-from moorage.scheduler.daemon.flags.kinds import NamedCertificate
+from moorage.scheduler.daemon.flags.table import NamedCertificate
 from moorage.scheduler.daemon.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
 from moorage.scheduler.daemon.serving import server
 
@@ -112,21 +112,21 @@ def test_a_certificate_is_reloaded_when_its_files_change(tmp_path: Path) -> None
             assert await names_served(visitor) == ["first.test"]
             authority.issue("served", hosts=("second.test",))
             assert await names_served(visitor) == ["first.test"]
-            await visitor.server.reload()
+            await visitor.server.certificates.reload()
             assert await names_served(visitor) == ["second.test"]
             before = key.read_bytes()
             key.write_text("half of a k")
-            await visitor.server.reload()
+            await visitor.server.certificates.reload()
             assert await names_served(visitor) == ["second.test"], "what cannot be used is not"
             key.write_bytes(before)
             authority.issue("served", hosts=("third.test",))
-            await visitor.server.reload()
+            await visitor.server.certificates.reload()
             assert await names_served(visitor) == ["third.test"]
 
     asyncio.run(work())
 
 
-def test_certificates_are_looked_at_once_a_minute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_certificates_are_checked_every_minute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(server, "RELOAD_SECONDS", 0.01)
     authority = Authority.made_in(tmp_path)
     certificate, key = authority.issue("served", hosts=("first.test",))
@@ -156,10 +156,10 @@ def test_client_cas_are_reloaded_when_their_file_changes(tmp_path: Path) -> None
 
             assert await admitted() == [True, False]
             bundle.write_bytes(new.pem)
-            await visitor.server.reload()
+            await visitor.server.certificates.reload()
             assert await admitted() == [False, True]
             bundle.write_bytes(b"-----BEGIN CERTIFICATE-----\nhalf")
-            await visitor.server.reload()
+            await visitor.server.certificates.reload()
             assert await admitted() == [False, True]
 
     asyncio.run(work())
@@ -200,7 +200,7 @@ def test_only_configured_cipher_suites_are_used() -> None:
 
 REFUSED = {
     "an unknown suite": (replace(ON_LOOPBACK, cipher_suites=("TLS_NONE",)), "not supported or doesn't exist"),
-    "a file that is not there": (replace(ON_LOOPBACK, cert_file="/nowhere", key_file="/nowhere"), "cannot use"),
+    "a missing file": (replace(ON_LOOPBACK, cert_file="/nowhere", key_file="/nowhere"), "does not exist"),
 }
 
 

@@ -1,8 +1,6 @@
 """Two processes that share a page, and end together: with real forks, since nothing else behaves like one."""
 
-import asyncio
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -11,18 +9,7 @@ from pathlib import Path
 import pytest
 
 from moorage.common.clock import boot_time
-from moorage.kube.client.leader import LeaseSettings
-from moorage.scheduler.daemon.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
-from moorage.scheduler.daemon.supervisor.link import Link, Setup, Stop
 from moorage.scheduler.daemon.supervisor.process import HELD_UNTIL, SharedState
-
-SETUP = Setup(
-    serving=ServingOptions("127.0.0.1", 10259),
-    authentication=AuthenticationOptions(),
-    authorization=AuthorizationOptions(),
-    stuck_seconds=60.0,
-    lease=LeaseSettings("me"),
-)
 
 
 def test_lease_is_held_until_its_expiry() -> None:
@@ -32,21 +19,6 @@ def test_lease_is_held_until_its_expiry() -> None:
     assert page.is_held()
     page[HELD_UNTIL] = boot_time()
     assert not page.is_held()
-
-
-def test_messages_arrive_in_order_and_an_end_is_an_end() -> None:
-    async def main() -> list[object]:
-        sending_socket, receiving_socket = socket.socketpair()
-        sender, receiver = await Link.over(sending_socket), await Link.over(receiving_socket)
-        sender.send(SETUP)
-        sender.send(Stop("SIGTERM"))
-        sender.close()
-        messages: list[object] = [message async for message in receiver.messages()]
-        receiver.close()
-        await asyncio.sleep(0)
-        return messages
-
-    assert asyncio.run(main()) == [SETUP, Stop("SIGTERM")]
 
 
 SPLIT = """

@@ -71,7 +71,7 @@ def test_a_cycle_that_waits_for_a_plugin_is_stuck_though_the_loop_turns() -> Non
     assert (scene.dog.is_blocked, scene.dog.is_stuck) == (False, True)
 
 
-def test_every_cycle_has_a_time_of_its_own() -> None:
+def test_every_cycle_has_a_separate_time() -> None:
     scene = Scene()
     for begin in range(20):
         scene.pass_time(4, waits_since=1000.0 + begin)

@@ -47,7 +47,7 @@ class Counts(KeepsAway):
 def scheduler_with(plugin: type[FilterPlugin]) -> Scheduler:
     world = SimulatedCluster(VirtualClock())
     scheduler = Simulation(world, Policy(config_with(plugin), registry_with(plugin), FeatureGates())).scheduler
-    scheduler.handlers.node_added(make_node("n1"))
+    scheduler.handlers.apply(None, make_node("n1"))
     scheduler.handlers.pod_added(make_pod("neighbour", node="n1"))
     return scheduler
 

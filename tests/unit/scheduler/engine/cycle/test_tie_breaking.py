@@ -26,7 +26,7 @@ from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import ScorePlugin
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.framework.status import IntArray
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
 
@@ -48,7 +48,7 @@ KINDS: dict[str, dict[str, object]] = {
     "pods that must be spread over zones": spread(ZONE_LABEL, "DoNotSchedule"),
     "pods that should be spread over zones": spread(ZONE_LABEL, "ScheduleAnyway"),
     "pods that should be spread over hosts": spread(HOSTNAME_LABEL, "ScheduleAnyway"),
-    "pods that want some of the nodes": {"node_selector": {"disk": "ssd"}},
+    "pods that select some of the nodes": {"node_selector": {"disk": "ssd"}},
     "pods of some of the nodes that must be spread": {
         "node_selector": {"disk": "ssd"},
         **spread(ZONE_LABEL, "DoNotSchedule"),
@@ -73,7 +73,7 @@ def test_the_best_of_the_nodes_found_is_picked(fields: dict[str, object]) -> Non
     scheduler = Simulation(world, Policy(default_config(), Registry(IN_TREE), FeatureGates())).scheduler
     for number in range(17):
         labels = {"disk": "ssd"} if number % 4 else {}
-        scheduler.handlers.node_added(make_node(f"n{number}", zone=f"z{number % ZONES}", labels=labels))
+        scheduler.handlers.apply(None, make_node(f"n{number}", zone=f"z{number % ZONES}", labels=labels))
     runner = scheduler.runners["default-scheduler"]
     for number in range(40):
         pod: Pod = make_pod(f"p{number}", labels={"app": "web"}, requests={"cpu": "300m"}, **fields)  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ def test_where_few_nodes_are_rejected_the_best_is_found_without_going_through_th
     world = SimulatedCluster(VirtualClock())
     scheduler = Simulation(world, Policy(default_config(), Registry(IN_TREE), FeatureGates())).scheduler
     for number in range(61):
-        scheduler.handlers.node_added(make_node(f"n{number}", zone=f"z{number % ZONES}"))
+        scheduler.handlers.apply(None, make_node(f"n{number}", zone=f"z{number % ZONES}"))
     runner = scheduler.runners["default-scheduler"]
     visited: list[SeveralNodes] = []
     monkeypatch.setattr(runner.scoring._order, "visited", visited.append)
@@ -131,7 +131,7 @@ def test_scores_of_small_integers_add_up_with_all_others() -> None:
     world = SimulatedCluster(VirtualClock())
     scheduler = Simulation(world, Policy(config_with(Narrow), registry_with(Narrow), FeatureGates())).scheduler
     for number in range(99):
-        scheduler.handlers.node_added(make_node(f"n{number}"))
+        scheduler.handlers.apply(None, make_node(f"n{number}"))
     runner = scheduler.runners["default-scheduler"]
     result = runner.find(make_pod())
     assert isinstance(result, SeveralNodes)

@@ -15,7 +15,7 @@ from moorage.scheduler.plugins.node_ports import NodePorts
 from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.scheduler.plugins.taint_toleration import TaintToleration
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import Rig, attempt, nominations_of
+from moorage.testing.rig import Rig, attempt, make_nominator
 
 RESOURCES = ("cpu", "memory", "example.com/gpu")
 amounts = st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 4))
@@ -79,7 +79,7 @@ def test_a_filter_that_depends_on_ports_runs_again() -> None:
     assert counting_filters(rig, cycle) is None
 
 
-def test_the_node_is_left_as_it_was() -> None:
+def test_node_is_unchanged() -> None:
     rig = Rig(make_node("n"), make_pod("low", node="n", priority=0, requests={"cpu": 4}))
     rig.filters = [NodeResourcesFit(handle=rig)]
     before = dict(rig.nodes[0].pods), dict(rig.nodes[0].requested)
@@ -94,5 +94,5 @@ def test_a_nominated_node_is_filtered_with_the_nominated_pods() -> None:
     pod = make_pod("big", priority=1, requests={"cpu": 2})
     assert dry_run(rig, pod) == Status.error('expected at least one victim pod on node "n"')
     promised = make_pod("promised", priority=1, requests={"cpu": 2}, status=PodStatus(nominated_node_name="n"))
-    rig.nominator = nominations_of(promised)
+    rig.nominator = make_nominator(promised)
     assert dry_run(rig, pod) == Victims((low,))

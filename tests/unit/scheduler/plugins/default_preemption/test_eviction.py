@@ -22,7 +22,6 @@ from moorage.scheduler.framework.events import Action, ClusterEvent, QueueingHin
 from moorage.scheduler.framework.plugin import PostFilterResult
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.framework.status import Code, Status
-from moorage.scheduler.plugins.catalogue import IN_TREE
 from moorage.scheduler.plugins.default_preemption.eviction import (
     EXECUTIONS,
     SECONDS,
@@ -31,11 +30,12 @@ from moorage.scheduler.plugins.default_preemption.eviction import (
     disruption_patch,
 )
 from moorage.scheduler.plugins.default_preemption.plugin import UNDER_WAY, DefaultPreemption
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
 from moorage.scheduler.state.cache import Cache
 from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
-from moorage.testing.rig import Rig, attempt, nominations_of
+from moorage.testing.rig import Rig, attempt, make_nominator
 
 T = TypeVar("T")
 
@@ -49,20 +49,20 @@ def low(name: str, **fields: Any) -> Pod:
 
 
 class Scene:
-    """A full node, a pod that wants it, and an API that notes every write, and fails some."""
+    """A full node, a pod that needs it, and an API that records every write and fails some."""
 
     def __init__(self, *pods: Pod, fails: str = "", inline: bool = False) -> None:
         self.rig = Rig(make_node("n"), *pods, BIG, features=FeatureGates(INLINE if inline else {}))
         self.rig.filters = [NodeResourcesFit(handle=self.rig)]
         self.world = SimulatedCluster(self.rig.clock, fault=self._write)
         self.world.add(*pods, BIG)
-        self.rig.cluster = self.world
+        self.rig.cluster = self.world.cluster
         self.plugin = DefaultPreemption(handle=self.rig)
         self.writes: list[str] = []
         self._fails = fails
 
-    def _write(self, verb: str, thing: KubeObject) -> ApiError | None:
-        self.writes.append(f"{verb} {thing.name}")
+    def _write(self, verb: str, obj: KubeObject) -> ApiError | None:
+        self.writes.append(f"{verb} {obj.name}")
         return Conflict("changed meanwhile") if self._fails == self.writes[-1] else None
 
     async def start(self) -> PostFilterResult:
@@ -197,7 +197,7 @@ class TestAnotherPreemptorOnTheNode:
     def test_a_nomination_that_is_not_in_the_status_yet_counts(self) -> None:
         scene = Scene(low("a"), low("b", second=1))
         scene.play()
-        scene.rig.nominator = nominations_of(self.OTHER)
+        scene.rig.nominator = make_nominator(self.OTHER)
         assert self.ask(scene, replace(self.OTHER, status=PodStatus())) == self.WAITS
 
     def test_pod_does_not_wait_for_failed_evictions(self) -> None:
@@ -279,7 +279,7 @@ def test_less_important_pods_lose_the_node_they_were_promised() -> None:
     scene = Scene(low("a"), low("b", second=1))
     pods = [promised("lower", 9), promised("elsewhere", 9, "m")]
     scene.world.add(*pods)
-    scene.rig.nominator = nominations_of(*pods)
+    scene.rig.nominator = make_nominator(*pods)
     scene.play()
     assert scene.writes[0] == "patch lower"
     stored = scene.world.store.get(Pod, "lower", "default")
@@ -292,7 +292,7 @@ def test_equally_important_pods_keep_the_node_they_were_promised() -> None:
     scene = Scene(low("a"), low("b", second=1))
     equal = promised("equal", 10)
     scene.world.add(equal)
-    scene.rig.nominator = nominations_of(equal)
+    scene.rig.nominator = make_nominator(equal)
     scene.play()
     assert "patch equal" not in scene.writes
 
@@ -301,7 +301,7 @@ def test_a_promise_that_cannot_be_taken_back_does_not_stop_the_eviction_but_wake
     scene = Scene(low("a"), low("b", second=1), fails="patch lower")
     lower = promised("lower", 9)
     scene.world.add(lower)
-    scene.rig.nominator = nominations_of(lower)
+    scene.rig.nominator = make_nominator(lower)
     scene.play()
     assert scene.writes[-1] == "delete b"
     assert scene.rig.activated == {"default/big": BIG}
@@ -365,12 +365,12 @@ class TestGate:
         observed: list[Status | None] = []
         note = scene.world.fault
 
-        def ask(verb: str, thing: KubeObject) -> ApiError | None:
-            if f"{verb} {thing.name}" == write:
+        def ask(verb: str, obj: KubeObject) -> ApiError | None:
+            if f"{verb} {obj.name}" == write:
                 observed.append(scene.plugin.pre_enqueue(BIG))
                 change(scene)
                 observed.append(scene.plugin.pre_enqueue(BIG))
-            return note(verb, thing)
+            return note(verb, obj)
 
         scene.world.fault = ask
         scene.play()
@@ -399,7 +399,7 @@ class TestWithinTheCycle:
         scene = Scene(low("a"), low("b", second=1), inline=True)
         lower = promised("lower", 9)
         scene.world.add(lower)
-        scene.rig.nominator = nominations_of(lower)
+        scene.rig.nominator = make_nominator(lower)
         assert scene.play().nominated_node == "n"
         assert scene.rig.background == []
         assert scene.writes == ["patch a", "delete a", "patch b", "delete b", "patch lower"]
@@ -444,7 +444,7 @@ def marked(**changes: str) -> Pod:
 
 PATCHES = {
     "a pod without the condition gets it": (Pod(), {**MARK, "lastTransitionTime": NEW_TIME}),
-    "it says for which generation": (
+    "it names the generation": (
         Pod(metadata=ObjectMeta(generation=3)),
         {**MARK, "lastTransitionTime": NEW_TIME, "observedGeneration": 3},
     ),

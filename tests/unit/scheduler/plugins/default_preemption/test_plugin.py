@@ -1,18 +1,14 @@
-"""The choice of the node, the pods that budgets protect, and the changes that extenders may make."""
+"""DefaultPreemption: the choice of a node, and extenders."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pytest
 
 from moorage.common.errors import ExtenderError
-from moorage.kube.api.cluster import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
-from moorage.kube.api.meta import ObjectMeta
 from moorage.kube.api.pod import Pod, PodStatus
-from moorage.kube.api.selectors import LabelSelector, LabelSelectorRequirement
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.victims import Victims
-from moorage.scheduler.plugins.default_preemption.budgets import Budgets
 from moorage.scheduler.plugins.default_preemption.plugin import call_extenders, pick_one_node
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig
@@ -43,7 +39,7 @@ PICKS = {
         {"a": victims(victim(5), victim(4)), "b": victims(victim(5), victim(3))},
         "b",
     ),
-    "the sum counts each victim, so negative priorities do not make up for one more": (
+    "the sum counts each victim, so negative priorities do not outweigh an extra victim": (
         {"a": victims(victim(-1), victim(-5)), "b": victims(victim(-1))},
         "b",
     ),
@@ -73,82 +69,9 @@ def test_the_least_harmful_node_is_taken(candidates: dict[str, Victims], want: s
     assert pick_one_node(candidates, NOW) == want
 
 
-def budget(name: str, allowed: int, selector: LabelSelector | None, **fields: object) -> PodDisruptionBudget:
-    status = PodDisruptionBudgetStatus(disruptions_allowed=allowed, **fields)  # type: ignore[arg-type]
-    namespace = ObjectMeta(name=name, namespace="default")
-    return PodDisruptionBudget(metadata=namespace, spec=PodDisruptionBudgetSpec(selector=selector), status=status)
-
-
-def app(name: str) -> LabelSelector:
-    return LabelSelector(match_labels={"app": name})
-
-
-def labelled(name: str, namespace: str = "default", **labels: str) -> Pod:
-    return make_pod(name, namespace=namespace, labels=labels)
-
-
-UNREADABLE = LabelSelector(match_expressions=(LabelSelectorRequirement(key="app", operator="Like", values=("db",)),))
-DB = [labelled("a", app="db"), labelled("b", app="db"), labelled("c", app="db")]
-
-PROTECTED = {
-    "without budgets nobody is protected": ([], DB, []),
-    "pods beyond what the budget allows are protected, the most important first": (
-        [budget("x", 2, app("db"))],
-        DB,
-        ["c"],
-    ),
-    "a budget that allows nothing protects all": ([budget("x", 0, app("db"))], DB, ["a", "b", "c"]),
-    "pods the budget does not select are not": ([budget("x", 0, app("web"))], DB, []),
-    "pods of other namespaces are not": ([budget("x", 0, app("db"))], [labelled("a", "other", app="db")], []),
-    "pods without labels are not": (
-        [
-            budget(
-                "x",
-                0,
-                LabelSelector(match_expressions=(LabelSelectorRequirement(key="app", operator="DoesNotExist"),)),
-            )
-        ],
-        [labelled("a"), labelled("b", tier="1")],
-        ["b"],
-    ),
-    "an empty selector selects nobody": ([budget("x", 0, LabelSelector())], DB, []),
-    "neither does none": ([budget("x", 0, None)], DB, []),
-    "nor one that cannot be read": ([budget("x", 0, UNREADABLE)], DB, []),
-    "pods on their way out already use nothing up": (
-        [budget("x", 1, app("db"), disrupted_pods={"a": None})],
-        DB,
-        ["c"],
-    ),
-    "one exceeded budget is enough": ([budget("x", 9, app("db")), budget("y", 2, app("db"))], DB, ["c"]),
-    "a budget after an exceeded one is not used up": (
-        [budget("x", 0, app("db")), budget("y", 1, LabelSelector(match_labels={"tier": "1"}))],
-        [labelled("a", app="db", tier="1"), labelled("b", tier="1")],
-        ["a"],
-    ),
-    "a budget before an exceeded one is": (
-        [budget("x", 1, LabelSelector(match_labels={"tier": "1"})), budget("y", 0, app("db"))],
-        [labelled("a", app="db", tier="1"), labelled("b", tier="1")],
-        ["a", "b"],
-    ),
-}
-
-
-@pytest.mark.parametrize(("budgets", "pods", "want"), PROTECTED.values(), ids=PROTECTED)
-def test_protected_pods(budgets: list[PodDisruptionBudget], pods: Sequence[Pod], want: list[str]) -> None:
-    protected, remaining = Budgets(Rig(*budgets).lister(PodDisruptionBudget)).split(pods)
-    assert [pod.name for pod in protected] == want
-    assert [pod.name for pod in remaining] == [pod.name for pod in pods if pod.name not in want]
-
-
-def test_budgets_are_read_again_when_they_change() -> None:
-    rig = Rig(budget("x", 0, app("db")))
-    budgets = Budgets(rig.lister(PodDisruptionBudget))
-    assert len(budgets.split(DB)[0]) == 3
-    rig.add(budget("x", 3, app("db")))
-    assert budgets.split(DB)[0] == []
-
-
 A, B = make_pod("a"), make_pod("b")
+
+
 CANDIDATES = {"m": Victims((A,)), "n": Victims((B,))}
 
 
@@ -175,16 +98,18 @@ class Service:
 
 
 ONLY_N = {"n": Victims((B,), 1)}
+
+
 EXTENDERS = {
     "without extenders all candidates stay": ([], CANDIDATES),
-    "an extender's answer replaces the candidates": ([Service(ONLY_N)], ONLY_N),
-    "one that is not interested is not asked": ([Service({}, wants=False)], CANDIDATES),
+    "an extender's result replaces the candidates": ([Service(ONLY_N)], ONLY_N),
+    "an uninterested extender is not called": ([Service({}, wants=False)], CANDIDATES),
     "one that fails and may be ignored is left out": ([Service(None, ignorable=True), Service(ONLY_N)], ONLY_N),
     "nodes without victims are dropped if it may be ignored": (
         [Service({"m": Victims(()), **ONLY_N}, ignorable=True)],
         ONLY_N,
     ),
-    "the next extender is not asked when nothing is left": ([Service({}), Service(None)], {}),
+    "the next extender is not called without candidates": ([Service({}), Service(None)], {}),
 }
 
 

@@ -18,10 +18,12 @@ from tests.unit.scheduler.plugins.dynamic_resources.device_builders import (
     refusals,
 )
 
-from moorage.cluster.simulation.simulated_cluster import SimulatedCluster, no_faults
+from moorage.cluster.apiserver.storage.store import StoredChange, storage_name
+from moorage.cluster.simulation.simulated_cluster import SimulatedCluster, SimulatedWriter, no_faults
 from moorage.common.errors import ApiError, Conflict
 from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.devices import AllocatedDeviceStatus, ClaimConsumer, ResourceClaim
+from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import Condition, KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.cycle import CycleState
@@ -39,23 +41,26 @@ SLOW = make_slice(device("d", binding_conditions=("ready",), binding_failure_con
 
 
 class LiveRig(Rig):
-    """A rig over the store of a simulated cluster; writes are observed at once, unless it is deaf."""
+    """A rig over the store of a simulated cluster; writes are observed immediately, unless it is deaf."""
 
     def __init__(self, *objects: KubeObject) -> None:
         super().__init__()
         self.world = SimulatedCluster(self.clock)
         self.is_deaf = False
-        self.world.store.subscribe(lambda change: self._hear(change.before, change.after))
+        self.world.api.store.subscribe(self._hear)
         for obj in objects:
             self.world.store.create(obj)
 
     @property
-    def cluster(self) -> SimulatedCluster:
-        return self.world
+    def cluster(self) -> SimulatedWriter:
+        return self.world.cluster
 
-    def _hear(self, before: KubeObject | None, after: KubeObject | None) -> None:
-        if self.is_deaf:
+    def _hear(self, resource: str, change: StoredChange) -> None:
+        kind = next((kind for kind in BY_TYPE if storage_name(kind) == resource), None)
+        if self.is_deaf or kind is None:
             return
+        before = change.before and change.before.typed(kind)
+        after = change.after and change.after.typed(kind)
         if after is not None:
             self.add(after)
         elif before is not None:
@@ -120,7 +125,7 @@ def test_a_claim_that_has_its_devices_is_only_reserved() -> None:
     assert [consumer.uid for consumer in rig.claim().status.reserved_for] == ["other", "pod-uid"]
 
 
-def test_a_claim_reserved_for_the_pod_is_left_as_it_is() -> None:
+def test_claim_reserved_for_the_pod_is_unchanged() -> None:
     claim = make_claim(allocation=held("d"))
     own = ClaimConsumer(resource="pods", name="pod", uid="pod-uid")
     rig = rig_with(SLICE, replace(claim, status=replace(claim.status, reserved_for=(own,))))
@@ -343,7 +348,7 @@ def test_the_wait_for_devices_is_counted(conditions: tuple[Condition, ...], resu
     assert tally.observed == waits
 
 
-def test_devices_that_are_ready_at_once_are_no_wait() -> None:
+def test_devices_that_are_ready_immediately_need_no_wait() -> None:
     rig = rig_with(SLICE, make_claim())
     rig.meter = tally = Tally()
     assert slowly(rig) is None

@@ -53,7 +53,7 @@ COUNTED: dict[str, tuple[Sequence[KubeObject], tuple[int, int]]] = {
         [NODE, make_class("gpu", 'device.attributes["x"].y', resource=GPU), TWO],
         (0, 0),
     ),
-    "no class stands behind the resource": ([NODE, make_class("gpu"), TWO], (0, 0)),
+    "no class offers the resource": ([NODE, make_class("gpu"), TWO], (0, 0)),
     "a device plugin serves it": ([make_node("n1", allocatable={GPU: 4}), CLASS, TWO], (0, 0)),
 }
 
@@ -72,7 +72,7 @@ def test_devices_are_not_counted_for_cpu_and_memory() -> None:
 
 
 def mixed() -> Rig:
-    """Make nodes of which some have devices, some a device plugin and some nothing."""
+    """Make nodes with devices, nodes with a device plugin and nodes without either."""
     nodes = [make_node(f"n{i}", allocatable={GPU: 4} if i % 3 == 0 else {}) for i in range(9)]
     slices = [
         make_slice(*(device(f"d{k}") for k in range(i)), name=f"s{i}", pool=f"p{i}", node=f"n{i}") for i in (1, 4, 7)

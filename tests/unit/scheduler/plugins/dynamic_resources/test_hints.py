@@ -139,11 +139,11 @@ def test_pods_listed_before_their_claims_are_not_all_checked_for_each_claim(
     handlers = scheduler.handlers
     for number in range(COUNT):
         handlers.pod_added(claiming(f"claim-{number}", name=f"pod-{number}"))
-    handlers.node_added(make_node("n"))
-    handlers.object_added(make_class("gpu"))
-    handlers.object_added(make_slice(device("a"), node="n"))
+    handlers.apply(None, make_node("n"))
+    handlers.apply(None, make_class("gpu"))
+    handlers.apply(None, make_slice(device("a"), node="n"))
     for number in range(COUNT):
-        handlers.object_added(make_claim(name=f"claim-{number}"))
+        handlers.apply(None, make_claim(name=f"claim-{number}"))
     assert sum(scheduler.queue.pop() is not None for _ in range(COUNT + 1)) == COUNT
     assert len(requested) <= 6 * COUNT, "each when it comes, all once, and each when its claim comes"
 
@@ -162,13 +162,13 @@ def test_a_pod_gets_in_whether_its_claim_or_the_name_of_it_comes_first(first: st
         SimulatedCluster(VirtualClock()), Policy(default_config(), registry_with(), FeatureGates())
     ).scheduler
     handlers = scheduler.handlers
-    handlers.node_added(make_node("n"))
-    handlers.object_added(make_class("gpu"))
+    handlers.apply(None, make_node("n"))
+    handlers.apply(None, make_class("gpu"))
     before, after = templated(), templated("made")
     handlers.pod_added(before)
-    handlers.object_added(make_slice(device("a"), node="n"))  # the first call checks all pods
+    handlers.apply(None, make_slice(device("a"), node="n"))  # the first call checks all pods
     claim = make_claim(name="made", owner=after)
-    news = [lambda: handlers.object_added(claim), lambda: handlers.pod_updated(before, after)]
+    news = [lambda: handlers.apply(None, claim), lambda: handlers.pod_updated(before, after)]
     for tell in news if first == "the claim" else reversed(news):
         assert scheduler.queue.pop() is None
         tell()

@@ -67,7 +67,7 @@ NOT_YET_MADE = replace(OWNED, status=PodStatus())
 TERMINATING = make_claim(deletion_timestamp="2026-01-01T00:00:00Z")
 
 LOOKED_UP: dict[str, tuple[Pod, Sequence[KubeObject], str | None]] = {
-    "a claim that is there": (claiming("claim"), [make_claim()], None),
+    "an existing claim": (claiming("claim"), [make_claim()], None),
     "one that is not": (claiming("claim"), [], 'could not find ResourceClaim "default/claim"'),
     "one that is going": (claiming("claim"), [TERMINATING], 'resourceclaim "claim" is being deleted'),
     "one made from a template": (OWNED, [make_claim(name="web-gpu", owner=OWNED)], None),
@@ -99,7 +99,7 @@ def test_claims_are_looked_up_before_queueing_and_before_filtering(
 
 
 PREPARED: dict[str, tuple[ResourceClaim, Status | None]] = {
-    "a class that is there": (make_claim(), None),
+    "an existing class": (make_claim(), None),
     "one that is not": (
         make_claim(exactly("r", device_class_name="nope")),
         unresolvable("request r: device class nope does not exist"),
@@ -112,7 +112,7 @@ PREPARED: dict[str, tuple[ResourceClaim, Status | None]] = {
         make_claim(exactly("r", device_class_name="")),
         Status.error("request r: unsupported request type"),
     ),
-    "a request of a kind nobody knows": (
+    "a request of an unknown kind": (
         make_claim(DeviceRequest("r")),
         unresolvable("resource claim default/claim, request r: unknown request type"),
     ),
@@ -168,7 +168,7 @@ JUDGED: dict[str, tuple[Sequence[KubeObject], Pod, Sequence[Status | None]]] = {
         claiming("claim"),
         [INVALID, None],
     ),
-    "an invalid pool beside a good one": (
+    "an invalid pool next to a valid one": (
         [make_slice(device("d"), device("d")), ONE_EACH[0], make_claim()],
         claiming("claim"),
         [None, CANNOT],
@@ -199,7 +199,7 @@ JUDGED: dict[str, tuple[Sequence[KubeObject], Pod, Sequence[Status | None]]] = {
         claiming("claim", "b"),
         [AWAY, None],
     ),
-    "that none can be found is said first": (
+    "an impossible allocation is reported first": (
         [ONE_EACH[1], make_claim(allocation=held("x", pool="q", node="n2")), make_claim(name="b")],
         claiming("claim", "b"),
         [CANNOT, None],
@@ -311,7 +311,7 @@ def test_nodes_that_were_not_filtered_score_zero_and_have_no_devices(form: Score
 
 
 def reserve(plugin: DynamicResources, rig: Rig, pod: Pod, node: str) -> CycleState:
-    """Have devices set aside for a pod."""
+    """Reserve devices for a pod."""
     cycle = CycleState()
     assert plugin.pre_filter(cycle, pod, rig.nodes) is None
     assert plugin.filter_nodes(cycle, pod, rig.nodes).status_at(rig.nodes.names.index(node)) is None
@@ -459,7 +459,7 @@ def test_the_time_to_search_is_for_all_nodes_of_an_attempt(monkeypatch: pytest.M
     assert plugin.filter(cycle, pod, rig.nodes[0]) == late[0]
 
 
-def test_a_search_that_took_too_long_is_not_repeated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_that_timed_out_is_not_repeated_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocator, "MAX_STEPS", 5000)
     rig, pod = hard_cluster()
     plugin, spent = DynamicResources(handle=rig), []

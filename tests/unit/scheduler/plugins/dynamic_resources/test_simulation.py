@@ -1,4 +1,4 @@
-"""Pods with claims on their whole way, in a simulated cluster: faults and all, no device is given out twice."""
+"""Pods with claims in a simulated cluster: even with faults, no device is allocated twice."""
 
 import pytest
 from tests.unit.scheduler.plugins.dynamic_resources.device_builders import (
@@ -20,7 +20,7 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.framework.registry import Registry
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
 
@@ -40,7 +40,7 @@ class Every:
 
 FAULTS: dict[str, Fault] = {
     "nothing goes wrong": no_faults,
-    "claims change meanwhile": Every(3, "update", Conflict("changed")),
+    "claims change concurrently": Every(3, "update", Conflict("changed")),
     "claims cannot be written": Every(4, "update", ApiError("broken")),
     "pods cannot be bound": Every(3, "bind", ApiError("broken")),
 }

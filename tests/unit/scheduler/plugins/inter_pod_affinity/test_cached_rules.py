@@ -24,7 +24,7 @@ WISHES: dict[str, dict[str, object]] = {
     "away from its own kind, by host": {"away": [to(key=HOSTNAME_LABEL)]},
     "away from its own kind, by zone": {"away": [to()]},
     "near its own kind, by zone": {"near": [to()]},
-    "near by zone and rack at once": {"near": [to(), to(key="rack")]},
+    "near by both zone and rack": {"near": [to(), to(key="rack")]},
     "near by zone, away by host": {"near": [to()], "away": [to(key=HOSTNAME_LABEL), to("db")]},
     "rather near, rather not on the same host": {"likes": [(3, to())], "dislikes": [(2, to(key=HOSTNAME_LABEL))]},
     "likes and dislikes that cancel out": {"likes": [(3, to())], "dislikes": [(3, to())]},

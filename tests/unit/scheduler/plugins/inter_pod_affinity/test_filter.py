@@ -22,7 +22,7 @@ FILTERS: dict[str, tuple[list[KubeObject], Pod, list[Status | None]]] = {
     "a pod without terms goes anywhere": ([pod(node="a1")], pod(), ALWAYS),
     "affinity draws a pod to the domain of its kind": ([pod(node="a1")], pod("db", near=[to()]), IN_A),
     "no such pod means no node": ([pod("db", "a1")], pod("db", near=[to()]), NEVER),
-    "the first of a group that wants to be together may go where the key is": (
+    "the first pod with affinity to itself fits nodes with the key": (
         [],
         pod(near=[to()]),
         [None, None, None, None, AFFINITY_UNMET],
@@ -67,7 +67,7 @@ FILTERS: dict[str, tuple[list[KubeObject], Pod, list[Status | None]]] = {
     ),
     "anti-affinity keeps a pod out of the domain": ([pod(node="a1")], pod("db", away=[to()]), NOT_IN_A),
     "a node without the key is out of every domain": ([pod(node="bare")], pod("db", away=[to()]), ALWAYS),
-    "anti-affinity without a selector means nobody": ([pod(node="a1")], pod(away=[to(label_selector=None)]), ALWAYS),
+    "anti-affinity without a selector matches no pod": ([pod(node="a1")], pod(away=[to(label_selector=None)]), ALWAYS),
     "any anti-affinity term is enough": (
         [pod(node="a1"), pod("db", "b1")],
         pod("x", away=[to("web"), to("db", HOSTNAME_LABEL)]),
@@ -81,7 +81,7 @@ FILTERS: dict[str, tuple[list[KubeObject], Pod, list[Status | None]]] = {
         pod(),
         [EXISTING_BROKEN, EXISTING_BROKEN, EXISTING_BROKEN, None, None],
     ),
-    "affinity of existing pods keeps nobody away": ([pod("db", "a1", near=[to("db")])], pod(), ALWAYS),
+    "affinity of existing pods rejects no pod": ([pod("db", "a1", near=[to("db")])], pod(), ALWAYS),
     "of several reasons affinity comes first": (
         [pod(node="a1"), pod("db", "a1", away=[to("x")])],
         pod("x", near=[to("db")], away=[to("web")]),
@@ -114,7 +114,7 @@ FILTERS: dict[str, tuple[list[KubeObject], Pod, list[Status | None]]] = {
         ),
         ALWAYS,
     ),
-    "an existing pod's is asked of the incoming pod's namespace, known or not": (
+    "an existing pod's is matched with the incoming pod's namespace, known or not": (
         [
             pod(
                 "db",
@@ -214,7 +214,7 @@ def test_namespaces_that_change_are_seen_in_the_next_cycle() -> None:
 
 
 WHAT_IFS: dict[str, tuple[list[Pod], Pod, str, Pod, list[Status | None]]] = {
-    "adding a pod it wants opens its domain": ([], pod("x", near=[to()]), "add", pod(node="a1"), IN_A),
+    "adding a matching pod opens its domain": ([], pod("x", near=[to()]), "add", pod(node="a1"), IN_A),
     "removing the last one closes it": (
         [pod(node="a1", uid="1")],
         pod("x", near=[to()]),

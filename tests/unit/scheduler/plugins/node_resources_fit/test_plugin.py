@@ -1,23 +1,37 @@
+"""NodeResourcesFit: insufficient resources in both forms of the filter, queueing hints, and placement scores."""
+
 from typing import Any
 
 import pytest
+from tests.support.groups import gang
 
 from moorage.kube.api.container import Container, ResourceRequirements
 from moorage.kube.api.devices import DeviceClass, DeviceClassSpec
-from moorage.kube.api.meta import ObjectMeta
+from moorage.kube.api.meta import Condition, KubeObject, ObjectMeta
 from moorage.kube.api.node import Node
-from moorage.kube.api.pod import Pod
-from moorage.scheduler.config.args import NodeResourcesFitArgs
+from moorage.kube.api.pod import Pod, PodStatus
+from moorage.kube.features import FeatureGates
+from moorage.scheduler.config.args import NodeResourcesFitArgs, ResourceSpec, ScoringStrategy
 from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.events import Action, ClusterEvent, QueueingHint, Resource
+from moorage.scheduler.framework.groups import GroupTree, Placement, Proposal
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit
+from moorage.scheduler.plugins.deferred_pod_scheduling import GATE
+from moorage.scheduler.plugins.node_resources_fit.plugin import NodeResourcesFit, after_class_change
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 
 GPU = "example.com/gpu"
+
+
 FPGA = "other.org/fpga"
+
+
 HUGE = "hugepages-2Mi"
+
+
 NATIVE = "kubernetes.io/thing"
+
 
 US, UAU = Status.unschedulable, Status.unresolvable
 
@@ -55,17 +69,17 @@ CASES = {
         asking(cpu="6m", memory=21),
         UAU("Insufficient cpu", "Insufficient memory"),
     ),
-    "a pod that asks for nothing needs a place": (node(pods=1), there(), asking(), US("Too many pods")),
-    "a full house is never hopeless": (node(pods=0), there(), asking(), US("Too many pods")),
+    "a pod without requests counts as a pod": (node(pods=1), there(), asking(), US("Too many pods")),
+    "too many pods is always resolvable": (node(pods=0), there(), asking(), US("Too many pods")),
     "but is so with a hopeless shortage": (
         node(pods=1),
         there(),
         asking(cpu=1),
         UAU("Too many pods", "Insufficient cpu"),
     ),
-    "a pod that asks for nothing may go where too much is taken": (node(), there(cpu="12m"), asking(), None),
+    "a pod without requests fits an overcommitted node": (node(), there(cpu="12m"), asking(), None),
     "an explicit zero may, too": (node(), there(cpu="12m"), asking(cpu=0), None),
-    "also beside something else": (node(), there(cpu="12m"), asking(cpu=0, memory=1), None),
+    "also next to another request": (node(), there(cpu="12m"), asking(cpu=0, memory=1), None),
     "storage counts": (
         node(**{"ephemeral-storage": 5}),
         there(**{"ephemeral-storage": 3}),
@@ -80,10 +94,10 @@ CASES = {
     ),
     "extended resources count": (node(**{GPU: 4}), there(**{GPU: 3}), asking(**{GPU: 2}), US(f"Insufficient {GPU}")),
     "one that the node does not know is hopeless": (node(), there(), asking(**{GPU: 1}), UAU(f"Insufficient {GPU}")),
-    "zero of it is not asked for": (node(), there(), asking(**{GPU: 0}), None),
+    "a request of zero is ignored": (node(), there(), asking(**{GPU: 0}), None),
     "huge pages count": (node(**{HUGE: 4}), there(**{HUGE: 4}), asking(**{HUGE: 1}), US(f"Insufficient {HUGE}")),
     "Kubernetes' own prefixed resources count": (node(), there(), asking(**{NATIVE: 1}), UAU(f"Insufficient {NATIVE}")),
-    "a resource nobody counts does not": (node(), there(), asking(something=5), None),
+    "an unknown resource does not": (node(), there(), asking(something=5), None),
     "CPU, memory and storage come before others": (
         node(),
         there(),
@@ -176,8 +190,8 @@ DELEGATED = {
         UAU(f"Insufficient {GPU}"),
     ),
     "a class of another resource does not help": (device_class("fpga", FPGA), node(), GPU, UAU(f"Insufficient {GPU}")),
-    "a class answers to its own name": (device_class("gpu"), node(), "deviceclass.resource.kubernetes.io/gpu", None),
-    "but to no other": (
+    "a class matches its default name": (device_class("gpu"), node(), "deviceclass.resource.kubernetes.io/gpu", None),
+    "but no other name": (
         device_class("gpu"),
         node(),
         "deviceclass.resource.kubernetes.io/fpga",
@@ -216,3 +230,163 @@ def test_signatures_follow_requests() -> None:
     two = make_pod(containers=(Container("a"), Container("b")))
     # Both request nothing, but two containers count twice in scores.
     assert plugin.sign(asking()) != plugin.sign(two)
+
+
+QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP
+
+
+def sized_node(**allocatable: Any) -> Node:
+    return make_node(allocatable=allocatable)
+
+
+NODES = {
+    "a large enough node was added": (asking(cpu=4), None, sized_node(cpu=4), QUEUE),
+    "a node that is too small was added": (asking(cpu=5), None, sized_node(cpu=4), SKIP),
+    "a node for zero pods was added": (asking(), None, sized_node(pods=0), SKIP),
+    "a requested resource grew": (asking(cpu=4), sized_node(cpu=4), sized_node(cpu=5), QUEUE),
+    "a requested resource grew but is still insufficient": (asking(cpu=6), sized_node(cpu=4), sized_node(cpu=5), SKIP),
+    "a requested resource shrank": (asking(cpu=1), sized_node(cpu=4), sized_node(cpu=3), SKIP),
+    "another resource grew": (asking(cpu=1), sized_node(memory="1Gi"), sized_node(memory="2Gi"), SKIP),
+    "the pod limit was raised": (asking(), sized_node(pods=1), sized_node(pods=2), QUEUE),
+    "an extended resource grew": (asking(**{GPU: 1}), sized_node(), sized_node(**{GPU: 1}), QUEUE),
+    "the pod requests zero of the grown resource": (asking(**{GPU: 0}), sized_node(), sized_node(**{GPU: 1}), SKIP),
+    "the node did not change": (asking(cpu=1), sized_node(), sized_node(), SKIP),
+}
+
+
+@pytest.mark.parametrize(("pod", "old", "new", "want"), NODES.values(), ids=NODES)
+def test_after_a_node_change(pod: Pod, old: Node | None, new: Node, want: QueueingHint) -> None:
+    assert hints().after_node_change(pod, old, new) is want
+
+
+def test_any_change_of_a_node_whose_devices_back_the_resource_queues() -> None:
+    plugin = hints(device_class("gpu", GPU))
+    assert plugin.after_node_change(asking(**{GPU: 1}), sized_node(cpu=4), sized_node(cpu=3)) is QUEUE
+    assert plugin.after_node_change(asking(**{GPU: 1}), sized_node(**{GPU: 2}), sized_node(**{GPU: 1})) is SKIP
+
+
+def test_hints_consider_ignored_resources() -> None:
+    plugin = NodeResourcesFit(args=NodeResourcesFitArgs(ignored_resources=(GPU,)), handle=Rig())
+    hint = plugin.events_to_register()[1].hint
+    assert hint is not None
+    assert hint(asking(**{GPU: 1}), None, sized_node()) is SKIP
+
+
+def hints(*objects: KubeObject, grows: bool = False) -> NodeResourcesFit:
+    return NodeResourcesFit(handle=Rig(*objects, features=FeatureGates({GATE: grows})))
+
+
+PENDING = PodStatus(conditions=(Condition(type="PodResizePending", reason="Deferred"),))
+
+
+def test_o8_o9_hints_of_a_pod_with_deferred_resize_concern_its_node_only() -> None:
+    growing, result = make_pod(node="n", requests={"cpu": 2}, status=PENDING), hints(grows=True)
+    for name, want in (("n", QUEUE), ("m", SKIP)):
+        assert result.after_pod_deletion(growing, on(name), None) is want
+        assert result.after_scale_down(growing, on(name, cpu=2), on(name, cpu=1)) is want
+        grown = make_node(name, allocatable={"cpu": 4, "pods": 9})
+        assert result.after_node_change(growing, make_node(name, allocatable={"cpu": 3, "pods": 9}), grown) is want
+    labelled = make_node("n", allocatable={"cpu": 3, "pods": 9}, labels={"zone": "a"})
+    assert result.after_node_change(growing, make_node("n", allocatable={"cpu": 3, "pods": 9}), labelled) is SKIP
+    own = result.events_to_register()[-1].event
+    assert own == ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_SCALE_UP)
+
+
+DELETIONS = {
+    "the pod was assigned": (make_pod(node="n"), QUEUE),
+    "the pod was nominated": (make_pod(status=PodStatus(nominated_node_name="n")), QUEUE),
+    "the pod had no node": (make_pod(), SKIP),
+}
+
+
+@pytest.mark.parametrize(("deleted", "want"), DELETIONS.values(), ids=DELETIONS)
+def test_after_a_deletion(deleted: Pod, want: QueueingHint) -> None:
+    assert hints().after_pod_deletion(asking(), deleted, None) is want
+
+
+def on(name: str, **requests: Any) -> Pod:
+    return make_pod(node=name, requests=requests)
+
+
+SCALE_DOWNS = {
+    "a requested resource was reduced": (asking(cpu=1), on("n", cpu=2), on("n", cpu=1), QUEUE),
+    "another resource was reduced": (asking(cpu=1), on("n", memory=2), on("n", memory=1), SKIP),
+    "the pod requests zero of the reduced resource": (asking(cpu=0), on("n", cpu=2), on("n", cpu=1), SKIP),
+    "a requested resource was raised": (asking(cpu=1), on("n", cpu=1), on("n", cpu=2), SKIP),
+    "an extended resource was reduced": (asking(**{GPU: 1}), on("n", **{GPU: 2}), on("n"), QUEUE),
+    "the pod has no node": (asking(cpu=1), on("", cpu=2), on("", cpu=1), SKIP),
+}
+
+
+@pytest.mark.parametrize(("pod", "old", "new", "want"), SCALE_DOWNS.values(), ids=SCALE_DOWNS)
+def test_after_a_scale_down(pod: Pod, old: Pod, new: Pod, want: QueueingHint) -> None:
+    assert hints().after_scale_down(pod, old, new) is want
+
+
+IMPLICIT = "deviceclass.resource.kubernetes.io/gpu"
+
+
+CLASSES = {
+    "a class with the resource was added": (asking(**{GPU: 1}), None, device_class("gpu", GPU), QUEUE),
+    "a class with the implicit name was added": (asking(**{IMPLICIT: 1}), None, device_class("gpu"), QUEUE),
+    "an unrelated class was added": (asking(cpu=1), None, device_class("gpu", GPU), SKIP),
+    "a class began to back the resource": (asking(**{GPU: 1}), device_class("gpu"), device_class("gpu", GPU), QUEUE),
+    "a class still backs the resource": (asking(**{GPU: 1}), device_class("gpu", GPU), device_class("gpu", GPU), SKIP),
+    "a class ceased to back the resource": (asking(**{GPU: 1}), device_class("gpu", GPU), device_class("gpu"), SKIP),
+    "a class with the implicit name was updated": (
+        asking(**{IMPLICIT: 1}),
+        device_class("gpu"),
+        device_class("gpu", GPU),
+        SKIP,
+    ),
+}
+
+
+@pytest.mark.parametrize(("pod", "old", "new", "want"), CLASSES.values(), ids=CLASSES)
+def test_after_a_class_change(pod: Pod, old: DeviceClass | None, new: DeviceClass, want: QueueingHint) -> None:
+    assert after_class_change(pod, old, new) is want
+
+
+def test_events() -> None:
+    registered = NodeResourcesFit(handle=Rig()).events_to_register()
+    assert [item.event for item in registered] == [
+        ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE),
+        ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
+        ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE),
+        ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN),
+        ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN),
+    ]
+    assert registered[-1].hint is None
+
+
+TREE = GroupTree(gang())
+
+
+def placement_node(name: str, rack: str | None = None, **more: str) -> Node:
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "110", **more}
+    return make_node(name, allocatable=allocatable, labels={} if rack is None else {"rack": rack})  # type: ignore[arg-type]
+
+
+def proposal(name: str, **requests: str) -> Proposal:
+    return Proposal(make_pod(name, requests=requests or {"cpu": "1", "memory": "2Gi"}), "n1", CycleState())
+
+
+def test_t14_a_placement_is_scored_by_how_full_it_would_be() -> None:
+    rig = Rig(placement_node("n1"), placement_node("n2"))
+    placement = Placement("r", rig.nodes, (proposal("a"), proposal("b")))
+    assert NodeResourcesFit(handle=rig).score_placement(CycleState(), TREE, placement) == 25
+    rig.add(make_pod("old", node="n1", requests={"cpu": "2", "memory": "4Gi"}))
+    assert NodeResourcesFit(handle=rig).score_placement(CycleState(), TREE, placement) == 50
+
+
+def test_t14_a_device_counts_only_if_it_is_requested() -> None:
+    gpu = "example.com/gpu"
+    rig = Rig(placement_node("n1", **{gpu: "4"}), make_pod("old", node="n1", requests={gpu: "2"}))
+    resources = tuple(ResourceSpec(name=name, weight=1) for name in ("cpu", "memory", gpu))
+    args = NodeResourcesFitArgs(scoring_strategy=ScoringStrategy(type="LeastAllocated", resources=resources))
+    plugin = NodeResourcesFit(args=args, handle=rig)
+    plain = Placement("r", rig.nodes, (proposal("a"),))
+    asking = Placement("r", rig.nodes, (proposal("a", cpu="1", memory="2Gi", **{gpu: "1"}),))
+    # 27 % of cpu and 27 % of memory, the defaults of the old pod included; with the device 75 % of that, too.
+    assert plugin.score_placement(CycleState(), TREE, plain) == 27
+    assert plugin.score_placement(CycleState(), TREE, asking) == (27 + 27 + 75) // 3

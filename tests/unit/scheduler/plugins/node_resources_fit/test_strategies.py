@@ -36,8 +36,8 @@ SMALL = {"cpu": "100m", "memory": "500Mi"}
 TAKEN = {"cpu": "1000m", "memory": "4Gi"}
 
 CASES = {
-    "least allocated is the mean of what stays free": (LEAST, TAKEN, make_pod(requests=SMALL), 78),
-    "a pod that asks for nothing counts 100m and 200Mi": (LEAST, TAKEN, make_pod(), 79),
+    "least allocated is the mean of the free shares": (LEAST, TAKEN, make_pod(requests=SMALL), 78),
+    "a pod without requests counts 100m and 200Mi": (LEAST, TAKEN, make_pod(), 79),
     "each container does": (LEAST, TAKEN, make_pod(containers=(Container("a"), Container("b"))), 78),
     "an explicit zero stays zero": (LEAST, {}, make_pod(requests={"cpu": 0, "memory": 0}), 100),
     "pod-level requests are not looked at": (
@@ -48,13 +48,13 @@ CASES = {
     ),
     "overhead is": (LEAST, {}, make_pod(requests={"cpu": 0, "memory": 0}, overhead={"cpu": 2}), 75),
     "what does not fit counts nothing": (LEAST, {}, make_pod(requests={"cpu": 5, "memory": 0}), 50),
-    "most allocated is the mean of what is taken": (MOST, TAKEN, make_pod(requests=SMALL), 20),
+    "most allocated is the mean of the used shares": (MOST, TAKEN, make_pod(requests=SMALL), 20),
     "and stops at full": (MOST, {}, make_pod(requests={"cpu": 8, "memory": "64Gi"}), 100),
     "a ratio is rounded, halves up": (RATIO, TAKEN, make_pod(requests=SMALL), 21),
     "a ratio leaves out what scores nothing": (RATIO, {}, make_pod(requests={"cpu": 2, "memory": 1}), 50),
     "a ratio of nothing is nothing": (RATIO, {}, make_pod(requests={"cpu": 0, "memory": 0}), 0),
     "weights count": (with_gpu(MOST_ALLOCATED), {}, make_pod(requests={"cpu": 4, GPU: 2}), 66),
-    "an extended resource nobody asks for has no weight": (
+    "an extended resource without requests has no weight": (
         with_gpu(MOST_ALLOCATED),
         {GPU: 4},
         make_pod(requests={"cpu": 4}),

@@ -9,7 +9,7 @@ from moorage.kube.features import FeatureGates
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.events import Action, QueueingHint, Resource
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.plugins.node_volume_limits import hints
+from moorage.scheduler.plugins.node_volume_limits import plugin
 from moorage.scheduler.plugins.node_volume_limits.plugin import EXCEEDED, NodeVolumeLimits
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
@@ -40,7 +40,7 @@ def ebs(name: str = "vol-1") -> Volume:
     return Volume(name="ebs", aws_elastic_block_store=AWSElasticBlockStore(volume_id=name))
 
 
-DISKS = tuple(thing for number in range(4) for thing in disk(number))
+DISKS = tuple(obj for number in range(4) for obj in disk(number))
 LATE = make_class("late", provisioner=DRIVER)
 LATE_EBS = make_class("late-ebs", provisioner="kubernetes.io/aws-ebs")
 NOT_INSTALLED = Status.unschedulable(f"{DRIVER} CSI driver is not installed on the node")
@@ -51,15 +51,15 @@ def limit(count: int | None, driver: str = DRIVER) -> KubeObject:
 
 
 CASES: dict[str, tuple[Pod, tuple[KubeObject, ...], Status | None]] = {
-    "there is room": (user(0), (limit(1),), None),
-    "there is no room": (user(0), (limit(1), user(1, node="n")), EXCEEDED),
+    "below the limit": (user(0), (limit(1),), None),
+    "above the limit": (user(0), (limit(1), user(1, node="n")), EXCEEDED),
     "a limit of 0 means none": (user(0), (limit(0),), EXCEEDED),
     "a driver without a number has no limit": (user(0, 1, 2), (limit(None),), None),
     "another driver's limit is no matter": (user(0), (limit(0, "other.example.com"),), None),
     "without a CSINode there is no limit": (user(0, 1), (user(2, node="n"),), None),
     "all volumes of the pod count": (user(0, 1), (limit(1),), EXCEEDED),
     "a claim that the pod names twice counts once": (user(0, 0), (limit(1),), None),
-    "a volume that is there already counts once": (user(0), (limit(1), user(0, node="n")), None),
+    "an attached volume counts once": (user(0), (limit(1), user(0, node="n")), None),
     "a volume that two pods there share counts once": (
         user(1),
         (limit(2), user(0, node="n", name="x"), user(0, node="n", name="y")),
@@ -174,12 +174,12 @@ CASES: dict[str, tuple[Pod, tuple[KubeObject, ...], Status | None]] = {
         (limit(0), LATE, make_claim("eph-v", storage_class="late", owner=pod)),
         EXCEEDED,
     ),
-    "an ephemeral volume of somebody else": (
+    "an ephemeral volume of another owner": (
         make_pod("eph", volumes=(ephemeral_volume("v"),)),
         (limit(1), make_claim("eph-v")),
         Status.error("PVC default/eph-v was not created for pod default/eph (pod is not owner)"),
     ),
-    "what is attached counts, whoever left it": (
+    "attached volumes count, regardless of their pod": (
         user(0),
         (limit(1), make_attachment("a", node="n", volume="d1", attacher=DRIVER)),
         EXCEEDED,
@@ -195,7 +195,11 @@ CASES: dict[str, tuple[Pod, tuple[KubeObject, ...], Status | None]] = {
         EXCEEDED,
     ),
     "attached elsewhere": (user(0), (limit(1), make_attachment("a", node="m", volume="d1", attacher=DRIVER)), None),
-    "attached by nobody": (user(0), (limit(1), make_attachment("a", node="n", volume="d1", attacher="")), None),
+    "attached without an attacher": (
+        user(0),
+        (limit(1), make_attachment("a", node="n", volume="d1", attacher="")),
+        None,
+    ),
     "attached without a name": (
         user(0),
         (limit(1), make_attachment("a", node="n", volume=None, attacher=DRIVER)),
@@ -210,7 +214,7 @@ CASES: dict[str, tuple[Pod, tuple[KubeObject, ...], Status | None]] = {
     ),
     "a driver that must run does run": (user(0), (make_csi_driver(DRIVER, must_run=True), limit(None)), None),
     "a driver that runs where it likes": (user(0), (make_csi_driver(DRIVER, must_run=False),), None),
-    "that it does not run is told before its limit": (
+    "a missing driver is reported before its limit": (
         user(0, 7),
         (make_csi_driver(DRIVER, must_run=True), limit(0, "other.example.com"), *disk(7, "other.example.com")),
         NOT_INSTALLED,
@@ -294,7 +298,7 @@ def test_hint_after_a_csi_node_changed(
     old: dict[str, int | None], new: dict[str, int | None], want: QueueingHint
 ) -> None:
     before, after = make_csi_node("n", limits=old), make_csi_node("n", limits=new)
-    assert hints.after_csi_node_updated(make_pod(), before, after) == want
+    assert plugin.after_csi_node_updated(make_pod(), before, after) == want
 
 
 POD_HINTS = {
@@ -310,21 +314,21 @@ POD_HINTS = {
 
 @pytest.mark.parametrize(("gone", "want"), POD_HINTS.values(), ids=POD_HINTS)
 def test_hint_after_pod_deletion(gone: Pod, want: QueueingHint) -> None:
-    assert hints.after_pod_deleted(make_pod(), gone, None) == want
+    assert plugin.after_pod_deleted(make_pod(), gone, None) == want
 
 
 def test_other_hints() -> None:
     pod = make_pod("p", volumes=(claim_volume("c"), ephemeral_volume("v")))
-    assert hints.after_claim_added(pod, None, make_claim("c")) == QUEUE
-    assert hints.after_claim_added(pod, None, make_claim("p-v")) == QUEUE
-    assert hints.after_claim_added(pod, None, make_claim("x")) == SKIP
-    assert hints.after_claim_added(pod, None, make_claim("c", namespace="x")) == SKIP
+    assert plugin.after_claim_added(pod, None, make_claim("c")) == QUEUE
+    assert plugin.after_claim_added(pod, None, make_claim("p-v")) == QUEUE
+    assert plugin.after_claim_added(pod, None, make_claim("x")) == SKIP
+    assert plugin.after_claim_added(pod, None, make_claim("c", namespace="x")) == SKIP
     attachment = make_attachment("a", node="n", volume="v", attacher=EBS_DRIVER)
-    assert hints.after_attachment_deleted(pod, attachment, None) == QUEUE
-    assert hints.after_attachment_deleted(make_pod(volumes=(ebs(),)), attachment, None) == QUEUE
+    assert plugin.after_attachment_deleted(pod, attachment, None) == QUEUE
+    assert plugin.after_attachment_deleted(make_pod(volumes=(ebs(),)), attachment, None) == QUEUE
     google = make_pod(volumes=(Volume(gce_persistent_disk=GCEPersistentDisk(pd_name="d")),))
-    assert hints.after_attachment_deleted(google, attachment, None) == SKIP
-    assert hints.after_attachment_deleted(make_pod(volumes=(ephemeral_volume("v"),)), attachment, None) == SKIP
+    assert plugin.after_attachment_deleted(google, attachment, None) == SKIP
+    assert plugin.after_attachment_deleted(make_pod(volumes=(ephemeral_volume("v"),)), attachment, None) == SKIP
 
 
 def test_events() -> None:

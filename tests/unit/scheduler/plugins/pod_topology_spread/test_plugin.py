@@ -1,13 +1,23 @@
-"""Cached counts: a plugin that saw every change returns the same results as a new one."""
+"""PodTopologySpread: incrementally updated counts equal those of a new plugin; queueing hints."""
 
 import pytest
-from tests.unit.scheduler.plugins.pod_topology_spread.spread_builders import CLUSTER, pod, service, soft, spread
+from tests.unit.scheduler.plugins.pod_topology_spread.spread_builders import (
+    CLUSTER,
+    DEDICATED,
+    on,
+    pod,
+    service,
+    soft,
+    spread,
+)
 
-from moorage.kube.api.affinity import TopologySpreadConstraint
-from moorage.kube.api.node import HOSTNAME_LABEL
+from moorage.kube.api.affinity import Toleration, TopologySpreadConstraint
+from moorage.kube.api.node import HOSTNAME_LABEL, Node
+from moorage.kube.api.pod import Pod, PodStatus
 from moorage.kube.api.selectors import label_set_matcher
 from moorage.scheduler.config.args import PodTopologySpreadArgs
 from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.events import Action, ClusterEvent, QueueingHint, Resource
 from moorage.scheduler.plugins.pod_topology_spread.plugin import MIN_KEPT, PodTopologySpread, SpreadCache
 from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import Constraints, ConstraintSource
 from moorage.scheduler.plugins.pod_topology_spread.spread_domains import Inclusion
@@ -33,6 +43,8 @@ KINDS: dict[str, tuple[TopologySpreadConstraint, ...]] = {
     "soft constraints over zones and hosts": (soft(2), soft(1, HOSTNAME_LABEL)),
     "the system's default constraints": (),
 }
+
+
 NODES = tuple(make_node(f"n{number}", zone="x", labels={"zone": "abc"[number % 3]}) for number in range(7))
 
 
@@ -108,3 +120,83 @@ def test_cached_counts_are_limited_by_memory() -> None:
 
 def source_of_defaults() -> ConstraintSource:
     return ConstraintSource(PodTopologySpreadArgs(), Rig())
+
+
+QUEUE, SKIPPED = QueueingHint.QUEUE, QueueingHint.SKIP
+
+
+PLACED, OTHER = on("a1")[0], pod(node="a1", app="db")
+
+
+POD_HINTS: dict[str, tuple[Pod, Pod | None, Pod | None, QueueingHint]] = {
+    "a counted pod was added": (pod(spread()), None, PLACED, QUEUE),
+    "a counted pod was nominated": (pod(spread()), None, pod(status=PodStatus(nominated_node_name="a1")), QUEUE),
+    "a counted pod is pending": (pod(spread()), None, pod(), SKIPPED),
+    "a pod of another namespace was added": (pod(spread()), None, on("a1", namespace="other")[0], SKIPPED),
+    "a pod that is not counted was added": (pod(spread()), None, OTHER, SKIPPED),
+    "a counted pod was deleted": (pod(spread()), PLACED, None, QUEUE),
+    "a pod that is not counted was deleted": (pod(spread()), OTHER, None, SKIPPED),
+    "a pod began to count": (pod(spread()), OTHER, PLACED, QUEUE),
+    "a pod ceased to count": (pod(spread()), PLACED, OTHER, QUEUE),
+    "a counted pod changed and still counts": (pod(spread()), PLACED, pod(node="a1", labels={"x": "y"}), SKIPPED),
+    "the pod has soft constraints only": (pod(soft()), None, PLACED, SKIPPED),
+}
+
+
+def hints() -> PodTopologySpread:
+    return PodTopologySpread(handle=Rig())
+
+
+@pytest.mark.parametrize(("waiting", "old", "new", "want"), POD_HINTS.values(), ids=POD_HINTS)
+def test_hint_after_pod(waiting: Pod, old: Pod | None, new: Pod | None, want: QueueingHint) -> None:
+    assert hints().after_assigned_pod(waiting, old, new) == want
+
+
+TOLERATING = pod(tolerates=[Toleration("dedicated", "Exists")])
+
+
+OWN_HINTS: dict[str, tuple[Pod, Pod, Pod, QueueingHint]] = {
+    "a toleration came and taints are honoured": (pod(spread(node_taints_policy="Honor")), pod(), TOLERATING, QUEUE),
+    "a toleration came and taints are ignored": (pod(spread()), pod(), TOLERATING, SKIPPED),
+    "it no longer counts itself": (pod(spread()), pod(), pod(app="db"), QUEUE),
+    "its labels changed and it still counts": (pod(spread()), pod(), pod(labels={"x": "y"}), SKIPPED),
+}
+
+
+@pytest.mark.parametrize(("waiting", "old", "new", "want"), OWN_HINTS.values(), ids=OWN_HINTS)
+def test_hint_after_own_change(waiting: Pod, old: Pod, new: Pod, want: QueueingHint) -> None:
+    assert hints().after_own_change(waiting, old, new) == want
+
+
+IN_A, IN_B, NOWHERE = make_node(labels={"zone": "a"}), make_node(labels={"zone": "b"}), make_node()
+
+
+TAINTED = make_node(labels={"zone": "a"}, taints=[DEDICATED])
+
+
+NODE_HINTS: dict[str, tuple[Pod, Node | None, Node | None, QueueingHint]] = {
+    "a node with the keys came": (pod(spread()), None, IN_A, QUEUE),
+    "a node with some of the keys came": (pod(spread(), spread(key="tier")), None, IN_A, SKIPPED),
+    "a node without came": (pod(spread()), None, NOWHERE, SKIPPED),
+    "a node with the keys went": (pod(spread()), IN_A, None, QUEUE),
+    "a node without went": (pod(spread()), NOWHERE, None, SKIPPED),
+    "a node got the keys": (pod(spread()), NOWHERE, IN_A, QUEUE),
+    "a node lost them": (pod(spread()), IN_A, NOWHERE, QUEUE),
+    "a node moved": (pod(spread()), IN_A, IN_B, QUEUE),
+    "a node was tainted": (pod(spread()), IN_A, TAINTED, QUEUE),
+    "a node without the keys was tainted": (pod(spread(key="tier")), IN_A, TAINTED, SKIPPED),
+    "a node changed otherwise": (pod(spread()), IN_A, make_node(labels={"zone": "a", "x": "y"}), SKIPPED),
+}
+
+
+@pytest.mark.parametrize(("waiting", "old", "new", "want"), NODE_HINTS.values(), ids=NODE_HINTS)
+def test_hint_after_node(waiting: Pod, old: Node | None, new: Node | None, want: QueueingHint) -> None:
+    assert hints().after_node(waiting, old, new) == want
+
+
+def test_events() -> None:
+    assert [item.event for item in PodTopologySpread(handle=Rig()).events_to_register()] == [
+        ClusterEvent(Resource.ASSIGNED_POD, Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE),
+        ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION | Action.UPDATE_POD_LABEL),
+        ClusterEvent(Resource.NODE, Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT),
+    ]

@@ -13,7 +13,7 @@ from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, run_score
 
 SCORES: dict[str, tuple[list[Pod], Pod, list[int] | None]] = {
     "no soft constraint, no score": (on("a1"), pod(), None),
-    "an empty cluster is all the same, but for nodes without the key": (
+    "an empty cluster has equal scores, except nodes without the key": (
         [],
         pod(soft()),
         [100, 100, 100, 100, 100, 0],

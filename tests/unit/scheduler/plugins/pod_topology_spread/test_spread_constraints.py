@@ -51,35 +51,35 @@ SELECTORS: dict[str, tuple[list[KubeObject], OwnerReference | None, Mapping[str,
     "nor one of another namespace": ([service(namespace="other", app="web")], None, {}),
     "nor one without a selector": ([service()], None, {}),
     "a replica set owns it": (
-        [ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(WEB))],
+        [ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(selector=WEB))],
         owned_by("ReplicaSet"),
         {"app": "web"},
     ),
     "a stateful set owns it": (
-        [StatefulSet(metadata=OWNER, spec=AppsWorkloadSpec(WEB))],
+        [StatefulSet(metadata=OWNER, spec=AppsWorkloadSpec(selector=WEB))],
         owned_by("StatefulSet"),
         {"app": "web"},
     ),
     "a replication controller owns it": (
-        [ReplicationController(metadata=OWNER, spec=ReplicationControllerSpec({"app": "web"}))],
+        [ReplicationController(metadata=OWNER, spec=ReplicationControllerSpec(selector={"app": "web"}))],
         owned_by("ReplicationController", "v1"),
         {"app": "web"},
     ),
     "owner and service add up": (
-        [service(tier="front"), ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(WEB))],
+        [service(tier="front"), ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(selector=WEB))],
         owned_by("ReplicaSet"),
         {"app": "web", "tier": "front"},
     ),
     "an owner that is not known does not count": ([], owned_by("ReplicaSet"), {}),
     "an owner that is not the controller does not": (
-        [ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(WEB))],
+        [ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(selector=WEB))],
         owned_by("ReplicaSet", controller=False),
         {},
     ),
     "an owner without a selector does not": ([ReplicaSet(metadata=OWNER)], owned_by("ReplicaSet"), {}),
     "an owner of another kind does not": ([], owned_by("Job", "batch/v1"), {}),
     "nor one of that name in another group": (
-        [ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(WEB))],
+        [ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(selector=WEB))],
         owned_by("ReplicaSet", "extensions/v1beta1"),
         {},
     ),
@@ -98,14 +98,16 @@ def test_default_selectors_follow_their_objects() -> None:
     assert selectors.of(subject).is_everything
     rig.add(service(app="web"))
     assert len(selectors.of(subject).requirements) == 1
-    rig.add(ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(LabelSelector(match_labels={"tier": "front"}))))
+    rig.add(ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(selector=LabelSelector(match_labels={"tier": "front"}))))
     first = selectors.of(subject)
     assert len(first.requirements) == 2
     rig.add(
-        ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(LabelSelector(match_labels={"tier": "front"}), replicas=2))
+        ReplicaSet(
+            metadata=OWNER, spec=AppsWorkloadSpec(selector=LabelSelector(match_labels={"tier": "front"}), replicas=2)
+        )
     )
     assert selectors.of(subject) is first
-    rig.add(ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(WEB)))
+    rig.add(ReplicaSet(metadata=OWNER, spec=AppsWorkloadSpec(selector=WEB)))
     assert {item.key for item in selectors.of(subject).requirements} == {"app"}
 
 

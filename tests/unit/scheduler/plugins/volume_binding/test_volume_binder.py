@@ -38,17 +38,17 @@ class StorageApi:
         self.written: list[KubeObject] = []
         self.refused: set[str] = set()
 
-    async def update(self, thing: KubeObject, *, subresource: str = "") -> KubeObject:
+    async def update(self, obj: KubeObject, *, subresource: str = "") -> KubeObject:
         await asyncio.sleep(0)
-        if thing.name in self.refused:
-            raise WriteRefusedError(f"{thing.name} cannot be written")
-        stored = self.store(thing)
+        if obj.name in self.refused:
+            raise WriteRefusedError(f"{obj.name} cannot be written")
+        stored = self.store(obj)
         self.written.append(stored)
         return stored
 
-    def store(self, thing: KubeObject) -> KubeObject:
+    def store(self, obj: KubeObject) -> KubeObject:
         self.versions += 1
-        stored = replace(thing, metadata=replace(thing.metadata, resource_version=str(self.versions)))
+        stored = replace(obj, metadata=replace(obj.metadata, resource_version=str(self.versions)))
         if self.lag:
             asyncio.get_running_loop().call_later(self.lag, self.rig.add, stored)
         else:
@@ -80,16 +80,16 @@ class StorageApi:
     async def bind(self, pod: Pod, node_name: str) -> None:
         raise AssertionError("not written by volume binding")
 
-    async def create(self, thing: KubeObject) -> KubeObject:
+    async def create(self, obj: KubeObject) -> KubeObject:
         raise AssertionError("not written by volume binding")
 
-    async def patch(self, thing: KubeObject, patch: Mapping[str, Any], *, subresource: str = "") -> KubeObject:
+    async def patch(self, obj: KubeObject, patch: Mapping[str, Any], *, subresource: str = "") -> KubeObject:
         raise AssertionError("not written by volume binding")
 
-    async def patch_status(self, thing: KubeObject, patch: Mapping[str, Any]) -> KubeObject:
+    async def patch_status(self, obj: KubeObject, patch: Mapping[str, Any]) -> KubeObject:
         raise AssertionError("not written by volume binding")
 
-    async def delete(self, thing: KubeObject) -> None:
+    async def delete(self, obj: KubeObject) -> None:
         raise AssertionError("not written by volume binding")
 
     def record(self, event: Any) -> None:
@@ -159,7 +159,7 @@ def test_reserved_volumes_are_unavailable_until_released() -> None:
     reserve(plugin, rig, second)
 
 
-def test_a_claim_that_is_to_be_provisioned_is_tied_to_its_node_until_it_is_released() -> None:
+def test_claim_to_provision_is_tied_to_its_node_until_it_is_released() -> None:
     rig = dynamic_rig()
     rig.add(make_node("other"))
     plugin = VolumeBinding(handle=rig)
@@ -237,7 +237,7 @@ def test_a_static_binding_is_written_and_awaited() -> None:
     assert volume.annotations == {BOUND_BY_CONTROLLER: "yes"}
 
 
-def test_a_volume_that_was_set_aside_by_its_owner_keeps_its_annotations() -> None:
+def test_volume_reserved_by_its_owner_keeps_its_annotations() -> None:
     claim = make_claim("c", storage_class="local")
     rig = StorageRig(make_node("n"), POD, claim, LOCAL, make_volume("v", storage_class="local", claim=claim))
     assert bind(rig, StorageApi.complete) == (None, 3.0)
@@ -318,7 +318,7 @@ def provision_elsewhere(api: StorageApi) -> None:
 FAILURES: dict[str, tuple[Callable[[], StorageRig], Callable[[StorageApi], None], str]] = {
     "the pod is gone": (static_rig, drop_pod, 'pod does not exist any more: pod "p" not found'),
     "the node is gone": (static_rig, drop_node, 'failed to get node "n": node "n" not found'),
-    "the volume was given to nobody": (static_rig, reset_claim_ref, 'ClaimRef got reset for pv "v"'),
+    "the claim reference of the volume was reset": (static_rig, reset_claim_ref, 'ClaimRef got reset for pv "v"'),
     "the node is elsewhere now": (
         static_rig,
         move_node,

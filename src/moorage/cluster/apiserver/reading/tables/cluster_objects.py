@@ -1,4 +1,4 @@
-"""Everything but workloads, as `kubectl get` prints it: nodes, storage, devices, services, access."""
+"""All kinds except workloads, as `kubectl get` prints them: nodes, storage, devices, services, access."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -8,7 +8,7 @@ from typing import Any, Final
 from moorage.cluster.apiserver.reading.tables.cells import Cells, Column, age, columns, plain
 from moorage.cluster.apiserver.reading.tables.cluster_objects import CLUSTER_OBJECTS
 from moorage.cluster.apiserver.reading.tables.server_settings import SERVER_SETTINGS
-from moorage.cluster.apiserver.reading.tables.workloads import WORKLOADS
+from moorage.cluster.apiserver.reading.tables.workload_tables import WORKLOADS
 from moorage.kube.api.struct import Data
 
 _STEP: Final = re.compile(r"\['([^']+)'\]|\[([0-9]{1,9})\]|([^.\[\]]+)")
@@ -55,10 +55,10 @@ def select_printer(storage: str, now: Callable[[], float], custom: Sequence[Mapp
         for item in columns_with_path
     )
 
-    def cells_of(data: Data, moment: float) -> list[Any]:
+    def cells(data: Data, moment: float) -> list[Any]:
         return [data["metadata"]["name"], *(_custom_cell(data, item, moment) for item in columns_with_path)]
 
-    return Printer((*columns("Name"), *own), cells_of, now)
+    return Printer((*columns("Name"), *own), cells, now)
 
 
 def _custom_cell(data: Data, column: Mapping[str, Any], now: float) -> Any:

@@ -40,7 +40,7 @@ def _api_service(data: Data, now: float) -> list[Any]:
     namespace, name = find(data, "spec.service.namespace", ""), find(data, "spec.service.name", "")
     return [
         *(data["metadata"]["name"], f"{namespace}/{name}" if name else "Local"),
-        *(_status_of(data, "Available"), created(data, now)),
+        *(_condition_status(data, "Available"), created(data, now)),
     ]
 
 
@@ -60,11 +60,11 @@ def _flow_schema(data: Data, now: float) -> list[Any]:
     return [
         *(data["metadata"]["name"], format_cell(find(data, "spec.priorityLevelConfiguration.name"))),
         *(format_cell(find(data, "spec.matchingPrecedence")), format_cell(find(data, "spec.distinguisherMethod.type"))),
-        *(created(data, now), _status_of(data, "Dangling")),
+        *(created(data, now), _condition_status(data, "Dangling")),
     ]
 
 
-def _status_of(data: Data, kind: str) -> str:
+def _condition_status(data: Data, kind: str) -> str:
     """Return the status of a condition, and why when it is not met."""
     for condition in _items(data, "status.conditions"):
         if condition.get("type") == kind:

@@ -36,13 +36,8 @@ def allocation(
             results=tuple(device_result(item, features) for item in choices),
             config=tuple(_configuration(claim, selected)),
         ),
-        node_selector=_node_selector(choices, node_name),
+        node_selector=find_node_selector(choices, node_name),
     )
-
-
-def check_node_selector(choices: Sequence[DeviceChoice]) -> None:
-    """Raise :class:`ClaimFault` if the devices have an unsupported node selector."""
-    _node_selector(choices, "")
 
 
 def preference(claim: ParsedClaim, selected: Sequence[Alternative]) -> int:
@@ -116,8 +111,11 @@ def _unless_all(names: tuple[str, ...], claim: ParsedClaim, selected: Sequence[A
     return () if covers else names
 
 
-def _node_selector(choices: Sequence[DeviceChoice], node_name: str) -> NodeSelector | None:
-    """Return where all devices can be used: this node, the nodes that match all selectors, or everywhere (None)."""
+def find_node_selector(choices: Sequence[DeviceChoice], node_name: str) -> NodeSelector | None:
+    """Return where all devices can be used: this node, the nodes that match all selectors, or everywhere (None).
+
+    Raise :class:`ClaimFault` if a selector is not supported.
+    """
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for item in choices:

@@ -14,15 +14,14 @@ from msgspec import Struct
 
 from moorage.common.clock import Clock
 from moorage.common.errors import MoorageError
-from moorage.scheduler.plugins.dynamic_resources.allocation.counters import CounterTracker
 from moorage.scheduler.plugins.dynamic_resources.allocation.device_constraints import Constraint, constraint_for
 from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import Alternative, ClaimFault, ParsedClaim
 from moorage.scheduler.plugins.dynamic_resources.allocation.search_bounds import SearchBounds
 from moorage.scheduler.plugins.dynamic_resources.cel.program import Program
 from moorage.scheduler.plugins.dynamic_resources.devices.allocated import AllocatedDevices
 from moorage.scheduler.plugins.dynamic_resources.devices.consumable_capacity import CapacityError, consumption, fits
-from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures, DeviceId
-from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView, Pool, PooledDevice, repels
+from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures, DeviceId, PoolId
+from moorage.scheduler.plugins.dynamic_resources.devices.pools import Counters, DeviceView, Pool, PooledDevice, repels
 
 MAX_RESULTS: Final = 32
 """Maximum number of devices per claim."""
@@ -31,6 +30,9 @@ MAX_STEPS: Final = 5_000_000
 HARD_SEARCH: Final = 1024
 """Number of steps after which a search counts as hard."""
 MAX_DEAD_ENDS: Final = 100_000
+
+CommonGroups = dict[str, list[frozenset[str]]]
+"""By counter set, the compatibility groups common to the devices in use, after each device; empty without groups."""
 
 
 class SearchTimeout(MoorageError):
@@ -48,7 +50,6 @@ class SearchBudget:
         self._began = (self.now(), self._steps)
 
     def now(self) -> float:
-        """Return the time."""
         return 0.0 if self._clock is None else self._clock.now()
 
     def start_search(self) -> None:
@@ -80,6 +81,61 @@ class Solution(Struct, frozen=True, eq=False):
 
     choices: tuple[tuple[DeviceChoice, ...], ...]
     alternatives: tuple[tuple[Alternative, ...], ...]
+
+
+class CounterTracker:
+    """Remaining counters of each pool, and the compatibility groups of the devices in use.
+
+    The devices of a pool share counters; for example, partitions of a GPU consume its memory. Devices that consume from
+    one counter set at the same time must be compatible: all share a compatibility group, or no device has groups.
+    (Without the gate, slices with groups are ignored.)
+    """
+
+    def __init__(self, allocated: AllocatedDevices) -> None:
+        self._allocated = allocated
+        self._free: dict[PoolId, Counters] = {}
+        self._groups_in_use: dict[PoolId, CommonGroups] = {}
+
+    def draw(self, device: PooledDevice, pool: Pool) -> bool:
+        """Consume the counters of a device; change nothing and return False if they are exhausted or incompatible."""
+        if pool.id not in self._free:
+            self._start(pool)
+        free, in_use = self._free[pool.id], self._groups_in_use[pool.id]
+        for counter_set, groups in device.groups:
+            if history := in_use.get(counter_set):
+                common = history[-1]
+                if bool(common) != bool(groups) or (groups and not groups & common):
+                    return False
+        self._join(device, in_use)
+        for key, amount in device.draws.items():
+            free[key] -= amount
+        # Check all counters of the pool: an exhausted counter blocks every device.
+        if all(amount >= 0 for amount in free.values()):
+            return True
+        self.give_back(device, pool)
+        return False
+
+    def give_back(self, device: PooledDevice, pool: Pool) -> None:
+        free = self._free[pool.id]
+        for key, amount in device.draws.items():
+            free[key] += amount
+        for counter_set, _ in device.groups:
+            self._groups_in_use[pool.id][counter_set].pop()
+
+    def _start(self, pool: Pool) -> None:
+        free = self._free[pool.id] = dict(pool.counters)
+        in_use = self._groups_in_use[pool.id] = {}
+        for device in (*pool.devices, *pool.others):
+            if device.groups and self._allocated.is_taken(device.id):
+                self._join(device, in_use)
+                for key, amount in device.draws.items():
+                    free[key] -= amount
+
+    @staticmethod
+    def _join(device: PooledDevice, in_use: CommonGroups) -> None:
+        for counter_set, groups in device.groups:
+            history = in_use.setdefault(counter_set, [])
+            history.append(groups & history[-1] if history else groups)
 
 
 class _End(Enum):
@@ -290,7 +346,7 @@ class Search:
         device, _, reached = self._view.candidates[index]
         fits = self._has_room(claim, alternative, device, str(device.id), empty=True)
         is_selectable = self._is_selectable(claim, alternative, device, reached)
-        is_taken = not alternative.has_admin_access and self._allocated.takes_whole(device.id)
+        is_taken = not alternative.has_admin_access and device.id in self._allocated.whole
         return fits and is_selectable and not is_taken
 
     def _taken_by(self, claim: int) -> tuple[int, int, bool]:
@@ -310,7 +366,7 @@ class Search:
         users = self._in_use.get(device.id)
         if alternative.has_admin_access:
             return not users or claim not in users
-        return not users and not self._allocated.takes_whole(device.id)
+        return not users and device.id not in self._allocated.whole
 
     def _is_selectable(self, claim: int, alternative: Alternative, device: PooledDevice, reached: bool) -> bool:
         if device.device.binding_conditions and not self._features.binding_conditions:

@@ -11,18 +11,15 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from moorage.common.caches import LRU
-from moorage.kube.api.devices import DeviceClass, ResourceClaimSpec
-from moorage.scheduler.framework.handle import Lister
 from moorage.scheduler.framework.status import IntArray, Status
-from moorage.scheduler.plugins.dynamic_resources.allocation.allocation_results import check_node_selector, preference
+from moorage.scheduler.plugins.dynamic_resources.allocation.allocation_results import find_node_selector, preference
 from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import (
     Search,
     SearchBudget,
     SearchTimeout,
     Solution,
 )
-from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import ClaimFault, ParsedClaim, parse_claim
+from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import ClaimFault, ParsedClaim
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import ClaimTracker
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView
@@ -33,7 +30,6 @@ INVALID_POOLS: Final = Status.unresolvable("invalid resource pools were encounte
 
 UNKNOWN: Final = -1
 ALLOCATED: Final = 0
-MAX_CACHED: Final = 32
 PAUSE: Final = 60.0
 """Seconds before a search that timed out is repeated, unless its devices change."""
 
@@ -147,7 +143,7 @@ class CachedAllocations:
                 is_invalid = any(pool.is_invalid for pool in view.pools)
                 return AllocationOutcome(rejection=INVALID_POOLS if is_invalid else CANNOT_ALLOCATE)
             for choices in solution.choices:
-                check_node_selector(choices)
+                find_node_selector(choices, "")  # raises ClaimFault
         except ClaimFault as fault:
             return AllocationOutcome(fault=fault)
         score = sum(
@@ -160,35 +156,11 @@ class CachedAllocations:
         if outcome.solution is not None:
             return ALLOCATED
         for code, kind in self.rejections():
-            if kind.rejection == outcome.rejection and _text(kind) == _text(outcome):
+            if kind.rejection == outcome.rejection and _identity(kind.fault) == _identity(outcome.fault):
                 return code
         self._kinds.append(outcome)
         return len(self._kinds) - 1
 
 
-def _text(outcome: AllocationOutcome) -> tuple[str, int | None] | None:
-    return None if outcome.fault is None else (outcome.fault.text, outcome.fault.claim)
-
-
-class AllocationCache:
-    """Cached allocations by claim specs and version of the device classes."""
-
-    def __init__(
-        self, views: DeviceViews, claims: ClaimTracker, classes: Lister[DeviceClass], features: DeviceFeatures
-    ) -> None:
-        self._views = views
-        self._claims = claims
-        self._classes = classes
-        self._features = features
-        self._kept: LRU[tuple[object, ...], CachedAllocations] = LRU("device allocations", MAX_CACHED)
-
-    def find(self, specs: Sequence[ResourceClaimSpec], keys: Sequence[bytes]) -> CachedAllocations:
-        """Return up-to-date cached allocations for claims with these specs."""
-        key = (self._classes.version, *keys)
-        cached = self._kept.find(key)
-        if cached is None:
-            parsed_claims = tuple(parse_claim(spec, self._classes.get, self._features) for spec in specs)
-            cached = CachedAllocations(parsed_claims, self._views, self._claims, self._features)
-            self._kept.put(key, cached)
-        cached.refresh()
-        return cached
+def _identity(fault: ClaimFault | None) -> tuple[str, int | None] | None:
+    return None if fault is None else (fault.text, fault.claim)

@@ -68,7 +68,6 @@ class Alternative(Struct, frozen=True, eq=False):
 
     @property
     def tolerations(self) -> tuple[DeviceToleration, ...]:
-        """The tolerated device taints."""
         return self.spec.tolerations
 
     @property
@@ -149,15 +148,15 @@ def _alternative(
     features: DeviceFeatures,
 ) -> Alternative:
     device_class = class_of(spec.device_class_name)
-    draft = Alternative(name, qualified, spec, device_class)
-    problem = _problem(draft, features)
+    problem = _problem(spec, device_class, features)
     text = f", request {name}{problem}" if problem else ""
     derived = {item.name: item.expression for item in spec.derived_attributes}
     return Alternative(name, qualified, spec, device_class, text, derived)
 
 
-def _problem(alternative: Alternative, features: DeviceFeatures) -> str:
-    spec = alternative.spec
+def _problem(
+    spec: ExactDeviceRequest | DeviceSubRequest, device_class: DeviceClass | None, features: DeviceFeatures
+) -> str:
     for number, selector in enumerate(spec.selectors):
         if selector.cel is None:
             return f", selector #{number}: CEL expression empty (unsupported selector type?)"
@@ -167,7 +166,7 @@ def _problem(alternative: Alternative, features: DeviceFeatures) -> str:
         return ": cannot handle request with derived attributes, the feature is disabled"
     if not spec.device_class_name:
         return ": missing device class name (unsupported request type?)"
-    if alternative.device_class is None:
+    if device_class is None:
         name = spec.device_class_name
         return f': could not retrieve device class {name}: deviceclass.resource.k8s.io "{name}" not found'
     if spec.allocation_mode not in ("", EXACT_COUNT, ALL_DEVICES):

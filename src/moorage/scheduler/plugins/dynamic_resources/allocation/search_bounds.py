@@ -1,10 +1,13 @@
 """Early detection of infeasible searches: fewer devices are free than the remaining requests need.
 
-Pruning must not change the result of the search. A branch is pruned only if it cannot end in anything but "nothing
-found"; :meth:`SearchBounds.prepare` checks the conditions.
+Pruning must not change the result of the search. A branch is pruned only if its result must be "nothing found";
+:meth:`SearchBounds.prepare` checks the conditions.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
 
 from moorage.scheduler.plugins.dynamic_resources.allocation.device_constraints import (
     Constraint,
@@ -25,14 +28,11 @@ Mask = int
 Passes = Callable[[int, Alternative, int], bool]
 
 
-class _Demand:
+class _Demand(NamedTuple):
     """Lower bound on the devices that all requests from a point on need, and the devices they can use."""
 
-    __slots__ = ("devices", "need")
-
-    def __init__(self, need: int, devices: Mask) -> None:
-        self.need = need
-        self.devices = devices
+    need: int
+    devices: Mask
 
     def with_more(self, need: int, devices: Mask) -> "_Demand":
         return _Demand(self.need + need, self.devices | devices)
@@ -128,17 +128,11 @@ class SearchBounds:
             with_groups = {group: _Demand(0, 0) for group in self._groups[claim]}
             for request in reversed(requests):
                 self._after[claim].insert(0, demand)
-                devices = self._devices(request.alternatives)
+                devices = reduce(or_, (self._eligible[alternative] for alternative in request.alternatives))
                 demand = demand.with_more(_need(request, lambda _: True), devices)
                 for group, before in with_groups.items():
                     group.after.insert(0, before)
                     with_groups[group] = before.with_more(_need(request, _covered(group, request)), devices)
-
-    def _devices(self, alternatives: Iterable[Alternative]) -> Mask:
-        devices = 0
-        for alternative in alternatives:
-            devices |= self._eligible[alternative]
-        return devices
 
 
 def _covered(group: _Group, request: Request) -> Callable[[Alternative], bool]:

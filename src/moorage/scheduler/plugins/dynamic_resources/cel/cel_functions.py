@@ -4,9 +4,7 @@ A quantity is the map ``{"@quantity": "<billionths>"}`` and a version ``{"@semve
 expression runs; the checker uses dedicated types.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from functools import total_ordering
 from itertools import islice, pairwise
 from typing import Any, Final
 
@@ -14,10 +12,9 @@ import re2
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
-from moorage.common.caches import cached
 from moorage.kube.api.quantity import NANO, nano_value
+from moorage.scheduler.plugins.dynamic_resources.cel.semantic_versions import Tagged, normalized, parse_version
 
-Tagged = dict[str, str]
 ParameterTypes = tuple[cel.Type, ...]
 
 _T = cel.Type
@@ -29,61 +26,6 @@ _REGEX: Final = re2.Options()
 _REGEX.log_errors = False
 # re2 caches up to 128 compiled patterns.
 _REGEX.max_mem = 2 << 20
-
-_VERSION: Final = re.compile(
-    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
-    r"(?:-((?:0|[1-9]\d*|\d*[A-Za-z-][\dA-Za-z-]*)(?:\.(?:0|[1-9]\d*|\d*[A-Za-z-][\dA-Za-z-]*))*))?"
-    r"(?:\+([\dA-Za-z-]+(?:\.[\dA-Za-z-]+)*))?\Z"
-)
-
-
-@total_ordering
-class Version:
-    """A semantic version; comparisons ignore build metadata."""
-
-    def __init__(self, numbers: tuple[int, int, int], prerelease: str) -> None:
-        self.numbers = numbers
-        self.prerelease = prerelease
-
-    @property
-    def tagged(self) -> Tagged:
-        """The version as expressions see it."""
-        text = ".".join(str(number) for number in self.numbers)
-        return {"@semver": f"{text}-{self.prerelease}" if self.prerelease else text}
-
-    @property
-    def _order(self) -> tuple[Any, ...]:
-        # A prerelease precedes its release, numbers precede words, and a prefix precedes a longer list.
-        parts = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.prerelease.split(".")]
-        return (self.numbers, not self.prerelease, parts)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Version) and self._order == other._order
-
-    def __lt__(self, other: "Version") -> bool:
-        return self._order < other._order
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-@cached(4096)
-def parse_version(text: str) -> Version:
-    """Parse a strict semantic version."""
-    match = _VERSION.match(text)
-    if match is None:
-        raise ValueError(f"parse semantic version: {text!r} is not major.minor.patch with optional -prerelease")
-    return Version((int(match[1]), int(match[2]), int(match[3])), match[4] or "")
-
-
-def normalized(text: str) -> str:
-    """Normalize a lax version: no ``v``, three numbers, no leading zeros."""
-    text = text.removeprefix("v")
-    end = min((text.index(mark) for mark in "-+" if mark in text), default=len(text))
-    numbers = [number.lstrip("0") or "0" if number else number for number in text[:end].split(".")]
-    if len(numbers) < 3 and end < len(text):
-        raise ValueError(f"parse semantic version: {text!r} has too few numbers before its suffix")
-    numbers += ["0"] * (3 - len(numbers))
-    return ".".join(numbers) + text[end:]
 
 
 def _quantity(text: str) -> Tagged:

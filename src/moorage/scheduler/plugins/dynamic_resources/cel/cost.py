@@ -192,7 +192,6 @@ class _Estimate:
 
 
 Priced = tuple[float, Size]
-Price = Callable[..., Priced]
 
 
 def _unknown(*arguments: Size) -> Priced:
@@ -201,67 +200,25 @@ def _unknown(*arguments: Size) -> Priced:
     return PYTHON_CALL + PER_BYTE * total, size(64 + 8 * total, item=any_of(arguments))
 
 
-def _same(a: Size, _b: Size, _c: Size, *_more: Size) -> Priced:
-    return 1 + PER_BYTE * a.length, a
-
-
-def _scalar(a: Size, b: Size, _c: Size, *_more: Size) -> Priced:
-    return 1 + PER_BYTE * (a.length + b.length), SCALAR
-
-
-def _compare(a: Size, b: Size, _c: Size) -> Priced:
-    return 1 + PER_BYTE * min(a.weight, b.weight), SCALAR
-
-
-def _add(a: Size, b: Size, _c: Size) -> Priced:
+def _add(a: Size, b: Size, *_more: Size) -> Priced:
     per_unit = PER_BYTE if a.item is None and b.item is None else 1
     joined = either(a, b)
     return 1 + per_unit * (a.length + b.length), size(a.length + b.length, key=joined.key, item=joined.item)
 
 
-def _contained(a: Size, b: Size, _c: Size) -> Priced:
-    return 1 + PER_BYTE * b.length * (1 + b.key + min(a.weight, b.entry().weight)), SCALAR
-
-
-def _look_up(a: Size, b: Size, _c: Size) -> Priced:
-    return 1 + PER_BYTE * b.length, a.entry()
-
-
-def _search(a: Size, b: Size, _c: Size, *_more: Size) -> Priced:
-    return 1 + PER_BYTE * a.length * b.length, SCALAR
-
-
-def _replace(a: Size, _old: Size, new: Size, *_more: Size) -> Priced:
-    # An empty string matches between all bytes, and at both ends.
-    length = a.length + (a.length + 1) * new.length
+def _text(length: int) -> Priced:
+    """Return the cost of building a text of this length."""
     return 1 + PER_BYTE * length, size(length)
 
 
-def _split(a: Size, _b: Size, _c: Size) -> Priced:
-    return 1 + a.length, size(a.length + 1, item=size(a.length))
+def _tagged(cost: float, length: int) -> Priced:
+    """Return the cost of a quantity or a version: a map with one entry of this length."""
+    return PYTHON_CALL + cost, size(1, key=16, item=size(length))
 
 
-def _join(a: Size, b: Size, _c: Size) -> Priced:
-    length = a.length * (a.entry().length + b.length)
-    return 1 + PER_BYTE * length, size(length)
-
-
-def _format(a: Size, b: Size, _c: Size) -> Priced:
-    # A number has up to 310 digits and 1,000 decimals; a byte of a list is formatted as up to eight bytes.
-    length = a.length + b.length * (1400 + 8 * b.entry().weight)
-    return 1 + PER_BYTE * length, size(length)
-
-
-def _text(a: Size, _b: Size, _c: Size) -> Priced:
-    return 1 + PER_BYTE * a.length, size(max(64, a.length))
-
-
-def _quote(a: Size, _b: Size, _c: Size) -> Priced:
-    return 1 + PER_BYTE * a.length, size(2 + 6 * a.length)
-
-
-def _encode(a: Size, _b: Size, _c: Size) -> Priced:
-    return 1 + PER_BYTE * a.length, size(4 + 2 * a.length)
+def _matching(a: Size, pattern: Size) -> float:
+    # cel-cpp compiles the pattern on every call.
+    return 20 + pattern.length + PER_BYTE * a.length * 0.25 * pattern.length
 
 
 def _regex_size(pattern: Expression, bound: Size) -> Size:
@@ -276,78 +233,47 @@ def _regex_size(pattern: Expression, bound: Size) -> Size:
         return Size(_MAX_INSTRUCTIONS)
 
 
-def _matches(a: Size, pattern: Size, _c: Size) -> Priced:
-    # cel-cpp compiles the pattern on every call.
-    return 20 + pattern.length + PER_BYTE * a.length * 0.25 * pattern.length, SCALAR
-
-
-def _find(a: Size, pattern: Size, _c: Size) -> Priced:
-    return _matches(a, pattern, _c)[0], size(a.length)
-
-
-def _find_all(a: Size, pattern: Size, _c: Size) -> Priced:
+_PRICES: Final[Mapping[str, Callable[..., Priced]]] = {
+    "! !_ -_ _-_ _*_ _/_ _%_ _&&_ _||_ @not_strictly_false size int uint double bool timestamp duration type "
+    "hasValue startsWith endsWith optional.none": lambda a, b, *_: (1 + PER_BYTE * (a.length + b.length), SCALAR),
+    "_==_ _!=_ _<_ _<=_ _>_ _>=_": lambda a, b, *_: (1 + PER_BYTE * min(a.weight, b.weight), SCALAR),
+    "_+_": _add,
+    "@in _in_ in": lambda a, b, *_: (
+        1 + PER_BYTE * b.length * (1 + b.key + min(a.weight, b.entry().weight)),
+        SCALAR,
+    ),
+    "_[_] _[?_] _?._": lambda a, b, *_: (1 + PER_BYTE * b.length, a.entry()),
+    "lowerAscii upperAscii trim reverse substring charAt base64.decode": lambda a, *_: (1 + PER_BYTE * a.length, a),
+    "contains indexOf lastIndexOf": lambda a, b, *_: (1 + PER_BYTE * a.length * b.length, SCALAR),
+    # An empty string matches between all bytes, and at both ends.
+    "replace": lambda a, _, new, *__: _text(a.length + (a.length + 1) * new.length),
+    "split": lambda a, *_: (1 + a.length, size(a.length + 1, item=size(a.length))),
+    "join": lambda a, b, *_: _text(a.length * (a.entry().length + b.length)),
+    # A number has up to 310 digits and 1,000 decimals; a byte of a list is formatted as up to eight bytes.
+    "format": lambda a, b, *_: _text(a.length + b.length * (1400 + 8 * b.entry().weight)),
+    "string bytes": lambda a, *_: (1 + PER_BYTE * a.length, size(max(64, a.length))),
+    "strings.quote": lambda a, *_: (1 + PER_BYTE * a.length, size(2 + 6 * a.length)),
+    "base64.encode": lambda a, *_: (1 + PER_BYTE * a.length, size(4 + 2 * a.length)),
+    "matches": lambda a, pattern, *_: (_matching(a, pattern), SCALAR),
+    "find": lambda a, pattern, *_: (_matching(a, pattern), size(a.length)),
     # Every match may scan the remaining text.
-    again = a.length * a.length / 50 * (1 + pattern.length / 50)
-    return _matches(a, pattern, _c)[0] + again, size(a.length + 1, item=size(a.length))
-
-
-def _parse(a: Size, _b: Size, _c: Size) -> Priced:
-    return PYTHON_CALL + a.length, size(1, key=16, item=size(64 + a.length))
-
-
-def _combine(a: Size, b: Size, _c: Size) -> Priced:
-    longest = either(a, b)
-    return PYTHON_CALL + longest.weight, size(1, key=16, item=size(longest.entry().length + 16))
-
-
-def _measure(a: Size, b: Size, _c: Size) -> Priced:
-    return PYTHON_CALL + PER_BYTE * (a.weight + b.weight), SCALAR
-
-
-def _extreme(a: Size, _b: Size, _c: Size) -> Priced:
-    return PYTHON_CALL + a.weight, a.entry()
-
-
-def _sets(a: Size, b: Size, _c: Size) -> Priced:
-    return PYTHON_CALL + a.weight + b.weight + PER_BYTE * a.length * b.length * (
-        1 + min(a.entry().weight, b.entry().weight)
-    ), SCALAR
-
-
-def _pass_on(a: Size, _b: Size, _c: Size, *_more: Size) -> Priced:
-    return 1, a
-
-
-def _whichever(a: Size, b: Size, _c: Size) -> Priced:
-    return 1, either(a, b)
-
-
-_KINDS: Final[Mapping[Price, str]] = {
-    _scalar: "! !_ -_ _-_ _*_ _/_ _%_ _&&_ _||_ @not_strictly_false size int uint double bool timestamp duration type "
-    "hasValue startsWith endsWith optional.none",
-    _compare: "_==_ _!=_ _<_ _<=_ _>_ _>=_",
-    _add: "_+_",
-    _contained: "@in _in_ in",
-    _look_up: "_[_] _[?_] _?._",
-    _same: "lowerAscii upperAscii trim reverse substring charAt base64.decode",
-    _search: "contains indexOf lastIndexOf",
-    _replace: "replace",
-    _split: "split",
-    _join: "join",
-    _format: "format",
-    _text: "string bytes",
-    _quote: "strings.quote",
-    _encode: "base64.encode",
-    _matches: "matches",
-    _find: "find",
-    _find_all: "findAll",
-    _parse: "quantity semver",
-    _combine: "add sub",
-    _measure: "isQuantity isSemver sign isInteger asInteger asApproximateFloat major minor patch isGreaterThan "
-    "isLessThan compareTo isSorted sum includes",
-    _extreme: "min max",
-    _sets: "sets.contains sets.intersects sets.equivalent",
-    _pass_on: "dyn optional.of optional.ofNonZeroValue value",
-    _whichever: "orValue or",
+    "findAll": lambda a, pattern, *_: (
+        _matching(a, pattern) + a.length * a.length / 50 * (1 + pattern.length / 50),
+        size(a.length + 1, item=size(a.length)),
+    ),
+    "quantity semver": lambda a, *_: _tagged(a.length, 64 + a.length),
+    "add sub": lambda a, b, *_: _tagged(either(a, b).weight, either(a, b).entry().length + 16),
+    "isQuantity isSemver sign isInteger asInteger asApproximateFloat major minor patch isGreaterThan isLessThan "
+    "compareTo isSorted sum includes": lambda a, b, *_: (PYTHON_CALL + PER_BYTE * (a.weight + b.weight), SCALAR),
+    "min max": lambda a, *_: (PYTHON_CALL + a.weight, a.entry()),
+    "sets.contains sets.intersects sets.equivalent": lambda a, b, *_: (
+        PYTHON_CALL
+        + (a.weight + b.weight)
+        + PER_BYTE * a.length * b.length * (1 + min(a.entry().weight, b.entry().weight)),
+        SCALAR,
+    ),
+    "dyn optional.of optional.ofNonZeroValue value": lambda a, *_: (1, a),
+    "orValue or": lambda a, b, *_: (1, either(a, b)),
 }
-FUNCTIONS: Final[Mapping[str, Price]] = {name: price for price, names in _KINDS.items() for name in names.split()}
+"""Cost and result of each function by the bounds of its arguments; missing arguments are scalars."""
+FUNCTIONS: Final = {name: price for names, price in _PRICES.items() for name in names.split()}

@@ -24,6 +24,7 @@ from moorage.scheduler.plugins.dynamic_resources.cel.cost import (
     measure_size,
     size,
 )
+from moorage.scheduler.plugins.dynamic_resources.cel.semantic_versions import parse_version
 from moorage.scheduler.plugins.dynamic_resources.cel.source import FIELDS, LISTED, Source
 from moorage.scheduler.plugins.dynamic_resources.cel.syntax_tree import read_tree
 
@@ -121,9 +122,10 @@ class Program:
         for name in source.field_names():
             if name not in FIELDS:
                 raise CelCompileError(f"compilation failed: ERROR: undefined field '{name}'")
-        checked = _compile(_checker(), source.without_field_tests(), check=True)
+        checker, evaluator = _environments()
+        checked = _compile(checker, source.without_field_tests(), check=True)
         self._check_type(checked.return_type().name())
-        self._compiled = _compile(_evaluator(), source.with_listed_maps(), check=False)
+        self._compiled = _compile(evaluator, source.with_listed_maps(), check=False)
         self._domains = frozenset(source.possible_domains())
         self._tree = read_tree(self._compiled.serialize())
         self._attempts: LRU[Size, int] = LRU("CEL attempts", 64, self._attempts_for)
@@ -260,15 +262,11 @@ def split_name(name: str, driver: str) -> tuple[str, str]:
 
 def _value(attribute: DeviceAttribute) -> Any:
     if attribute.version_value is not None:
-        from moorage.scheduler.plugins.dynamic_resources.cel.cel_functions import parse_version
-
         return parse_version(attribute.version_value).tagged
     for value in (attribute.int_value, attribute.bool_value, attribute.string_value):
         if value is not None:
             return value
     if attribute.version_values is not None:
-        from moorage.scheduler.plugins.dynamic_resources.cel.cel_functions import parse_version
-
         return [parse_version(text).tagged for text in attribute.version_values]
     for values in (attribute.int_values, attribute.bool_values, attribute.string_values):
         if values is not None:
@@ -289,14 +287,11 @@ def _compile(env: "cel.Env", text: str, *, check: bool) -> "cel.Expression":
 
 
 @cache
-def _checker() -> "cel.Env":
-    from moorage.scheduler.plugins.dynamic_resources.cel import cel_functions
-
-    return cel_functions.checking_environment()
-
-
-@cache
-def _evaluator() -> "cel.Env":
-    from moorage.scheduler.plugins.dynamic_resources.cel import cel_functions
-
-    return cel_functions.evaluating_environment()
+def _environments() -> "tuple[cel.Env, cel.Env]":
+    """Return the environment that checks an expression and the one that evaluates it."""
+    try:
+        from moorage.scheduler.plugins.dynamic_resources.cel import cel_functions
+    except ImportError as error:
+        # cel-cpp is a third of an installation, and most clusters have no devices: it is an extra.
+        raise CelCompileError(f"CEL is not installed ({error}): pip install 'moorage[dra]'") from error
+    return cel_functions.checking_environment(), cel_functions.evaluating_environment()

@@ -13,16 +13,51 @@ from uuid import uuid4
 from msgspec import Struct
 
 from moorage.kube.api.container import Container
-from moorage.kube.api.devices import EXACT_COUNT, DeviceRequest, ExactDeviceRequest, ResourceClaim
-from moorage.kube.api.meta import ObjectMeta, OwnerReference
+from moorage.kube.api.devices import EXACT_COUNT, DeviceClass, DeviceRequest, ExactDeviceRequest, ResourceClaim
+from moorage.kube.api.meta import ObjectMeta, OwnerReference, parse_time
 from moorage.kube.api.pod import ContainerExtendedResourceRequest, Pod
 from moorage.kube.api.quantity import NANO, nano_value
 from moorage.kube.api.requests import is_extended
+from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import EXTENDED_CLAIM_ANNOTATION
-from moorage.scheduler.plugins.extended_resources import IMPLICIT_PREFIX, ExtendedResourceClasses
 
 UNSAVED_CLAIM_NAME: Final = "<extended-resources>"
 """The name of a claim that is not written yet; API objects cannot have it."""
+IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+"""Prefix of the resource name that every class has implicitly."""
+
+
+class ExtendedResourceClasses:
+    """Device classes by extended resource name; no class backs a resource if the feature is off."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._is_on = handle.features.enabled("DRAExtendedResource")
+        self._classes = handle.lister(DeviceClass)
+        self._by_resource: dict[str, DeviceClass] = {}
+        self._read_at = -1
+
+    @property
+    def version(self) -> int:
+        """The version of the classes; it grows with every change."""
+        return self._classes.version
+
+    def find(self, resource: str) -> DeviceClass | None:
+        """Return the class that backs a resource, if any."""
+        if not self._is_on:
+            return None
+        if resource.startswith(IMPLICIT_PREFIX):
+            return self._classes.get(resource.removeprefix(IMPLICIT_PREFIX))
+        if self._read_at != self._classes.version:
+            self._read_at = self._classes.version
+            # As upstream, the newest class of a resource wins; with equal age, the first by name.
+            by_name = sorted(self._classes.list(), key=lambda item: item.name, reverse=True)
+            self._by_resource = {item.spec.extended_resource_name or "": item for item in sorted(by_name, key=_created)}
+        return self._by_resource.get(resource)
+
+
+def _created(item: DeviceClass) -> float:
+    moment = item.metadata.creation_timestamp
+    return parse_time(moment) if moment else float("-inf")
 
 
 def may_have_class(resource: str) -> bool:
@@ -66,17 +101,15 @@ def requests_for(pod: Pod, resources: Iterable[str], classes: ExtendedResourceCl
     init container with the largest remaining need.
     """
     containers = (*pod.spec.init_containers, *pod.spec.containers)
-    init_indexes = [
-        i for i, container_requests in enumerate(pod.spec.init_containers) if not container_requests.is_sidecar
-    ]
+    init_indexes = [i for i, container in enumerate(pod.spec.init_containers) if not container.is_sidecar]
     requests: list[DeviceRequest] = []
     mappings: list[ContainerExtendedResourceRequest] = []
     for resource in sorted(resources):
         device_class = classes.find(resource)
         if device_class is not None:
-            container_requests = _for_resource(resource, device_class.name, containers, init_indexes)
-            requests += container_requests.requests
-            mappings += container_requests.mappings
+            converted = _for_resource(resource, device_class.name, containers, init_indexes)
+            requests += converted.requests
+            mappings += converted.mappings
     return Requests(tuple(sorted(requests, key=lambda request: request.name)), tuple(mappings))
 
 

@@ -14,7 +14,6 @@ from moorage.common.errors import MoorageError
 from moorage.kube.api.devices import (
     Device,
     DeviceRequestAllocationResult,
-    NodeAllocatableOverhead,
     NodeAllocatableResource,
     ResourceClaim,
 )
@@ -72,7 +71,10 @@ def _status(claim: PodClaimOnNode, devices: Mapping[DeviceId, Device]) -> NodeAl
                 if amount is not None:
                     mapped[name] = (mapped.get(name, (0, ""))[0] + amount[0], amount[1])
             if resource.overhead is not None:
-                overhead[name] = _added(overhead.get(name, ClaimOverhead(name)), resource.overhead)
+                total, more = overhead.get(name, ClaimOverhead(name)), resource.overhead
+                per_pod = _sum(total.per_pod, more.per_pod)
+                per_container = _sum(total.per_container, more.per_container)
+                overhead[name] = replace(total, per_pod=per_pod, per_container=per_container)
     if not mapped and not overhead:
         return None
     return NodeAllocatableClaimStatus(
@@ -82,15 +84,6 @@ def _status(claim: PodClaimOnNode, devices: Mapping[DeviceId, Device]) -> NodeAl
             ClaimMapping(name, format_quantity(mapped[name][0], like=mapped[name][1])) for name in sorted(mapped)
         ),
         overhead=tuple(overhead[name] for name in sorted(overhead)),
-    )
-
-
-def _added(overhead: ClaimOverhead, more: NodeAllocatableOverhead) -> ClaimOverhead:
-    """Add the overhead of another device of the claim."""
-    return replace(
-        overhead,
-        per_pod=_sum(overhead.per_pod, more.per_pod),
-        per_container=_sum(overhead.per_container, more.per_container),
     )
 
 

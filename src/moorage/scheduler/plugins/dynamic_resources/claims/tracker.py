@@ -13,7 +13,7 @@ from moorage.kube.api.integers import to_int64
 from moorage.kube.api.pod import Pod, PodResourceClaim
 from moorage.kube.api.pod_groups import PodGroup
 from moorage.scheduler.framework.handle import Lister
-from moorage.scheduler.plugins.dynamic_resources.devices.allocated import AllocatedDevices, list_pools
+from moorage.scheduler.plugins.dynamic_resources.devices.allocated import AllocatedDevices
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import PoolId
 
 GROUPS: Final = "scheduling.k8s.io"
@@ -64,7 +64,10 @@ class ClaimTracker:
         if changed is None:
             changed = [*self._uids, *(claim.key for claim in self._claims.list())]
         for key in dict.fromkeys(changed):
-            self._apply(key)
+            observed, assumed = self._claims.find(key), self._assumed.get(key)
+            if assumed is None or observed is None or _version(observed) >= _version(assumed):
+                self._assumed.pop(key, None)
+                self._update_index(key, observed)
 
     def get(self, name: str, namespace: str) -> ResourceClaim | None:
         """Return the latest known version of a claim."""
@@ -78,10 +81,6 @@ class ClaimTracker:
         claim = None if key is None else (self._assumed.get(key) or self._claims.find(key))
         owner = claim.metadata.controller if claim is not None else None
         return claim if owner is not None and owner.name == pod.name else None
-
-    def has_pending_allocation(self, uid: str) -> bool:
-        """Return whether a claim has a pending allocation."""
-        return uid in self._in_flight
 
     def add_pending_allocation(self, uid: str, allocation: AllocationResult) -> None:
         """Count the devices of a pending allocation as in use; if a pod names a claim twice, the first call counts.
@@ -115,13 +114,6 @@ class ClaimTracker:
             self._assumed[claim.key] = claim
             self._update_index(claim.key, claim)
 
-    def _apply(self, key: str) -> None:
-        observed, assumed = self._claims.find(key), self._assumed.get(key)
-        if assumed is not None and observed is not None and _version(observed) < _version(assumed):
-            return
-        self._assumed.pop(key, None)
-        self._update_index(key, observed)
-
     def _update_index(self, key: str, claim: ResourceClaim | None) -> None:
         before = self._uids.pop(key, None)
         if before is not None and (claim is None or claim.uid != before):
@@ -147,13 +139,14 @@ class ClaimTracker:
         ):
             return
         if before is not None:
-            self.allocated.remove(before)
+            self.allocated.add(before, -1)
             del self._counted[uid]
-            self._on_change(list_pools(before))
         if after is not None:
             self.allocated.add(after)
             self._counted[uid] = after
-            self._on_change(list_pools(after))
+        for allocation in (before, after):
+            results = () if allocation is None else allocation.devices.results
+            self._on_change({PoolId(result.driver, result.pool) for result in results})
 
     def iter_claims(self, pod: Pod) -> Iterator[ResourceClaim]:
         """Iterate over the claims of a pod; raise :class:`ClaimProblem` for an unusable claim."""

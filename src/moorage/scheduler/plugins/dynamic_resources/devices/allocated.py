@@ -1,11 +1,10 @@
 """The devices in use by stored and pending allocations."""
 
-from collections.abc import Iterator
 from typing import Final
 
-from moorage.kube.api.devices import AllocationResult, DeviceRequestAllocationResult
+from moorage.kube.api.devices import AllocationResult
 from moorage.kube.api.quantity import nano_value
-from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceId, PoolId
+from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceId
 
 ConsumedCapacity = dict[str, int]
 _NOTHING: Final[ConsumedCapacity] = {}
@@ -25,10 +24,6 @@ class AllocatedDevices:
         self._shares: dict[DeviceId, int] = {}
         self._capacity: dict[DeviceId, ConsumedCapacity] = {}
 
-    def takes_whole(self, device: DeviceId) -> bool:
-        """Return whether a device is used exclusively."""
-        return device in self.whole
-
     def is_shared(self, device: DeviceId) -> bool:
         """Return whether a claim uses a share of a device."""
         return device in self._shares
@@ -41,52 +36,20 @@ class AllocatedDevices:
         """Return how much of a device's capacities its shares consume, in billionths."""
         return self._capacity.get(device, _NOTHING)
 
-    def add(self, allocation: AllocationResult) -> None:
-        """Count the devices of an allocation."""
-        for device, result in _claims_on_node(allocation):
-            if self._is_share(result):
-                _count(self._shares, device, 1)
-                _consume(self._capacity, device, result, 1)
-            else:
-                _count(self.whole, device, 1)
-
-    def remove(self, allocation: AllocationResult) -> None:
-        """Stop counting the devices of an allocation."""
-        for device, result in _claims_on_node(allocation):
-            if self._is_share(result):
-                _count(self._shares, device, -1)
-                _consume(self._capacity, device, result, -1)
-            else:
-                _count(self.whole, device, -1)
-
-    def _is_share(self, result: DeviceRequestAllocationResult) -> bool:
-        return self._shares_count and result.share_id is not None
-
-
-def list_pools(allocation: AllocationResult) -> set[PoolId]:
-    """Return the pools of an allocation's devices."""
-    return {PoolId(result.driver, result.pool) for result in allocation.devices.results}
-
-
-def _claims_on_node(allocation: AllocationResult) -> Iterator[tuple[DeviceId, DeviceRequestAllocationResult]]:
-    for result in allocation.devices.results:
-        if not result.admin_access:
-            yield DeviceId(result.driver, result.pool, result.device), result
-
-
-def _count(counts: dict[DeviceId, int], device: DeviceId, change: int) -> None:
-    count = counts.get(device, 0) + change
-    if count:
-        counts[device] = count
-    else:
-        del counts[device]
-
-
-def _consume(
-    capacity: dict[DeviceId, ConsumedCapacity], device: DeviceId, result: DeviceRequestAllocationResult, sign: int
-) -> None:
-    consumed = capacity.setdefault(device, {})
-    for name, quantity in result.consumed_capacity.items():
-        consumed[name] = consumed.get(name, 0) + sign * nano_value(quantity)
-    if not any(consumed.values()):
-        del capacity[device]
+    def add(self, allocation: AllocationResult, sign: int = 1) -> None:
+        """Count the devices of an allocation, or stop counting them (``sign`` -1)."""
+        for result in allocation.devices.results:
+            if result.admin_access:
+                continue
+            device = DeviceId(result.driver, result.pool, result.device)
+            is_share = self._shares_count and result.share_id is not None
+            counts = self._shares if is_share else self.whole
+            counts[device] = counts.get(device, 0) + sign
+            if not counts[device]:
+                del counts[device]
+            if is_share:
+                consumed = self._capacity.setdefault(device, {})
+                for name, quantity in result.consumed_capacity.items():
+                    consumed[name] = consumed.get(name, 0) + sign * nano_value(quantity)
+                if not any(consumed.values()):
+                    del self._capacity[device]

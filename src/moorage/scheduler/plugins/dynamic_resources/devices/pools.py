@@ -4,7 +4,7 @@ A pool consists of the newest generation of its slices. It is usable if the gene
 Devices are tried by driver, pool and slice name, and position in the slice; pools with binding conditions come last.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -88,7 +88,10 @@ class Slice:
             for device in spec.devices
         )
         self.holds_counters = features.partitionable and bool(spec.shared_counters)
-        self.is_unsupported = not features.compatibility_groups and _has_groups(spec)
+        draws = [draw for device in spec.devices for draw in device.consumes_counters]
+        # Without the gate DRADeviceCompatibilityGroups, slices with groups are ignored, so their pool is incomplete.
+        has_groups = any(draw.compatibility_groups for draw in draws)
+        self.is_unsupported = has_groups and not features.compatibility_groups
         self.is_ignored = self.is_unsupported or (
             not features.partitionable and (spec.per_device_node_selection is not None or bool(spec.shared_counters))
         )
@@ -139,11 +142,6 @@ def strict_matcher(selector: NodeSelector) -> NodeMatcher:
     return NodeMatcher(tuple(node_term_matcher(term) for term in selector.node_selector_terms))
 
 
-def _has_groups(spec: ResourceSliceSpec) -> bool:
-    # Without the gate DRADeviceCompatibilityGroups, slices with groups are ignored, so their pool is incomplete.
-    return any(draw.compatibility_groups for device in spec.devices for draw in device.consumes_counters)
-
-
 class Pool:
     """A pool as seen from some nodes; compared by identity, so nodes with the same view share it."""
 
@@ -165,7 +163,6 @@ class Pool:
 
     @cached_property
     def has_binding_conditions(self) -> bool:
-        """Whether a device has binding conditions."""
         return any(item.device.binding_conditions for item in self.devices)
 
 
@@ -190,14 +187,18 @@ class PoolBuilder:
     def __init__(self, by_pool: Mapping[PoolId, Mapping[str, Slice]], features: DeviceFeatures) -> None:
         self._by_pool = by_pool
         self._counts = features.partitionable
-        self._by_name: dict[tuple[object, ...], Pool] = {}
+        self._by_key: dict[tuple[object, ...], Pool] = {}
 
     def pools(self, node: Node, slices: Iterable[Slice]) -> list[Pool]:
         """Return the pools of a node in search order."""
         newest: dict[PoolId, list[Slice]] = {}
         for item in slices:
             if not item.is_ignored and item.is_reached_from(node):
-                _keep_newest(newest.setdefault(item.pool, []), item)
+                own, generation = newest.setdefault(item.pool, []), item.spec.pool.generation
+                if own and generation > own[0].spec.pool.generation:
+                    own.clear()
+                if not own or generation == own[0].spec.pool.generation:
+                    own.append(item)
         pools = [pool for name, own in newest.items() if (pool := self._pool(name, own, node)) is not None]
         return sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id))
 
@@ -211,40 +212,21 @@ class PoolBuilder:
                 return None
             everything = [i for i in all_slices if i.spec.pool.generation == generation and not i.is_unsupported]
             if len(everything) != count:
-                return self._shared((name, "incomplete"), lambda: Pool(name, is_incomplete=True))
+                return self._by_key.setdefault((name, "incomplete"), Pool(name, is_incomplete=True))
         own.sort(key=lambda item: item.name)
         reach = tuple(item.reach(node) for item in own)
         blocked = tuple(item.is_blocked_on(node) for item in own)
         key = (name, *map(id, own), None, *map(id, everything), reach, blocked)
-        return self._shared(
-            key, lambda: _blocked(_assembled(name, own, reach, everything, counts=self._counts), own, blocked)
-        )
-
-    def _shared(self, key: tuple[object, ...], build: Callable[[], Pool]) -> Pool:
-        pool = self._by_name.get(key)
+        pool = self._by_key.get(key)
         if pool is None:
-            pool = self._by_name[key] = build()
+            pool = self._by_key[key] = _assembled(name, own, reach, everything, counts=self._counts)
+            if any(blocked):
+                closed = [item for item, is_blocked in zip(own, blocked, strict=True) if is_blocked]
+                ids = {device.id for item in closed for device in item.devices}
+                near = {device.id for device, reached in zip(pool.devices, pool.reached, strict=True) if reached}
+                pool.blocked = frozenset(ids & near)
+                pool.reached = tuple(device.id in near - ids for device in pool.devices)
         return pool
-
-
-def _keep_newest(slices: list[Slice], item: Slice) -> None:
-    generation = item.spec.pool.generation
-    if slices and generation < slices[0].spec.pool.generation:
-        return
-    if slices and generation > slices[0].spec.pool.generation:
-        slices.clear()
-    slices.append(item)
-
-
-def _blocked(pool: Pool, own: Sequence[Slice], blocked: Sequence[bool]) -> Pool:
-    """Mark the devices that a node cannot use."""
-    if any(blocked):
-        closed = [item for item, is_blocked in zip(own, blocked, strict=True) if is_blocked]
-        ids = {device.id for item in closed for device in item.devices}
-        near = {device.id for device, reached in zip(pool.devices, pool.reached, strict=True) if reached}
-        pool.blocked = frozenset(ids & near)
-        pool.reached = tuple(device.id in near - ids for device in pool.devices)
-    return pool
 
 
 def _assembled(
@@ -300,13 +282,10 @@ BLOCKING: Final = ("NoSchedule", "NoExecute")
 
 def added_taints(rules: Iterable[DeviceTaintRule], spec: ResourceSliceSpec, device: Device) -> tuple[DeviceTaint, ...]:
     """Return the taints that rules add to a device, in order. A rule without a selector matches no device."""
-    return tuple(rule.spec.taint for rule in rules if _is_about(rule, spec, device))
-
-
-def _is_about(rule: DeviceTaintRule, spec: ResourceSliceSpec, device: Device) -> bool:
-    selector = rule.spec.device_selector
-    return (
-        selector is not None
+    return tuple(
+        rule.spec.taint
+        for rule in rules
+        if (selector := rule.spec.device_selector) is not None
         and selector.driver in (None, spec.driver)
         and selector.pool in (None, spec.pool.name)
         and selector.device in (None, device.name)
@@ -324,10 +303,5 @@ def repels(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration
 def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
-    match toleration.operator:
-        case "" | "Equal":
-            return toleration.value == taint.value
-        case "Exists":
-            return True
-        case _:
-            return False
+    is_equal = toleration.operator in ("", "Equal") and toleration.value == taint.value
+    return is_equal or toleration.operator == "Exists"

@@ -12,7 +12,7 @@ from moorage.scheduler.framework.handle import Handle, Lister
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures, DeviceId, PoolId
-from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView, Pool, PoolBuilder, PoolError, Slice
+from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView, PoolBuilder, PoolError, Slice
 from moorage.scheduler.state.objects import ChangeLog
 
 UNKNOWN: Final = -1
@@ -53,12 +53,10 @@ class SliceIndex:
         return nodes if is_local else None
 
     def slices_for(self, node: Node) -> Iterable[Slice]:
-        """Return the slices a node may reach."""
         own = self._local.get(node.name)
         return (*own.values(), *self._shared.values()) if own else self._shared.values()
 
     def device(self, device_id: DeviceId) -> Device | None:
-        """Return a device by its ID."""
         slices = self._by_pool.get(PoolId(device_id.driver, device_id.pool), {}).values()
         return next((pooled.device for each in slices for pooled in each.devices if pooled.id == device_id), None)
 
@@ -77,7 +75,8 @@ class SliceIndex:
         pools = set() if before is None else {before.pool}
         nodes = set() if before is None else self._find_nodes(before.pool)
         if before is not None:
-            self._drop(before)
+            del self._by_name[name], self._by_pool[before.pool][name]
+            (self._local[before.spec.node_name] if before.spec.node_name else self._shared).pop(name)
         if resource_slice is not None:
             after = self._parse(resource_slice)
             self._put(after)
@@ -102,14 +101,6 @@ class SliceIndex:
         else:
             self._shared[item.name] = item
 
-    def _drop(self, item: Slice) -> None:
-        del self._by_name[item.name]
-        del self._by_pool[item.pool][item.name]
-        if item.spec.node_name:
-            del self._local[item.spec.node_name][item.name]
-        else:
-            del self._shared[item.name]
-
 
 class DeviceViews:
     """The devices visible to each node, numbered so that one column describes the cluster.
@@ -119,7 +110,7 @@ class DeviceViews:
     """
 
     def __init__(self, handle: Handle, features: DeviceFeatures) -> None:
-        self._index = SliceIndex(handle, features)
+        self.index = SliceIndex(handle, features)
         self._handle = handle
         self._by_pools: dict[tuple[int, ...], DeviceView] = {}
         self._by_pool: dict[PoolId, list[DeviceView]] = {}
@@ -133,7 +124,7 @@ class DeviceViews:
     def refresh(self) -> None:
         """Apply changes of slices and nodes, once per cycle."""
         nodes = self._handle.nodes
-        concerned = self._index.refresh()
+        concerned = self.index.refresh()
         rows: Sequence[int] | None = nodes.changed_since(self._position)
         if concerned is None or rows is None or len(self.all) > 4 * len(nodes) + MIN_VIEWS:
             self._restart(nodes)
@@ -158,14 +149,6 @@ class DeviceViews:
         numbers = self._numbers[: len(self._nodes)]
         return numbers if nodes.shows_all else numbers[nodes.rows]
 
-    def slices_for(self, node: Node) -> Iterable[Slice]:
-        """Return the slices a node may reach, independent of the state of their pools."""
-        return self._index.slices_for(node)
-
-    def device(self, device_id: DeviceId) -> Device | None:
-        """Return a device by its ID."""
-        return self._index.device(device_id)
-
     def at(self, info: NodeInfo) -> DeviceView:
         """Return the view of a row's node, or of a changed copy of it."""
         row = info.row
@@ -176,10 +159,17 @@ class DeviceViews:
     def of(self, node: Node) -> DeviceView:
         """Return the view of a node that may not be part of the cluster."""
         try:
-            pools = self._index.builder.pools(node, self._index.slices_for(node))
+            pools = self.index.builder.pools(node, self.index.slices_for(node))
         except PoolError as error:
             return DeviceView(UNKNOWN, (), f"gather pool information: {error}")
-        return self._shared(pools)
+        key = tuple(map(id, pools))
+        view = self._by_pools.get(key)
+        if view is None:
+            view = self._by_pools[key] = DeviceView(len(self.all), pools)
+            self.all.append(view)
+            for pool in view.pools:
+                self._by_pool.setdefault(pool.id, []).append(view)
+        return view
 
     def touch(self, pools: Iterable[PoolId]) -> None:
         """Record that devices of some pools were allocated or released."""
@@ -206,20 +196,7 @@ class DeviceViews:
             if row < count and self._nodes[row] is not (node := nodes[row].node):
                 self._nodes[row] = node
                 view = self.of(node)
-                self._numbers[row] = self._numbered(view)
-
-    def _shared(self, pools: Sequence[Pool]) -> DeviceView:
-        key = tuple(map(id, pools))
-        view = self._by_pools.get(key)
-        if view is None:
-            view = self._by_pools[key] = DeviceView(len(self.all), pools)
-            self.all.append(view)
-            for pool in view.pools:
-                self._by_pool.setdefault(pool.id, []).append(view)
-        return view
-
-    def _numbered(self, view: DeviceView) -> int:
-        if view.number == UNKNOWN:
-            view.number = len(self.all)
-            self.all.append(view)
-        return view.number
+                if view.number == UNKNOWN:
+                    view.number = len(self.all)
+                    self.all.append(view)
+                self._numbers[row] = view.number

@@ -1,4 +1,4 @@
-"""Which devices are picked: the order is a contract."""
+"""The search for devices."""
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations, product
@@ -6,67 +6,44 @@ from itertools import combinations, product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.scheduler.plugins.dynamic_resources.allocation.search_builders import (
+    CLASSES,
+    FEATURES,
+    NODE,
+    SAME_NUMA,
+    four,
+    search,
+    shared,
+)
 from tests.unit.scheduler.plugins.dynamic_resources.device_builders import (
-    DRIVER,
     device,
     exactly,
     first_of,
     held,
     make_claim,
-    make_class,
     make_slice,
 )
 
 from moorage.common.clock import VirtualClock
 from moorage.kube.api.devices import (
     AllocationResult,
-    DeviceClaimConfiguration,
     DeviceConstraint,
-    DeviceRequest,
     DeviceTaint,
     DeviceToleration,
-    OpaqueDeviceConfiguration,
     ResourceClaim,
     ResourceSlice,
 )
 from moorage.kube.api.quantity import nano_value
 from moorage.scheduler.plugins.dynamic_resources.allocation import allocator
-from moorage.scheduler.plugins.dynamic_resources.allocation.allocation_results import allocation
 from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import (
     Search,
     SearchBudget,
     SearchTimeout,
     Solution,
 )
-from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import ClaimFault, parse_claim
+from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import parse_claim
 from moorage.scheduler.plugins.dynamic_resources.devices.allocated import AllocatedDevices
-from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures, PoolId
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView, PoolBuilder, Slice
-from moorage.testing import make_node
-
-FEATURES = DeviceFeatures()
-CLASSES = {"gpu": make_class("gpu"), "big": make_class("big", 'device.attributes["gpu.example"].size == "big"')}
-NODE = make_node("n1", labels={"zone": "a"})
-
-
-def search(
-    slices: Iterable[ResourceSlice],
-    *claims: ResourceClaim,
-    taken: Iterable[AllocationResult] = (),
-    features: DeviceFeatures = FEATURES,
-    budget: SearchBudget | None = None,
-) -> Solution | None:
-    """Look for devices on node n1."""
-    existing = [Slice(item, (), features) for item in slices]
-    by_pool: dict[PoolId, dict[str, Slice]] = {}
-    for item in existing:
-        by_pool.setdefault(item.pool, {})[item.name] = item
-    allocated = AllocatedDevices()
-    for result in taken:
-        allocated.add(result)
-    view = DeviceView(0, PoolBuilder(by_pool, features).pools(NODE, existing))
-    parsed_claims = tuple(parse_claim(claim.spec, CLASSES.get, features) for claim in claims)
-    return Search(parsed_claims, view, allocated, features, budget).run()
 
 
 def picked(solution: Solution | None) -> list[list[str]] | None:
@@ -76,17 +53,8 @@ def picked(solution: Solution | None) -> list[list[str]] | None:
     return [[f"{item.device.id.pool}/{item.device.id.name}" for item in selection] for selection in solution.choices]
 
 
-def four(**fields: object) -> ResourceSlice:
-    """Make a slice of four devices of two sizes and two NUMA nodes."""
-    sizes = ("small", "big", "big", "small")
-    return make_slice(
-        *(device(f"d{i}", attributes={"size": size, "numa": i // 2}) for i, size in enumerate(sizes)),
-        **fields,  # type: ignore[arg-type]
-    )
-
-
-SAME_NUMA = (DeviceConstraint(match_attribute="gpu.example/numa"),)
 BIG = 'device.attributes["gpu.example"].size == "big"'
+
 
 PICKED = {
     "the first device in the slice": ([make_claim()], (), [["pool/d0"]]),
@@ -138,7 +106,7 @@ PICKED = {
         (),
         [["pool/d0", "pool/d2"]],
     ),
-    "an attribute nobody has satisfies nothing": (
+    "an attribute of no device satisfies nothing": (
         [make_claim(constraints=[DeviceConstraint(match_attribute="gpu.example/nope")])],
         (),
         None,
@@ -204,6 +172,8 @@ def test_order(slices: Sequence[ResourceSlice], want: list[str]) -> None:
 
 
 TAINT = DeviceTaint("k", "v", "NoSchedule")
+
+
 TOLERATED = {
     "no toleration": ((), False),
     "of the key": ((DeviceToleration("k", "Exists"),), True),
@@ -211,7 +181,7 @@ TOLERATED = {
     "of another value": ((DeviceToleration("k", "", "w"),), False),
     "of everything": ((DeviceToleration(operator="Exists"),), True),
     "of another effect": ((DeviceToleration("k", "Exists", effect="NoExecute"),), False),
-    "with an operator nobody knows": ((DeviceToleration("k", "Gt"),), False),
+    "with an unknown operator": ((DeviceToleration("k", "Gt"),), False),
 }
 
 
@@ -236,6 +206,8 @@ PARTS = [
         of=2,
     ),
 ]
+
+
 COUNTED = {
     "the whole leaves nothing": (1, [held("whole")], None),
     "what is left goes to the next that fits": (1, [held("half")], ["pool/other-half"]),
@@ -250,10 +222,6 @@ COUNTED = {
 def test_counters(count: int, taken: Iterable[AllocationResult], want: list[str] | None) -> None:
     result = picked(search(PARTS, make_claim(exactly(count=count)), taken=taken))
     assert result == (None if want is None else [want])
-
-
-def shared(memory: str = "8Gi", **fields: object) -> ResourceSlice:
-    return make_slice(device("d", shared=True, capacity={"memory": memory}, **fields))  # type: ignore[arg-type]
 
 
 def test_a_shared_device_serves_as_many_as_its_capacity_allows() -> None:
@@ -280,90 +248,6 @@ def test_the_shares_of_a_device_draw_its_counters_once() -> None:
     ]
     two = make_claim(exactly("a", capacity={"memory": "1Gi"}), exactly("b", capacity={"memory": "1Gi"}))
     assert picked(search(slices, two)) == [["pool/d", "pool/d"]]
-
-
-FAULTS = {
-    "more devices than a claim can hold": (
-        [four()],
-        make_claim(exactly("a", count=20), exactly("b", count=13)),
-        ", request b: adding 13 devices exceeds the claim limit of 32, with 20 already accounted for",
-    ),
-    "all of a pool that is being updated": (
-        [four(of=2)],
-        make_claim(exactly(allocation_mode="All", count=0)),
-        ", request r: asks for all devices, but resource pool gpu.example/pool is currently being updated",
-    ),
-    "all of a pool that is invalid": (
-        [make_slice(device("d"), device("d"))],
-        make_claim(exactly(allocation_mode="All", count=0)),
-        ", request r: asks for all devices, but resource pool gpu.example/pool is currently invalid",
-    ),
-    "all, against a constraint": (
-        [four()],
-        make_claim(exactly(allocation_mode="All", count=0), constraints=SAME_NUMA),
-        ", request r: cannot add device gpu.example/pool/d2 because a claim constraint would not be satisfied",
-    ),
-    "a class that is not there": (
-        [four()],
-        make_claim(exactly(device_class_name="nope")),
-        ', request r: could not retrieve device class nope: deviceclass.resource.k8s.io "nope" not found',
-    ),
-    "a mode nobody knows": (
-        [four()],
-        make_claim(exactly(allocation_mode="Some")),
-        ", request r: unsupported count mode Some",
-    ),
-    "a constraint nobody knows": (
-        [four()],
-        make_claim(constraints=[DeviceConstraint()]),
-        ", constraint #0: empty constraint (unsupported constraint type?)",
-    ),
-    "an expression that fails": (
-        [four()],
-        make_claim(exactly("r", 'device.attributes["gpu.example"].nope')),
-        ": selector #0 on device gpu.example/pool/d0: CEL runtime error: ",
-    ),
-    "an expression that does not compile": (
-        [four()],
-        make_claim(exactly("r", "true", "device.nope")),
-        ": selector #1: CEL compile error: ",
-    ),
-    "a negative amount": (
-        [shared()],
-        make_claim(exactly(capacity={"memory": "-1"})),
-        ', request r: checking capacity for device gpu.example/pool/d: capacity "memory": capacity value is negative',
-    ),
-}
-
-
-@pytest.mark.parametrize(("slices", "claim", "text"), FAULTS.values(), ids=FAULTS)
-def test_faults(slices: Sequence[ResourceSlice], claim: ResourceClaim, text: str) -> None:
-    with pytest.raises(ClaimFault) as caught:
-        search(slices, claim)
-    assert caught.value.about(["default/claim"]).startswith(f"claim default/claim{text}")
-
-
-GATED = {
-    "admin access": (DeviceFeatures(admin_access=False), exactly(admin_access=True), "the feature is disabled"),
-    "lists": (DeviceFeatures(prioritized_list=False), first_of("r", exactly("s")), "DRAPrioritizedList feature"),
-    "capacity": (
-        DeviceFeatures(consumable_capacity=False),
-        exactly(capacity={"memory": "1"}),
-        "DRAConsumableCapacity feature is disabled",
-    ),
-}
-
-
-@pytest.mark.parametrize(("features", "request_", "text"), GATED.values(), ids=GATED)
-def test_gates(features: DeviceFeatures, request_: DeviceRequest, text: str) -> None:
-    with pytest.raises(ClaimFault, match=text):
-        search([four()], make_claim(request_), features=features)
-
-
-def test_a_class_is_named_when_its_expression_fails() -> None:
-    with pytest.raises(ClaimFault) as caught:
-        search([make_slice(device("d"))], make_claim(exactly(device_class_name="big")))
-    assert caught.value.about(["default/claim"]).startswith("class big: selector #0 on device gpu.example/pool/d: CEL")
 
 
 class Ticking:
@@ -413,62 +297,11 @@ def test_searches_of_an_attempt_share_their_budget(monkeypatch: pytest.MonkeyPat
     assert took_most == [True, False]
 
 
-def write(slices: Iterable[ResourceSlice], claim: ResourceClaim) -> AllocationResult:
-    """Write down what a claim gets."""
-    solution = search(slices, claim)
-    assert solution is not None
-    ask = parse_claim(claim.spec, CLASSES.get, FEATURES)
-    return allocation(ask, solution.choices[0], solution.alternatives[0], node_name="n1", features=DeviceFeatures())
-
-
-def test_allocation_result_fields() -> None:
-    claim = make_claim(first_of("r", exactly("s0", count=9), exactly("s1")), exactly("b", admin_access=True))
-    first, second = write([four()], claim).devices.results
-    assert (first.request, first.driver, first.pool, first.device) == ("r/s1", DRIVER, "pool", "d0")
-    assert (first.admin_access, second.admin_access) == (None, True)
-    assert first.share_id is None
-
-
-def test_a_share_has_an_id_and_consumed_capacity() -> None:
-    claim = make_claim(exactly("a", capacity={"memory": "2Gi"}), exactly("b", capacity={"memory": "3Gi"}))
-    first, second = write([shared()], claim).devices.results
-    assert first.consumed_capacity == {"memory": "2Gi"}
-    assert first.share_id
-    assert second.share_id not in (None, first.share_id)
-
-
-PLACES = {
-    "devices of a node are used there": ([four()], "n1"),
-    "a device that binds to a node, too": ([make_slice(device("d", binds_to_node=True), all_nodes=True)], "n1"),
-    "others everywhere": ([make_slice(device("d"), all_nodes=True)], None),
-}
-
-
-@pytest.mark.parametrize(("slices", "want"), PLACES.values(), ids=PLACES)
-def test_where_devices_can_be_used(slices: Sequence[ResourceSlice], want: str | None) -> None:
-    selector = write(slices, make_claim()).node_selector
-    assert (selector.node_selector_terms[0].match_fields[0].values if selector else None) == ((want,) if want else None)
-
-
-def test_configuration_is_left_unnamed_where_it_is_for_all() -> None:
-    sample, every = OpaqueDeviceConfiguration(DRIVER, {"a": 1}), OpaqueDeviceConfiguration(DRIVER, {"b": 2})
-    config = [
-        DeviceClaimConfiguration(("b",), sample),
-        DeviceClaimConfiguration((), every),
-        DeviceClaimConfiguration(("a", "b"), every),
-        DeviceClaimConfiguration(("x",), sample),
-    ]
-    result = write([four()], make_claim(exactly("a"), exactly("b"), config=config)).devices.config
-    assert [(item.source, item.requests, item.opaque) for item in result] == [
-        ("FromClaim", ("b",), sample),
-        ("FromClaim", (), every),
-        ("FromClaim", (), every),
-    ]
-
-
 DEVICES = st.lists(
     st.tuples(st.sampled_from(["big", "small"]), st.integers(0, 1), st.integers(1, 4)), min_size=1, max_size=5
 )
+
+
 WISHES = st.lists(st.tuples(st.booleans(), st.integers(1, 2)), min_size=1, max_size=3)
 
 

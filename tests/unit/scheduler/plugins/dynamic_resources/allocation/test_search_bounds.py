@@ -1,4 +1,4 @@
-"""Hard searches: cutting off branches and remembering dead ends changes nothing but how long it takes."""
+"""Hard searches: pruning branches and caching dead ends changes only the duration."""
 
 from random import Random
 
@@ -100,7 +100,7 @@ def wanted(chance: Random, name: str, **fields: bool) -> DeviceRequest:
 
 HOPELESS = {
     "more of a kind than there are": [exactly(f"r{number}") for number in range(12)],
-    "each with a test of its own": [exactly(f"r{number}", "true" + " && true" * number) for number in range(12)],
+    "each with a separate expression": [exactly(f"r{number}", "true" + " && true" * number) for number in range(12)],
     "one request for many, after others": [exactly("a"), exactly("b"), exactly("c", count=10)],
     "alternatives that are all too many": [
         *(exactly(f"r{number}") for number in range(9)),

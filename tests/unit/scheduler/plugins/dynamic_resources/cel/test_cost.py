@@ -44,12 +44,12 @@ TOO_EXPENSIVE = {
     "replace of nothing": f'{LONG}.replace("", {LONG}).size() > 0',
     "strings that double": "cel.bind(a, 'aaaaaaaa', " + "cel.bind(a, a + a + a + a, " * 9 + "a.size() > 0" + ")" * 10,
     "lists that double": "cel.bind(a, [1, 1, 1, 1], " + "cel.bind(a, a + a + a + a, " * 9 + "a.size() > 0" + ")" * 10,
-    "join of what was mapped": f'{TEN}.map(x, {TEN}.map(y, {TEN}.map(z, {LONG}).join("")).join("")).join("") == ""',
+    "join of mapped values": f'{TEN}.map(x, {TEN}.map(y, {TEN}.map(z, {LONG}).join("")).join("")).join("") == ""',
     "format of a whole list": f'{TEN}.map(x, "%s%s".format([{TEN}.map(y, {LONG}), {LONG}])).size() == 0',
     "loops in loops": in_loops("true", 6),
     "functions of ours in loops": in_loops('quantity("1") == quantity("2") || true', 4),
     "a pattern that grows when compiled, in loops": in_loops('"a".matches("(x{0,30}){0,30}(y{0,30}){0,30}")', 3),
-    "a pattern that is put together, in loops": in_loops(f'"a".matches(device.driver + {LONG})', 1),
+    "a concatenated pattern, in loops": in_loops(f'"a".matches(device.driver + {LONG})', 1),
     "a search that starts again at every letter": f'({" + ".join([LONG] * 4)}).findAll("(a|aa)*b|a").size() > 0',
     "sets of many letters": f"sets.equivalent({LONG}.split(''), {LONG}.split(''))",
 }
@@ -66,7 +66,7 @@ AFFORDABLE = {
     "a pair of loops over them": 'cel.bind(a, device.attributes["gpu.example"], a.all(k, a.all(l, k + l != "")))',
     "a pattern for each of them": 'device.attributes["gpu.example"].all(k, k.matches("^[a-z]{1,20}$"))',
     "a pattern from the device": 'device.driver.matches("^" + device.driver + "$")',
-    "texts taken apart and put together": '"a,b,c".split(",").map(x, x.replace("a", "bb")).join("-") == "bb-b-c"',
+    "strings that are split and joined": '"a,b,c".split(",").map(x, x.replace("a", "bb")).join("-") == "bb-b-c"',
     "quantities": 'cel.bind(c, device.capacity["gpu.example"], c.all(k, c[k].isLessThan(quantity("1Ti"))))',
     "a pattern that would backtrack": f'"{"a" * 40}!".find("(a+)+$") == ""',
 }
@@ -136,7 +136,7 @@ def test_no_value_is_larger_than_its_bound(chance: Random, depth: int, is_text: 
         return
     assert estimate.cost <= MAX_COST
     try:
-        result = program._compile(program._evaluator(), expression, check=False).eval(data=variables)
+        result = program._compile(program._environments()[1], expression, check=False).eval(data=variables)
     except RuntimeError:  # out of iterations
         return
     if result.type().name() != "ERROR":
@@ -150,7 +150,7 @@ def fits(value: Any, bound: Size) -> bool:
 
 
 def tree_of(expression: str) -> Any:
-    return read_tree(program._compile(program._evaluator(), expression, check=False).serialize())
+    return read_tree(program._compile(program._environments()[1], expression, check=False).serialize())
 
 
 def string_literal(text: str) -> str:

@@ -25,9 +25,9 @@ SELECTED = {
     "a bare name belongs to the driver's domain": 'device.attributes["gpu.example"].model == "a100"',
     "a qualified name to its own": 'device.attributes["fabric.example"].index == 3',
     "the driver may be used as the domain": "device.attributes[device.driver].cores > 8",
-    "an attribute may be the whole answer": 'device.attributes["gpu.example"].healthy',
+    "an attribute may be the whole result": 'device.attributes["gpu.example"].healthy',
     "an unknown domain is an empty map": '!("x" in device.attributes["nope.example"])',
-    "also one that is put together at run time": '!("x" in device.attributes["nope" + ".example"])',
+    "also one that is concatenated at run time": '!("x" in device.attributes["nope" + ".example"])',
     "but is not among the domains": '!("nope.example" in device.attributes)',
     "nor counted": "size(device.attributes) == 2 && device.attributes.size() == 2",
     "and macros go through the real ones": 'device.attributes.exists(d, d == "fabric.example")',
@@ -54,7 +54,7 @@ SELECTED = {
     "sets": "sets.contains([1, 2], [1]) && sets.intersects([1], [1, 2]) && sets.equivalent([1, 2], [2, 1])",
     "lists": "[1, 2, 3].sum() == 6 && [3, 1].max() == 3 && [1, 2].isSorted()",
     "regular expressions": 'device.attributes["gpu.example"].model.find("[0-9]+") == "100"',
-    "an error beside the truth does not matter": 'device.attributes["gpu.example"].nope == 1 || true',
+    "an error next to a true operand does not matter": 'device.attributes["gpu.example"].nope == 1 || true',
     "the device as a whole": 'cel.bind(d, device, d.driver == "gpu.example")',
     "an attribute may be called device": '!has(device.attributes["gpu.example"].device)',
     "also where the expression ends with it": 'device.attributes["gpu.example"].?device == optional.none()',
@@ -96,7 +96,7 @@ def test_invalid_expression_does_not_compile(expression: str) -> None:
 FAILING = {
     "a missing attribute": ('device.attributes["gpu.example"].nope == 1', "no such key: nope"),
     "of a missing domain": ('device.attributes["nope.example"].x == 1', "no such key: x"),
-    "an answer that is no bool": ('device.attributes["gpu.example"].model', "could not be converted to bool"),
+    "a result that is no bool": ('device.attributes["gpu.example"].model', "could not be converted to bool"),
     "a version compared with a quantity": (
         'device.attributes["gpu.example"].firmware.isGreaterThan(quantity("1"))',
         "no such overload",
@@ -133,3 +133,21 @@ def test_equal_devices_share_results() -> None:
 def test_pods_without_claims_do_not_pay_for_cel() -> None:
     code = "import sys, moorage.scheduler.plugins.dynamic_resources.plugin as d; sys.exit('cel_expr_python' in sys.modules)"  # noqa: E501
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+WITHOUT_CEL = """
+import sys
+sys.modules.update({"cel_expr_python": None, "re2": None})
+from tests.unit.scheduler.plugins.dynamic_resources.device_builders import DRIVER, device
+from moorage.scheduler.plugins.dynamic_resources.cel.program import CelCompileError, compile_selector, device_facts
+assert device_facts(DRIVER, device("d0", attributes={"firmware": "v1.2.3"})).attributes
+try:
+    compile_selector("device.driver == 'gpu.example'")
+except CelCompileError as error:
+    print(error)
+"""
+
+
+def test_selectors_without_cel_name_the_extra() -> None:
+    run = subprocess.run([sys.executable, "-c", WITHOUT_CEL], check=True, capture_output=True, text=True)
+    assert "pip install 'moorage[dra]'" in run.stdout

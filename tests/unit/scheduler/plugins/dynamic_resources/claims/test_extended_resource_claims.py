@@ -13,18 +13,27 @@ from tests.unit.scheduler.plugins.dynamic_resources.device_builders import (
 )
 
 from moorage.kube.api.container import Container, ResourceRequirements
-from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.devices import DeviceClass, DeviceClassSpec
+from moorage.kube.api.meta import KubeObject, ObjectMeta
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import requests_for
+from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import (
+    ExtendedResourceClasses,
+    requests_for,
+)
 from moorage.scheduler.plugins.dynamic_resources.plugin import DynamicResources
-from moorage.scheduler.plugins.extended_resources import ExtendedResourceClasses
 from moorage.testing import make_node, make_pod
 from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
 
 GPU = "example.com/gpu"
+
+
 CLASS = make_class("gpu", resource=GPU)
+
+
 CANNOT = Status.unresolvable("cannot allocate all claims")
+
+
 STALE = {"resource.kubernetes.io/extended-resource-claim": "true"}
 
 
@@ -38,7 +47,7 @@ def container(name: str, amount: int, *, sidecar: bool = False, **others: str) -
 
 MADE: dict[str, tuple[Sequence[Container], Sequence[Container], Mapping[str, int], Sequence[str]]] = {
     "one container": ((), [container("a", 2)], {"container-0-request-0": 2}, ["a container-0-request-0"]),
-    "its place among all that is asked for": (
+    "its index among all requests": (
         (),
         [container("a", 1, cpu="1", memory="1Gi")],
         {"container-0-request-1": 1},
@@ -56,13 +65,13 @@ MADE: dict[str, tuple[Sequence[Container], Sequence[Container], Mapping[str, int
         {"container-1-request-0": 1, "container-2-request-0": 2},
         ["a container-1-request-0", "b container-2-request-0", "i container-1-request-0", "i container-2-request-0"],
     ),
-    "and asks for what they lack": (
+    "and requests the difference": (
         [container("i", 3)],
         [container("a", 1)],
         {"container-0-request-0": 2, "container-1-request-0": 1},
         ["a container-1-request-0", "i container-1-request-0", "i container-0-request-0"],
     ),
-    "the hungriest asks for all init containers": (
+    "the largest request counts for all init containers": (
         [container("i", 2), container("j", 4), container("k", 3)],
         [container("a", 1)],
         {"container-1-request-0": 3, "container-3-request-0": 1},
@@ -90,15 +99,22 @@ def test_requests(
     init: Sequence[Container], containers: Sequence[Container], requests: Mapping[str, int], mappings: Sequence[str]
 ) -> None:
     pod = make_pod(containers=tuple(containers), init_containers=tuple(init))
-    created = requests_for(pod, [GPU], ExtendedResourceClasses(Rig(CLASS).lister(type(CLASS))))
+    created = requests_for(pod, [GPU], ExtendedResourceClasses(Rig(CLASS)))
     assert {item.name: item.exactly.count for item in created.requests if item.exactly} == requests
     assert [f"{item.container_name} {item.request_name}" for item in created.mappings] == mappings
 
 
 PLAIN, SERVED = make_node("n1"), make_node("n1", allocatable={GPU: 4})
+
+
 NONE_LEFT = make_node("n1", allocatable={GPU: 0})
+
+
 ASKING = make_pod(requests={GPU: 1})
+
+
 SLICE = make_slice(device("d"))
+
 
 JUDGED: dict[str, tuple[Sequence[KubeObject], Pod, Status | None]] = {
     "devices serve the resource": ([PLAIN, CLASS, SLICE], ASKING, None),
@@ -110,15 +126,15 @@ JUDGED: dict[str, tuple[Sequence[KubeObject], Pod, Status | None]] = {
     "too few": ([PLAIN, CLASS, SLICE], make_pod(requests={GPU: 2}), CANNOT),
     "a device plugin serves it": ([SERVED, CLASS], ASKING, None),
     "one that has nothing": ([NONE_LEFT, CLASS, SLICE], ASKING, None),
-    "asked for in vain": ([PLAIN, CLASS], ASKING, CANNOT),
-    "nobody stands behind it": ([PLAIN, make_class("gpu"), SLICE], ASKING, None),
-    "nothing asked for": ([PLAIN, CLASS], make_pod(requests={GPU: 0}), None),
-    "beside a resource nobody offers": (
+    "no devices": ([PLAIN, CLASS], ASKING, CANNOT),
+    "no class offers the resource": ([PLAIN, make_class("gpu"), SLICE], ASKING, None),
+    "no request": ([PLAIN, CLASS], make_pod(requests={GPU: 0}), None),
+    "next to a resource without an offer": (
         [PLAIN, CLASS, SLICE],
         make_pod(requests={GPU: 1, "example.com/other": 1}),
         Status.unresolvable("cannot fit resource"),
     ),
-    "beside a claim": (
+    "next to a claim": (
         [PLAIN, CLASS, make_slice(device("d"), device("e")), make_claim()],
         replace(claiming("claim"), spec=replace(claiming("claim").spec, containers=ASKING.spec.containers)),
         None,
@@ -153,3 +169,41 @@ def test_nodes_with_and_without_device_plugins_are_filtered_differently(form: Fi
     nodes = [make_node("n1"), make_node("n2", allocatable={GPU: 1}), make_node("n3")]
     rig = Rig(*nodes, CLASS, make_slice(device("d"), node="n3"))
     assert run_filter(DynamicResources(handle=rig), rig, ASKING, form) == [CANNOT, None, None]
+
+
+EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+
+
+def device_class(name: str, resource: str | None = GPU, created: str | None = EARLY) -> DeviceClass:
+    return DeviceClass(
+        metadata=ObjectMeta(name=name, creation_timestamp=created),
+        spec=DeviceClassSpec(extended_resource_name=resource),
+    )
+
+
+BACKED = {
+    "no class has the resource name": ([device_class("a", None)], GPU, None),
+    "one class has the resource name": ([device_class("a")], GPU, "a"),
+    "the newest of several classes": ([device_class("a"), device_class("b", created=LATE)], GPU, "b"),
+    "the newest class, listed first": ([device_class("b", created=LATE), device_class("a")], GPU, "b"),
+    "the first by name of equally old classes": ([device_class("b"), device_class("a"), device_class("c")], GPU, "a"),
+    "a class without a timestamp is the oldest": ([device_class("a", created=None), device_class("b")], GPU, "b"),
+    "the implicit name of a class": ([device_class("a", None)], "deviceclass.resource.kubernetes.io/a", "a"),
+    "the implicit name of a missing class": ([device_class("a")], "deviceclass.resource.kubernetes.io/b", None),
+}
+
+
+@pytest.mark.parametrize(("classes", "resource", "want"), BACKED.values(), ids=BACKED)
+def test_class_of_a_resource(classes: list[DeviceClass], resource: str, want: str | None) -> None:
+    result = ExtendedResourceClasses(Rig(*classes)).find(resource)
+    assert (result.name if result else None) == want
+
+
+def test_classes_follow_changes() -> None:
+    rig = Rig(device_class("a"))
+    classes = ExtendedResourceClasses(rig)
+    before = classes.version
+    assert classes.find(GPU) is not None
+    rig.add(device_class("a", None))
+    assert classes.version > before
+    assert classes.find(GPU) is None

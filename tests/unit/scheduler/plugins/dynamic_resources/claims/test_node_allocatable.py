@@ -16,7 +16,7 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.decisions.decision import to_builtins
 from moorage.scheduler.framework.registry import Registry
-from moorage.scheduler.plugins.catalogue import IN_TREE
+from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.wiring.policy import load_policy
 from moorage.testing import Cluster, in_virtual_time
 
@@ -95,23 +95,23 @@ CASES: dict[str, tuple[Objects, list[str]]] = {
         [turned_down("Insufficient cpu")],
     ),
     "D9 what a share consumes counts": ([sharing("1"), claim(), asking()], ["n1"]),
-    "times what it stands for": (
+    "multiplied by its quantity": (
         [sharing("3"), claim(), asking()],
         [turned_down("Insufficient memory")],
     ),
-    "a capacity of which nothing is consumed": (
+    "an unconsumed capacity": (
         [standing(memory=MEMORY), claim(), asking()],
         [
             'running "DynamicResources" filter plugin: claim default/a, device d0: ConsumedCapacity is nil, but '
             "Capacity key 'mem' is set in NodeAllocatableResources for resource memory"
         ],
     ),
-    "D10 a mapped device is nobody else's": (
+    "D10 a mapped device is not shared": (
         [standing(cpu=TWO), held("other"), asking()],
         [turned_down("node allocatable resource claim a has a mapped device and cannot be shared across pods")],
     ),
     "a mapped device that the pod is one user of": ([standing(cpu=TWO), held("other", "p"), known("p")], ["n1"]),
-    "one that is out of reach, whoever has it": (
+    "an inaccessible device of any owner": (
         [standing(cpu=TWO), held("other", on="n9"), asking()],
         [turned_down("resourceclaim not available on the node")],
     ),
@@ -133,7 +133,7 @@ CASES: dict[str, tuple[Objects, list[str]]] = {
     "D10 one that only costs something may be": ([standing(cpu=COST), held("other"), asking()], ["n1"]),
     "containers count that use it": ([standing(cpu=COST), claim(), running("2500m"), asking()], [SHORT]),
     "D11 others do not": ([standing(cpu=COST), claim(), running("2500m"), asking(uses=False)], ["n1"]),
-    "D11 what a claim stands for counts though no container uses it": (
+    "D11 the resources of a claim count even if no container uses it": (
         [standing(cpu=TWO), claim(), running("2"), asking(uses=False)],
         [SHORT],
     ),
@@ -145,7 +145,7 @@ CASES: dict[str, tuple[Objects, list[str]]] = {
         [standing(cpu=TWO), claim(), asking(resources={"requests": {"cpu": "2"}})],
         [turned_down(f"pod level request for cpu {LEVEL}")],
     ),
-    "it has enough, and no more is counted": (
+    "it has enough, and the rest is not counted": (
         [standing(cpu=TWO), claim(), running("1"), asking(resources={"requests": {"cpu": "3"}})],
         ["n1"],
     ),

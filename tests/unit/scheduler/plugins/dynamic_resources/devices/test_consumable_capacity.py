@@ -18,15 +18,15 @@ FRACTIONS = CapacityRequestPolicy(default="500m", valid_range=CapacityRange(min=
 OPEN = CapacityRequestPolicy(valid_range=CapacityRange(min="1Gi"))
 
 ROUNDED = {
-    "without a policy nothing asked means everything": (None, None, "8Gi"),
-    "and what is asked is taken as it is": (None, "3Gi", "3Gi"),
-    "nothing asked means the default": (RANGE, None, "2Gi"),
+    "without a policy an empty request means everything": (None, None, "8Gi"),
+    "and a request is used unchanged": (None, "3Gi", "3Gi"),
+    "an empty request means the default": (RANGE, None, "2Gi"),
     "less than the minimum is raised to it": (RANGE, "1Mi", "1Gi"),
     "between two steps is raised to the next": (RANGE, "1500Mi", "2Gi"),
     "a whole step stays": (RANGE, "3Gi", "3Gi"),
-    "without steps what is asked stays": (OPEN, "1500Mi", "1500Mi"),
+    "without steps a request is unchanged": (OPEN, "1500Mi", "1500Mi"),
     "the next of the valid values is taken": (VALUES, "1500Mi", "2Gi"),
-    "beyond all of them what is asked stays": (VALUES, "6Gi", "6Gi"),
+    "beyond all of them a request is unchanged": (VALUES, "6Gi", "6Gi"),
     "thousandths are counted exactly": (FRACTIONS, "300m", "500m"),
 }
 
@@ -48,7 +48,7 @@ def test_a_capacity_the_device_lacks_cannot_be_taken() -> None:
 
 
 FITTING = {
-    "room is left": (RANGE, "2Gi", "4Gi", True),
+    "capacity is left": (RANGE, "2Gi", "4Gi", True),
     "the last bit": (RANGE, "2Gi", "6Gi", True),
     "more than is left": (RANGE, "3Gi", "6Gi", False),
     "more than the maximum": (RANGE, "5Gi", "0", False),

@@ -58,7 +58,7 @@ SEEN = {
     "one for all nodes": ([make_slice(device("d"), all_nodes=True)], ["d"]),
     "one for nodes of its zone": ([make_slice(device("d"), node_selector=in_zone("a"))], ["d"]),
     "not one for other zones": ([make_slice(device("d"), node_selector=in_zone("b"))], []),
-    "one that says nothing is for nobody": ([make_slice(device("d"), node=None)], []),
+    "a slice without a node selection matches no node": ([make_slice(device("d"), node=None)], []),
     "devices that choose their nodes": (
         [
             make_slice(
@@ -72,7 +72,10 @@ SEEN = {
         ],
         ["a (b) c (d) (e)"],
     ),
-    "none of which chose this one": ([make_slice(device("b", node_name="n2"), per_device_node_selection=True)], []),
+    "devices that do not select this node": (
+        [make_slice(device("b", node_name="n2"), per_device_node_selection=True)],
+        [],
+    ),
     "the newest generation": (
         [make_slice(device("old"), name="1"), make_slice(device("new"), name="2", generation=2)],
         ["new"],

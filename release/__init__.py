@@ -1,0 +1,4 @@
+"""Build the artefacts of a release and try each of them: `make dist`, `make pyz`, `make image-root`, `make skew` …
+
+Nothing here publishes. The workflows in .github/workflows run the same commands and upload the results.
+"""

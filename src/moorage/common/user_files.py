@@ -1,0 +1,78 @@
+"""Files that a user names: regular files up to a limit, and one wording for each problem with them."""
+
+import os
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from moorage.common.errors import InputError
+
+MAX_SETTINGS: Final = 16 << 20
+"""Limit in bytes of kubeconfigs, configurations, certificates and tokens."""
+MAX_OBJECTS: Final = 2 << 30
+"""Limit in bytes of manifests, snapshots and clusters: 100,000 complete pods take less than half of it."""
+
+_OTHER_KINDS: Final[tuple[tuple[Callable[[int], bool], str], ...]] = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+def open_file(path: str | Path, *, where: str = "", hint: str = "") -> BinaryIO:
+    """Open a regular file; raise InputError if that is impossible.
+
+    ``where`` is the flag or field that names the file. ``hint`` describes the expected file.
+    """
+    location = f"{where}: {path}" if where else str(path)
+    try:
+        # Opening a pipe waits for its writer, and a device may never end: check before opening.
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode):
+            kind = next((name for matches, name in _OTHER_KINDS if matches(mode)), "a device")
+            raise InputError(location, f"this is {kind}, not a regular file", hint=hint)
+        return open(path, "rb")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise InputError(location, "the file does not exist", hint=hint) from error
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(location, f"the file cannot be read: {why}") from error
+
+
+def read_file(path: str | Path, *, limit: int = MAX_SETTINGS, where: str = "", hint: str = "") -> bytes:
+    """Read a regular file of at most ``limit`` bytes; raise InputError if that is impossible."""
+    location = f"{where}: {path}" if where else str(path)
+    with open_file(path, where=where, hint=hint) as file:
+        if os.fstat(file.fileno()).st_size > limit:
+            raise too_large(location, limit)
+        try:
+            return file.read()
+        except OSError as error:
+            raise InputError(location, f"the file cannot be read: {error.strerror}") from error
+
+
+def read_text(path: str | Path, *, limit: int = MAX_SETTINGS, where: str = "", hint: str = "") -> str:
+    """Read a regular file of UTF-8 text; a byte order mark is skipped."""
+    content = read_file(path, limit=limit, where=where, hint=hint)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        location = f"{where}: {path}" if where else str(path)
+        raise not_utf8(location, content.splitlines(keepends=True)) from error
+
+
+def not_utf8(place: str, lines: Iterable[bytes]) -> InputError:
+    """Return the error for a file of invalid text, with the position of the first invalid byte."""
+    for number, line in enumerate(lines, start=1):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            place = f"{place}, line {number}, column {error.start + 1}"
+            break
+    return InputError(place, "the file is not UTF-8 text", hint="save it as UTF-8")
+
+
+def too_large(place: str, limit: int) -> InputError:
+    """Return the error for a file above the limit."""
+    return InputError(place, f"the file is too large: the limit is {limit >> 20:,} MiB")

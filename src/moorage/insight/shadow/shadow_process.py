@@ -1,0 +1,307 @@
+"""The scheduler's side of the shadow: a child process that is restarted, and disabled if it keeps failing.
+
+The scheduler never waits for the shadow. It writes into a bounded buffer. A shadow that does not read the buffer, does
+not respond, or uses too much memory is killed.
+"""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import msgspec
+import structlog
+
+from moorage.common.child_process import ChildEnded, ChildProcess, RestartPolicy, encode_frame
+from moorage.common.errors import InputError
+from moorage.common.user_files import read_file
+from moorage.insight.explain.explain_events import ExplainRequest
+from moorage.insight.shadow.feed import ShadowFeed
+from moorage.insight.shadow.messages import (
+    Answer,
+    Comparison,
+    Known,
+    ShadowBroken,
+    ShadowReady,
+    ShadowSetup,
+    ShadowWhole,
+    Whole,
+    as_raw,
+)
+from moorage.kube.api.kinds import find_kind
+from moorage.scheduler.engine.scheduler import Scheduler
+from moorage.scheduler.framework.faults import described
+from moorage.scheduler.wiring.assembly import find_watched_kinds
+
+WORKER: Final = "moorage.insight.shadow.shadow_worker"
+MAX_BUFFER: Final = 32 << 20
+"""The limit of bytes buffered for the shadow; above it, the shadow has lost touch with the cluster."""
+MAX_QUESTIONS: Final = 256
+ANSWER_SECONDS: Final = 30.0
+START_SECONDS: Final = 120.0
+FLUSH_SECONDS: Final = 0.01
+LOOK_SECONDS: Final = 1.0
+SLICE: Final = 200
+"""The number of objects per batch when the shadow receives the cluster."""
+MAX_FAILURES: Final = 3
+"""Failures within :data:`FORGIVEN_SECONDS` after which it is disabled."""
+FORGIVEN_SECONDS: Final = 600.0
+MIN_SECONDS: Final = 2.0
+"""It is not started more often than this."""
+MAX_ERRORS: Final = 50
+"""The number of consecutive errors after which requests end."""
+
+BUSY: Final = "busy"
+STARTING: Final = "starting"
+LOST: Final = "lost"
+
+log = structlog.get_logger(__name__)
+
+
+class ShadowPlan(msgspec.Struct, frozen=True):
+    """The configuration and plugins of the shadow, and its memory limit."""
+
+    file: Path
+    plugins: tuple[str, ...] = ()
+    max_memory: int = 4 << 30
+
+
+class ShadowEvents:
+    """Base of the observers of the shadow: metrics, and its log. Each overrides the methods it needs."""
+
+    def compared(self, comparison: Comparison) -> None:
+        """Take a comparison."""
+
+    def dropped(self, reason: str, count: int) -> None:
+        """Count requests that were not sent, or got no response."""
+
+    def is_up(self, *, up: bool) -> None:
+        """Receive whether a shadow is active."""
+
+
+class ShadowOff(Exception):
+    """The shadow is broken; the message describes how."""
+
+
+class Shadow:
+    """Runs a shadow next to a scheduler until :meth:`run` is cancelled; ``request`` has the active configuration."""
+
+    def __init__(
+        self,
+        plan: ShadowPlan,
+        feed: ShadowFeed,
+        scheduler: Scheduler,
+        request: Callable[[], ExplainRequest],
+        events: ShadowEvents,
+    ) -> None:
+        self._plan, self._feed, self._scheduler, self._request, self._events = plan, feed, scheduler, request, events
+        self._process: ChildProcess | None = None
+        self._out: list[bytes] = []
+        self._waiting_bytes = 0
+        self._is_whole = False
+        self._overflow = asyncio.Event()
+        self._errors = 0
+        self._changed = asyncio.Event()
+        feed.may_ask = self._may_ask
+
+    def restart(self) -> None:
+        """Restart, also if disabled: the active configuration changed."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Keep a shadow running; one that keeps failing is disabled until its file changes."""
+        # The pause does not grow: a shadow that keeps breaking is disabled after a few starts.
+        restarts = RestartPolicy(MIN_SECONDS, MIN_SECONDS, max_failures=MAX_FAILURES, window=FORGIVEN_SECONDS)
+        while True:
+            version = self._version()
+            self._changed.clear()
+            starts_at, is_final = monotonic(), False
+            try:
+                await self._live(version)
+            except ShadowOff as error:
+                log.warning("the shadow ended", file=str(self._plan.file), reason=str(error))
+                restarts.failed()
+                is_final = restarts.is_exhausted or isinstance(error, ShadowUnusable)
+            else:
+                restarts.succeeded()
+            finally:
+                await self._end()
+            # Saving a file every second does not start a new process every time.
+            await asyncio.sleep(max(restarts.remaining, starts_at + MIN_SECONDS - monotonic()))
+            if is_final:
+                log.error("the shadow is disabled until its file changes", file=str(self._plan.file))
+                await self._wait_for_change(version)
+                restarts.succeeded()
+
+    async def _live(self, version: str) -> None:
+        """Run one process until its file changes; ShadowOff if it breaks."""
+        process = await self._start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                work = self._listen(process), self._introduce(), self._flush(process), self._look_after(process)
+                tasks = [group.create_task(coroutine, name="shadow") for coroutine in work]
+                await self._wait_for_change(version)
+                for task in tasks:
+                    task.cancel()
+        except BaseExceptionGroup as group_of_errors:
+            off, remaining = group_of_errors.split(ShadowOff)
+            if off is not None:
+                # A reason that a restart does not fix comes before the others.
+                errors = [error for error in off.exceptions if isinstance(error, ShadowOff)]
+                raise min(errors, key=lambda error: not isinstance(error, ShadowUnusable)) from None
+            if remaining is None or not isinstance(remaining, ExceptionGroup):
+                raise
+            # An error of this code or of the event loop ends the shadow, and nothing else.
+            log.warning("supervision of the shadow failed", exc_info=remaining)
+            raise ShadowOff(f"supervision failed: {described(remaining.exceptions[0])}") from remaining
+
+    async def _start(self) -> ChildProcess:
+        request = self._request()
+        kinds = tuple(find_kind(kind).full_name for kind in find_watched_kinds(self._scheduler.objects))
+        setup = ShadowSetup(request, str(self._plan.file), self._plan.plugins, kinds)
+        process = self._process = await ChildProcess.start(WORKER)
+        self._out, self._waiting_bytes = [], 0
+        self._overflow.clear()
+        self._is_whole, self._errors = False, 0
+        self._put(encode_frame(setup))
+        self._feed.send = self._put
+        return process
+
+    def _put(self, message: bytes) -> None:
+        """Buffer a message for the shadow; a shadow with too many pending messages is ended."""
+        if self._overflow.is_set():
+            return
+        self._waiting_bytes += len(message)
+        self._out.append(message)
+        if self._waiting_bytes > MAX_BUFFER and self._is_whole:
+            self._overflow.set()
+            self._out.clear()
+
+    def _may_ask(self) -> bool:
+        if not self._is_whole or self._overflow.is_set():
+            self._events.dropped(STARTING if not self._is_whole else LOST, 1)
+            return False
+        if len(self._feed.asked) >= MAX_QUESTIONS:
+            self._events.dropped(BUSY, 1)
+            return False
+        return True
+
+    async def _flush(self, process: ChildProcess) -> None:
+        """Write queued messages periodically; only this task waits for the shadow to read them."""
+        try:
+            while True:
+                if not self._out:
+                    await asyncio.sleep(FLUSH_SECONDS)
+                    continue
+                data = b"".join(self._out)
+                self._out.clear()
+                process.write(data)
+                await process.drain()
+                self._waiting_bytes = max(0, self._waiting_bytes - len(data))
+        except ChildEnded as error:
+            raise ShadowOff(str(error)) from error
+
+    async def _introduce(self) -> None:
+        """Send all objects in small batches: changes in that time are sent, too, and come later."""
+        objects = self._scheduler.objects
+        for kind in find_watched_kinds(objects):
+            keys = [kube_object.key for kube_object in objects[kind].list()]
+            name = find_kind(kind).full_name
+            for first in range(0, len(keys), SLICE):
+                for key in keys[first : first + SLICE]:
+                    # The current state: the object may have changed since, or be gone.
+                    if (kube_object := objects[kind].find(key)) is not None:
+                        self._put(encode_frame(Known(name, as_raw(kube_object))))
+                await asyncio.sleep(0)
+                while self._waiting_bytes > MAX_BUFFER // 2:
+                    await asyncio.sleep(FLUSH_SECONDS)
+        cache = self._scheduler.cache
+        assumed = [(pod.key, pod.node_name) for pod in cache.assumed_pods()]
+        self._put(encode_frame(Whole(assumed)))
+
+    async def _listen(self, process: ChildProcess) -> None:
+        decoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+        try:
+            while True:
+                self._handle(await process.receive(decoder))
+        except ChildEnded as error:
+            raise ShadowOff(str(error)) from error
+        except msgspec.MsgspecError as error:
+            raise ShadowOff(f"invalid message from its process: {error}") from error
+
+    def _handle(self, answer: Answer) -> None:
+        match answer:
+            case ShadowReady():
+                return
+            case ShadowBroken(problem):
+                raise ShadowUnusable(problem)
+            case ShadowWhole():
+                self._is_whole = True
+                self._events.is_up(up=True)
+                log.info("the shadow is ready", file=str(self._plan.file))
+            case Comparison():
+                self._feed.asked.pop(answer.number, None)
+                self._events.compared(answer)
+                self._errors = self._errors + 1 if answer.result == "error" else 0
+                if self._errors >= MAX_ERRORS:
+                    raise ShadowUnusable(f"{MAX_ERRORS} errors in a row, the last: {answer.message}")
+
+    async def _look_after(self, process: ChildProcess) -> None:
+        """Require that the shadow responds, and that it does not grow."""
+        start = monotonic()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._overflow.wait()
+            if self._overflow.is_set():
+                raise ShadowOff(f"it is too slow: {MAX_BUFFER >> 10} KiB of changes are pending")
+            now = monotonic()
+            oldest = min(self._feed.asked.values(), default=now)
+            if now - oldest > ANSWER_SECONDS:
+                raise ShadowOff(f"no response for {ANSWER_SECONDS:.0f} s")
+            if not self._is_whole and now - start > START_SECONDS:
+                raise ShadowOff(f"not ready within {START_SECONDS:.0f} s")
+            if (size := _resident(process.pid)) > self._plan.max_memory:
+                raise ShadowOff(f"it uses {size >> 20} MiB of memory; the limit is {self._plan.max_memory >> 20} MiB")
+
+    async def _wait_for_change(self, version: str) -> None:
+        """Wait until the file or the active configuration changes."""
+        while self._version() == version and not self._changed.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._changed.wait()
+
+    def _version(self) -> str:
+        """Return a fingerprint of the file's content; a missing file has its own fingerprint."""
+        try:
+            return hashlib.sha256(read_file(self._plan.file)).hexdigest()
+        except InputError as error:
+            return str(error)
+
+    async def _end(self) -> None:
+        """Kill the process, and stop sending requests."""
+        self._feed.send = None
+        if self._feed.asked:
+            self._events.dropped(LOST, len(self._feed.asked))
+            self._feed.asked.clear()
+        self._is_whole = False
+        self._events.is_up(up=False)
+        process, self._process = self._process, None
+        if process is not None:
+            await process.close()
+
+
+class ShadowUnusable(ShadowOff):
+    """The shadow is broken in a way that a restart does not fix."""
+
+
+def _resident(pid: int) -> int:
+    """Return the memory of a process in bytes; 0 if it is unknown."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0

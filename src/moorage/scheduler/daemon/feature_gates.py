@@ -1,0 +1,227 @@
+"""The feature gates of a command line: supported gates, and gates that change nothing here.
+
+kube-scheduler accepts every gate of Kubernetes, and manifests set one list for all components; so gates of the kubelet
+or the API server are accepted here, too. A gate that cannot be switched off here is refused by name, never ignored.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct, field
+
+from moorage.common.errors import ConfigError, ConfigErrors, did_you_mean
+from moorage.kube.features import (
+    COMPONENT,
+    FLAG,
+    GATES,
+    GROUPS,
+    OLDEST,
+    RELEASE,
+    RELEASES,
+    FeatureGates,
+    Stage,
+    assignments,
+    go_bool,
+    one_before,
+)
+
+EMULATED: Final = "--emulated-version"
+COMPATIBLE: Final = "--min-compatibility-version"
+_VERSION: Final = re.compile(r"1\.\d+")
+_WITH_PATCH: Final = re.compile(r"1\.\d+\.\d+")
+
+#: Gates of a scheduler that have no effect here, with the reason.
+MOOT: Final[Mapping[str, str]] = {
+    "OpportunisticBatching": "cached results replace it and never change a decision",
+    "SchedulerAsyncAPICalls": "writes never delay a cycle, with or without it",
+    "SchedulerPreQueueingHints": "rejected pods are always filed by plugin",
+    "InterPodAffinityHostnameFastPath": "affinity by host name is always a look-up",
+    "ClearingNominatedNodeNameAfterBinding": "the API server does that",
+    "MatchLabelKeysInPodTopologySpreadSelectorMerge": "the API server does that",
+    "PodLevelResourcesFixDefaulting": "the API server does that",
+    "PodLevelResourcesFixKubeletQOSClass": "the kubelet does that",
+    "ContainerRestartRules": "the API server and the kubelet do that",
+    "UserNamespacesSupport": "the kubelet does that",
+    "RestartAllContainersOnContainerExits": "what a pod needs of its node is read from its spec in any case",
+    "UserNamespacesHostNetworkSupport": "what a pod needs of its node is read from its spec in any case",
+    "VolumeBindMountOptions": "what a pod needs of its node is read from its spec in any case",
+    "WorkloadWithJob": "the job controller does that; the one of `moorage up` does, too",
+}
+
+#: Gates that emulated releases can disable but Moorage cannot, with the feature.
+PERMANENT: Final[Mapping[str, str]] = {
+    "DynamicResourceAllocation": "device claims",
+    "VolumeAttributesClass": "the classes of volumes",
+    "InPlacePodVerticalScaling": "the kubelet's report of a resize",
+}
+
+#: Gates of other components that may be set to true or false.
+FREE: Final = frozenset(
+    """
+    APIResponseCompression APIServerIdentity APIServerWebhookAuthenticationToken APIServingWithRoutine
+    AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests AllowParsingUserUIDFromCertAuth
+    AllowServiceExternalIPs AllowUnsafeMalformedObjectDeletion AtomicFIFO AtomicWriteVolumeUserFields
+    AuthorizePodWebsocketUpgradeCreatePermission CBORServingAndStorage CPUManagerPolicyAlphaOptions
+    CPUManagerPolicyBetaOptions CRDObservedGenerationTracking CRIListStreaming CSIVolumeHealth
+    ChangeContainerStatusOnKubeletRestart ClientsAllowCARotation ClientsAllowCBOR ClientsAllowTLSCacheGC
+    ClientsPreferCBOR CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook
+    ClusterTrustBundle ClusterTrustBundleProjection ConcurrentWatchObjectDecode
+    ConsistentListFromCacheSkipTimeoutFallback ConstrainedImpersonation ContainerCheckpoint ContainerStopSignals
+    ContextualLogging CrossNamespaceVolumeDataSource CustomCPUCFSQuotaPeriod DRAPartitionableDevicesType
+    DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus DeclarativeValidationBeta DefaultPodSysctls
+    DeploymentReplicaSetTerminatingReplicas DetectCacheInconsistency EmptyDirVolumeMode EnvFiles EtcdRangeStream
+    EventedPLEG EvictionRequestAPI ExcludeAdmissionWebhookVirtualResources ExtendWebSocketsToKubelet
+    GRPCContainerProbeTLS GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority H2CContainerProbe
+    HPAGeneration HPAOptimizedSelectorStore HPAScaleToZero HugepageAwareEviction ImageVolumeWithDigest
+    InOrderInformersBatchProcess InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory
+    InPlacePodVerticalScalingMemoryBackedVolumes InformerResourceVersion KMSv1 KubeProxyIPVS
+    KubeProxyNFTablesLocalhostNodePorts KubeletAllocatedPodsEndpoint KubeletCrashLoopBackOffMax
+    KubeletEnsureSecretPulledImages KubeletInUserNamespace KubeletPodResourcesListUseActivePods
+    KubeletRegistrationGetOnExistsOnly KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders
+    ListFromCacheSnapshot LocalStorageCapacityIsolationFSQuotaMonitoring LoggingAlphaOptions LoggingBetaOptions
+    ManifestBasedAdmissionControlConfig MaxUnavailableStatefulSet MemoryQoS MutablePVNodeAffinity
+    MutablePodResourcesForSuspendedJobs MutableSchedulingDirectivesForSuspendedJobs MutatingAdmissionPolicy
+    NFTablesNetlink NativeHistograms NodeControllerLeaseCircuitBreaker NodeLifecycleConditions OpenAPIEnums
+    PersistentVolumeClaimUnusedSinceTime PodAndContainerStatsFromCRI PodCertificateRequest PodDeletionCost
+    PodLevelResourceManagers PodLogsQuerySplitStreams PodTopologyLabelsAdmission PodsAPI PortForwardWebsockets
+    QOSReserved ReduceDefaultCrashLoopBackOffDecay ReloadKubeletClientCAFile ReloadKubeletServerCertificateFile
+    RemoteRequestHeaderUID ResourceHealthStatus ResourceHealthStatusMessage RotateKubeletServerCertificate
+    RuntimeClassInImageCriApi SELinuxMount ServiceAccountNodeAudienceRestriction ServiceCIDRStatusFieldWiping
+    ShardedListAndWatch SizeBasedListCostEstimate StaleControllerConsistencyDaemonSet StaleControllerConsistencyHPA
+    StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
+    StatefulSetRecreateStrategy StatefulSetSemanticRevisionComparison StorageNamespaceIndex StorageVersionAPI
+    StorageVersionHash StorageVersionMigrator StrictIPCIDRValidation
+    StructuredAuthenticationConfigurationEgressSelector StructuredAuthenticationConfigurationJWKSMetrics
+    TokenRequestServiceAccountUIDValidation TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions
+    TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy
+    UnlockWhileProcessingFIFO WatchList WatchListClient WatchListCompression WebhookRoundTripLoadBalancing
+    WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown WindowsHostNetwork
+    """.split()  # noqa: SIM905 - a hundred names read better as a paragraph
+)
+
+#: Gates of other components that have graduated and are always on.
+LOCKED_ON: Final = frozenset(
+    """
+    AggregatedDiscoveryRemoveBetaType CPUManagerPolicyOptions CRDValidationRatcheting CSIServiceAccountTokenSecrets
+    CustomResourceFieldSelectors DeclarativeValidation DisableAllocatorDualWrite DisableCPUQuotaWithExclusiveCPUs
+    DisableNodeKubeProxyVersion ExecProbeTimeout ExternalServiceAccountTokenSigner HPAConfigurableTolerance
+    HostnameOverride ImageMaximumGCAge ImageVolume InOrderInformers InPlacePodVerticalScalingInitContainers
+    JobManagedBy KubeletCgroupDriverFromCRI KubeletFineGrainedAuthz KubeletPSI KubeletPodResourcesDynamicResources
+    KubeletPodResourcesGet KubeletTracing MultiCIDRServiceAllocator MutableCSINodeAllocatableCount NFTablesProxyMode
+    NodeLogQuery NodeSwap PLEGOnDemandRelist PodObservedGenerationTracking PodReadyToStartContainersCondition
+    PreferSameTrafficDistribution ProcMountType RecoverVolumeExpansionFailure RecursiveReadOnlyMounts
+    RelaxedEnvironmentVariableValidation RelaxedServiceNameValidation SELinuxChangePolicy
+    SELinuxMountReadWriteOncePod SeparateTaintEvictionController ServiceAccountTokenJTI
+    ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo
+    SupplementalGroupsPolicy SystemdWatchdog TopologyManagerPolicyOptions WatchCacheInitializationPostStartHook
+    WinDSR WinOverlay
+    """.split()  # noqa: SIM905 - as above
+)
+
+#: Gates of other components that are always off.
+LOCKED_OFF: Final = frozenset(
+    [
+        "AllowOverwriteTerminationGracePeriodSeconds",
+        "DeclarativeValidationTakeover",
+        "GitRepoVolumeDriver",
+        "SeparateCacheWatchRPC",
+    ]
+)
+
+ELSEWHERE: Final = FREE | LOCKED_ON | LOCKED_OFF
+
+
+class GateChoice(Struct, frozen=True):
+    """The gates in force, and gates worth a log line: those without effect, and those no longer supported."""
+
+    features: FeatureGates
+    moot: Mapping[str, str] = field(default_factory=dict)
+    unsupported: tuple[str, ...] = ()
+    """Alpha features of an emulated release, which upstream no longer tests."""
+
+
+def choose_gates(flags: Sequence[str], emulated: Sequence[str] = (), compatible: Sequence[str] = ()) -> GateChoice:
+    """Read --feature-gates, --emulated-version and --min-compatibility-version; ConfigErrors lists invalid values."""
+    release, oldest = _releases(emulated, compatible)
+    gate_values = _read_gates(flags, release)
+    own = {name: value for name, value in gate_values.items() if name not in ELSEWHERE}
+    features = FeatureGates(own, release=release, oldest=oldest)
+    if problems := [
+        ConfigError(
+            FLAG,
+            f"cannot set feature gate {name} to false: moorage always heeds {description}",
+            hint=f"leave {name} out",
+        )
+        for name, description in PERMANENT.items()
+        if not features.enabled(name)
+    ]:
+        raise ConfigErrors(problems)
+    moot = {
+        name: MOOT.get(name, "it belongs to another component")
+        for name in gate_values
+        if name in MOOT or name in ELSEWHERE
+    }
+    unsupported = tuple(
+        name
+        for name, gate in features.gates.items()
+        if features.release != RELEASE and gate.stage is Stage.ALPHA and features.enabled(name)
+    )
+    return GateChoice(features, moot, unsupported)
+
+
+def all_gates(flags: Sequence[str]) -> FeatureGates:
+    """Read --feature-gates for commands that run no scheduler: permanent features may be off."""
+    gate_values = _read_gates(flags, RELEASE)
+    return FeatureGates({name: value for name, value in gate_values.items() if name not in ELSEWHERE})
+
+
+def _read_gates(flags: Sequence[str], release: str) -> dict[str, bool]:
+    gate_values = dict(assignments(*flags))
+    if problems := [*_unknown(gate_values), *_locked(gate_values, release)]:
+        raise ConfigErrors(problems)
+    return gate_values
+
+
+def _unknown(gate_values: Mapping[str, bool]) -> Iterator[ConfigError]:
+    for name in gate_values:
+        if name not in GATES and name not in GROUPS and name not in ELSEWHERE:
+            hint = did_you_mean(name, [*GATES, *GROUPS, *ELSEWHERE])
+            yield ConfigError(FLAG, f"unrecognized feature gate: {name}", hint=hint)
+
+
+def _locked(gate_values: Mapping[str, bool], release: str) -> Iterator[ConfigError]:
+    # The history of other components' gates is not available here, and changes nothing.
+    for name, value in gate_values.items() if release == RELEASE else ():
+        if (name in LOCKED_ON and not value) or (name in LOCKED_OFF and value):
+            text = f"cannot set feature gate {name} to {go_bool(value)}, feature is locked to {go_bool(not value)}"
+            yield ConfigError(FLAG, text, hint=f"remove {name}: it cannot be changed any more")
+
+
+def _releases(emulated: Sequence[str], compatible: Sequence[str]) -> tuple[str, str]:
+    """Return the release to emulate and the oldest compatible one, validated as in kube-scheduler."""
+    release = _version(EMULATED, emulated) or RELEASE
+    if release not in RELEASES:
+        text = f"emulation version {release} is not between [{OLDEST}, {RELEASE}.0]"
+        raise ConfigError(EMULATED, text, hint=f"write one of {', '.join(RELEASES)}, or leave it out")
+    oldest = _version(COMPATIBLE, compatible) or one_before(release)
+    if oldest not in RELEASES or oldest > release:
+        text = f"minCompatibilityVersion version {oldest} is not between [{OLDEST}, {release}]"
+        raise ConfigError(COMPATIBLE, text, hint=f"write {one_before(release)} or {release}, or leave it out")
+    return release, oldest
+
+
+def _version(flag: str, values: Sequence[str]) -> str:
+    version = ""
+    for item in values:
+        component, _, version = item.strip().rpartition("=")
+        if component not in ("", COMPONENT):
+            raise ConfigError(flag, f"component not registered: {component}", hint="the only component is kube")
+        version = version.removeprefix("v")
+        if _WITH_PATCH.fullmatch(version):
+            raise ConfigError(flag, f"patch version not allowed, got: kube={version}", hint=f"write {version[:4]}")
+        if not _VERSION.fullmatch(version):
+            raise ConfigError(
+                flag, f"could not parse {version!r} as version", hint=f"write {RELEASE} or kube={RELEASE}"
+            )
+    return version

@@ -1,1 +1,0 @@
-"""Feature gates: flags, emulated versions, and the reference page."""

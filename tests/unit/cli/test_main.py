@@ -1,0 +1,22 @@
+"""The `moorage` command."""
+
+import re
+
+import pytest
+
+from moorage.cli.main import run
+
+
+def test_help_of_the_kubectl_plugin_shows_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "--help"], name="kubectl moorage") == 0
+    assert capsys.readouterr().out.strip().startswith("Usage: kubectl moorage explain")
+
+
+@pytest.mark.parametrize("arguments", [(), ("config",), ("shadow",), ("whatif",), ("lab",)], ids=" ".join)
+def test_help_has_a_summary_of_every_command(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*arguments, "--help"]) == 0
+    usage, _, described = capsys.readouterr().out.partition("Options:\n")
+    assert len(usage.splitlines()) > 2, "the group itself is described"
+    commands = [line.split(maxsplit=1) for line in described.splitlines() if re.match(r"  [a-z]", line)]
+    assert commands
+    assert all(len(command) == 2 and command[1].endswith(".") for command in commands), commands

@@ -1,0 +1,37 @@
+"""Options that several commands share."""
+
+import pytest
+
+from moorage.cli.main import run
+
+OUTPUT_FILES: dict[tuple[str, ...], str] = {
+    ("lab", "generate", "--out", "x.txt"): ".jsonl or .csv or .parquet",
+    ("lab", "generate", "--out", "x.csv", "--cluster-out", "nodes.json"): ".csv",
+    ("lab", "import", "openb", "--pods", "pods.csv", "--out", "x"): ".jsonl or .csv or .parquet",
+    ("lab", "import", "openb", "--pods", "p.csv", "--out", "x.csv", "--cluster-out", "nodes.yaml"): ".csv",
+    ("record", "x.json"): ".jsonl or .csv or .parquet",
+    ("record", "x.jsonl", "--cluster-out", "nodes.csv"): ".json",
+    ("snapshot", "x.yaml"): ".json or .gz",
+}
+
+
+@pytest.mark.parametrize(("command", "known"), OUTPUT_FILES.items(), ids=map(" ".join, OUTPUT_FILES))
+def test_unknown_extension_of_an_output_file_is_rejected(
+    command: tuple[str, ...], known: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(command) == 2
+    assert f"unknown file extension; use {known}" in capsys.readouterr().err
+
+
+def test_help_uses_the_width_of_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert run(["simulate", "--help"]) == 0
+    assert 90 < max(map(len, capsys.readouterr().out.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("duration", ["0s", "-5m"])
+def test_duration_must_be_positive(duration: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["up", "--nodes", "0", "--for", duration]) == 2
+    assert "--for" in capsys.readouterr().err

@@ -1,0 +1,121 @@
+import pytest
+from tests.support.api import (
+    MERGE,
+    ApiHarness,
+    definition,
+)
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+QUOTAS = "/apis/example.org/v1/namespaces/default/quotas"
+
+
+def quota(name: str, **spec: object) -> dict[str, object]:
+    return {"apiVersion": "example.org/v1", "kind": "Quota", "metadata": {"name": name}, "spec": spec}
+
+
+def test_custom_resource_is_served_from_its_definition_to_its_end():
+    client = ApiHarness()
+    client.request("GET", QUOTAS, want=404)
+    created = client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
+    assert {item["type"]: item["status"] for item in created["status"]["conditions"]}["Established"] == "True"
+    assert client.create(QUOTAS, quota("q", most=3))["spec"] == {"most": 3, "unit": "gpu"}
+    error = client.request("POST", QUOTAS, quota("r", most=0), want=422)
+    assert error["details"]["causes"][0]["field"] == "spec.most"
+    assert (
+        client.request("POST", QUOTAS, quota("r"), want=422)["details"]["causes"][0]["reason"] == "FieldValueRequired"
+    )
+    assert client.request("GET", QUOTAS, accept=TABLE)["rows"][0]["cells"] == ["q", 3]
+    client.request("DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/quotas.example.org")
+    client.request("GET", QUOTAS, want=404)
+
+
+def test_definition_preserves_foreign_conditions():
+    client = ApiHarness()
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    stored = client.create(path, definition())
+    conditions = [
+        *stored["status"]["conditions"],
+        {"type": "Loved", "status": "True", "reason": "E2E", "message": "so"},
+    ]
+    path = f"{path}/{stored['metadata']['name']}"
+    answer = client.request("PATCH", f"{path}/status", {"status": {"conditions": conditions}}, content_type=MERGE)
+    assert [item["type"] for item in answer["status"]["conditions"]] == ["NamesAccepted", "Established", "Loved"]
+    answer = client.request("PATCH", path, {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+    assert [item["type"] for item in answer["status"]["conditions"]] == ["NamesAccepted", "Established", "Loved"]
+    assert answer["status"]["storedVersions"] == ["v1"]
+
+
+GANGS = "/apis/example.org/v1/namespaces/default/gangs"
+GANG_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "size": {"type": "integer"},
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                "items": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}},
+                "pod": {
+                    "type": "object",
+                    "x-kubernetes-embedded-resource": True,
+                    "properties": {"spec": {"type": "object"}},
+                },
+            },
+        }
+    },
+}
+GANG_SPEC = {
+    "size": 1,
+    "free": {"any": {"thing": 1}},
+    "labels": {"x": "y"},
+    "items": [{"a": "b"}],
+    "pod": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}},
+}
+UNDECLARED = {
+    "at the root": ({"more": 1}, "more"),
+    "in the spec": ({"spec": {"siez": 1}}, "spec.siez"),
+    "in a list": ({"spec": {"items": [{"a": "b"}, {"odd": "c"}]}}, "spec.items[1].odd"),
+    "in the metadata": ({"metadata": {"name": "g", "nmae": "g"}}, "metadata.nmae"),
+    "in the metadata of an embedded object": ({"spec": {"pod": {"metadata": {"odd": "y"}}}}, "spec.pod.metadata.odd"),
+}
+
+
+def gangs() -> ApiHarness:
+    client = ApiHarness()
+    desired = definition()
+    desired["metadata"]["name"] = "gangs.example.org"
+    desired["spec"]["names"] = {"plural": "gangs", "kind": "Gang"}
+    desired["spec"]["versions"] = [
+        {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": GANG_SCHEMA}}
+    ]
+    client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", desired)
+    return client
+
+
+def test_declared_fields_are_stored():
+    client = gangs()
+    gang = {"apiVersion": "example.org/v1", "kind": "Gang", "metadata": {"name": "g"}, "spec": GANG_SPEC}
+    assert client.request("POST", f"{GANGS}?fieldValidation=Strict", gang, want=201)["spec"] == GANG_SPEC
+
+
+@pytest.mark.parametrize(("content", "path"), UNDECLARED.values(), ids=UNDECLARED)
+def test_undeclared_fields_are_rejected_or_pruned(content: dict[str, object], path: str) -> None:
+    client = gangs()
+    gang = {"apiVersion": "example.org/v1", "kind": "Gang", "metadata": {"name": "g"}, **content}
+    error = client.request("POST", f"{GANGS}?fieldValidation=Strict", gang, want=400)["message"]
+    assert error.endswith(f'strict decoding error: unknown field "{path}"')
+    applied = client.request(
+        "PATCH", f"{GANGS}/g?fieldManager=me", gang, want=400, content_type="application/apply-patch+yaml"
+    )
+    assert f".{path}: field not declared in schema" in applied["message"]
+    assert client.send("POST", f"{GANGS}?fieldValidation=Warn", gang).warnings == (f'unknown field "{path}"',)
+    client.request("PATCH", f"{GANGS}/g?fieldValidation=Strict", {"spec": {"size": 2}}, content_type=MERGE)
+    assert path.rpartition(".")[2] not in str(client.get(f"{GANGS}/g"))
+
+
+def test_custom_resources_are_served_again_after_a_restart():
+    client = ApiHarness()
+    client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
+    again = ApiHarness(store=client.api.store)
+    assert again.names("/apis/example.org/v1/quotas") == []

@@ -1,0 +1,37 @@
+from tests.support.api import PODS, ApiHarness, pod
+
+
+def three(client: ApiHarness) -> None:
+    for name, app in (("a", "x"), ("b", "x"), ("c", "y")):
+        client.create(PODS, pod(name, labels={"app": app}))
+
+
+def test_list_is_filtered_by_labels_fields_and_namespace():
+    client = ApiHarness()
+    three(client)
+    client.create("/api/v1/namespaces/kube-system/pods", pod("d"))
+    assert client.names("/api/v1/pods") == ["a", "b", "c", "d"]
+    assert client.names(f"{PODS}?labelSelector=app=x") == ["a", "b"]
+    assert client.names(f"{PODS}?fieldSelector=metadata.name!=a") == ["b", "c"]
+
+
+def test_pages_of_a_list_are_one_snapshot():
+    client = ApiHarness()
+    three(client)
+    first = client.get(f"{PODS}?limit=2")
+    assert [item["metadata"]["name"] for item in first["items"]] == ["a", "b"]
+    assert first["metadata"]["remainingItemCount"] == 1
+    client.request("DELETE", f"{PODS}/c")
+    client.create(PODS, pod("bb"))
+    second = client.get(f"{PODS}?limit=2&continue={first['metadata']['continue']}")
+    assert [item["metadata"]["name"] for item in second["items"]] == ["c"]
+    assert second["metadata"] == {"resourceVersion": first["metadata"]["resourceVersion"]}
+
+
+def test_expired_continue_token_returns_gone():
+    client = ApiHarness()
+    three(client)
+    token = client.get(f"{PODS}?limit=1")["metadata"]["continue"]
+    for _ in range(100):
+        client.get(f"{PODS}?limit=1")
+    assert client.request("GET", f"{PODS}?limit=1&continue={token}", want=410)["reason"] == "Expired"

@@ -1,0 +1,54 @@
+import msgspec
+from tests.support.reconciling import NOW, make, pod
+
+from moorage.cluster.controllers.actions import (
+    NAME,
+    ControllerEvent,
+    Create,
+    Delete,
+    Patch,
+    build_request,
+    status_actions,
+)
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+
+POD = pod("p")
+
+
+def test_creation_is_posted_with_its_kind() -> None:
+    request = build_request(Create(Pod, {"metadata": {"name": "p", "namespace": "shop"}}))
+    assert (request.method, request.path) == ("POST", "/api/v1/namespaces/shop/pods")
+    assert msgspec.json.decode(request.body)["kind"] == "Pod"
+    assert build_request(Create(Node, {"metadata": {"name": "n"}})).path == "/api/v1/nodes"
+
+
+def test_patch_may_depend_on_the_version() -> None:
+    request = build_request(Patch(POD, {"metadata": {"labels": {"a": "b"}}}, "status", if_unchanged=True))
+    assert (request.method, request.path) == ("PATCH", "/api/v1/namespaces/shop/pods/p/status")
+    assert request.content_type == "application/merge-patch+json"
+    metadata = {"labels": {"a": "b"}, "resourceVersion": POD.metadata.resource_version}
+    assert msgspec.json.decode(request.body) == {"metadata": metadata}
+    assert msgspec.json.decode(build_request(Patch(POD, {"spec": {}})).body) == {"spec": {}}
+
+
+def test_deletion_has_a_precondition() -> None:
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "uid-of-p"}}
+    assert msgspec.json.decode(build_request(Delete(POD)).body) == options
+    body = msgspec.json.decode(build_request(Delete(POD, grace=0, propagation="Foreground")).body)
+    assert body == {**options, "gracePeriodSeconds": 0, "propagationPolicy": "Foreground"}
+
+
+def test_only_changed_fields_of_a_status_are_patched() -> None:
+    assert status_actions(POD, {"replicas": 1}, {"replicas": 1, "ready": 0, "conditions": []}) == []
+    (patch,) = status_actions(POD, {"replicas": 1, "ready": 1}, {"replicas": 2, "ready": 1})
+    assert isinstance(patch, Patch)
+    assert (patch.patch, patch.subresource) == ({"status": {"replicas": 2}}, "status")
+
+
+def test_event_names_the_written_object() -> None:
+    node = make(Node, "n")
+    event = ControllerEvent(node, "tester", "Created", f"Created pod: {NAME}", NOW, is_warning=True)
+    data = event.data("p-x7", 1)
+    assert (data["message"], data["type"], data["involvedObject"]["kind"]) == ("Created pod: p-x7", "Warning", "Node")
+    assert data["metadata"]["name"] != event.data("p-x7", 2)["metadata"]["name"]

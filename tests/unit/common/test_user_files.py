@@ -1,0 +1,89 @@
+"""One message for each problem with a file of a user, without delay and without reading devices."""
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from moorage.common.errors import InputError
+from moorage.common.user_files import MAX_SETTINGS, open_file, read_file, read_text
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(MAX_SETTINGS + 1)
+
+
+def socket_at(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+PROBLEMS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (lambda path: None, "FILE: the file does not exist\n  hint: a configuration"),
+    "directory": (Path.mkdir, "FILE: this is a directory, not a regular file\n  hint: a configuration"),
+    "pipe": (os.mkfifo, "FILE: this is a pipe, not a regular file\n  hint: a configuration"),
+    "socket": (socket_at, "FILE: this is a socket, not a regular file\n  hint: a configuration"),
+    "link to an endless device": (
+        lambda path: path.symlink_to("/dev/zero"),
+        "FILE: this is a device, not a regular file\n  hint: a configuration",
+    ),
+    "link to itself": (lambda path: path.symlink_to(path), "FILE: the file cannot be read: Too many levels"),
+    "above the limit": (sparse, "FILE: the file is too large: the limit is 16 MiB"),
+    "invalid bytes": (
+        lambda path: path.write_bytes(b"a\n\xc3\xa4\nb\xff"),
+        "FILE, line 3, column 2: the file is not UTF-8 text\n  hint: save it as UTF-8",
+    ),
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("where", ["", "--config"])
+def test_each_problem_has_one_message(problem: str, where: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the address of a socket is short
+    make, message = PROBLEMS[problem]
+    make(Path("FILE"))
+    with pytest.raises(InputError) as raised:
+        read_text("FILE", where=where, hint="a configuration")
+    assert str(raised.value).startswith(f"{where}: {message}" if where else message)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read every file")
+def test_unreadable_file_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.touch(mode=0)
+    with pytest.raises(InputError, match="secret: the file cannot be read: Permission denied"):
+        read_file(path)
+
+
+def test_file_below_a_file_does_not_exist(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="the file does not exist"):
+        open_file(tmp_path / "file" / "below")
+
+
+def test_path_with_a_null_byte_cannot_be_read() -> None:
+    with pytest.raises(InputError, match=r"the file cannot be read: .*null"):
+        open_file("a\0b")
+
+
+def test_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"\xef\xbb\xbfa: 1\n")
+    assert read_text(path) == "a: 1\n"
+
+
+def test_file_with_the_size_of_the_limit_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert read_file(path, limit=5) == b"12345"
+    with pytest.raises(InputError, match="too large"):
+        read_file(path, limit=4)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc has regular files of size 0")
+def test_file_of_unknown_size_is_read() -> None:
+    assert read_file("/proc/self/status")

@@ -1,0 +1,46 @@
+"""Explanations of single pods."""
+
+from tests.support.gangs import COSCHEDULING
+from tests.unit.insight.explain.clusters import TAINT, Object, node, pod, session
+
+from moorage.insight.explain.pods import explain_pod
+
+
+def test_explanation_is_restricted_to_one_node() -> None:
+    objects = (node("n1"), node("n2", taints=[TAINT]), pod("p", requests={"cpu": "5"}))
+    with session(*objects) as opened:
+        explained = explain_pod(opened, "default/p", node="n2")
+    assert [change.kind for change in explained.changes] == ["pair"]
+    assert list(explained.decision.nodes) == ["n2"]
+
+
+CONFIG = COSCHEDULING.replace("{ARGS}", "{}")
+
+
+def gang(count: int, size: str) -> list[Object]:
+    pods = [pod(f"ring-{number}") for number in range(count)]
+    for manifest in pods:
+        manifest["metadata"]["annotations"] = {"moorage.io/gang": "ring", "moorage.io/gang-size": size}
+    return pods
+
+
+def test_gang_with_missing_pods_reports_it() -> None:
+    with session(node("n1"), *gang(2, "3"), config=CONFIG) as cluster:
+        explanation = explain_pod(cluster, "default/ring-0")
+    assert not explanation.decision.node
+    assert explanation.decision.message == 'the group "ring" starts with 3 pods and 2 of them are there'
+    assert explanation.group == {"name": "ring", "members": 2, "fits": 2, "minCount": 3}
+
+
+def test_gang_that_does_not_fit_reports_how_many_pods_fit() -> None:
+    with session(node("n1"), *gang(6, "6"), config=CONFIG) as cluster:
+        explanation = explain_pod(cluster, "default/ring-0")
+    assert not explanation.decision.node
+    assert "minMember (6) cannot be satisfied" in explanation.decision.message
+    assert explanation.group == {"name": "ring", "members": 6, "fits": 4, "minCount": 6}
+
+
+def test_gang_that_fits_is_placed() -> None:
+    with session(node("n1"), *gang(3, "3"), config=CONFIG) as cluster:
+        explanation = explain_pod(cluster, "default/ring-0")
+    assert explanation.decision.node == "n1"

@@ -1,0 +1,48 @@
+"""Details of pods and nodes."""
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from tests.unit.insight.page.clusters import get, loaded, policy, served
+
+from moorage.insight.explain.pods import explain_pod
+from moorage.insight.explain.text import change_line, group_line, headline, retry_lines
+from moorage.insight.page.service import PageService
+
+
+@pytest.mark.parametrize("key", ["shop/big-1", "shop/held", "shop/fits", "shop/web-1"])
+def test_pod_page_equals_explain(key: str) -> None:
+    async def talk(service: PageService) -> Any:
+        return await get(service, f"pod?pod={quote(key, safe='')}")
+
+    page = served(talk)
+    with loaded().session(policy()) as session:
+        explained = explain_pod(session, key)
+    assert page["headline"] == headline(explained)
+    assert [item["line"] for item in page["reasons"]] == [group_line(item) for item in explained.reasons]
+    assert [item["line"] for item in page["changes"]] == [change_line(item) for item in explained.changes]
+    assert page["wakes"] == retry_lines(explained)
+    assert [item["plugin"] for item in page["because"]] == [item.plugin for item in explained.because]
+
+
+def test_every_plugin_filters_every_node() -> None:
+    async def talk(service: PageService) -> Any:
+        return await get(service, "pod?pod=shop/big-1")
+
+    table = served(talk)["table"]
+    rows = {row[0]: row[1] for row in table["rows"]}
+    assert rows["n2"].keys() == {"NodeUnschedulable", "NodeResourcesFit"}
+    assert rows["n3"].keys() == {"TaintToleration", "NodeResourcesFit"}
+    assert table["texts"][rows["n1"]["NodeResourcesFit"]] == "Insufficient cpu"
+
+
+def test_node_page_shows_its_pods_and_near_misses() -> None:
+    async def talk(service: PageService) -> Any:
+        return await get(service, "node?node=n3")
+
+    page = served(talk)
+    assert page["pods"] == []
+    obstacles = {item["pod"]: [obstacle["plugin"] for obstacle in item["obstacles"]] for item in page["almost"]}
+    assert obstacles["shop/fits"] == ["TaintToleration"]
+    assert sorted(obstacles["shop/big-1"]) == ["NodeResourcesFit", "TaintToleration"]

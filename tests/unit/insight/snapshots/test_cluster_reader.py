@@ -1,0 +1,52 @@
+"""Reading a live cluster: only fields that affect scheduling."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.insight.explain.clusters import node
+from tests.unit.insight.snapshots.clusters import FAST, SECRET, WORKLOADS, read, secret_pod, secret_workload
+
+from moorage.common.errors import Forbidden, InputError
+from moorage.insight.snapshots.cluster_reader import read_cluster
+from moorage.kube.client.kubeconfig import Connection
+from moorage.kube.client.rest import ApiClient
+
+
+def test_secrets_are_omitted_by_default() -> None:
+    assert SECRET not in str(read(node("n1"), secret_pod()).contents)
+    assert SECRET in str(read(node("n1"), secret_pod(), with_annotations=True).contents)
+    full_contents = str(read(node("n1"), secret_pod(), whole=True).contents)
+    assert full_contents.count(SECRET) == 3
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_templates_expose_no_more_than_pods(kind: str) -> None:
+    contents = read(secret_workload(kind)).contents
+    assert SECRET not in str(contents)
+    template = next(item for item in contents if item["kind"] == kind)["spec"]["template"]
+    assert template["metadata"]["annotations"] == {"moorage.io/gang": "ring"}
+    assert template["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
+    assert SECRET in str(read(secret_workload(kind), whole=True).contents)
+
+
+def test_parameters_of_storage_classes_are_omitted() -> None:
+    contents = read({**FAST, "parameters": {"key": SECRET, "moorage.io/topology": "zone"}}).contents
+    assert [item["parameters"] for item in contents if item["kind"] == "StorageClass"] == [
+        {"moorage.io/topology": "zone"}
+    ]
+
+
+def test_all_missing_permissions_are_reported() -> None:
+    class Refusing(ApiClient):
+        async def request(self, method: str, path: str, *arguments: Any, **options: Any) -> bytes:
+            if "/nodes" in path or "csinodes" in path:
+                raise Forbidden("no")
+            return b'{"items": []}'
+
+    async def go() -> None:
+        await read_cluster(Refusing(Connection("http://localhost", "here")))
+
+    with pytest.raises(InputError, match=r"no permission to list nodes, csinodes\.storage") as caught:
+        asyncio.run(go())
+    assert 'allow verb "list" on resource "nodes" of apiGroup ""' in str(caught.value)

@@ -1,0 +1,71 @@
+"""Immutable fields: which changes of each resource are rejected."""
+
+from typing import Any
+
+import pytest
+
+from moorage.kube.admission.checks.updates import update_problems
+
+POD = {"containers": [{"name": "c", "image": "i"}], "tolerations": [{"key": "a"}]}
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+JOB = {"completions": 1, "template": {"spec": {}}, "selector": {}}
+CHANGES: dict[str, tuple[str, dict[str, Any], dict[str, Any], list[str]]] = {
+    "an image": ("pods", POD, {**POD, "containers": [{"name": "c", "image": "j"}]}, []),
+    "the seconds of a toleration": (
+        "pods",
+        POD,
+        {**POD, "tolerations": [{"key": "a", "tolerationSeconds": 1}, {"key": "b"}]},
+        [],
+    ),
+    "a removed toleration": ("pods", POD, {**POD, "tolerations": []}, ["spec.tolerations"]),
+    "a new gate": ("pods", POD, {**POD, "schedulingGates": [{"name": "g"}]}, ["spec.schedulingGates[0].name"]),
+    "a removed gate": ("pods", {**POD, "schedulingGates": [{"name": "g"}]}, POD, []),
+    "a command": ("pods", POD, {**POD, "containers": [{"name": "c", "image": "i", "command": ["x"]}]}, ["spec"]),
+    "a node selector": ("pods", POD, {**POD, "nodeSelector": {"a": "b"}}, ["spec"]),
+    "a node selector of a gated pod": (
+        "pods",
+        {**POD, "schedulingGates": [{"name": "g"}]},
+        {**POD, "schedulingGates": [{"name": "g"}], "nodeSelector": {"a": "b"}},
+        [],
+    ),
+    "the selector of a deployment": ("deployments.apps", {"selector": {}}, {"selector": {"a": 1}}, ["spec.selector"]),
+    "the replicas of a deployment": ("deployments.apps", {"replicas": 1}, {"replicas": 2}, []),
+    "the volume of a claim": ("persistentvolumeclaims", CLAIM, {**CLAIM, "volumeName": "v"}, []),
+    "the size of a claim that is not bound": (
+        "persistentvolumeclaims",
+        CLAIM,
+        {**CLAIM, "resources": {"requests": {"storage": "2Gi"}}},
+        ["spec"],
+    ),
+    "the completions of a job": ("jobs.batch", JOB, {**JOB, "completions": 2}, ["spec.completions"]),
+    "the completions of an indexed job": (
+        "jobs.batch",
+        {**JOB, "completionMode": "Indexed"},
+        {**JOB, "completionMode": "Indexed", "completions": 2},
+        [],
+    ),
+    "the template of a job": ("jobs.batch", JOB, {**JOB, "template": {}}, ["spec.template"]),
+    "the template of a suspended job": ("jobs.batch", {**JOB, "suspend": True}, {**JOB, "template": {}}, []),
+    "the spec of a resource claim": ("resourceclaims.resource.k8s.io", {}, {"devices": {}}, ["spec"]),
+    "a resource without rules": ("configmaps", {"a": 1}, {"a": 2}, []),
+}
+
+
+@pytest.mark.parametrize(("storage", "before", "after", "want"), CHANGES.values(), ids=CHANGES)
+def test_rejected_changes(storage: str, before: dict[str, Any], after: dict[str, Any], want: list[str]) -> None:
+    errors = [*update_problems(storage, {"spec": before}, {"spec": after})]
+    assert [error.field for error in errors] == want
+
+
+def test_bound_claim_may_grow() -> None:
+    old = {"spec": CLAIM, "status": {"phase": "Bound"}}
+    grown = {"spec": {**CLAIM, "resources": {"requests": {"storage": "2Gi"}}}}
+    assert [*update_problems("persistentvolumeclaims", old, grown)] == []
+
+
+def test_top_level_fields_of_classes() -> None:
+    (error,) = update_problems("priorityclasses.scheduling.k8s.io", {"value": 1}, {"value": 2})
+    assert (error.field, error.message) == ("value", "Forbidden: may not be changed in an update.")
+    assert [*update_problems("priorityclasses.scheduling.k8s.io", {"value": 0}, {})] == []
+    (error,) = update_problems("storageclasses.storage.k8s.io", {"provisioner": "a"}, {"provisioner": "b"})
+    assert (error.field, error.message) == ("provisioner", "Invalid value: null: field is immutable")

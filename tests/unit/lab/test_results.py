@@ -1,0 +1,47 @@
+"""Files of an experiment: names and write errors."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.lab import EXPERIMENT
+
+from moorage.common.errors import InputError
+from moorage.lab.experiment import LoadedExperiment, load_experiment
+from moorage.lab.results import Results
+from moorage.lab.running import run_experiment, run_here
+from moorage.lab.trial import Trial
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> LoadedExperiment:
+    (tmp_path / "small.yaml").write_text(EXPERIMENT)
+    return load_experiment(tmp_path / "small.yaml")
+
+
+def test_full_disk_is_reported_and_keeps_finished_results(
+    loaded: LoadedExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = Results(tmp_path / "out")
+    opened, parts = Path.open, []
+
+    def full(self: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        if mode == "wb":
+            parts.append(self)
+            if len(parts) == 2:
+                return opened(Path("/dev/full"), mode, *args, **kwargs)
+        return opened(self, mode, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(InputError, match="No space left on device") as caught:
+        run_experiment(loaded, results, run_here)
+    assert "free disk space, and run the same command again" in str(caught.value)
+    assert len(list((tmp_path / "out" / "trials").iterdir())) == 1, "incomplete files are removed"
+
+
+def test_file_of_a_trial_depends_on_its_seed(loaded: LoadedExperiment, tmp_path: Path) -> None:
+    results = Results(tmp_path / "out")
+    trial = next(loaded.trials())
+    another = Trial(trial.trace, trial.cluster, trial.policy, trial.seed + 1, trial.conditions)
+    assert results.find_path(trial) == results.find_path(next(loaded.trials()))
+    assert results.find_path(trial) != results.find_path(another)

@@ -1,0 +1,131 @@
+"""Feature gates on the command line."""
+
+from pathlib import Path
+
+import pytest
+from manual.tables import HONOURED_GATES
+
+from moorage.common.errors import ConfigError
+from moorage.kube.features import GATES, RELEASES
+from moorage.scheduler.daemon.feature_gates import MOOT, PERMANENT, choose_gates
+
+ROOT = Path(__file__).parents[5]
+
+
+def test_every_gate_can_be_enabled() -> None:
+    all_enabled = ",".join(f"{name}=true" for name in GATES)
+    choice = choose_gates([all_enabled])
+    assert all(choice.features.enabled(name) for name in GATES)
+    assert choose_gates(["AllAlpha=true,AllBeta=true"]).features.enabled("CompositePodGroup")
+
+
+OFF = {
+    name: ",".join(f"{other.name}=false" for other in GATES.values() if name in other.needs and other.default)
+    for name, gate in GATES.items()
+    if gate.default and not gate.locked
+}
+
+
+@pytest.mark.parametrize("name", OFF)
+def test_a_gate_that_is_on_can_be_switched_off(name: str) -> None:
+    choice = choose_gates([f"{name}=false,{OFF[name]}"])
+    assert not choice.features.enabled(name)
+    assert (name in choice.moot) == (name in MOOT)
+
+
+NO_DECLARED_FEATURES = [
+    "NodeDeclaredFeatures=false,RestartAllContainersOnContainerExits=false,InPlacePodLevelResourcesVerticalScaling=false"
+]
+SETTINGS = {
+    "no settings": ([], [], [], "DRAFractionalCapacityRange", False),
+    "a control plane all of this release": ([], [], ["1.37"], "DRAFractionalCapacityRange", True),
+    "unless its feature is off": (["DRAConsumableCapacity=false"], [], ["1.37"], "DRAFractionalCapacityRange", False),
+    "a beta that was alpha": ([], ["1.36"], [], "StorageCapacityScoring", False),
+    "alpha may be switched on": (["StorageCapacityScoring=true"], ["1.36"], [], "StorageCapacityScoring", True),
+    "a stable one that was alpha": ([], ["1.35"], [], "NodeDeclaredFeatures", False),
+    "a stable one that was beta": (NO_DECLARED_FEATURES, ["1.36"], [], "NodeDeclaredFeatures", False),
+    "one that was not there": ([], ["1.34"], [], "OpportunisticBatching", False),
+    "one that existed in all releases": ([], ["v1.34"], [], "SchedulerAsyncPreemption", True),
+    "with the component named": (
+        ["kube:SchedulerAsyncPreemption=false"],
+        ["kube=1.37"],
+        [],
+        "SchedulerAsyncPreemption",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("gates", "emulated", "compatible", "name", "want"), SETTINGS.values(), ids=SETTINGS)
+def test_versions(gates: list[str], emulated: list[str], compatible: list[str], name: str, want: bool) -> None:
+    assert choose_gates(gates, emulated, compatible).features.enabled(name) is want
+
+
+def test_alpha_features_of_an_emulated_release_are_reported() -> None:
+    assert choose_gates(["StorageCapacityScoring=true"], ["1.36"]).unsupported == ("StorageCapacityScoring",)
+    assert not choose_gates(["SchedulerPreQueueingHints=true"]).unsupported
+
+
+def test_gates_of_other_components_may_have_values_of_an_emulated_release() -> None:
+    assert choose_gates(["NodeSwap=false"], ["1.34"]).moot == {"NodeSwap": "it belongs to another component"}
+
+
+def test_gates_of_other_components_are_accepted_and_reported() -> None:
+    assert choose_gates(["WatchList=false"]).moot == {"WatchList": "it belongs to another component"}
+
+
+REFUSED = {
+    "an unknown gate": (["SchedulerAsyncPremption=true"], [], [], "did you mean 'SchedulerAsyncPreemption'"),
+    "an unknown gate like another component's": (["WatchLst=true"], [], [], "did you mean 'WatchList'"),
+    "a release to come": ([], ["1.38"], [], r"emulation version 1.38 is not between \[1.34, 1.37.0\]"),
+    "a release too long ago": ([], ["1.33"], [], "emulation version 1.33 is not between"),
+    "no release": ([], ["latest"], [], "could not parse 'latest' as version"),
+    "a patch release": ([], ["1.36.2"], [], "patch version not allowed, got: kube=1.36.2"),
+    "another component": ([], ["wardle=1.2"], [], "component not registered: wardle"),
+    "a release too old": ([], [], ["1.20"], r"minCompatibilityVersion version 1.20 is not between \[1.34, 1.37\]"),
+    "a control plane newer than we are": (
+        [],
+        ["1.36"],
+        ["1.37"],
+        r"minCompatibilityVersion version 1.37 is not between \[1.34, 1.36\]",
+    ),
+    "a gate that was not there yet": (
+        ["DRAFractionalCapacityRange=true"],
+        ["1.36"],
+        [],
+        "cannot set feature gate DRAFractionalCapacityRange to true, feature is PreAlpha at emulated version 1.36, "
+        "min compatibility version 1.35",
+    ),
+    "a gate that only an emulated release could switch off, and not we": (
+        ["VolumeAttributesClass=false"],
+        ["1.35"],
+        [],
+        "moorage always heeds the classes of volumes",
+    ),
+    "another component's gate that is on for ever": (
+        ["NodeSwap=false"],
+        [],
+        [],
+        "cannot set feature gate NodeSwap to false, feature is locked to true",
+    ),
+    "another component's gate that is off for ever": (
+        ["GitRepoVolumeDriver=true"],
+        [],
+        [],
+        "cannot set feature gate GitRepoVolumeDriver to true, feature is locked to false",
+    ),
+    "a locked gate": (["NodeDeclaredFeatures=false"], [], [], "feature is locked to true"),
+}
+
+
+@pytest.mark.parametrize(("gates", "emulated", "compatible", "message"), REFUSED.values(), ids=REFUSED)
+def test_refusals(gates: list[str], emulated: list[str], compatible: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        choose_gates(gates, emulated, compatible)
+
+
+def test_every_gate_is_classified_once() -> None:
+    for name, gate in GATES.items():
+        kinds = [name in kind for kind in (HONOURED_GATES, MOOT, PERMANENT)]
+        always_locked = all(gates[name].locked for gates in RELEASES.values() if name in gates)
+        assert kinds.count(True) == (0 if gate.locked and always_locked else 1), name

@@ -1,0 +1,62 @@
+"""Statuses per row equal the same statuses per name."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.scheduler.engine.statuses import RowStatuses, StatusTable, with_ids
+from moorage.scheduler.framework.node_statuses import NodeStatuses
+from moorage.scheduler.framework.status import Code, Status
+from moorage.testing import make_node
+from moorage.testing.rig import Rig
+
+STATUSES = (
+    None,
+    Status.unschedulable("Insufficient cpu").by("NodeResourcesFit"),
+    Status.unresolvable("tainted").by("TaintToleration"),
+    Status.unschedulable("Insufficient cpu", "Insufficient memory").by("NodeResourcesFit"),
+)
+ABSENT = Status.unresolvable("not evaluated")
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=9))
+def test_rows_and_names_have_the_same_statuses(rows: list[tuple[int, bool]]) -> None:
+    nodes, table = Rig(*(make_node(f"n{row}") for row in range(len(rows)))).nodes, StatusTable()
+    picked = [STATUSES[number] for number, _ in rows]
+    ids = np.array([0 if status is None else table.number(status) for status in picked], dtype=np.int32)
+    examined = np.array([is_examined for _, is_examined in rows])
+    by_row = RowStatuses(nodes, ids, table, examined, ABSENT)
+    explicit = {f"n{row}": status for row, status in enumerate(picked) if status is not None and examined[row]}
+    by_name = NodeStatuses(explicit, ABSENT)
+
+    assert by_row.explicit == explicit
+    assert by_row.explicit_count == len(explicit)
+    assert by_row.counts() == by_name.counts()
+    assert by_row.reasons(len(rows)) == by_name.reasons(len(rows))
+    assert {group.status: group for group in by_row.grouped(len(rows), 2)} == {
+        group.status: group for group in by_name.grouped(len(rows), 2)
+    }
+    assert all(by_row[node.name] == by_name[node.name] for node in nodes)
+    order = np.arange(len(rows))[::-1]
+    for code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
+        assert by_row.rows_with(code, nodes, order).tolist() == by_name.rows_with(code, nodes, order).tolist()
+
+
+def test_kept_statuses_do_not_follow_later_attempts() -> None:
+    nodes, table, full = Rig(make_node("a")).nodes, StatusTable(), Status.unschedulable("full")
+    ids = np.array([table.number(full)], dtype=np.int32)
+    statuses = RowStatuses(nodes, ids, table, None, ABSENT)
+    kept = statuses.kept()
+    ids[0] = 0
+    assert statuses["a"] == ABSENT
+    assert kept["a"] == full
+
+
+def test_equal_statuses_have_one_number_and_columns_are_copied() -> None:
+    table = StatusTable()
+    first, second = table.number(Status.unschedulable("x").by("P")), table.number(Status.unschedulable("x").by("Q"))
+    assert table.number(Status.unschedulable("x").by("P")) == first != second
+    assert table.plugins == {"P", "Q"}
+    ids = np.zeros(3, dtype=np.int32)
+    assert with_ids(ids, {2: second}).tolist() == [0, 0, second]
+    assert ids.tolist() == [0, 0, 0]

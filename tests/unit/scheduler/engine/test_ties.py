@@ -1,0 +1,31 @@
+"""Ties broken by lot or by name, for experiments that are repeated."""
+
+from random import Random
+
+import numpy as np
+
+from moorage.scheduler.engine.ties import DrawnTies, TiesByName
+from moorage.testing import make_node
+from moorage.testing.rig import Rig
+
+
+def test_drawn_ties_choose_each_of_the_rows_and_repeat_with_the_seed() -> None:
+    nodes, rows = Rig(*(make_node(f"n{i}") for i in range(5))).nodes, np.array([0, 2, 4])
+    draws = [DrawnTies(Random(3)) for _ in range(2)]
+    chosen = [[ties.choose(nodes, rows) for _ in range(50)] for ties in draws]
+    assert chosen[0] == chosen[1]
+    assert set(chosen[0]) == {0, 2, 4}
+
+
+def test_ties_by_name_choose_the_first_name_after_nodes_come_and_go() -> None:
+    rig, ties = Rig(make_node("m"), make_node("z"), make_node("b")), TiesByName()
+
+    def choose(*names: str) -> str:
+        rows = [info.row for name in names if (info := rig.nodes.find(name)) is not None]
+        return rig.nodes[ties.choose(rig.nodes, np.array(rows))].name
+
+    assert (choose("z", "m"), choose("m", "b", "z"), choose("z")) == ("m", "b", "z")
+    rig.add(make_node("a"))
+    assert choose("z", "a", "b") == "a"
+    rig.cache.remove_node("m")  # the last row takes its place
+    assert choose("z", "a") == "a"
