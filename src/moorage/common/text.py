@@ -3,6 +3,7 @@
 The middle is left out, since a message starts with the place of a problem and ends with the correction.
 """
 
+import traceback
 from collections.abc import MutableMapping
 from typing import Any, Final
 
@@ -27,6 +28,14 @@ def shortened(text: str, limit: int = MAX_MESSAGE) -> str:
     return f"{text[: kept_length - tail]} … ({left_out:,} characters left out) … {text[-tail:]}"
 
 
+def format_traceback(error: BaseException) -> str:
+    """Return the traceback of an exception for the field ``exception`` of a log line, without local variables.
+
+    structlog's default renderer shows the variables of an ``exc_info``. Their ``repr`` may raise or reveal a secret.
+    """
+    return shortened("".join(traceback.format_exception(error)).rstrip(), MAX_TRACE)
+
+
 def cut_note(note: str) -> str:
     """Truncate the note of an event to the limit of the API, between characters, as upstream does."""
     if len(note) <= MAX_NOTE_BYTES // 4:
@@ -40,7 +49,7 @@ def cut_note(note: str) -> str:
 def shorten_values(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Shorten logged values; a processor for structlog."""
     for key, value in event.items():
-        if key == "exc_info" or value is None or isinstance(value, bool | float):
+        if key in ("exception", "exc_info") or value is None or isinstance(value, bool | float):
             continue
         if isinstance(value, str):
             event[key] = shortened(value)

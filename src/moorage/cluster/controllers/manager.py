@@ -34,6 +34,7 @@ from moorage.cluster.controllers.actions import (
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.namespaces import empty_namespace
 from moorage.common.errors import ApiError, Forbidden, MoorageError, NotFound
+from moorage.common.text import format_traceback
 from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.struct import Data
@@ -325,5 +326,5 @@ class ControllerManager:
             (log.warning if failures == 4 else log.debug)("controller action failed; retrying", **facts)
         elif failures == 1:
             # Not an API error but a bug or a bad object: log the traceback once.
-            log.error("controller raised an exception; retrying", exc_info=error, **facts)
+            log.error("controller raised an exception; retrying", exception=format_traceback(error), **facts)
         asyncio.get_running_loop().call_later(max(delay, retry_after), self._make_ready, item)

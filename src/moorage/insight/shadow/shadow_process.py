@@ -18,6 +18,7 @@ import structlog
 
 from moorage.common.child_process import ChildEnded, ChildProcess, RestartPolicy, encode_frame
 from moorage.common.errors import InputError
+from moorage.common.text import format_traceback
 from moorage.common.user_files import read_file
 from moorage.insight.explain.explain_events import ExplainRequest
 from moorage.insight.shadow.feed import ShadowFeed
@@ -156,7 +157,7 @@ class Shadow:
             if remaining is None or not isinstance(remaining, ExceptionGroup):
                 raise
             # An error of this code or of the event loop ends the shadow, and nothing else.
-            log.warning("supervision of the shadow failed", exc_info=remaining)
+            log.warning("supervision of the shadow failed", exception=format_traceback(remaining))
             raise ShadowOff(f"supervision failed: {described(remaining.exceptions[0])}") from remaining
 
     async def _start(self) -> ChildProcess:

@@ -15,7 +15,7 @@ from typing import Any, Final, TextIO
 
 import structlog
 
-from moorage.common.text import MAX_TRACE, shorten_values, shortened
+from moorage.common.text import MAX_TRACE, format_traceback, shorten_values, shortened
 from moorage.scheduler.daemon.options import LoggingOptions
 from moorage.scheduler.framework.logs import VERBOSITY
 
@@ -114,5 +114,7 @@ def _quoted(value: Any) -> str:
 def _trace(event: EventDict) -> str:
     error = event.pop("exc_info", None)
     if isinstance(error, BaseException):
-        return shortened("".join(traceback.format_exception(error)).rstrip(), MAX_TRACE)
-    return shortened(traceback.format_exc().rstrip(), MAX_TRACE) if error else ""
+        return format_traceback(error)
+    if error:
+        return shortened(traceback.format_exc().rstrip(), MAX_TRACE)
+    return str(event.pop("exception", ""))

@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from moorage.common.text import shortened
+from moorage.common.text import format_traceback, shortened
 
 PLUGIN_FAULTS: Final = BaseException
 """Caught around every call of a plugin; the functions below propagate exceptions that are not its fault."""
@@ -94,7 +94,9 @@ class FaultRecord:
         location = (type(error).__name__, None if frame is None else (frame.filename, frame.lineno))
         if location not in self._places and len(self._places) < MAX_PLACES:
             self._places.add(location)
-            log.error("plugin raised an exception", plugin=plugin, error=described(error), exc_info=error)
+            log.error(
+                "plugin raised an exception", plugin=plugin, error=described(error), exception=format_traceback(error)
+            )
 
 
 def is_expected(error: BaseException) -> bool:

@@ -3,10 +3,12 @@
 import io
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import structlog
 
+from moorage.common.text import format_traceback
 from moorage.scheduler.daemon.log_lines import configure_logs
 from moorage.scheduler.daemon.options import LoggingOptions
 from moorage.scheduler.framework.logs import VERBOSITY, Verbosity
@@ -84,11 +86,17 @@ def test_json_has_a_line_per_message() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_exceptions_are_logged_with_their_traceback(form: str) -> None:
+@pytest.mark.parametrize(
+    "fields",
+    [{"exc_info": ValueError("too bad")}, {"exception": format_traceback(ValueError("too bad"))}],
+    ids=["as exc_info", "as text"],
+)
+def test_exceptions_are_logged_with_their_traceback(form: str, fields: dict[str, Any]) -> None:
     stream = io.StringIO()
     configure_logs(LoggingOptions(form), stream)
-    structlog.get_logger("x").error("work failed", exc_info=ValueError("too bad"))
+    structlog.get_logger("x").error("work failed", **fields)
     assert "ValueError: too bad" in stream.getvalue()
+    assert "exception=" not in stream.getvalue()
 
 
 def test_verbosity_can_change_while_running() -> None:
