@@ -23,17 +23,20 @@ from moorage.insight.shadow.feed import ShadowFeed
 from moorage.insight.shadow.messages import AGREES, DIFFERS, ERROR, Comparison
 from moorage.insight.shadow.report import read_report
 from moorage.insight.shadow.shadow_process import Shadow, ShadowEvents, ShadowPlan
+from moorage.kube.api.codec import convert
+from moorage.kube.api.kinds import BY_NAME, find_kind
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.rest import ApiClient
 from moorage.scheduler.engine.outcomes import Outcome, Placed
 from moorage.scheduler.engine.scheduler import Scheduler
-from moorage.scheduler.wiring.assembly import assemble
+from moorage.scheduler.wiring.assembly import assemble, find_watched_kinds
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from moorage.testing.builders import make_node, make_pod
 from tests.integration.test_scheduler_page import MOORAGE, PAUSE, POLLS
 from tests.integration.test_scheduler_page import scheduler as running_scheduler
+from tests.support.generated_objects import objects
 from tests.unit.insight.page.clusters import node
 from tests.unit.insight.page.clusters import pod as content
 
@@ -209,6 +212,32 @@ def test_same_configuration_never_differs_while_the_cluster_changes(tmp_path: Pa
                     both.apply(None, make_node(f"new-{number}"))
                 await both.until(lambda: not both.feed.asked)
         assert Counter(item.result for item in both.seen.comparisons) == {AGREES: 120}
+        assert not both.seen.lost
+
+    run(story())
+
+
+def test_shadow_receives_objects_of_every_watched_kind(tmp_path: Path) -> None:
+    """Objects that exist at its start, and objects that are created later."""
+
+    async def story() -> None:
+        async with beside(tmp_path, SAME, *NODES) as both:
+            kinds = {*find_watched_kinds(both.scheduler.objects)} - {Node, Pod}
+            samples = [next(objects(find_kind(kind)))[1] for kind in kinds]
+            assert {"ReplicaSet", "StatefulSet", "ReplicationController"} <= {sample["kind"] for sample in samples}
+
+            def create(name: str) -> None:
+                for sample in samples:
+                    named = {**sample, "metadata": {"name": name, "uid": name}}
+                    both.apply(None, convert(BY_NAME[sample["kind"]].type, named))
+
+            create("existing")
+            await both.until(lambda: both.seen.is_looking_on)
+            create("later")
+            await both.place(pod("web"))
+            await both.until(lambda: any(item.pod == "default/web" for item in both.seen.comparisons))
+        assert {item.result for item in both.seen.comparisons} == {AGREES}
+        assert both.seen.ups.count(True) == 1
         assert not both.seen.lost
 
     run(story())

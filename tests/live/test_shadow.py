@@ -10,14 +10,19 @@ from itertools import chain
 from pathlib import Path
 from statistics import median
 
+import yaml
+
 from moorage.insight.shadow.report import read_report
 from moorage.insight.shadow.shadow_process import MAX_QUESTIONS
+from moorage.kube.api.kinds import BY_NAME
+from moorage.kube.api.node import Node
 from moorage.scheduler.decisions.decision_log import read_log
-from tests.live.cluster import PATIENCE, LiveCluster, bound
+from tests.live.cluster import NAMESPACE, PATIENCE, LiveCluster, bound
 from tests.live.scheduler import SchedulerProcess, scheduler
 from tests.live.serving import metric
 from tests.live.test_metrics import serving
 from tests.support.control_plane import ControlPlane, free_ports
+from tests.support.generated_objects import MINIMAL
 
 Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
 
@@ -34,6 +39,8 @@ profiles:
         disabled: [{name: NodeResourcesBalancedAllocation}]
 """
 """Fills nodes one by one, where the default spreads."""
+EVERY_KIND = Path(__file__).parents[1] / "integration/every_kind.yaml"
+ADDITIONAL = ("PersistentVolume", "StorageClass")
 WAVES = 6
 PODS = 100
 
@@ -113,6 +120,40 @@ def test_stopped_shadow_does_not_delay_pods(plane: ControlPlane, live: Live, tmp
     for wave in waves:
         took = [millis for name, millis in tried if name.startswith(f"{wave}-")]
         sys.stdout.write(f"{wave}: {len(took)} attempts, median {median(took):.3f} ms, max {max(took):.2f} ms\n")
+
+
+def test_shadow_follows_a_cluster_with_objects_of_every_kind(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
+    """Some objects exist when the shadow starts, others are created later; workloads are among both."""
+    config, log = tmp_path / "shadow.yaml", tmp_path / "shadow.jsonl"
+    config.write_text(PACKING)
+    contents = [*yaml.safe_load_all(EVERY_KIND.read_text()), *({"kind": kind, **MINIMAL[kind]} for kind in ADDITIONAL)]
+    watched = [(BY_NAME[content.pop("kind")], content) for content in contents]
+    watched = [(kind, content) for kind, content in watched if kind.has_struct and kind.type is not Node]
+
+    async def create(cluster: LiveCluster, name: str) -> None:
+        for kind, content in watched:
+            namespace = NAMESPACE if kind.namespaced else ""
+            await cluster.create(kind.path(namespace=namespace), {**content, "metadata": {"name": name}})
+
+    async def remove(cluster: LiveCluster, name: str) -> None:
+        for kind, _ in watched:
+            await cluster.client.request("DELETE", kind.path(name, NAMESPACE if kind.namespaced else ""))
+
+    async def story(cluster: LiveCluster) -> None:
+        await cluster.add_nodes("n1", "n2")
+        await create(cluster, "existing")
+        with scheduler(plane.kubeconfig(), f"--shadow={config}", f"--shadow-log={log}") as process:
+            await process.logged("the shadow is ready")
+            await create(cluster, "later")
+            await compared(log, 20, cluster)
+            await remove(cluster, "existing")
+            await compared(log, 40, cluster)
+            assert "the shadow ended" not in process.log
+            assert process.stop() == 0
+        await remove(cluster, "later")
+
+    live(story)
+    assert read_report(log).results.get("error", 0) == 0
 
 
 async def placed(cluster: LiveCluster, names: list[str]) -> None:

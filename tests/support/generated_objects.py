@@ -249,7 +249,7 @@ def served_kinds() -> Iterator[Kind]:
 
 def objects(kind: Kind) -> Iterator[tuple[str, Data]]:
     """Yield named objects of a kind."""
-    minimal = {"apiVersion": kind.api_version, "kind": kind.name, **copy.deepcopy(MINIMAL[kind.name])}
+    minimal = {"apiVersion": kind.api_version, "kind": kind.name, **copy.deepcopy(MINIMAL.get(kind.name, {}))}
     minimal.setdefault("metadata", {}).setdefault("name", "sample")
     yield "minimal", minimal
     for number, change in enumerate(_changes(kind.name)):

@@ -91,8 +91,8 @@ class ShadowCluster:
             in_charge.config.percentage_for(profile) is not None for profile in in_charge.config.profiles
         )
         self._pods = self._scheduler.objects[Pod]
-        self._kinds: dict[str, tuple[type[KubeObject], msgspec.msgpack.Decoder[KubeObject]]] = {
-            BY_TYPE[kind].full_name: (kind, msgspec.msgpack.Decoder(kind)) for kind in offline.kinds
+        self._kinds: dict[str, tuple[type[KubeObject], msgspec.json.Decoder[KubeObject]]] = {
+            BY_TYPE[kind].full_name: (kind, msgspec.json.Decoder(kind)) for kind in offline.kinds
         }
 
     def take(self, message: Known | Removed | Assumed | Forgotten | Whole) -> None:

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from moorage.common.child_process import encode_frame
 from moorage.common.clock import Clock
-from moorage.insight.shadow.messages import Assumed, Forgotten, Known, Question, Removed, as_raw
+from moorage.insight.shadow.messages import Assumed, Forgotten, Question, Removed, encode_object
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject, format_micro_time
 from moorage.kube.api.pod import Pod
@@ -62,7 +62,7 @@ class ShadowFeed(AttemptObserver, ApplyObserver, CacheObserver):
     def changed(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
         """Send a change."""
         if after is not None:
-            self._say(encode_frame(Known(BY_TYPE[type(after)].full_name, as_raw(after))))
+            self._say(encode_frame(encode_object(after)))
         elif before is not None:
             self._say(encode_frame(Removed(BY_TYPE[type(before)].full_name, before.key, is_final)))
 

@@ -3,9 +3,11 @@
 from typing import Final, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from moorage.insight.explain.explain_events import ExplainRequest
+from moorage.kube.api.kinds import find_kind
+from moorage.kube.api.meta import KubeObject
 from moorage.scheduler.decisions.decision import NodeEntry
 
 AGREES: Final = "agrees"
@@ -22,7 +24,7 @@ class Known(_Message, frozen=True, tag="k"):
     """The current state of an object."""
 
     kind: str
-    obj: Raw
+    json: bytes
 
 
 class Removed(_Message, frozen=True, tag="g"):
@@ -110,9 +112,7 @@ class Comparison(Struct, frozen=True, omit_defaults=True, rename="camel", tag="c
 
 Answer: TypeAlias = ShadowReady | ShadowWhole | ShadowBroken | Comparison
 
-_encode = msgspec.msgpack.Encoder().encode
 
-
-def as_raw(obj: Struct) -> Raw:
-    """Encode an object to be sent."""
-    return Raw(_encode(obj))
+def encode_object(obj: KubeObject) -> Known:
+    """Encode an object to be sent; as JSON, since some structs hold fields that are still JSON."""
+    return Known(find_kind(type(obj)).full_name, msgspec.json.encode(obj))

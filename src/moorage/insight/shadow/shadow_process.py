@@ -25,13 +25,12 @@ from moorage.insight.shadow.feed import ShadowFeed
 from moorage.insight.shadow.messages import (
     Answer,
     Comparison,
-    Known,
     ShadowBroken,
     ShadowReady,
     ShadowSetup,
     ShadowWhole,
     Whole,
-    as_raw,
+    encode_object,
 )
 from moorage.kube.api.kinds import find_kind
 from moorage.scheduler.engine.scheduler import Scheduler
@@ -211,12 +210,11 @@ class Shadow:
         objects = self._scheduler.objects
         for kind in find_watched_kinds(objects):
             keys = [kube_object.key for kube_object in objects[kind].list()]
-            name = find_kind(kind).full_name
             for first in range(0, len(keys), SLICE):
                 for key in keys[first : first + SLICE]:
                     # The current state: the object may have changed since, or be gone.
                     if (kube_object := objects[kind].find(key)) is not None:
-                        self._put(encode_frame(Known(name, as_raw(kube_object))))
+                        self._put(encode_frame(encode_object(kube_object)))
                 await asyncio.sleep(0)
                 while self._waiting_bytes > MAX_BUFFER // 2:
                     await asyncio.sleep(FLUSH_SECONDS)
