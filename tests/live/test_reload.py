@@ -340,8 +340,12 @@ def test_weight_is_tried_in_shadow_promoted_and_reverted(
     monkeypatch.syspath_prepend(str(tmp_path))
     shadow, log = tmp_path / "shadow.yaml", tmp_path / "shadow.jsonl"
     reloaded = Reloaded(plane, tmp_path, f"--shadow={shadow}", f"--shadow-log={log}")
-    shadow.write_text(reloaded.weighing(77))
-    named = ("--config", str(reloaded.config), "--plugin", "changing_plugin:Changing")
+    # A shadow neither elects nor connects, so its file omits both fields.
+    fields = [line for line in reloaded.weighing(77).splitlines() if not line.startswith(("leader", "client"))]
+    shadow.write_text("\n".join(fields))
+    unnamed = ("--config", str(reloaded.config))
+    named = (*unnamed, "--plugin", "changing_plugin:Changing")
+    active = reloaded.config.read_text()
 
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes(*(f"n-{i}" for i in range(NODES)), cpu="64")
@@ -351,11 +355,15 @@ def test_weight_is_tried_in_shadow_promoted_and_reverted(
             await load.until("the shadow would have decided otherwise", lambda: differing(log) >= 20)
             assert next(iter(read_report(log).plugins)) == "Changing", "the plugin that caused the difference"
             assert await asyncio.to_thread(run, ["promote", str(shadow), *named, "--dry-run"]) == 0
+            assert await asyncio.to_thread(run, ["promote", str(shadow), *unnamed]) == 2, "the plugin is unknown"
+            assert reloaded.config.read_text() == active
 
             churning = asyncio.create_task(reloaded.churn())
             assert await asyncio.to_thread(run, ["promote", str(shadow), *named]) == 0
             await load.until("the shadow is in charge", lambda: reloaded.weighs(77))
-            assert await asyncio.to_thread(run, ["promote", "--undo", *named]) == 0
+            assert "resourceName: reloaded" in reloaded.config.read_text()
+            assert await asyncio.to_thread(run, ["promote", "--undo", *unnamed]) == 0
+            assert reloaded.config.read_text() == active
             await load.until("it was taken back", lambda: reloaded.weighs(1))
             churning.cancel()
             process.send(signal.SIGHUP)

@@ -52,8 +52,9 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     """Activate a shadow configuration, or restore the previous one.
 
     The configuration is validated, and the differences are printed. The running scheduler reloads it without a
-    restart. Settings that need a restart (leaderElection, clientConnection) keep their values. The previous
-    configuration is saved: --undo restores it.
+    restart. Settings that need a restart (leaderElection, clientConnection) and extenders keep their values. Both
+    configurations must be valid here: give the scheduler's --plugin flags. The previous configuration is saved:
+    --undo restores it.
     """
     start_lightly()
     from moorage.common.errors import InputError

@@ -81,6 +81,56 @@ def test_invalid_configuration_is_not_promoted(
     assert (config.read_text(), config.with_name("config.yaml.previous").exists()) == (IN_CHARGE, False)
 
 
+UNREADABLE = {
+    "a third-party plugin without --plugin": (
+        IN_CHARGE.replace("shop}", "shop, plugins: {multiPoint: {enabled: [{name: Picky}]}}}"),
+        ("no plugin is named 'Picky'", "--plugin"),
+    ),
+    "an unknown field": (IN_CHARGE + "leaderElections: {}\n", ("leaderElections: unknown field",)),
+    "a field twice": (IN_CHARGE + "leaderElection: {}\n", ("duplicate field",)),
+    "an old version": (IN_CHARGE.replace("/v1", "/v1beta2"), ("config convert",)),
+    "no YAML": (IN_CHARGE + "}", ("this is not YAML",)),
+}
+
+
+@pytest.mark.parametrize(("active", "output"), UNREADABLE.values(), ids=UNREADABLE)
+def test_active_configuration_that_cannot_be_read_is_not_replaced(
+    config: Path, active: str, output: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fields that a shadow may omit, such as its lease, would be lost."""
+    config.write_text(active)
+    assert promote(config) == 2
+    errors = capsys.readouterr().err
+    assert all(text in errors for text in ("config.yaml", *output))
+    assert (config.read_text(), config.with_name("config.yaml.previous").exists()) == (active, False)
+
+
+def test_promotion_is_undone_without_the_plugins_of_the_previous_configuration(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    previous = config.with_name("config.yaml.previous")
+    text = IN_CHARGE.replace("shop}", "shop, plugins: {multiPoint: {enabled: [{name: Picky}]}}}")
+    previous.write_text(text)
+    assert promote(config, "--undo", shadow="") == 0
+    output = capsys.readouterr()
+    assert "+profiles: [{schedulerName: shop, plugins" in output.out
+    assert "restored without a check" in output.err
+    assert "no plugin is named 'Picky'" in output.err
+    assert (config.read_text(), previous.exists()) == (text, False)
+
+
+def test_extenders_are_kept_unless_the_shadow_lists_its_own(config: Path) -> None:
+    """A shadow cannot have extenders."""
+    config.write_text(IN_CHARGE + "extenders: [{urlPrefix: 'http://127.0.0.1:1/', filterVerb: filter}]\n")
+    assert promote(config) == 0
+    assert "filterVerb: filter" in config.read_text()
+    assert promote(config, "--undo", shadow="") == 0
+    config.with_name("shadow.yaml").write_text(SHADOW + "extenders: []\n")
+    assert promote(config) == 0
+    assert "filterVerb" not in config.read_text()
+    assert "resourceName: moorage" in config.read_text()
+
+
 def test_json_is_promoted_as_well(config: Path) -> None:
     config.with_name("shadow.yaml").write_text(
         '{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",\n'

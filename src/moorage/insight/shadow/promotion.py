@@ -62,41 +62,46 @@ def undo_promotion(stored: StoredConfigs, load: LoadConfig) -> Promotion:
     if stored.previous is None:
         problem = "nothing to undo: no configuration was promoted, or the promotion was already undone"
         raise InputError(stored.name, problem, hint=f"the previous configuration is saved as {previous_name}")
-    load(stored.previous, previous_name)
-    difference = _compare(stored.name, stored.current, previous_name, stored.previous, load)
-    return Promotion(stored.previous, None, difference)
+    _read_mapping(stored.previous, previous_name)
+    try:
+        return Promotion(
+            stored.previous, None, _compare(stored.name, stored.current, previous_name, stored.previous, load)
+        )
+    except MoorageError as error:
+        # It was active before, so it is restored in any case; its plugins may be known only to the scheduler.
+        note = f"restored without a check, because this configuration cannot be loaded here: {error}"
+        lines = stored.current.splitlines(), stored.previous.splitlines()
+        return Promotion(stored.previous, None, _print_difference(stored.name, previous_name, *lines), (note,))
 
 
 def _compare(before_name: str, before: str, after_name: str, after: str, load: LoadConfig) -> str:
     """Compare the meaning of two configurations, not their text; return an empty string if they are equivalent."""
-    try:
-        old = to_yaml(completed_view(load(before, before_name))).splitlines()
-    except MoorageError:  # the active configuration is invalid, so only its text can be compared
-        old, new = before.splitlines(), after.splitlines()
-    else:
-        new = to_yaml(completed_view(load(after, after_name))).splitlines()
-    return "\n".join(unified_diff(old, new, f"{before_name} (active)", after_name, lineterm="", n=3))
+    views = [
+        to_yaml(completed_view(load(text, name))).splitlines()
+        for name, text in ((before_name, before), (after_name, after))
+    ]
+    return _print_difference(before_name, after_name, *views)
+
+
+def _print_difference(before_name: str, after_name: str, before: list[str], after: list[str]) -> str:
+    return "\n".join(unified_diff(before, after, f"{before_name} (active)", after_name, lineterm="", n=3))
 
 
 def _keep_fixed_fields(stored: StoredConfigs, shadow: str, name: str, load: LoadConfig) -> tuple[str, tuple[str, ...]]:
-    """Add lease and connection of the active configuration to a shadow, which would otherwise use another lease.
+    """Add the fields of the active configuration to a shadow that a shadow cannot try, and therefore may omit.
 
-    A shadow neither elects nor serves, so it may omit them; different settings are rejected.
+    A shadow neither elects nor serves, and calls no extenders. Other leases and connections are rejected.
     """
-    shadow_config = load(shadow, name)
-    try:
-        running = load(stored.current, stored.name)
-    except MoorageError:
-        note = f"{stored.name} is invalid; fields that need a restart were not compared"
-        return shadow, (note,)
-    differing = [key for field, key in FIXED.items() if getattr(shadow_config, field) != getattr(running, field)]
-    if not differing:
-        return shadow, ()
+    shadow_config, running = load(shadow, name), load(stored.current, stored.name)
+    fields = {**FIXED, "extenders": "extenders"}
+    differing = [key for field, key in fields.items() if getattr(shadow_config, field) != getattr(running, field)]
     shadow_fields, before = _read_mapping(shadow, name), _read_mapping(stored.current, stored.name)
-    if own := [key for key in differing if key in shadow_fields]:
+    if own := [key for key in differing if key in shadow_fields and key != "extenders"]:
         problem = f"{', '.join(own)} differs from {stored.name}, and cannot change while a scheduler runs"
         raise InputError(name, problem, hint=f"omit {', '.join(own)}: the value of {stored.name} is kept")
-    carried = {key: before[key] for key in differing if key in before}
+    carried = {key: before[key] for key in differing if key in before and key not in shadow_fields}
+    if not carried:
+        return shadow, ()
     text = f"{shadow.rstrip()}\n{yaml.safe_dump(carried, sort_keys=False)}"
     try:
         is_same = _read_mapping(text, name) == {**shadow_fields, **carried}
