@@ -32,8 +32,8 @@ def main() -> None:
     options = parser.parse_args()
     trees = [HERE, *([options.against] if options.against else [])]
     took: dict[Path, list[float]] = {tree: [] for tree in trees}
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "cluster.json"
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "cluster.json"
         file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": cluster(options.nodes, options.pods)}))
         for _ in range(options.times):
             for tree in trees:

@@ -68,8 +68,8 @@ def main() -> None:
     url, token = connection.recv()
     try:
         uvloop.run(fill(Load(url, token, process.pid or 0), options.nodes, options.pods))
-        with TemporaryDirectory() as folder:
-            config, saved = Path(folder) / "kubeconfig", Path(folder) / "cluster.json.gz"
+        with TemporaryDirectory() as directory:
+            config, saved = Path(directory) / "kubeconfig", Path(directory) / "cluster.json.gz"
             config.write_text(kubeconfig(url, token))
             timed("moorage snapshot", "snapshot", str(saved), "--kubeconfig", str(config))
             say(f"{saved.stat().st_size / 2**20:8.1f} MiB in the file")

@@ -53,10 +53,10 @@ async def running(*arguments: str) -> AsyncIterator[tuple[int, float]]:
             process.kill()
 
 
-async def until_bound(folder: Path) -> tuple[float, float]:
+async def until_bound(directory: Path) -> tuple[float, float]:
     """Start a scheduler on a cluster where a pod waits; return seconds and CPU seconds until it is bound."""
     async with ApiServer() as server, asyncio.timeout(PATIENCE):
-        kubeconfig = folder / "kubeconfig"
+        kubeconfig = directory / "kubeconfig"
         kubeconfig.write_text(json.dumps(server.kubeconfig()))
         for number in range(NODES):
             ask(server, "/api/v1/nodes", node(number))
@@ -80,9 +80,9 @@ def ask(server: ApiServer, path: str, body: bytes) -> None:
         raise RuntimeError(str(answer))
 
 
-async def until_running(folder: Path) -> tuple[float, float]:
+async def until_running(directory: Path) -> tuple[float, float]:
     """Start a cluster with a pod in its manifests; return seconds and CPU seconds until that runs."""
-    manifest, kubeconfig = folder / "pod.json", folder / "kubeconfig"
+    manifest, kubeconfig = directory / "pod.json", directory / "kubeconfig"
     manifest.write_bytes(pod(0))
     kubeconfig.unlink(missing_ok=True)
     arguments = ("up", "--nodes", str(NODES), "-f", str(manifest), "--kubeconfig", str(kubeconfig), "--for", "60s")

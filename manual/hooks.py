@@ -71,7 +71,7 @@ _PAGES: Final[dict[str, str]] = {}
 
 
 def read(path: Path) -> str:
-    """Return the text of a file, or the names of the files in a folder."""
+    """Return the text of a file, or the names of the files in a directory."""
     if path.is_file():
         return path.read_text()
     return "".join(f"{each.name}{'/' if each.is_dir() else ''}\n" for each in sorted(path.iterdir()))
@@ -126,7 +126,7 @@ def linked(name: str, text: str) -> list[str]:
 
 
 def resolved(name: str, link: str) -> str | None:
-    """Return the target file of a link, the README of a folder, or ``None`` for a missing target."""
+    """Return the target file of a link, the README of a directory, or ``None`` for a missing target."""
     target = posixpath.normpath(posixpath.join(posixpath.dirname(name), link))
     path = ROOT / target
     if path.is_dir():

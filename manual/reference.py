@@ -169,8 +169,8 @@ def messages_of(kind: type[Plugin]) -> list[str]:
 
 
 def _modules_of(package: str) -> Iterator[ModuleType]:
-    folder = import_module(package).__path__[0]
-    for path in sorted(Path(folder).glob("*.py")):
+    directory = import_module(package).__path__[0]
+    for path in sorted(Path(directory).glob("*.py")):
         yield import_module(f"{package}.{path.stem}" if path.stem != "__init__" else package)
 
 

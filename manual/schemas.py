@@ -1,6 +1,6 @@
 """JSON Schemas of the files that Moorage reads and writes, generated from the types that read and write them.
 
-`python -m manual.schemas FOLDER` writes one file per format; the documentation site publishes them below `schemas/`.
+`python -m manual.schemas DIRECTORY` writes one file per format; the documentation site publishes them below `schemas/`.
 """
 
 import json
@@ -123,13 +123,13 @@ def page() -> str:
         "|---|---|---|",
         *rows,
         "",
-        "`python -m manual.schemas FOLDER` writes the files from a clone.",
+        "`python -m manual.schemas DIRECTORY` writes the files from a clone.",
     ]
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
+    directory = Path(sys.argv[1])
+    directory.mkdir(parents=True, exist_ok=True)
     for name, text in files().items():
-        (folder / name).write_text(text, encoding="utf-8")
+        (directory / name).write_text(text, encoding="utf-8")

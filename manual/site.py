@@ -1,7 +1,7 @@
-"""Keep the sites of several versions in one folder: `python -m manual.site add FOLDER VERSION`.
+"""Keep the sites of several versions in one directory: `python -m manual.site add DIRECTORY VERSION`.
 
-Each version has a folder of its own, `latest` redirects to the newest one, and `versions.json` lists them for the
-selector of the theme. The folder is what a web server, or the branch of a hosting service, contains.
+Each version has a directory of its own, `latest` redirects to the newest one, and `versions.json` lists them for the
+selector of the theme. The directory is what a web server, or the branch of a hosting service, contains.
 """
 
 import json
@@ -15,26 +15,28 @@ BUILT: Final = Path(__file__).parents[1] / ".site"
 REDIRECT: Final = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={target}">\n'
 
 
-def add(folder: Path, version: str, built: Path = BUILT) -> None:
+def add(directory: Path, version: str, built: Path = BUILT) -> None:
     """Add the built site as a version, or replace that version."""
     if not re.fullmatch(r"\d+\.\d+\.\d+|dev", version):
         sys.exit(f"{version!r} is no version: write 1.2.3, or dev")
-    shutil.rmtree(folder / version, ignore_errors=True)
-    shutil.copytree(built, folder / version)
-    versions = sorted({version, *existing(folder)}, key=order, reverse=True)
+    shutil.rmtree(directory / version, ignore_errors=True)
+    shutil.copytree(built, directory / version)
+    versions = sorted({version, *existing(directory)}, key=order, reverse=True)
     newest = next((name for name in versions if name != "dev"), version)
     entries = [{"version": name, "title": name, "aliases": ["latest"] if name == newest else []} for name in versions]
-    (folder / "versions.json").write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
-    (folder / "index.html").write_text(REDIRECT.format(target=f"{newest}/index.html"), encoding="utf-8")
-    (folder / "latest").mkdir(exist_ok=True)
-    (folder / "latest" / "index.html").write_text(REDIRECT.format(target=f"../{newest}/index.html"), encoding="utf-8")
+    (directory / "versions.json").write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
+    (directory / "index.html").write_text(REDIRECT.format(target=f"{newest}/index.html"), encoding="utf-8")
+    (directory / "latest").mkdir(exist_ok=True)
+    (directory / "latest" / "index.html").write_text(
+        REDIRECT.format(target=f"../{newest}/index.html"), encoding="utf-8"
+    )
     for name in ("llms.txt",):
-        shutil.copy(folder / newest / name, folder / name)
+        shutil.copy(directory / newest / name, directory / name)
 
 
-def existing(folder: Path) -> list[str]:
+def existing(directory: Path) -> list[str]:
     """Return the versions that are there."""
-    return [path.name for path in folder.iterdir() if (path / "search").is_dir()]
+    return [path.name for path in directory.iterdir() if (path / "search").is_dir()]
 
 
 def order(version: str) -> tuple[int, ...]:
@@ -44,6 +46,6 @@ def order(version: str) -> tuple[int, ...]:
 
 if __name__ == "__main__":
     _, command, target, name = sys.argv
-    assert command == "add", "python -m manual.site add FOLDER VERSION"
+    assert command == "add", "python -m manual.site add DIRECTORY VERSION"
     Path(target).mkdir(parents=True, exist_ok=True)
     add(Path(target), name)

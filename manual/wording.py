@@ -212,7 +212,7 @@ def find_reader(path: Path) -> Reader:
 
 
 def list_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files with prose, also those in folders, except Chinese pages and dated records."""
+    """Yield the files with prose, also those in directories, except Chinese pages and dated records."""
     for path in paths:
         for file in [path] if path.is_file() else sorted(path.rglob("*")):
             if not file.is_file() or file.name.endswith(".zh.md") or not _SKIPPED.isdisjoint(file.parts):
@@ -224,7 +224,7 @@ def list_files(paths: Iterable[Path]) -> Iterator[Path]:
 def main() -> None:
     """Print the counts, and each match if requested."""
     parser = argparse.ArgumentParser(prog="python -m manual.wording", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="file or folder")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="file or directory")
     parser.add_argument("--list", action="store_true", help="print each match with its file and line")
     options = parser.parse_args()
     tally = Tally()

@@ -1,4 +1,4 @@
-"""Unpack packages of the Debian archive into a folder, with their dependencies and without installing them.
+"""Unpack packages of the Debian archive into a directory, with their dependencies and without installing them.
 
 Two things need this where no container engine and no other source is available: an interpreter that the machine does
 not have, and the root file system that an image starts from. Every package is verified by its SHA-256.
@@ -61,7 +61,7 @@ class Suite:
         return sorted(complete, key=lambda package: (package != "base-files", package))
 
     def unpack(self, names: Iterable[str], root: Path) -> None:
-        """Write the files of packages below a folder; maintainer scripts do not run."""
+        """Write the files of packages below a directory; maintainer scripts do not run."""
         for name in names:
             fields = self._packages[name]
             package = self._cache / Path(fields["Filename"]).name
@@ -100,8 +100,8 @@ def download(url: str) -> bytes:
         return content
 
 
-def empty_folder(folder: Path) -> Path:
-    """Create a folder, without what an earlier run left in it."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
+def empty_directory(directory: Path) -> Path:
+    """Create a directory, without what an earlier run left in it."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    return directory

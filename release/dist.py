@@ -1,7 +1,7 @@
 """Build wheel and sdist, check their contents, install the wheel into clean environments and use it: `make dist`.
 
 Each supported Python gets an environment that contains nothing but the wheel and what it requires. The checks run in an
-empty folder, so that no file of the source tree can help.
+empty directory, so that no file of the source tree can help.
 """
 
 import argparse
@@ -27,7 +27,7 @@ PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf
 VERSION: Final[str] = PROJECT["version"]
 UV: Final = (sys.executable, "-m", "uv")
 BASE: Final = "moorage/cli/new_project/templates/common/deploy/base"
-#: Folders that a wheel never contains, and files that an sdist always does.
+#: Directories that a wheel never contains, and files that an sdist always does.
 NOT_IN_WHEEL: Final = ("tests/", "docs/", "benchmarks/", "conformance/", "release/")
 IN_SDIST: Final = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "deploy/rbac.yaml", "tests/conftest.py")
 #: What a user runs first, with a text that the output contains. Files are copied from examples/.
@@ -67,14 +67,14 @@ def main() -> None:
 def build() -> tuple[Path, Path]:
     """Build the sdist, and the wheel from it, so that the sdist is known to be complete."""
     shutil.rmtree(DIST, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix="moorage-dist-") as folder:
-        run([*UV, "build", "--quiet", "--out-dir", DIST, prepare_tree(Path(folder))])
+    with tempfile.TemporaryDirectory(prefix="moorage-dist-") as directory:
+        run([*UV, "build", "--quiet", "--out-dir", DIST, prepare_tree(Path(directory))])
     (DIST / ".gitignore").unlink(missing_ok=True)
     (wheel,), (sdist,) = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
     return wheel, sdist
 
 
-def prepare_tree(folder: Path) -> Path:
+def prepare_tree(directory: Path) -> Path:
     """Return the tree to build from: with MOORAGE_REPOSITORY, a copy whose README links to that repository.
 
     An index shows the README without the files next to it.
@@ -82,7 +82,7 @@ def prepare_tree(folder: Path) -> Path:
     repository = os.environ.get("MOORAGE_REPOSITORY")
     if not repository:
         return ROOT
-    tree = folder / "tree"
+    tree = directory / "tree"
     shutil.copytree(ROOT, tree, symlinks=True, ignore=shutil.ignore_patterns(".*env*", ".git", ".*_cache", "dist"))
     readme = tree / "README.md"
     readme.write_text(absolute_links(readme.read_text(encoding="utf-8"), repository), encoding="utf-8")
@@ -129,8 +129,8 @@ def try_wheel(wheel: Path, version: str, interpreter: Path | None) -> str:
     """Install the wheel into a new environment and use it; return a row of the table."""
     if interpreter is None:
         return f"| {version} | – | – | – | NOT TRIED: no interpreter |"
-    with tempfile.TemporaryDirectory(prefix="moorage-try-") as folder:
-        environment = Path(folder) / "env"
+    with tempfile.TemporaryDirectory(prefix="moorage-try-") as directory:
+        environment = Path(directory) / "env"
         run([*UV, "venv", "--quiet", "--no-project", "--python", interpreter, environment])
         started = time.monotonic()
         run([*UV, "pip", "install", "--quiet", "--python", environment / "bin/python", wheel])
@@ -138,19 +138,19 @@ def try_wheel(wheel: Path, version: str, interpreter: Path | None) -> str:
         packages = next(environment.glob("lib/python3*/site-packages"))
         size = sum(path.stat().st_size for path in packages.rglob("*") if path.is_file()) / 1e6
         count = len([*packages.glob("*.dist-info")])
-        use(environment / "bin", Path(folder) / "empty")
+        use(environment / "bin", Path(directory) / "empty")
     return f"| {version} | {count} | {size:.0f} MB | {seconds:.0f} | {len(COMMANDS)} commands |"
 
 
-def use(programs: Path, folder: Path) -> None:
-    """Run the first commands of a user in an empty folder, with nothing else on the path."""
-    folder.mkdir()
+def use(programs: Path, directory: Path) -> None:
+    """Run the first commands of a user in an empty directory, with nothing else on the path."""
+    directory.mkdir()
     for example in EXAMPLES:
-        shutil.copy(ROOT / "examples" / example, folder)
-    (folder / "config.yaml").write_text(CONFIG)
-    environment = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(folder), "COLUMNS": "120"}
+        shutil.copy(ROOT / "examples" / example, directory)
+    (directory / "config.yaml").write_text(CONFIG)
+    environment = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(directory), "COLUMNS": "120"}
     for command, expected in COMMANDS.items():
-        output = run([programs / command.split()[0], *command.split()[1:]], cwd=folder, environment=environment)
+        output = run([programs / command.split()[0], *command.split()[1:]], cwd=directory, environment=environment)
         if expected not in output:
             raise SystemExit(f"{command}: expected {expected!r} in the output:\n{output}")
 

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from release.debian import Suite, empty_folder
+from release.debian import Suite, empty_directory
 from release.dist import ROOT
 from release.interpreters import CACHE
 
@@ -35,7 +35,7 @@ class Stage:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.folder = "/"
+        self.directory = "/"
         self.environment = {"PATH": PATH, "HOME": "/root"}
         self.user = "0:0"
         self.entry: list[str] = []
@@ -46,14 +46,15 @@ class Stage:
 class ImageRoot:
     """A built image: run its entry point or another command, as an engine does."""
 
-    def __init__(self, folder: Path) -> None:
-        self.root = folder / "root"
-        self.settings = json.loads((folder / "image.json").read_text())
+    def __init__(self, directory: Path) -> None:
+        self.root = directory / "root"
+        self.settings = json.loads((directory / "image.json").read_text())
 
     def command(self, *arguments: str, mounts: dict[Path, str] | None = None, user: str = "") -> list[str]:
         """Return the command line that runs arguments, or the default command, inside the image.
 
-        ``mounts`` maps folders of this machine to folders of the image, read-only. The network is that of the machine.
+        ``mounts`` maps directories of this machine to directories of the image, read-only.
+        The network is that of the machine.
         """
         command = [*arguments] or [*self.settings["entry"], *self.settings["command"]]
         lines = [f"mount --bind {self.root} {self.root}"]
@@ -80,10 +81,10 @@ UNSHARE: Final = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
 
 def main() -> None:
     """Build the image below the cache and try its commands."""
-    folder = CACHE / "image" if "--try-only" in sys.argv else build()
-    image = ImageRoot(folder)
+    directory = CACHE / "image" if "--try-only" in sys.argv else build()
+    image = ImageRoot(directory)
     size = sum(path.lstat().st_size for path in image.root.rglob("*") if not path.is_symlink()) / 1e6
-    print(f"{folder}: {size:.0f} MB")
+    print(f"{directory}: {size:.0f} MB")
     for command, expected in (
         (("moorage", "--version"), "moorage "),
         (("/usr/local/bin/kube-scheduler", "--version"), "kube-scheduler v"),
@@ -98,11 +99,11 @@ def main() -> None:
 
 
 def build() -> Path:
-    """Run the instructions of the Dockerfile; return the folder of the image."""
+    """Run the instructions of the Dockerfile; return the directory of the image."""
     if os.geteuid():
         raise SystemExit("make image-root needs root for chroot; with a container engine, use `make image`")
     base = prepare_base()
-    folder = empty_folder(CACHE / "image")
+    directory = empty_directory(CACHE / "image")
     stages: dict[str, Stage] = {}
     arguments: dict[str, str] = {}
     stage: Stage | None = None
@@ -112,7 +113,7 @@ def build() -> Path:
             arguments[name] = default
         elif instruction == "FROM":
             name = rest.split(" AS ")[1] if " AS " in rest else "final"
-            stage = stages[name] = Stage(folder / ("root" if name == "final" else name))
+            stage = stages[name] = Stage(directory / ("root" if name == "final" else name))
             subprocess.run(["cp", "-a", base, stage.root], check=True)
         else:
             assert stage is not None, f"{instruction} before FROM"
@@ -120,15 +121,15 @@ def build() -> Path:
     final = stages["final"]
     final.environment["HOME"] = home_of(final)
     settings = {key: getattr(final, key) for key in ("environment", "user", "entry", "command", "health")}
-    (folder / "image.json").write_text(json.dumps(settings))
+    (directory / "image.json").write_text(json.dumps(settings))
     for name, other in stages.items():
         if name != "final":
             shutil.rmtree(other.root)
-    return folder
+    return directory
 
 
 def home_of(stage: Stage) -> str:
-    """Return the home folder of the user, as an engine sets HOME."""
+    """Return the home directory of the user, as an engine sets HOME."""
     for line in (stage.root / "etc/passwd").read_text(encoding="utf-8").splitlines():
         fields = line.split(":")
         if fields[2] == stage.user.split(":")[0]:
@@ -144,7 +145,7 @@ def prepare_base() -> Path:
         return root
     suite = Suite(SUITE, platform.machine(), CACHE / "debian")
     print(f"unpacking Debian {SUITE} with Python {suite.version('python3')}", file=sys.stderr)
-    empty_folder(root)
+    empty_directory(root)
     suite.unpack(suite.closure((*suite.essential(), *PACKAGES)), root)
     for name in ("passwd", "group"):
         shutil.copy(root / "usr/share/base-passwd" / f"{name}.master", root / "etc" / name)
@@ -175,11 +176,11 @@ def apply(instruction: str, rest: str, stage: Stage, stages: dict[str, Stage]) -
     """Apply one instruction to a stage."""
     match instruction:
         case "WORKDIR":
-            stage.folder = rest
+            stage.directory = rest
             (stage.root / rest.lstrip("/")).mkdir(parents=True, exist_ok=True)
         case "COPY":
             *sources, target = rest.split()
-            copy(sources, stage.root / stage.folder.lstrip("/"), target)
+            copy(sources, stage.root / stage.directory.lstrip("/"), target)
         case "RUN":
             execute(rest, stage, stages)
         case "ENV":
@@ -198,16 +199,18 @@ def apply(instruction: str, rest: str, stage: Stage, stages: dict[str, Stage]) -
             raise SystemExit(f"Dockerfile: {instruction} is not supported here")
 
 
-def copy(sources: list[str], folder: Path, target: str) -> None:
+def copy(sources: list[str], directory: Path, target: str) -> None:
     """Copy files of the build context, as far as .dockerignore includes them."""
     ignored = ROOT.joinpath(".dockerignore").read_text(encoding="utf-8").splitlines()
     for source in sources:
         if f"!{source}" not in ignored:
             raise SystemExit(f".dockerignore excludes {source}")
         if (ROOT / source).is_dir():
-            shutil.copytree(ROOT / source, folder / target, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / source, directory / target, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+            )
         else:
-            shutil.copy(ROOT / source, folder / target / source)
+            shutil.copy(ROOT / source, directory / target / source)
 
 
 def execute(rest: str, stage: Stage, stages: dict[str, Stage]) -> None:
@@ -223,7 +226,7 @@ def execute(rest: str, stage: Stage, stages: dict[str, Stage]) -> None:
     environment = {key: value for key, value in os.environ.items() if key in PASSED or key.startswith("PIP_")}
     environment.pop("PIP_FIND_LINKS", None)
     pairs = " ".join(shlex.quote(f"{key}={value}") for key, value in {**environment, **stage.environment}.items())
-    shell = shlex.quote(f"cd {stage.folder} && {rest}")
+    shell = shlex.quote(f"cd {stage.directory} && {rest}")
     lines.append(f"exec env -i {pairs} chroot {stage.root} /bin/sh -ec {shell}")
     print(f"RUN {rest[:100]}", file=sys.stderr)
     run_inside([*UNSHARE, "sh", "-ec", "\n".join(lines)])

@@ -1,6 +1,6 @@
 """Find the supported interpreters of this machine; fetch missing ones from Debian.
 
-A fetched interpreter brings its own C library. patchelf makes it load that library from its folder, so it runs on an
+A fetched interpreter brings its own C library. patchelf makes it load that library from its directory, so it runs on an
 older system as if it were installed.
 """
 
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from release.debian import Suite, empty_folder
+from release.debian import Suite, empty_directory
 
 VERSIONS: Final = ("3.11", "3.12", "3.13", "3.14")
 SUITES: Final = ("forky", "sid", "trixie")
@@ -42,8 +42,8 @@ def find_interpreters(*, fetch: bool = True) -> dict[str, Path]:
 def candidates() -> list[Path]:
     """Return the paths where an interpreter may be."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
-    folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep)]
-    paths = [folder / f"python{version}" for folder in folders for version in VERSIONS]
+    directories = [Path(directory) for directory in os.environ.get("PATH", "").split(os.pathsep)]
+    paths = [directory / f"python{version}" for directory in directories for version in VERSIONS]
     paths += [*pyenv.glob("*/bin/python3"), *(CACHE / "python").glob("*/usr/bin/python3.[0-9][0-9]")]
     # Shims of pyenv only work for the versions that are active; a virtual environment is no clean start.
     return [
@@ -68,7 +68,7 @@ def fetch_interpreter(version: str) -> Path | None:
         if suite.version(package) is None:
             continue
         print(f"Python {version}: unpacking {package} {suite.version(package)} of Debian {name}", file=sys.stderr)
-        root = empty_folder(CACHE / "python" / f"{package}-{name}")
+        root = empty_directory(CACHE / "python" / f"{package}-{name}")
         suite.unpack(suite.closure((package, f"{package}-venv", *SYSTEM_LIBRARIES)), root)
         return relocate(root, package)
     return None
@@ -76,14 +76,14 @@ def fetch_interpreter(version: str) -> Path | None:
 
 def relocate(root: Path, package: str) -> Path:
     """Make an unpacked interpreter load its own libraries; return its path."""
-    folder = next((root / "usr/lib").glob("*-linux-gnu"))
-    loader = next(folder.glob("ld-linux-*.so.*"))
+    directory = next((root / "usr/lib").glob("*-linux-gnu"))
+    loader = next(directory.glob("ld-linux-*.so.*"))
     program = root / "usr/bin" / package
     patchelf = shutil.which("patchelf")
     command = [patchelf] if patchelf else [sys.executable, "-m", "uv", "tool", "run", "--quiet", "patchelf"]
     # RPATH, which also counts for the libraries that are loaded later; the default, RUNPATH, does not. The other order
     # of these two commands produces a program that crashes.
-    subprocess.run([*command, "--force-rpath", "--set-rpath", folder, program], check=True)
+    subprocess.run([*command, "--force-rpath", "--set-rpath", directory, program], check=True)
     subprocess.run([*command, "--set-interpreter", loader, program], check=True)
     # ensurepip looks for wheels below /usr/share.
     library, wheels = root / "usr/lib" / package, "/usr/share/python-wheels"

@@ -50,9 +50,9 @@ def main() -> None:
     archives = dict(pack(file) for file in sorted(DIST.glob("moorage-*.pyz")))
     if not archives:
         raise SystemExit("dist/ has no moorage.pyz: run `make pyz` first")
-    folder = DIST / "krew"
-    folder.mkdir(exist_ok=True)
-    (folder / "moorage.yaml").write_text(yaml.safe_dump(manifest(archives, DOWNLOADS), sort_keys=False))
+    directory = DIST / "krew"
+    directory.mkdir(exist_ok=True)
+    (directory / "moorage.yaml").write_text(yaml.safe_dump(manifest(archives, DOWNLOADS), sort_keys=False))
     with serve(DIST) as address:
         validate(archives, address)
 
@@ -101,8 +101,8 @@ def manifest(archives: dict[tuple[str, str], Path], downloads: str) -> dict[str,
 
 def validate(archives: dict[tuple[str, str], Path], address: str) -> None:
     """Run krew's validator, which installs every platform; then install the plugin and use it."""
-    with tempfile.TemporaryDirectory(prefix="moorage-krew-") as folder:
-        programs = Path(folder) / "bin"
+    with tempfile.TemporaryDirectory(prefix="moorage-krew-") as directory:
+        programs = Path(directory) / "bin"
         for name, target in {"krew": "kubectl-krew", "validate-krew-manifest": "validate-krew-manifest"}.items():
             package = f"sigs.k8s.io/krew/cmd/{name}"
             run(["go", "-C", str(TOOLS), "build", "-o", programs / target, package])
@@ -111,11 +111,11 @@ def validate(archives: dict[tuple[str, str], Path], address: str) -> None:
         ).stdout.splitlines()[-1]
         environment = {
             **os.environ,
-            "PATH": f"{folder}/krew/bin:{programs}:{kubectl}:{os.environ['PATH']}",
-            "KREW_ROOT": f"{folder}/krew",
-            "PEX_ROOT": f"{folder}/pex",
+            "PATH": f"{directory}/krew/bin:{programs}:{kubectl}:{os.environ['PATH']}",
+            "KREW_ROOT": f"{directory}/krew",
+            "PEX_ROOT": f"{directory}/pex",
         }
-        file = Path(folder) / "moorage.yaml"
+        file = Path(directory) / "moorage.yaml"
         file.write_text(yaml.safe_dump(manifest(archives, address), sort_keys=False))
         run(["validate-krew-manifest", "-manifest", file], environment=environment)
         run(["kubectl", "krew", "install", f"--manifest={file}"], environment=environment)
@@ -127,12 +127,12 @@ def validate(archives: dict[tuple[str, str], Path], address: str) -> None:
 
 
 @contextlib.contextmanager
-def serve(folder: Path) -> Iterator[str]:
-    """Serve a folder on loopback, because krew downloads what it installs."""
+def serve(directory: Path) -> Iterator[str]:
+    """Serve a directory on loopback, because krew downloads what it installs."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments, directory=str(folder))
+            super().__init__(*arguments, directory=str(directory))
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -10,18 +10,18 @@ from typer.main import get_command
 from moorage import __version__
 from release.dist import DIST
 
-FOLDER: Final = DIST / "man"
+DIRECTORY: Final = DIST / "man"
 
 
 def main() -> None:
     """Write the pages of all commands."""
     from moorage.cli.commands import app
 
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
     pages = dict(write_pages(get_command(app), "moorage"))
     for name, text in pages.items():
-        (FOLDER / f"{name}.1").write_text(text, encoding="utf-8")
-    print(f"{len(pages)} manual pages in {Path(*FOLDER.parts[-2:])}")
+        (DIRECTORY / f"{name}.1").write_text(text, encoding="utf-8")
+    print(f"{len(pages)} manual pages in {Path(*DIRECTORY.parts[-2:])}")
 
 
 def write_pages(command: Any, name: str) -> Iterator[tuple[str, str]]:

@@ -46,19 +46,23 @@ def build_pyz(file: Path, interpreters: list[Path]) -> None:
 
 def try_pyz(file: Path, interpreter: Path) -> tuple[float, float]:
     """Use the file with one interpreter, an empty home and no packages; return the seconds of two starts."""
-    with tempfile.TemporaryDirectory(prefix="moorage-pyz-") as folder:
-        programs = Path(folder) / "bin"
+    with tempfile.TemporaryDirectory(prefix="moorage-pyz-") as directory:
+        programs = Path(directory) / "bin"
         programs.mkdir()
         for name in ("moorage", "kubectl-moorage"):
             launcher = programs / name
-            launcher.write_text(f'#!/bin/sh\nexec env PEX_ROOT={folder}/pex "{interpreter}" "{file}" "$@"\n')
+            launcher.write_text(f'#!/bin/sh\nexec env PEX_ROOT={directory}/pex "{interpreter}" "{file}" "$@"\n')
             launcher.chmod(0o755)
         seconds = []
         for _ in range(2):
             started = time.monotonic()
-            run([programs / "moorage", "--version"], cwd=Path(folder), environment={"PATH": os.defpath, "HOME": folder})
+            run(
+                [programs / "moorage", "--version"],
+                cwd=Path(directory),
+                environment={"PATH": os.defpath, "HOME": directory},
+            )
             seconds.append(time.monotonic() - started)
-        use(programs, Path(folder) / "empty")
+        use(programs, Path(directory) / "empty")
     return seconds[0], seconds[1]
 
 

@@ -57,7 +57,7 @@ def _in_process(plane: Plane, _: list[SessionProcess]) -> SessionProcess:
         "clientConnection": {"kubeconfig": str(plane.kubeconfig())},
         "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": "Sample", "weight": 10}]}}}],
     }
-    path = plane.folder / "in-process.yaml"
+    path = plane.directory / "in-process.yaml"
     path.write_text(yaml.safe_dump(content))
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])  # where the plugin is
     return schedulers.start(schedulers.OURS, plane, (f"--config={path}", f"--plugin={PLUGIN}"))

@@ -28,7 +28,7 @@ class Plane(ControlPlane):
     @property
     def saved(self) -> Path:
         """Where the state is kept between rounds."""
-        return self.folder / "saved"
+        return self.directory / "saved"
 
     def fill(self, workload: Workload) -> float:
         """Make all objects of a workload in an empty cluster and save the state; return the seconds it took."""

@@ -40,12 +40,12 @@ class Machine:
 class SessionProcess:
     """A program in a separate session: its CPU and memory include all processes that it starts."""
 
-    def __init__(self, command: Sequence[str | Path], log: Path, folder: Path) -> None:
+    def __init__(self, command: Sequence[str | Path], log: Path, directory: Path) -> None:
         self.log = log
         with log.open("wb") as output:
             self.started = time.monotonic()
             self._process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True
+                command, stdout=output, stderr=subprocess.STDOUT, cwd=directory, start_new_session=True
             )
 
     @property

@@ -54,8 +54,8 @@ def _machine() -> dict[str, Any]:
 
 def _versions() -> dict[str, str]:
     root = Path(__file__).resolve().parents[2]
-    folder = subprocess.run([root / "conformance" / "control-plane", "--print"], check=True, capture_output=True)
-    kubernetes, _, etcd = Path(folder.stdout.decode().strip()).name.partition("-etcd-")
+    directory = subprocess.run([root / "conformance" / "control-plane", "--print"], check=True, capture_output=True)
+    kubernetes, _, etcd = Path(directory.stdout.decode().strip()).name.partition("-etcd-")
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=root, capture_output=True, check=False)
     return {
         "moorage": f"{__version__} ({commit.stdout.decode().strip() or 'no commit'})",

@@ -14,7 +14,7 @@ from benchmarks.live.medians import GOAL_NODES, IDLE, OTHERS, Comparison, compar
 from benchmarks.live.schedulers import OURS, THEIRS
 from benchmarks.live.session import RAW
 
-FOLDER: Final = Path("docs") / "records" / "bench"
+DIRECTORY: Final = Path("docs") / "records" / "bench"
 METHOD: Final = Path(__file__).with_name("method.md")
 START: Final = "start"
 FIRST_BIND: Final = 10.0
@@ -37,23 +37,23 @@ def main() -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path, default=RAW, help="the raw data (default: %(default)s)")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the page goes (default: %(default)s)")
+    parser.add_argument("--directory", type=Path, default=DIRECTORY, help="where the page goes (default: %(default)s)")
     options = parser.parse_args()
     if not options.json.exists():
         sys.exit(f"bench-report: there is no {options.json}: run `make bench` first, or say RAW=file")
-    write(records.read(options.json), options.json, options.folder)
+    write(records.read(options.json), options.json, options.directory)
 
 
-def write(content: Mapping[str, Any], raw: Path, folder: Path) -> None:
+def write(content: Mapping[str, Any], raw: Path, directory: Path) -> None:
     """Write the page, its plots and its raw data."""
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     name = content["date"]
     for figure, drawing in plots(content).items():
-        (folder / f"{name}-{figure}.svg").write_text(drawing)
-    (folder / f"{name}.md").write_text(page(content))
-    if raw.resolve() != (folder / f"{name}.json").resolve():
-        shutil.copy(raw, folder / f"{name}.json")
-    sys.stdout.write(f"{folder / name}.md\n")
+        (directory / f"{name}-{figure}.svg").write_text(drawing)
+    (directory / f"{name}.md").write_text(page(content))
+    if raw.resolve() != (directory / f"{name}.json").resolve():
+        shutil.copy(raw, directory / f"{name}.json")
+    sys.stdout.write(f"{directory / name}.md\n")
 
 
 def plots(content: Mapping[str, Any]) -> dict[str, str]:

@@ -23,7 +23,7 @@ Flags = Sequence[str]
 
 
 def is_ours(name: str) -> bool:
-    """Return whether a name means Moorage: ``moorage``, or ``moorage@`` and the folder of another checkout."""
+    """Return whether a name means Moorage: ``moorage``, or ``moorage@`` and the directory of another checkout."""
     return name == OURS or name.startswith(f"{OURS}@")
 
 
@@ -36,15 +36,15 @@ def start(name: str, plane: Plane, flags: Flags = ()) -> SessionProcess:
     """Start a scheduler with its defaults; only the port is one that is free."""
     (port,) = free_ports(1)
     begin = _moorage(name, plane) if is_ours(name) else _kube_scheduler(plane)
-    log = plane.folder / f"{name.replace('/', '-')}.log"
-    return SessionProcess([*begin, f"--secure-port={port}", *flags], log, plane.folder)
+    log = plane.directory / f"{name.replace('/', '-')}.log"
+    return SessionProcess([*begin, f"--secure-port={port}", *flags], log, plane.directory)
 
 
 def start_theirs(plane: Plane, **config: Any) -> SessionProcess:
     """Start kube-scheduler with more in its configuration."""
     (port,) = free_ports(1)
     command = [*_kube_scheduler(plane, **config), f"--secure-port={port}"]
-    return SessionProcess(command, plane.folder / f"{THEIRS}.log", plane.folder)
+    return SessionProcess(command, plane.directory / f"{THEIRS}.log", plane.directory)
 
 
 def start_extender(plane: Plane, plugin: str) -> tuple[SessionProcess, str]:
@@ -52,14 +52,14 @@ def start_extender(plane: Plane, plugin: str) -> tuple[SessionProcess, str]:
     (port,) = free_ports(1)
     program = "from moorage.cli.main import main; main()"
     flags = ["extender", f"--kubeconfig={plane.kubeconfig()}", f"--port={port}", f"--plugin={plugin}"]
-    log = plane.folder / "extender.log"
-    # Where the plugin is: the folder of the benchmarks.
+    log = plane.directory / "extender.log"
+    # Where the plugin is: the directory of the benchmarks.
     process = SessionProcess([sys.executable, "-c", program, *flags], log, Path(__file__).parents[2])
     return process, f"http://127.0.0.1:{port}"
 
 
 def _sources(name: str) -> Path:
-    """Return the module path of a Moorage checkout; this one unless the name contains a folder."""
+    """Return the module path of a Moorage checkout; this one unless the name contains a directory."""
     checkout = name.partition("@")[2]
     return (Path(checkout) / "src").resolve() if checkout else Path(moorage.__file__).parents[1]
 
@@ -67,7 +67,7 @@ def _sources(name: str) -> Path:
 def _moorage(name: str, plane: Plane) -> list[str | Path]:
     sources = _sources(name)
     compile_program(sources / "moorage")
-    # By its folder, not by the environment: both checkouts then start in the same way, with the same dependencies.
+    # By its directory, not by the environment: both checkouts then start in the same way, with the same dependencies.
     program = f"import sys; sys.path.insert(0, {str(sources)!r}); from moorage.cli.main import main; main()"
     return [sys.executable, "-c", program, "scheduler", f"--kubeconfig={plane.kubeconfig()}"]
 
@@ -79,6 +79,6 @@ def _kube_scheduler(plane: Plane, **more: Any) -> list[str | Path]:
         "clientConnection": {"kubeconfig": str(plane.kubeconfig()), "qps": UNLIMITED, "burst": UNLIMITED},
         **more,
     }
-    path = plane.folder / "kube-scheduler.yaml"
+    path = plane.directory / "kube-scheduler.yaml"
     path.write_text(yaml.safe_dump(config))
     return [plane.programs / THEIRS, f"--config={path}"]

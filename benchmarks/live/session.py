@@ -24,8 +24,8 @@ WHO: Final = f"some of {', '.join(schedulers.NAMES)} and {schedulers.OURS}@/anot
 def control_plane() -> Iterator[Plane]:
     """Run a control plane for the duration of the block; stop all processes, even after errors."""
     signal.signal(signal.SIGTERM, _interrupted)
-    folder = Path(tempfile.mkdtemp(prefix="moorage-bench-"))
-    plane = Plane(folder)
+    directory = Path(tempfile.mkdtemp(prefix="moorage-bench-"))
+    plane = Plane(directory)
     try:
         plane.prepare()
         yield plane
@@ -35,7 +35,7 @@ def control_plane() -> Iterator[Plane]:
         sys.exit("bench: stopped; the workloads that were finished are in the raw data")
     finally:
         plane.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def turns(options: argparse.Namespace, plane: Plane) -> Iterator[tuple[int, str]]:

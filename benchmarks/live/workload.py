@@ -33,7 +33,7 @@ from benchmarks.live.templates import Sum, Template, merged
 from moorage.common.errors import InputError, did_you_mean
 from moorage.kube.api.kinds import BY_NAME
 
-FOLDER: Final = Path(__file__).resolve().parents[1] / "workloads"
+DIRECTORY: Final = Path(__file__).resolve().parents[1] / "workloads"
 PARTS: Final = "parts"
 NAMESPACE: Final = "default"
 PATIENCE: Final = 90.0
@@ -134,7 +134,7 @@ class Workload:
 
 def names() -> list[str]:
     """Return the names of all workloads."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != PARTS)
+    return sorted(path.stem for path in DIRECTORY.glob("*.yaml") if path.stem != PARTS)
 
 
 def drained() -> list[str]:
@@ -154,7 +154,7 @@ def load(name: str, nodes: int, pods: int = 0) -> Workload:
     entry = _read(name)
     sizes = {"nodes": nodes, "pods": pods or entry.pods}
     expected = {key: Sum(str(text), f"{where}: expect.{key}").of(**sizes) for key, text in entry.expect.items()}
-    parts = yaml.safe_load((FOLDER / f"{PARTS}.yaml").read_text())
+    parts = yaml.safe_load((DIRECTORY / f"{PARTS}.yaml").read_text())
     return Workload(
         name=name,
         title=entry.title,
@@ -175,7 +175,7 @@ def load(name: str, nodes: int, pods: int = 0) -> Workload:
 
 def _read(name: str) -> WorkloadEntry:
     try:
-        return msgspec.convert(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()), WorkloadEntry)
+        return msgspec.convert(yaml.safe_load((DIRECTORY / f"{name}.yaml").read_text()), WorkloadEntry)
     except (msgspec.ValidationError, yaml.YAMLError) as error:
         raise InputError(_where(name), str(error)) from error
 

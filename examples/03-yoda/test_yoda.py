@@ -17,7 +17,7 @@ from moorage.kube.api.pod import PodStatus
 from moorage.testing import Cluster, check_plugin, in_virtual_time, make_node, make_pod
 from moorage.testing.rig import FORMS, SCORE_FORMS, FilterForm, Rig, ScoreForm, run_filter, run_score
 
-FOLDER = Path(__file__).parent
+DIRECTORY = Path(__file__).parent
 TITAN = {"id": 0, "health": "Healthy", "model": "TITAN Xp", "bandwidth": 15760, "clock": 5705, "core": 1911,
          "power": 250, "totalMemory": 12194, "freeMemory": 12194}  # fmt: skip
 TIME = "2026-01-31T12:00:00Z"
@@ -261,11 +261,11 @@ def test_both_forms_agree(strict: bool) -> None:
 
 @in_virtual_time
 async def test_pods_get_cards_in_a_cluster() -> None:
-    definitions = [FOLDER / "deploy" / "crd.yaml"]
+    definitions = [DIRECTORY / "deploy" / "crd.yaml"]
     async with Cluster(
-        nodes=4, shape="cpu=8", plugins=[Yoda], config=FOLDER / "scheduler.yaml", definitions=definitions
+        nodes=4, shape="cpu=8", plugins=[Yoda], config=DIRECTORY / "scheduler.yaml", definitions=definitions
     ) as cluster:
-        await cluster.apply(FOLDER / "workload.yaml")
+        await cluster.apply(DIRECTORY / "workload.yaml")
         await cluster.wait_for(lambda: "4 node(s) had no Scv" in cluster.why_pending("notebook"))
         wrong = "0/4 nodes are available: the pod's label scv/memory is '8GB': write a whole number"
         await cluster.wait_for(lambda: wrong in cluster.why_pending("mistaken"))
@@ -300,8 +300,10 @@ def _plain(resource: Scv) -> dict[str, Any]:
 
 @in_virtual_time
 async def test_sniffer_reports_used_memory() -> None:
-    definitions = [FOLDER / "deploy" / "crd.yaml"]
-    async with Cluster(nodes=3, plugins=[Yoda], config=FOLDER / "scheduler.yaml", definitions=definitions) as cluster:
+    definitions = [DIRECTORY / "deploy" / "crd.yaml"]
+    async with Cluster(
+        nodes=3, plugins=[Yoda], config=DIRECTORY / "scheduler.yaml", definitions=definitions
+    ) as cluster:
         assert await sniffer.publish(cluster.client, 1e9) == 3
         assert await sniffer.publish(cluster.client, 1e9) == 0
         pod = {"metadata": {"name": "a", "labels": {"scv/memory": "9000"}}, "spec": {"schedulerName": "yoda-scheduler",

@@ -8,7 +8,7 @@ from sample import Sample
 from moorage.scheduler.framework.logs import VERBOSITY
 from moorage.testing import Cluster, check_plugin, in_virtual_time
 
-FOLDER = Path(__file__).parent
+DIRECTORY = Path(__file__).parent
 
 
 def test_a_pod_is_filtered_and_bound(logged: list[MutableMapping[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,8 +16,10 @@ def test_a_pod_is_filtered_and_bound(logged: list[MutableMapping[str, Any]], mon
 
     @in_virtual_time
     async def story() -> None:
-        async with Cluster(nodes=2, plugins=[Sample], config=FOLDER / "scheduler.yaml", cross_check=False) as cluster:
-            await cluster.apply(FOLDER / "pod.yaml")
+        async with Cluster(
+            nodes=2, plugins=[Sample], config=DIRECTORY / "scheduler.yaml", cross_check=False
+        ) as cluster:
+            await cluster.apply(DIRECTORY / "pod.yaml")
             await cluster.wait_for(lambda: len(cluster.running()) == 1)
 
     story()

@@ -6,7 +6,7 @@ from tour import Tour
 
 from moorage.testing import Cluster, in_virtual_time
 
-FOLDER = Path(__file__).parent
+DIRECTORY = Path(__file__).parent
 LIFE = [
     "PreEnqueue", "PreFilter", "Filter", "Filter", "PreScore", "Score", "Score", "NormalizeScore",
     "Reserve", "Permit", "PreBindPreFlight", "PreBind", "Bind", "PostBind",
@@ -16,9 +16,9 @@ LIFE = [
 def test_extension_points_are_logged_in_order(logged: list[MutableMapping[str, Any]]) -> None:
     @in_virtual_time
     async def story() -> None:
-        config = FOLDER / "scheduler.yaml"
+        config = DIRECTORY / "scheduler.yaml"
         async with Cluster(nodes=2, shape="cpu=8", plugins=[Tour], config=config, cross_check=False) as cluster:
-            await cluster.apply(FOLDER / "workload.yaml")
+            await cluster.apply(DIRECTORY / "workload.yaml")
             await cluster.wait_for(lambda: [pod.name for pod in cluster.running()] == ["traveller"])
             await cluster.wait_for(lambda: "2 Insufficient cpu" in cluster.why_pending("giant"))
 

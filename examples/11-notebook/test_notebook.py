@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from tests.support.notebooks import run_cells
 
-FOLDER = Path(__file__).parent
+DIRECTORY = Path(__file__).parent
 
 
 def test_notebook_explains_the_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(FOLDER)
-    pods, filtered, scored, placed, changed = run_cells(FOLDER / "why_there.ipynb")
+    monkeypatch.chdir(DIRECTORY)
+    pods, filtered, scored, placed, changed = run_cells(DIRECTORY / "why_there.ipynb")
     assert [(row["pod"], row["node"]) for row in pods] == [("default/web", "")]
     assert {row["node"]: row["fits"] for row in filtered} == {"large": True, "fast": True, "tiny": False}
     assert [row["node"] for row in scored] == ["large", "fast"]

@@ -16,7 +16,7 @@ TALL = {"width": 1360, "height": 1150}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the screenshots: the documentation only on request."""
+    """The directory of the screenshots: the documentation only on request."""
     return Path(os.environ.get("MOORAGE_PICTURES") or tmp_path_factory.mktemp("pictures"))
 
 

@@ -15,13 +15,13 @@ from tests.unit.insight.page.clusters import node, pod
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[tuple[str, str]]:
+def running(directory: Path) -> Iterator[tuple[str, str]]:
     """Run a scheduler on an embedded API server, both on another thread."""
     results: list[tuple[str, str]] = []
     is_up, loop, leave = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
 
     async def work() -> None:
-        async with scheduler(folder, "--ui", contents=(node("n1"), pod("big", "9"))) as where:
+        async with scheduler(directory, "--ui", contents=(node("n1"), pod("big", "9"))) as where:
             results.append(where)
             is_up.set()
             await leave.wait()

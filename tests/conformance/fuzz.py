@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--without", default="", help="plugins that are switched off on both sides, comma-separated")
     parser.add_argument("--show", type=int, default=3, help="how many differing clusters to shrink and print")
     parser.add_argument("--no-shrink", action="store_true", help="print them as they are")
-    parser.add_argument("--save", type=Path, help="a folder for the shrunk clusters")
+    parser.add_argument("--save", type=Path, help="a directory for the shrunk clusters")
     parser.add_argument("--stats", action="store_true", help="print which plugins and reasons occurred")
     return parser
 

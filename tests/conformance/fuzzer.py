@@ -129,7 +129,7 @@ def _guarded(ours: Decide, case: Case) -> tuple[list[dict[str, Any]], Difference
         return [], Difference("*", "raised", f"raised {type(error).__name__} {place}", text, "decisions")
 
 
-def _save(case: Case, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{case.seed.replace('/', '-')}.json"
+def _save(case: Case, directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{case.seed.replace('/', '-')}.json"
     path.write_text(json.dumps({"seed": case.seed, **case.request(0)}, indent=1))

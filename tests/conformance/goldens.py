@@ -16,7 +16,7 @@ from tests.conformance.fuzz import add_choice_of_clusters, features_of
 from tests.conformance.generator import Case, generate
 from tests.conformance.oracle import Oracle, OracleError
 
-FOLDER: Final = Path(__file__).parents[1] / "parity" / "decisions"
+DIRECTORY: Final = Path(__file__).parents[1] / "parity" / "decisions"
 
 
 class Golden(NamedTuple):
@@ -84,11 +84,11 @@ def _record(arguments: argparse.Namespace) -> None:
                 recorded.append(Golden(case, oracle.decide(case)))
             except OracleError as error:
                 sys.stderr.write(f"left out {case.seed}: {error}\n")
-    write(FOLDER / f"{arguments.into}.jsonl.gz", recorded)
+    write(DIRECTORY / f"{arguments.into}.jsonl.gz", recorded)
 
 
 def _keep(arguments: argparse.Namespace) -> None:
-    path = FOLDER / f"{arguments.into}.jsonl.gz"
+    path = DIRECTORY / f"{arguments.into}.jsonl.gz"
     kept = list(read(path)) if path.exists() else []
     with Oracle() as oracle:
         for file in arguments.files:

@@ -73,5 +73,7 @@ class Oracle:
 def find_binary() -> str:
     """Return the path of the oracle; build it if it is missing."""
     subprocess.run([str(CONTROL_PLANE), "oracle"], check=True, stdout=subprocess.DEVNULL)
-    folder = subprocess.run([str(CONTROL_PLANE), "--print"], check=True, capture_output=True, text=True).stdout.strip()
-    return str(Path(folder) / "oracle")
+    directory = subprocess.run(
+        [str(CONTROL_PLANE), "--print"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    return str(Path(directory) / "oracle")

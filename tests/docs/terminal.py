@@ -1,4 +1,4 @@
-"""A terminal in a separate folder, which runs the commands of a page in order."""
+"""A terminal in a separate directory, which runs the commands of a page in order."""
 
 import os
 import re
@@ -21,7 +21,7 @@ _ENDLESS = re.compile(r"\bmoorage (up|scheduler|ui|extender|whatif serve)\b(?!.*
 
 @cache
 def control_plane_programs() -> str:
-    """Return the folder of the kubectl that `make control-plane` builds, for machines without one."""
+    """Return the directory of the kubectl that `make control-plane` builds, for machines without one."""
     result = subprocess.run(
         [ROOT / "conformance" / "control-plane", "--print"], capture_output=True, text=True, check=True
     )
@@ -33,14 +33,14 @@ class CommandFailed(AssertionError):
 
 
 class Terminal:
-    """A shell whose folder and cluster persist between commands."""
+    """A shell whose directory and cluster persist between commands."""
 
-    def __init__(self, folder: Path) -> None:
-        self.root = folder / "moorage"
-        self._folder = self.root
-        self._kubeconfig = folder / "kubeconfig"
-        self._here = folder / "here"
-        self._log = folder / "running.log"
+    def __init__(self, directory: Path) -> None:
+        self.root = directory / "moorage"
+        self._directory = self.root
+        self._kubeconfig = directory / "kubeconfig"
+        self._here = directory / "here"
+        self._log = directory / "running.log"
         self._running: list[subprocess.Popen[bytes]] = []
         for name in COPIED:
             source, target = ROOT / name, self.root / name
@@ -58,7 +58,7 @@ class Terminal:
 
     def write(self, name: str, text: str) -> None:
         """Save a file that a page shows."""
-        path = self._folder / name
+        path = self._directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
@@ -83,7 +83,7 @@ class Terminal:
         script = f"{text}\ncode=$?; pwd > {self._here}; exit $code"
         with subprocess.Popen(
             ["bash", "-c", script],
-            cwd=self._folder,
+            cwd=self._directory,
             env=self._environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -97,7 +97,7 @@ class Terminal:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise
         if self._here.exists():
-            self._folder = Path(self._here.read_text().strip())
+            self._directory = Path(self._here.read_text().strip())
         return process.returncode, output
 
     def _start(self, command: Command) -> None:
@@ -110,7 +110,7 @@ class Terminal:
         with self._log.open("ab") as log:
             process = subprocess.Popen(
                 ["bash", "-c", f"exec env {text}" if "=" in text.split()[0] else f"exec {text}"],
-                cwd=self._folder,
+                cwd=self._directory,
                 env=self._environment(),
                 stdout=log,
                 stderr=subprocess.STDOUT,

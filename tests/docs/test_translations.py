@@ -7,8 +7,8 @@ import pytest
 
 from tests.docs.snippets import ROOT, snippets_of
 
-FOLDERS = ("docs", "examples")
-TRANSLATED = sorted([*ROOT.glob("*.zh.md"), *(page for name in FOLDERS for page in (ROOT / name).rglob("*.zh.md"))])
+DIRECTORIES = ("docs", "examples")
+TRANSLATED = sorted([*ROOT.glob("*.zh.md"), *(page for name in DIRECTORIES for page in (ROOT / name).rglob("*.zh.md"))])
 REQUIRED = (
     "README",
     "docs/tutorial",

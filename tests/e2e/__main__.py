@@ -94,8 +94,8 @@ def say(line: str) -> None:
 
 def specs(suite: Path, focus: str) -> list[str]:
     """Read the full names of the specs from the suite."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "specs.json"
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory) / "specs.json"
         command = [str(suite), "-ginkgo.dry-run", f"-ginkgo.focus={focus}", f"-ginkgo.json-report={report}"]
         subprocess.run([*command, "-kubeconfig=/dev/null", "-provider=skeleton"], check=True, capture_output=True)
         (told,) = json.loads(report.read_text())
@@ -110,7 +110,7 @@ def is_left_out(name: str) -> bool:
 
 def work(suite: Path, waiting: "Queue[str]", outcomes: list[Outcome], options: argparse.Namespace) -> None:
     """Run specs on a separate cluster until all are done."""
-    with tempfile.TemporaryDirectory() as folder, cluster(Path(folder), options) as kubeconfig:
+    with tempfile.TemporaryDirectory() as directory, cluster(Path(directory), options) as kubeconfig:
         while True:
             try:
                 name = waiting.get_nowait()
@@ -123,17 +123,17 @@ def work(suite: Path, waiting: "Queue[str]", outcomes: list[Outcome], options: a
                 (options.save / f"{re.sub(r'[^A-Za-z0-9]+', '-', name)[:150]}.log").write_text(outcome.output)
 
 
-def cluster(folder: Path, options: argparse.Namespace) -> AbstractContextManager[Path]:
+def cluster(directory: Path, options: argparse.Namespace) -> AbstractContextManager[Path]:
     """Run a cluster for the duration of the block."""
     if options.server == "real":
         return real_cluster(options.nodes, options.feature_gates, options.scheduler)
-    return embedded_cluster(folder, options.nodes, options.feature_gates)
+    return embedded_cluster(directory, options.nodes, options.feature_gates)
 
 
 @contextmanager
-def embedded_cluster(folder: Path, nodes: int, gates: str) -> Iterator[Path]:
+def embedded_cluster(directory: Path, nodes: int, gates: str) -> Iterator[Path]:
     """Run `moorage up` for the duration of the block; fail if it exits early."""
-    kubeconfig, log = folder / "kubeconfig", folder / "up.log"
+    kubeconfig, log = directory / "kubeconfig", directory / "up.log"
     command = [
         str(Path(sys.executable).with_name("moorage")),
         "up",
@@ -164,8 +164,8 @@ def run(suite: Path, name: str, kubeconfig: Path, seconds: float) -> Outcome:
     started = time.monotonic()
     # Go's regular expressions do not support all escapes of re.escape.
     literally = re.sub("([^A-Za-z0-9 ])", r"[\1]", name)
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "spec.json"
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory) / "spec.json"
         command = [
             str(suite),
             f"-ginkgo.focus={literally}",

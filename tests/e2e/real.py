@@ -30,7 +30,7 @@ def real_cluster(nodes: int, gates: str, program: str) -> Iterator[Path]:
     """Run kube-apiserver, its controllers, fake kubelets and a scheduler for the duration of the block."""
     served = [SERVED] if gates else []
     with control_plane(*gate_flags(gates), *served, "--allow-privileged=true") as plane:
-        flags = [*gate_flags(gates), f"--root-ca-file={plane.folder / 'certs' / 'apiserver.crt'}"]
+        flags = [*gate_flags(gates), f"--root-ca-file={plane.directory / 'certs' / 'apiserver.crt'}"]
         controllers = [*CONTROLLERS, *WORKLOADS, *NAMESPACES, *([GROUPS] if gates else [])]
         with (
             controller_manager(plane, *controllers, flags=flags),

@@ -56,8 +56,8 @@ def of_requests(python: str) -> Iterator[tuple[str, str]]:
 
 def of_files(python: str) -> Iterator[tuple[str, str]]:
     """Pass each file to each command."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "hostile")
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory, "hostile")
         for command in COMMANDS:
             for name, content in FILES.items():
                 file.write_text(content)
@@ -79,8 +79,8 @@ def _problem_of_file(python: str, command: tuple[str, ...]) -> str:
 @contextmanager
 def cluster(python: str) -> Iterator[tuple[str, str]]:
     """Run a cluster; return its URL and a token."""
-    with tempfile.TemporaryDirectory() as folder:
-        kubeconfig = Path(folder, "kubeconfig")
+    with tempfile.TemporaryDirectory() as directory:
+        kubeconfig = Path(directory, "kubeconfig")
         command = [python, "-c", MOORAGE, "up", "--nodes", "0", "--kubeconfig", str(kubeconfig), "--for", "10m"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:

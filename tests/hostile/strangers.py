@@ -65,8 +65,8 @@ def problems(server: ApiServer) -> list[str]:
 def problems_of_daemon(server: ApiServer) -> list[str]:
     """Connect without a token to a scheduler's port, where its supervisor serves the health endpoints."""
     (port,) = free_ports(1)
-    with tempfile.TemporaryDirectory() as folder:
-        kubeconfig = Path(folder, "kubeconfig")
+    with tempfile.TemporaryDirectory() as directory:
+        kubeconfig = Path(directory, "kubeconfig")
         kubeconfig.write_text(yaml.safe_dump(server.kubeconfig()))
         with running_scheduler(kubeconfig, f"--secure-port={port}") as process:
             return list(_strange_to(process, port))

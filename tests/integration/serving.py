@@ -1,4 +1,4 @@
-"""Serve the embedded API from a folder until killed: `python -m tests.integration.serving DATA KUBECONFIG`."""
+"""Serve the embedded API from a directory until killed: `python -m tests.integration.serving DATA KUBECONFIG`."""
 
 import asyncio
 import sys

@@ -36,12 +36,12 @@ def client_of(kubeconfig: Path) -> ApiClient:
 
 
 @asynccontextmanager
-async def serving(folder: Path, token: str = "") -> AsyncIterator[tuple[ApiServer, ApiClient]]:
+async def serving(directory: Path, token: str = "") -> AsyncIterator[tuple[ApiServer, ApiClient]]:
     async with ApiServer() as server:
         config = server.kubeconfig()
         config["users"][0]["user"]["token"] = token or server.token
-        (folder / "kubeconfig").write_text(yaml.safe_dump(config))
-        async with client_of(folder / "kubeconfig") as client:
+        (directory / "kubeconfig").write_text(yaml.safe_dump(config))
+        async with client_of(directory / "kubeconfig") as client:
             yield server, client
 
 
@@ -138,8 +138,8 @@ async def until(succeeds: Callable[[], Awaitable[bool]]) -> None:
 class Killable:
     """A server in a separate process, on persistent data."""
 
-    def __init__(self, folder: Path) -> None:
-        self.data, self.kubeconfig = folder / "data", folder / "kubeconfig"
+    def __init__(self, directory: Path) -> None:
+        self.data, self.kubeconfig = directory / "data", directory / "kubeconfig"
         self.process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:

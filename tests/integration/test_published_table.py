@@ -91,9 +91,9 @@ def test_public_files_can_be_imported_and_run(tmp_path: Path, capsys: pytest.Cap
     assert "GPU fragmentation, in % of all GPUs" in report
 
 
-def write_openb_files(folder: Path) -> None:
+def write_openb_files(directory: Path) -> None:
     """Write generated nodes and pods in the format of the public files: one list with all columns, two with five."""
-    with (folder / "nodes.csv").open("w", newline="", encoding="utf-8") as file:
+    with (directory / "nodes.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(["sn", "cpu_milli", "memory_mib", "gpu", "model"])
         for node in make_openb_cluster(0.01).nodes:
@@ -102,7 +102,7 @@ def write_openb_files(folder: Path) -> None:
     short = ["name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"]
     times = ["gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time"]
     for name in ("default", "gpushare100", "multigpu50"):
-        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+        with (directory / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
             rows = csv.writer(file)
             rows.writerow([*short, *times] if name == "default" else short)
             for number, pod in enumerate(generate("openb", 7, pods=60).pods):

@@ -25,10 +25,10 @@ BLOCKED = 503
 
 
 @asynccontextmanager
-async def scheduler(folder: Path, *flags: str, contents: tuple[Content, ...] = ()) -> AsyncIterator[tuple[str, str]]:
+async def scheduler(directory: Path, *flags: str, contents: tuple[Content, ...] = ()) -> AsyncIterator[tuple[str, str]]:
     """Run a scheduler on an embedded API server; return the address of its pages, and a token that may read them."""
     async with ApiServer() as server:
-        kubeconfig = folder / "kubeconfig"
+        kubeconfig = directory / "kubeconfig"
         kubeconfig.write_text(yaml.safe_dump(server.kubeconfig()))
         await create(kubeconfig, contents)
         port = free_port()

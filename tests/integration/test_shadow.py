@@ -105,10 +105,10 @@ class Beside:
 
 @asynccontextmanager
 async def beside(
-    folder: Path, config: str, *nodes: Node, plugins: tuple[str, ...] = (), **plan: Any
+    directory: Path, config: str, *nodes: Node, plugins: tuple[str, ...] = (), **plan: Any
 ) -> AsyncIterator[Beside]:
     """Run a scheduler without writes, with a shadow in a separate process."""
-    file = folder / "shadow.yaml"
+    file = directory / "shadow.yaml"
     file.write_text(config)
     policy = load_policy(collect_plugins())
     feed, seen = ShadowFeed(SystemClock(), plan.pop("percent", 100.0)), Seen()
@@ -452,6 +452,6 @@ async def metrics(client: aiohttp.ClientSession, url: str, token: str) -> str:
         return ""
 
 
-async def more(folder: Path, thing: dict[str, Any]) -> None:
-    async with ApiClient(load_connection(str(folder / "kubeconfig"))) as client:
+async def more(directory: Path, thing: dict[str, Any]) -> None:
+    async with ApiClient(load_connection(str(directory / "kubeconfig"))) as client:
         await client.request("POST", "/api/v1/namespaces/shop/pods", json.dumps(thing).encode())

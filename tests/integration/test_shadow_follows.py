@@ -51,8 +51,8 @@ SPREADING = HEAD + "profiles: [{schedulerName: default-scheduler}]\n"
 class Watched:
     """The log of a shadow, and the API server on which pods are created until it reports a decision."""
 
-    def __init__(self, folder: Path) -> None:
-        self._kubeconfig, self.log = folder / "kubeconfig", folder / "shadow.jsonl"
+    def __init__(self, directory: Path) -> None:
+        self._kubeconfig, self.log = directory / "kubeconfig", directory / "shadow.jsonl"
         self._count = 0
 
     def compared(self) -> list[Comparison]:
@@ -128,7 +128,7 @@ def test_shadow_has_informers_for_kinds_that_only_its_plugins_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The scheduler does not list tickets: the shadow reads existing and new ones itself."""
-    # Processes do not import from the current folder.
+    # Processes do not import from the current directory.
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     shadow, watched = tmp_path / "shadow.yaml", Watched(tmp_path)
     shadow.write_text(

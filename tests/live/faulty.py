@@ -82,13 +82,13 @@ class FaultyServer:
                 await runner.cleanup()
 
     def _connector(self) -> aiohttp.TCPConnector:
-        trusted = ssl.create_default_context(cafile=str(self.plane.folder / "certs" / "apiserver.crt"))
+        trusted = ssl.create_default_context(cafile=str(self.plane.directory / "certs" / "apiserver.crt"))
         return aiohttp.TCPConnector(ssl=trusted, limit=0)
 
     def _kubeconfig(self, port: int) -> Path:
         content = yaml.safe_load(self.plane.kubeconfig().read_text())
         content["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{port}"}
-        path = self.plane.folder / f"faulty-{port}.kubeconfig"
+        path = self.plane.directory / f"faulty-{port}.kubeconfig"
         path.write_text(yaml.safe_dump(content))
         return path
 

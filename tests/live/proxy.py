@@ -14,7 +14,7 @@ def through(plane: ControlPlane, port: int) -> Path:
     """Write a kubeconfig with the port of a proxy."""
     content = yaml.safe_load(plane.kubeconfig().read_text())
     content["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
-    path = plane.folder / "through-proxy.kubeconfig"
+    path = plane.directory / "through-proxy.kubeconfig"
     path.write_text(yaml.safe_dump(content))
     return path
 

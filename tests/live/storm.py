@@ -58,7 +58,7 @@ class Storm:
 
     async def run(self, cluster: LiveCluster, plane: ControlPlane, name: str) -> Aftermath:
         """Run a scheduler until the pods are placed; the cluster's witness must be running."""
-        config = plane.folder / "unlimited.yaml"
+        config = plane.directory / "unlimited.yaml"
         config.write_text(yaml.safe_dump(_unlimited(plane.kubeconfig())))
         program = COMMAND if name == OURS else (str(plane.programs / THEIRS), f"--config={config}")
         with scheduler(plane.kubeconfig(), program=program) as process:

@@ -34,12 +34,12 @@ ALL_BUT_NODES: Final[list[dict[str, Any]]] = [
 ]
 
 
-def changed(plane: ControlPlane, folder: Path, **cluster: Any) -> Path:
+def changed(plane: ControlPlane, directory: Path, **cluster: Any) -> Path:
     """Write a kubeconfig that differs from a valid one in its cluster section."""
     content = yaml.safe_load(plane.kubeconfig().read_text())
-    content["clusters"][0]["cluster"]["certificate-authority"] = str(plane.folder / "certs" / "apiserver.crt")
+    content["clusters"][0]["cluster"]["certificate-authority"] = str(plane.directory / "certs" / "apiserver.crt")
     content["clusters"][0]["cluster"] |= cluster
-    path = folder / "changed.kubeconfig"
+    path = directory / "changed.kubeconfig"
     path.write_text(yaml.safe_dump(content))
     return path
 
@@ -78,7 +78,7 @@ def signed_token(plane: ControlPlane, *, expired_for: timedelta) -> str:
         "kubernetes.io": {"namespace": "default", "serviceaccount": {"name": "default", "uid": "1"}},
     }
     text = b".".join(encoded(part) for part in ({"alg": "RS256", "typ": "JWT"}, claims))
-    key = serialization.load_pem_private_key((plane.folder / "sa.key").read_bytes(), None)
+    key = serialization.load_pem_private_key((plane.directory / "sa.key").read_bytes(), None)
     assert isinstance(key, rsa.RSAPrivateKey)
     signature = urlsafe_b64encode(key.sign(text, padding.PKCS1v15(), hashes.SHA256())).rstrip(b"=")
     return b".".join((text, signature)).decode()

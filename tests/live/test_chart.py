@@ -31,9 +31,9 @@ ACCOUNT: Final = f"system:serviceaccount:{NAMESPACE}:{RELEASE}"
 class Installed:
     """A release of the chart on one cluster, driven with helm and kubectl as a user does."""
 
-    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+    def __init__(self, kubeconfig: Path, directory: Path) -> None:
         self.kubeconfig = kubeconfig
-        self.folder = folder
+        self.directory = directory
 
     def helm(self, *arguments: str) -> str:
         """Run helm on the cluster."""
@@ -71,10 +71,10 @@ class Installed:
             authority = cluster["cluster"].get("certificate-authority")
             if authority:
                 cluster["cluster"]["certificate-authority"] = str(self.kubeconfig.parent / authority)
-        kubeconfig = self.folder / "account.kubeconfig"
+        kubeconfig = self.directory / "account.kubeconfig"
         kubeconfig.write_text(yaml.safe_dump(content))
         config = self.config() | {"clientConnection": {"kubeconfig": str(kubeconfig)}}
-        file = self.folder / "config.yaml"
+        file = self.directory / "config.yaml"
         file.write_text(yaml.safe_dump(config))
         return kubeconfig, file
 

@@ -95,9 +95,9 @@ def kube_scheduler(*arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
 
 
-def written_by_both(folder: Path, *flags: str) -> tuple[str, str]:
+def written_by_both(directory: Path, *flags: str) -> tuple[str, str]:
     """Run both with the same flags and return their configurations."""
-    ours, theirs = folder / "ours.yaml", folder / "theirs.yaml"
+    ours, theirs = directory / "ours.yaml", directory / "theirs.yaml"
     kube_scheduler(f"--write-config-to={theirs}", SERVER, *flags)
     assert run(["scheduler", f"--write-config-to={ours}", SERVER, *flags]) == 0
     return ours.read_text(), theirs.read_text()

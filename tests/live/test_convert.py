@@ -84,8 +84,8 @@ def test_kube_scheduler_reads_converted_providers(name: str, tmp_path: Path) -> 
     assert_read(to_yaml(convert_provider(name).data), tmp_path)
 
 
-def assert_read(text: str, folder: Path) -> None:
-    written, config = folder / "written.yaml", folder / "config.yaml"
+def assert_read(text: str, directory: Path) -> None:
+    written, config = directory / "written.yaml", directory / "config.yaml"
     config.write_text(text)
     command = [str(binaries() / "kube-scheduler"), f"--config={config}", f"--write-config-to={written}"]
     result = subprocess.run([*command, "--master=http://127.0.0.1:1"], capture_output=True, text=True, check=False)

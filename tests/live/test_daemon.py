@@ -74,7 +74,7 @@ def test_standby_takes_over_immediately_after_a_regular_stop(plane: ControlPlane
 
 @pytest.mark.parametrize("delay", [True, False])
 def test_caches_can_be_filled_after_the_election(plane: ControlPlane, live: Live, delay: bool) -> None:
-    config = plane.folder / "delayed.yaml"
+    config = plane.directory / "delayed.yaml"
     config.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
         f"delayCacheUntilActive: {str(delay).lower()}\nclientConnection: {{kubeconfig: {plane.kubeconfig()}}}\n"

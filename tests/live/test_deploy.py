@@ -152,7 +152,7 @@ def test_required_permissions_are_granted(plane: ControlPlane, live: Callable[[S
     plane.tokens[NAME] = kubectl(plane, "create", "token", NAME, "-n", "kube-system").strip()
     kubeconfig = str(plane.kubeconfig(NAME))
     config = yaml.safe_load(objects["ConfigMap", "kube-system", NAME]["data"]["config.yaml"])
-    file = plane.folder / "deployed.yaml"
+    file = plane.directory / "deployed.yaml"
     file.write_text(yaml.safe_dump({**config, "clientConnection": {"kubeconfig": kubeconfig}}))
     flags = [f"--config={file}", "--leader-elect=true"]
     flags += [f"--{what}-kubeconfig={kubeconfig}" for what in ("authentication", "authorization")]

@@ -59,9 +59,9 @@ COMMANDS: Final[tuple[tuple[str, Any, str], ...]] = (
 
 
 @asynccontextmanager
-async def embedded(folder: Path) -> AsyncIterator[Path]:
+async def embedded(directory: Path) -> AsyncIterator[Path]:
     async with ApiServer() as server:
-        file = folder / "kubeconfig"
+        file = directory / "kubeconfig"
         file.write_text(yaml.safe_dump(server.kubeconfig()))
         yield file
 
@@ -121,14 +121,14 @@ def test_kubectl_names_the_remedy_for_an_unknown_kind(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def component(folder: Path, config: Path, name: str, *flags: str) -> AsyncIterator[None]:
+async def component(directory: Path, config: Path, name: str, *flags: str) -> AsyncIterator[None]:
     """Run a program of the real control plane on the embedded server."""
     (port,) = free_ports(1)
     kubeconfigs = [f"--{kind}kubeconfig={config}" for kind in ("", "authentication-", "authorization-")]
-    with (folder / f"{name}.log").open("wb") as log:
+    with (directory / f"{name}.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             binaries() / name,
-            *(*kubeconfigs, f"--secure-port={port}", f"--cert-dir={folder / name}", *flags),
+            *(*kubeconfigs, f"--secure-port={port}", f"--cert-dir={directory / name}", *flags),
             stdout=log,
             stderr=log,
         )

@@ -14,9 +14,9 @@ from tests.support.extender_service import ExtenderService
 Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
 
 
-def configuration(folder: Path, kubeconfig: Path, url: str, **extender: Any) -> Path:
+def configuration(directory: Path, kubeconfig: Path, url: str, **extender: Any) -> Path:
     """Write a configuration with one extender."""
-    path = folder / "extender.yaml"
+    path = directory / "extender.yaml"
     content = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -50,7 +50,7 @@ def test_extender_filters_and_scores(plane: ControlPlane, live: Live) -> None:
         await cluster.add_pods("a", "b", "c")
         async with ExtenderService(filter=keep("node-1", "node-2"), rate=rate).running() as service:
             verbs = {"filterVerb": "filter", "prioritizeVerb": "rate", "nodeCacheCapable": True}
-            config = configuration(plane.folder, plane.kubeconfig(), service.url, **verbs)
+            config = configuration(plane.directory, plane.kubeconfig(), service.url, **verbs)
             with scheduler(plane.kubeconfig(), f"--config={config}"):
                 await cluster.wait_for("all pods are bound", bound)
                 assert {pod.node_name for pod in (await cluster.pods()).values()} == {"node-2"}
@@ -65,7 +65,7 @@ def test_extender_message_reaches_users(plane: ControlPlane, live: Live) -> None
         await cluster.add_pods("a")
         async with ExtenderService(filter=keep()).running() as service:
             verbs = {"filterVerb": "filter", "nodeCacheCapable": True}
-            config = configuration(plane.folder, plane.kubeconfig(), service.url, **verbs)
+            config = configuration(plane.directory, plane.kubeconfig(), service.url, **verbs)
             with scheduler(plane.kubeconfig(), f"--config={config}"):
                 await cluster.wait_for("the pod is reported", lambda pods: pods["a"].condition(SCHEDULED) is not None)
         condition = (await cluster.pods())["a"].condition(SCHEDULED)
@@ -80,7 +80,7 @@ def test_extender_binds(plane: ControlPlane, live: Live) -> None:
         async with ExtenderService(bind=lambda request: {"Error": "busy"}).running() as service:
             await cluster.add_nodes("node-0")
             await cluster.add_pods("a")
-            config = configuration(plane.folder, plane.kubeconfig(), service.url, bindVerb="bind", ignorable=True)
+            config = configuration(plane.directory, plane.kubeconfig(), service.url, bindVerb="bind", ignorable=True)
             with scheduler(plane.kubeconfig(), f"--config={config}"):
                 # This extender fails but is ignorable, so the scheduler binds.
                 await cluster.wait_for("the pod is bound", bound)

@@ -67,7 +67,7 @@ def kube_scheduler(plane: ControlPlane, config: Path) -> Iterator[None]:
         "kube-scheduler",
         f"--config={config}",
         f"--secure-port={port}",
-        f"--cert-dir={plane.folder / 'scheduler-certs'}",
+        f"--cert-dir={plane.directory / 'scheduler-certs'}",
         "--authentication-skip-lookup=true",
     )
     try:
@@ -191,7 +191,7 @@ def test_both_schedulers_send_the_same_requests(plane: ControlPlane, live: Live,
             recorder = Recorder(cluster)
             async with recorder.running():
                 verbs = {**VERBS, "nodeCacheCapable": capable}
-                config = configuration(plane.folder, plane.kubeconfig(), recorder.url, **verbs)
+                config = configuration(plane.directory, plane.kubeconfig(), recorder.url, **verbs)
                 with run(plane, config):
                     await history(cluster)
                 recorded.append(recorder.told())
@@ -232,7 +232,7 @@ def test_both_schedulers_report_invalid_responses_equally(plane: ControlPlane, l
         for run in (kube_scheduler, moorage):
             async with ExtenderService(filter=answer_by_name).running() as service:
                 verbs = {"filterVerb": "filter", "nodeCacheCapable": True, "ignorable": ignorable}
-                config = configuration(plane.folder, plane.kubeconfig(), service.url, **verbs)
+                config = configuration(plane.directory, plane.kubeconfig(), service.url, **verbs)
                 with run(plane, config):
                     await cluster.add_pods(*ANSWERS)
                     await cluster.wait_for("all pods are bound or reported", all_told, seconds=120.0)
@@ -270,7 +270,7 @@ def test_both_schedulers_handle_managed_resources_and_weights_equally(plane: Con
             async with ExtenderService(rate=prefer_the_last).running() as service:
                 managed = [{"name": "example.org/foo", "ignoredByScheduler": True}]
                 verbs = {"prioritizeVerb": "rate", "nodeCacheCapable": True, "managedResources": managed}
-                config = configuration(plane.folder, plane.kubeconfig(), service.url, **verbs)
+                config = configuration(plane.directory, plane.kubeconfig(), service.url, **verbs)
                 with run(plane, config):
                     amounts = {"requests": {"example.org/foo": "1"}, "limits": {"example.org/foo": "1"}}
                     await add_pod(

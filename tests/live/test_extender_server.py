@@ -44,11 +44,11 @@ PODS = 30
 PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
-def offer_plugin(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write the plugin to a folder on the path of this process and its children."""
-    (folder / "thrifty_plugin.py").write_text(PLUGIN)
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
+def offer_plugin(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write the plugin to a directory on the path of this process and its children."""
+    (directory / "thrifty_plugin.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(str(directory))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(directory), os.environ.get("PYTHONPATH", "")]))
 
 
 def config_file(path: Path, plane: ControlPlane, **more: Any) -> Path:

@@ -84,9 +84,9 @@ CONFIG: Final[dict[str, Any]] = {
 
 
 @contextlib.contextmanager
-def container(folder: Path, *command: str, user: str = "", mounts: dict[Path, str] | None = None) -> Iterator[Path]:
+def container(directory: Path, *command: str, user: str = "", mounts: dict[Path, str] | None = None) -> Iterator[Path]:
     """Run a command inside the image until the block ends; return its log."""
-    log = folder / "container.log"
+    log = directory / "container.log"
     line = ImageRoot(IMAGE).command(*command, user=user, mounts=mounts)
     with log.open("wb") as output:
         process = subprocess.Popen(line, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
@@ -155,20 +155,20 @@ def grant(plane: ControlPlane, name: str, rules: list[dict[str, Any]]) -> str:
             "subjects": [subject],
         },
     ]
-    file = plane.folder / f"{name}.yaml"
+    file = plane.directory / f"{name}.yaml"
     file.write_text(yaml.safe_dump_all(manifests))
     kubectl = (program("kubectl"), f"--kubeconfig={plane.kubeconfig()}")
     run(*kubectl, "apply", "-f", file)
     return run(*kubectl, "create", "token", name).strip()
 
 
-def write_kubeconfig(plane: ControlPlane, user: str, folder: Path) -> None:
+def write_kubeconfig(plane: ControlPlane, user: str, directory: Path) -> None:
     """Write a kubeconfig and its certificate where the unprivileged user of the image can read it."""
     content = yaml.safe_load(plane.kubeconfig(user).read_text())
-    (folder / "ca.crt").write_bytes((plane.folder / "certs/apiserver.crt").read_bytes())
+    (directory / "ca.crt").write_bytes((plane.directory / "certs/apiserver.crt").read_bytes())
     content["clusters"][0]["cluster"]["certificate-authority"] = "/mnt/ca.crt"
-    (folder / "kubeconfig").write_text(yaml.safe_dump(content))
-    folder.chmod(0o755)
+    (directory / "kubeconfig").write_text(yaml.safe_dump(content))
+    directory.chmod(0o755)
 
 
 def test_image_starts_with_its_default_command(plane: ControlPlane, tmp_path: Path) -> None:

@@ -192,12 +192,12 @@ REFUSED: Final[tuple[Step, ...]] = (
 
 
 @asynccontextmanager
-async def cluster(folder: Path) -> AsyncIterator[Path]:
+async def cluster(directory: Path) -> AsyncIterator[Path]:
     async with ApiServer(plain=True) as server:
-        file = folder / "kubeconfig"
+        file = directory / "kubeconfig"
         file.write_text(yaml.safe_dump(server.kubeconfig()))
-        (folder / "editor").write_text(EDITOR)
-        (folder / "editor").chmod(0o700)
+        (directory / "editor").write_text(EDITOR)
+        (directory / "editor").chmod(0o700)
         connection = Connection(server.plain_url, "a test", credentials=FixedCredentials(f"Bearer {server.token}"))
         async with EmbeddedCluster(
             lambda: ApiClient(connection), SystemClock(), ClusterOptions(nodes=3, policy=load_policy(collect_plugins()))

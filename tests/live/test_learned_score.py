@@ -15,7 +15,7 @@ Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
 PODS = [f"pod-{number}" for number in range(6)]
 
 
-def flags_with(plane: ControlPlane, folder: Path, policy: str, limit: str, port: int) -> list[str]:
+def flags_with(plane: ControlPlane, directory: Path, policy: str, limit: str, port: int) -> list[str]:
     """Return flags that enable a policy, and serve pages to the administrator."""
     args = {"policy": f"tests.support.policies_on_trial:{policy}", "timeLimit": limit}
     config = {
@@ -29,7 +29,7 @@ def flags_with(plane: ControlPlane, folder: Path, policy: str, limit: str, port:
             }
         ],
     }
-    path = folder / "config.yaml"
+    path = directory / "config.yaml"
     path.write_text(yaml.safe_dump(config))
     delegated = (f"--{what}-kubeconfig={plane.kubeconfig()}" for what in ("authentication", "authorization"))
     return [f"--config={path}", f"--secure-port={port}", *delegated]

@@ -54,10 +54,10 @@ def test_all_sections_except_the_last_have_commands() -> None:
     assert all(selected.values())
 
 
-def make_environment(folder: Path) -> Path:
-    """Create a virtual environment like that of the tests for one more package; return its bin folder."""
-    venv.create(folder, with_pip=False)
-    own = next(folder.glob("lib/python*/site-packages"))
+def make_environment(directory: Path) -> Path:
+    """Create a virtual environment like that of the tests for one more package; return its bin directory."""
+    venv.create(directory, with_pip=False)
+    own = next(directory.glob("lib/python*/site-packages"))
     around = [path for path in sys.path if Path(path).name == "site-packages"]
     source = str(ROOT / "src")
     lines = [f"import sys; sys.path.insert(0, {source!r})", *(f"import site; site.addsitedir({p!r})" for p in around)]
@@ -67,34 +67,34 @@ def make_environment(folder: Path) -> Path:
         "pip": "from pip._internal.cli.main import main; import sys; sys.exit(main())",
     }
     for name, text in programs.items():
-        path = folder / "bin" / name
-        path.write_text(f"#!{folder}/bin/python\n{text}\n")
+        path = directory / "bin" / name
+        path.write_text(f"#!{directory}/bin/python\n{text}\n")
         path.chmod(0o755)
-    return folder / "bin"
+    return directory / "bin"
 
 
 class Shell:
     """Runs the commands of the page; ends long-running ones with Ctrl-C."""
 
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path, environment: dict[str, str]) -> None:
+        self.directory = directory
         self.environment = environment
         self._lasting: list[tuple[str, asyncio.subprocess.Process, Path]] = []
 
     async def run(self, command: str) -> None:
         if command.startswith("cd "):
-            self.folder /= command[3:]
+            self.directory /= command[3:]
         elif any(word in command for word in LASTING):
             await self._begin(command)
         else:
             await self._finish(command)
 
     async def _begin(self, command: str) -> None:
-        output = self.folder / f"output-{len(self._lasting)}.txt"
+        output = self.directory / f"output-{len(self._lasting)}.txt"
         with output.open("wb") as file:
             process = await asyncio.create_subprocess_shell(
                 f"exec env {command}",
-                cwd=self.folder,
+                cwd=self.directory,
                 env=self.environment,
                 stdout=file,
                 stderr=asyncio.subprocess.STDOUT,
@@ -107,7 +107,7 @@ class Shell:
         while True:
             process = await asyncio.create_subprocess_shell(
                 command,
-                cwd=self.folder,
+                cwd=self.directory,
                 env=self.environment,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
@@ -152,7 +152,7 @@ async def wait_for(shell: Shell, holds: Callable[[], Awaitable[bool]]) -> None:
 
 async def kubectl(shell: Shell, *arguments: str) -> Any:
     process = await asyncio.create_subprocess_exec(
-        "kubectl", *arguments, "-o", "json", cwd=shell.folder, env=shell.environment, stdout=asyncio.subprocess.PIPE
+        "kubectl", *arguments, "-o", "json", cwd=shell.directory, env=shell.environment, stdout=asyncio.subprocess.PIPE
     )
     said, _ = await process.communicate()
     return json.loads(said or b"{}")
@@ -216,17 +216,17 @@ def cluster_of_ones_own(home: Path) -> Iterator[ControlPlane]:
         stack.enter_context(controller_manager(plane, *controllers))
         config = yaml.safe_load(plane.kubeconfig().read_text())
         authority = config["clusters"][0]["cluster"]
-        authority["certificate-authority"] = str(plane.folder / authority["certificate-authority"])
+        authority["certificate-authority"] = str(plane.directory / authority["certificate-authority"])
         (home / ".kube").mkdir(parents=True)
         (home / ".kube" / "config").write_text(yaml.safe_dump(config))
         yield plane
 
 
 def test_documented_steps_work(tmp_path: Path) -> None:
-    kubectl_folder = Path(shutil.which("kubectl") or program("kubectl")).parent
+    kubectl_directory = Path(shutil.which("kubectl") or program("kubectl")).parent
     binaries, home = make_environment(tmp_path / "venv"), tmp_path / "home"
     with cluster_of_ones_own(home) as plane:
-        path = os.pathsep.join([str(binaries), str(plane.programs), str(kubectl_folder), os.environ["PATH"]])
+        path = os.pathsep.join([str(binaries), str(plane.programs), str(kubectl_directory), os.environ["PATH"]])
         retained = {name: text for name, text in os.environ.items() if name not in ("KUBECONFIG", "PYTHONPATH")}
         # Nothing is downloaded: the environment of the tests contains the build tools.
         own = {"PATH": path, "HOME": str(home), "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1"}
@@ -272,7 +272,7 @@ async def paste(text: str, shell: Shell, home: Path) -> None:
         printed[printed.index("extenders:") :].partition("httpTimeout: 5s")[0] + "httpTimeout: 5s\n"
     )
     config = {**yaml.safe_load(text.replace("/home/me", str(home))), **stanza}
-    (shell.folder / "kube-scheduler.yaml").write_text(yaml.safe_dump(config))
+    (shell.directory / "kube-scheduler.yaml").write_text(yaml.safe_dump(config))
 
 
 @pytest.mark.parametrize("title", CHECKS)

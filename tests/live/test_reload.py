@@ -84,21 +84,21 @@ BAD: Final[tuple[Callable[[str], str], ...]] = (
 
 
 class Mounted:
-    """A folder as the kubelet mounts a ConfigMap: each change is a new folder, and a link is switched to it."""
+    """A directory as the kubelet mounts a ConfigMap: each change is a new directory, and a link is switched to it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._count = 0
-        self.config = folder / "config.yaml"
+        self.config = directory / "config.yaml"
 
     def put(self, text: str) -> None:
         """Replace the content of the file atomically."""
         self._count += 1
-        new, link = self._folder / f"..{self._count}", self._folder / "..tmp"
+        new, link = self._directory / f"..{self._count}", self._directory / "..tmp"
         new.mkdir()
         (new / "config.yaml").write_text(text)
         link.symlink_to(new.name)
-        link.replace(self._folder / "..data")
+        link.replace(self._directory / "..data")
         if not self.config.is_symlink():
             self.config.symlink_to("..data/config.yaml")
 
@@ -106,10 +106,10 @@ class Mounted:
 class Reloaded:
     """One scheduler whose files change under load, and its log of the changes."""
 
-    def __init__(self, plane: ControlPlane, folder: Path, *flags: str) -> None:
+    def __init__(self, plane: ControlPlane, directory: Path, *flags: str) -> None:
         self._kubeconfig, self._token = plane.kubeconfig(), plane.tokens["admin"]
         (self._port,) = free_ports(1)
-        self._mounted, self._plugin = Mounted(folder), folder / "changing_plugin.py"
+        self._mounted, self._plugin = Mounted(directory), directory / "changing_plugin.py"
         self._good = CONFIG.replace("KUBECONFIG", str(self._kubeconfig))
         self.config = self._mounted.config
         self._flags = (

@@ -15,14 +15,14 @@ from tests.support.ticketing import TICKETS, admit
 Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
 
 
-def flags_with(plane: ControlPlane, folder: Path, plugin: str, port: int = 0) -> list[str]:
+def flags_with(plane: ControlPlane, directory: Path, plugin: str, port: int = 0) -> list[str]:
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"kubeconfig": str(plane.kubeconfig())},
         "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": plugin}]}}}],
     }
-    path = folder / "config.yaml"
+    path = directory / "config.yaml"
     path.write_text(json.dumps(config))
     delegated = (f"--{what}-kubeconfig={plane.kubeconfig()}" for what in ("authentication", "authorization"))
     return [

@@ -32,7 +32,7 @@ LONGER_LEASE: Final = (
 """Both replicas and the server share few cores: the running replica must not lose the lease, too."""
 
 
-def flags_with(plane: ControlPlane, folder: Path, plugin: str, port: int = 0, *, at: str = "filter") -> list[str]:
+def flags_with(plane: ControlPlane, directory: Path, plugin: str, port: int = 0, *, at: str = "filter") -> list[str]:
     """Return flags that enable a plugin, and serve pages to the administrator."""
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -40,7 +40,7 @@ def flags_with(plane: ControlPlane, folder: Path, plugin: str, port: int = 0, *,
         "clientConnection": {"kubeconfig": str(plane.kubeconfig())},
         "profiles": [{"plugins": {at: {"enabled": [{"name": plugin}]}}}],
     }
-    path = folder / "config.yaml"
+    path = directory / "config.yaml"
     path.write_text(yaml.safe_dump(config))
     own = (f"--config={path}", f"--plugin=tests.live.bad_plugins:{plugin}", f"--stuck-timeout={STUCK_SECONDS}s")
     delegated = (f"--{what}-kubeconfig={plane.kubeconfig()}" for what in ("authentication", "authorization"))

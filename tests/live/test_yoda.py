@@ -28,7 +28,7 @@ def configuration(plane: ControlPlane, kubeconfig: Path) -> Path:
     """Write the configuration of the config map to a file."""
     config_map = yaml.safe_load((EXAMPLE / "deploy" / "config-map.yaml").read_text())
     config = yaml.safe_load(config_map["data"]["config.yaml"])
-    file = plane.folder / "yoda.yaml"
+    file = plane.directory / "yoda.yaml"
     file.write_text(yaml.safe_dump({**config, "clientConnection": {"kubeconfig": str(kubeconfig)}}))
     return file
 

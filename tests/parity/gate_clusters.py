@@ -339,7 +339,9 @@ def main() -> None:
         for on in (True, False)
     ]
     with Oracle() as oracle:
-        goldens.write(goldens.FOLDER / "gates.jsonl.gz", [goldens.Golden(case, oracle.decide(case)) for case in cases])
+        goldens.write(
+            goldens.DIRECTORY / "gates.jsonl.gz", [goldens.Golden(case, oracle.decide(case)) for case in cases]
+        )
 
 
 if __name__ == "__main__":

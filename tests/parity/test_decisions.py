@@ -10,7 +10,7 @@ from tests.conformance import goldens
 from tests.conformance.compare import differences
 from tests.conformance.ours import decide
 
-FILES = sorted(goldens.FOLDER.glob("*.jsonl.gz"))
+FILES = sorted(goldens.DIRECTORY.glob("*.jsonl.gz"))
 CASES = [(path, number) for path in FILES for number in range(sum(1 for _ in goldens.read(path)))]
 
 

@@ -79,7 +79,7 @@ class ApiOverTls:
             writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\n{{}}".encode())
 
 
-def write_kubeconfig(folder: Path, *, cluster: Any, user: Any = None, name: str = "config", **top: Any) -> Path:
+def write_kubeconfig(directory: Path, *, cluster: Any, user: Any = None, name: str = "config", **top: Any) -> Path:
     """Write a kubeconfig with one cluster and one user."""
     content = {
         "current-context": "dev",
@@ -87,7 +87,7 @@ def write_kubeconfig(folder: Path, *, cluster: Any, user: Any = None, name: str 
         "clusters": [{"name": "c", "cluster": cluster}],
         "users": [{"name": "u", "user": user or {}}],
     } | top
-    path = folder / name
+    path = directory / name
     path.write_text(yaml.safe_dump(content))
     return path
 

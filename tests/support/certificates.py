@@ -13,32 +13,32 @@ from cryptography.x509.oid import NameOID
 
 @dataclass(frozen=True)
 class Authority:
-    """A CA that issues certificates into a folder."""
+    """A CA that issues certificates into a directory."""
 
-    folder: Path
+    directory: Path
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
 
     @classmethod
-    def made_in(cls, folder: Path, name: str = "ca") -> "Authority":
+    def made_in(cls, directory: Path, name: str = "ca") -> "Authority":
         """Create a CA."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate = _builder(subject, subject, key).add_extension(
             x509.BasicConstraints(ca=True, path_length=None), critical=True
         )
-        folder.mkdir(exist_ok=True)
-        return cls(folder, key, certificate.sign(key, hashes.SHA256()))
+        directory.mkdir(exist_ok=True)
+        return cls(directory, key, certificate.sign(key, hashes.SHA256()))
 
-    def authority(self, folder: Path, name: str) -> "Authority":
+    def authority(self, directory: Path, name: str) -> "Authority":
         """Create an intermediate CA."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate = _builder(subject, self.certificate.subject, key).add_extension(
             x509.BasicConstraints(ca=True, path_length=None), critical=True
         )
-        folder.mkdir(exist_ok=True)
-        return Authority(folder, key, certificate.sign(self.key, hashes.SHA256()))
+        directory.mkdir(exist_ok=True)
+        return Authority(directory, key, certificate.sign(self.key, hashes.SHA256()))
 
     @property
     def pem(self) -> bytes:
@@ -48,7 +48,7 @@ class Authority:
     @property
     def file(self) -> Path:
         """The certificate of the CA, as a file."""
-        path = self.folder / "ca.crt"
+        path = self.directory / "ca.crt"
         path.write_bytes(self.pem)
         return path
 
@@ -63,7 +63,7 @@ class Authority:
                 x509.SubjectAlternativeName([_name(host) for host in hosts]), critical=False
             )
         certificate = builder.sign(self.key, hashes.SHA256())
-        paths = self.folder / f"{name}.crt", self.folder / f"{name}.key"
+        paths = self.directory / f"{name}.crt", self.directory / f"{name}.key"
         paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         paths[1].write_bytes(
             key.private_bytes(

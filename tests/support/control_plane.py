@@ -27,7 +27,7 @@ ADMIN: Final = "admin"
 
 
 def binaries() -> Path:
-    """Return the folder of the programs; build missing ones."""
+    """Return the directory of the programs; build missing ones."""
     script = ROOT / "conformance" / "control-plane"
     programs = ["etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"]
     subprocess.run([script, *programs], check=True, capture_output=True)
@@ -44,15 +44,15 @@ def program(name: str) -> Path:
 
 
 class ControlPlane:
-    """An API server with its etcd in a separate folder; users are tokens, and RBAC is on.
+    """An API server with its etcd in a separate directory; users are tokens, and RBAC is on.
 
     ``flags`` are additional flags of the API server, such as ``--feature-gates``.
     """
 
-    def __init__(self, folder: Path, *flags: str) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path, *flags: str) -> None:
+        self.directory = directory
         self.flags = flags
-        self.data = folder / "etcd"
+        self.data = directory / "etcd"
         self.programs = binaries()
         self.etcd_port, self.peer_port, self.api_port = free_ports(3)
         self.server = f"https://127.0.0.1:{self.api_port}"
@@ -68,11 +68,11 @@ class ControlPlane:
 
     def prepare(self) -> None:
         """Write the file of tokens and users."""
-        run("openssl", "genrsa", "-out", str(self.folder / "sa.key"), "2048")
-        (self.folder / "tokens.csv").write_text(f'{self.tokens[ADMIN]},{ADMIN},1,"system:masters"\n')
+        run("openssl", "genrsa", "-out", str(self.directory / "sa.key"), "2048")
+        (self.directory / "tokens.csv").write_text(f'{self.tokens[ADMIN]},{ADMIN},1,"system:masters"\n')
 
     def start_etcd(self) -> None:
-        """Start or restart etcd on the data in its folder."""
+        """Start or restart etcd on the data in its directory."""
         self.etcd = self.spawn(
             "etcd",
             f"--data-dir={self.data}",
@@ -91,12 +91,12 @@ class ControlPlane:
             f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
             f"--secure-port={self.api_port}",
             "--bind-address=127.0.0.1",
-            f"--cert-dir={self.folder / 'certs'}",
-            f"--token-auth-file={self.folder / 'tokens.csv'}",
+            f"--cert-dir={self.directory / 'certs'}",
+            f"--token-auth-file={self.directory / 'tokens.csv'}",
             "--authorization-mode=RBAC",
             "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-account-key-file={self.folder / 'sa.key'}",
-            f"--service-account-signing-key-file={self.folder / 'sa.key'}",
+            f"--service-account-key-file={self.directory / 'sa.key'}",
+            f"--service-account-signing-key-file={self.directory / 'sa.key'}",
             "--service-cluster-ip-range=10.96.0.0/16",
             # Pods of tests have no service account, and no controller removes the initial taint of fake nodes.
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
@@ -121,7 +121,7 @@ class ControlPlane:
 
     def kubeconfig(self, user: str = ADMIN) -> Path:
         """Write the kubeconfig of a user and return its path."""
-        path = self.folder / f"{user}.kubeconfig"
+        path = self.directory / f"{user}.kubeconfig"
         cluster = {"server": self.server, "certificate-authority": "certs/apiserver.crt"}
         content: dict[str, Any] = {
             "apiVersion": "v1",
@@ -146,7 +146,7 @@ class ControlPlane:
 
     def log(self, program: str) -> str:
         """Return the end of a program's log."""
-        return (self.folder / f"{program}.log").read_text()[-4000:]
+        return (self.directory / f"{program}.log").read_text()[-4000:]
 
     def _etcd_call(self, path: str, body: bytes) -> bytes:
         request = urllib.request.Request(f"http://127.0.0.1:{self.etcd_port}{path}", body)
@@ -157,9 +157,9 @@ class ControlPlane:
 
     def spawn(self, program: str, *flags: str) -> subprocess.Popen[bytes]:
         """Start one of the programs; its output goes to its log."""
-        with (self.folder / f"{program}.log").open("ab") as output:
+        with (self.directory / f"{program}.log").open("ab") as output:
             return subprocess.Popen(
-                [self.programs / program, *flags], stdout=output, stderr=subprocess.STDOUT, cwd=self.folder
+                [self.programs / program, *flags], stdout=output, stderr=subprocess.STDOUT, cwd=self.directory
             )
 
     def _await_ready(self) -> None:
@@ -181,15 +181,15 @@ class ControlPlane:
 @contextmanager
 def control_plane(*flags: str) -> Iterator[ControlPlane]:
     """Run a control plane for the duration of the block."""
-    folder = Path(tempfile.mkdtemp(prefix="moorage-live-"))
-    plane = ControlPlane(folder, *flags)
+    directory = Path(tempfile.mkdtemp(prefix="moorage-live-"))
+    plane = ControlPlane(directory, *flags)
     try:
         plane.start()
         yield plane
     finally:
         plane.stop()
         if not os.environ.get("MOORAGE_KEEP_LOGS"):
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def free_ports(count: int) -> list[int]:

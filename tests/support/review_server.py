@@ -24,7 +24,7 @@ class ReviewServer:
         self.gate.set()
 
     @asynccontextmanager
-    async def running(self, folder: Path) -> AsyncIterator[str]:
+    async def running(self, directory: Path) -> AsyncIterator[str]:
         """Serve on a free port; the block gets the path of a kubeconfig."""
         app = web.Application()
         app.router.add_post("/apis/authentication.k8s.io/v1/tokenreviews", self._review_token)
@@ -36,7 +36,7 @@ class ReviewServer:
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         try:
-            yield kubeconfig(folder, f"http://127.0.0.1:{runner.addresses[0][1]}")
+            yield kubeconfig(directory, f"http://127.0.0.1:{runner.addresses[0][1]}")
         finally:
             await runner.cleanup()
 
@@ -64,9 +64,9 @@ class ReviewServer:
         return web.json_response({"kind": "ConfigMap", "data": dict(self.published)})
 
 
-def kubeconfig(folder: Path, server: str) -> str:
+def kubeconfig(directory: Path, server: str) -> str:
     """Write a kubeconfig without credentials."""
-    path = folder / "reviews.kubeconfig"
+    path = directory / "reviews.kubeconfig"
     content = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],

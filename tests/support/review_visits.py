@@ -13,7 +13,7 @@ from moorage.scheduler.daemon.options import AuthenticationOptions, Authorizatio
 
 def visits(
     reviews: ReviewServer,
-    folder: Path,
+    directory: Path,
     *requests: dict[str, object],
     authentication: AuthenticationOptions | None = None,
     clock: VirtualClock | None = None,
@@ -21,7 +21,7 @@ def visits(
     """Request /metrics with several credentials, in sequence."""
 
     async def work() -> list[Reply]:
-        async with reviews.running(folder) as kubeconfig:
+        async with reviews.running(directory) as kubeconfig:
             who = replace(authentication or AuthenticationOptions(), kubeconfig=kubeconfig)
             may = AuthorizationOptions(kubeconfig)
             async with served(authentication=who, authorization=may, clock=clock or VirtualClock()) as visitor:

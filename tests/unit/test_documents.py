@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("docs", "conformance", "examples", "deploy")
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))])
+DIRECTORIES = ("docs", "conformance", "examples", "deploy")
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *(path for directory in DIRECTORIES for path in (ROOT / directory).rglob("*.md"))]
+)
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s'\"]+)(?:#[^)]*)?\)")
 NAMED = re.compile(r"`([\w-]+/[\w./-]*?(?:\.py|/))`")
 BASES = (ROOT, ROOT / "src" / "moorage")

@@ -163,7 +163,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-// The modules that k8s.io/kubernetes requires at v0.0.0: in its own tree they are folders.
+// The modules that k8s.io/kubernetes requires at v0.0.0: in its own tree they are directories.
 replace (
 	k8s.io/api => k8s.io/api v0.36.3
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.36.3

@@ -12,7 +12,9 @@ MAX_LISTED = 20
 PodFile = Annotated[
     str, typer.Argument(metavar="POD_FILE", help="Manifest of a Pod, or of a workload with a pod template.")
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="Stop counting at this number.")]
+Limit = Annotated[
+    int, typer.Option("--limit", metavar="NUMBER", min=1, max=1_000_000, help="Stop counting at this number.")
+]
 
 
 def capacity(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options

@@ -51,7 +51,7 @@ for _command in (
     *(up.up, explain.explain, new.new, promote.promote, extender.extender, ui.ui, simulate.simulate),
     *(capacity.capacity, snapshot.snapshot, record.record),
 ):
-    app.command()(_command)
+    app.command(cls=options.Command)(_command)
 
 
 @app.command(scheduler.NAME, add_help_option=False)

@@ -24,7 +24,7 @@ class ViewFormat(StrEnum):
     JSON = "json"
 
 
-@app.command()
+@app.command(cls=options.Command)
 def view(
     config: Annotated[
         Path | None,
@@ -44,7 +44,7 @@ def view(
     typer.echo(to_json(completed) if output is ViewFormat.JSON else to_yaml(completed), nl=False)
 
 
-@app.command()
+@app.command(cls=options.Command)
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration file.")],
     feature_gates: options.FeatureGates = None,
@@ -64,7 +64,7 @@ def check(
         typer.echo(f"  {profile.scheduler_name}: {counts}")
 
 
-@app.command()
+@app.command(cls=options.Command)
 def convert(
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="Old configuration, Policy, or ConfigMap that contains one.")

@@ -31,7 +31,10 @@ class Backend(StrEnum):
 OutFile = Annotated[Path, typer.Option("--out", metavar="FILE", help=options.TRACE_HELP, callback=options.TRACE_FILE)]
 NODES_FILE = options.with_extension(".csv")
 WorkersOption = Annotated[
-    int, typer.Option("--workers", min=0, help="Number of processes on this machine; 0 means one per core.")
+    int,
+    typer.Option(
+        "--workers", metavar="NUMBER", min=0, help="Number of processes on this machine; 0 means one per core."
+    ),
 ]
 OnOption = Annotated[
     Backend, typer.Option("--on", help="Run trials on the cores of this machine, or on Ray (moorage[ray]).")
@@ -41,7 +44,7 @@ RayAddressOption = Annotated[
 ]
 
 
-@app.command()
+@app.command(cls=options.Command)
 def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     experiment: Annotated[
         Path, typer.Argument(metavar="EXPERIMENT", help="YAML file; docs/reference/lab.md describes the format.")
@@ -89,14 +92,14 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         raise typer.Exit(EXIT_FAILED)
 
 
-@app.command()
+@app.command(cls=options.Command)
 def tune(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     experiment: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="YAML file with a `tune` section.")],
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Directory for rows and best.yaml (default: EXPERIMENT-tuned)."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the search.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", metavar="NUMBER", help="Seed of the search.")] = 1,
     workers: WorkersOption = 0,
     on: OnOption = Backend.CORES,
     ray_address: RayAddressOption = "",
@@ -133,7 +136,7 @@ def tune(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
         typer.echo(line)
 
 
-@app.command("import")
+@app.command("import", cls=options.Command)
 def import_(
     format_: Annotated[str, typer.Argument(metavar="FORMAT", help="Format of the trace; only openb is supported.")],
     pods: Annotated[Path, typer.Option("--pods", metavar="FILE", help="List of pods.")],
@@ -172,15 +175,19 @@ def import_(
         typer.echo(f"{nodes_file}: {len(cluster.nodes)} nodes")
 
 
-@app.command()
+@app.command(cls=options.Command)
 def generate(
     out: OutFile,
     preset: Annotated[
         str, typer.Option("--preset", metavar="NAME", help="Workload: web, batch, training, mixed or openb.")
     ] = "mixed",
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the random numbers.")] = 1,
-    pods: Annotated[int | None, typer.Option("--pods", min=1, max=10_000_000, help="Number of pods.")] = None,
-    per_hour: Annotated[float | None, typer.Option("--per-hour", help="Number of pods that arrive per hour.")] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="NUMBER", help="Seed of the random numbers.")] = 1,
+    pods: Annotated[
+        int | None, typer.Option("--pods", metavar="NUMBER", min=1, max=10_000_000, help="Number of pods.")
+    ] = None,
+    per_hour: Annotated[
+        float | None, typer.Option("--per-hour", metavar="NUMBER", help="Number of pods that arrive per hour.")
+    ] = None,
     cluster_out: Annotated[
         Path | None,
         typer.Option("--cluster-out", metavar="FILE", help="Output file for the nodes, as CSV.", callback=NODES_FILE),

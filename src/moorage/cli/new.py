@@ -22,8 +22,8 @@ def new(
         PluginKind,
         typer.Option("--kind", help="Plugin type: reject nodes, score nodes, or use a custom resource."),
     ] = PluginKind.FILTER,
-    folder: Annotated[
-        Path | None, typer.Option("--folder", metavar="FOLDER", help="Directory to create (default: ./NAME).")
+    directory: Annotated[
+        Path | None, typer.Option("--directory", metavar="DIR", help="Directory to create (default: ./NAME).")
     ] = None,
 ) -> None:
     """Create a plugin project.
@@ -35,7 +35,7 @@ def new(
     from moorage.scheduler.config import KNOWN_PLUGINS
 
     names = check_name(name, known_plugins=KNOWN_PLUGINS)
-    target = folder or Path(names.project)
+    target = directory or Path(names.project)
     files = write_project(names, kind, target)
     typer.echo(f"Created {target} with {len(files)} files. The plugin is in {target / 'src' / names.package}/plugin.py")
     definition = " -f deploy/definition.yaml" if kind is PluginKind.RESOURCE else ""

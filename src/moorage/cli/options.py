@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -16,6 +16,28 @@ if TYPE_CHECKING:
     from moorage.insight import LoadedCluster, ShowReading
     from moorage.scheduler.decisions.attempts import ShowProgress
     from moorage.scheduler.wiring.policy import Policy
+
+
+class Command(TyperCommand):
+    """A command whose help names arguments by their metavar only: some versions of typer print `{POD}` and `<str>`."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the parts of the usage line."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the tables of arguments and options."""
+        rows: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for param in self.get_params(ctx):
+            if record := param.get_help_record(ctx):
+                if param.param_type_name == "argument":
+                    rows["Arguments"].append((str(param.metavar), record[1]))
+                else:
+                    rows["Options"].append(record)
+        for title, records in rows.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 class CommandGroup(TyperGroup):

@@ -19,7 +19,7 @@ def shadow() -> None:
     """Make `report` a subcommand, though it is the only one."""
 
 
-@app.command()
+@app.command(cls=options.Command)
 def report(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Log written by `moorage scheduler --shadow-log FILE`.")],
     output: options.Answer = options.AnswerFormat.TEXT,

@@ -11,7 +11,7 @@ from moorage.common.durations import parse_duration
 app = options.make_group("Answer what-if questions about a cluster.")
 
 
-@app.command("fewest-nodes")
+@app.command("fewest-nodes", cls=options.Command)
 def fewest_nodes(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     file: options.ClusterFiles = None,
     snapshot: options.Snapshot = "",
@@ -46,7 +46,7 @@ def fewest_nodes(  # noqa: PLR0913, PLR0917 - the parameters of a command are it
         typer.echo(f"  {name} can be removed")
 
 
-@app.command()
+@app.command(cls=options.Command)
 def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     file: options.ClusterFiles = None,
     snapshot: options.Snapshot = "",

@@ -98,7 +98,7 @@ def _check_length(head: bytes, max_length: int = MAX_FRAME) -> int:
 
 
 def _command(module: str, *arguments: str) -> list[str]:
-    # -P: without it, `python -m` imports Python files from the current folder.
+    # -P: without it, `python -m` imports Python files from the current directory.
     return [sys.executable, "-P", "-m", module, *arguments]
 
 

@@ -95,10 +95,10 @@ class Experiment(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 
 
 class LoadedExperiment:
-    """An experiment and the folder of its files; traces and clusters are read once."""
+    """An experiment and the directory of its files; traces and clusters are read once."""
 
-    def __init__(self, experiment: Experiment, folder: Path, where: str) -> None:
-        self.experiment, self.folder, self.where = experiment, folder, where
+    def __init__(self, experiment: Experiment, directory: Path, where: str) -> None:
+        self.experiment, self.directory, self.where = experiment, directory, where
         self._file_traces: dict[int, Trace] = {}
         self.clusters: tuple[LabCluster, ...] = tuple(
             self._cluster(entry, f"{where}, clusters[{number}]") for number, entry in enumerate(experiment.clusters)
@@ -155,7 +155,7 @@ class LoadedExperiment:
             generated = generate(entry.preset, seed, pods=entry.pods, pods_per_hour=entry.pods_per_hour)
             return msgspec.structs.replace(generated, name=entry.label)
         if number not in self._file_traces:
-            self._file_traces[number] = read_trace(self.folder / entry.file, entry.label)
+            self._file_traces[number] = read_trace(self.directory / entry.file, entry.label)
         return self._file_traces[number]
 
     def _cluster(self, entry: LabClusterEntry, where: str) -> LabCluster:
@@ -167,7 +167,7 @@ class LoadedExperiment:
         if entry.preset:
             cluster = preset_cluster(entry.preset, f"{where}.preset")
             return msgspec.structs.replace(cluster, name=entry.name or cluster.name)
-        return read_lab_cluster(self.folder / entry.file, entry.name)
+        return read_lab_cluster(self.directory / entry.file, entry.name)
 
     def _policy(self, entry: ConfigurationEntry, where: str) -> PolicyText:
         is_changed = bool(entry.weights or entry.args or entry.enabled or entry.disabled or entry.scores is not None)
@@ -176,7 +176,7 @@ class LoadedExperiment:
             raise InputError(where, problem, hint="write one of them; a configuration can contain weights and args")
         text = ""
         if entry.file:
-            text = read_text(self.folder / entry.file)
+            text = read_text(self.directory / entry.file)
         elif entry.config:
             text = msgspec.json.encode(entry.config).decode()
         elif is_changed:

@@ -58,8 +58,8 @@ def _start_local_ray(workers: int) -> Iterator[str]:
     os.environ.update(environment)
     try:
         # Contains sockets, whose paths must be short.
-        with TemporaryDirectory(prefix="moorage-ray-", ignore_cleanup_errors=True) as folder:
-            process, address = _start_process(Path(folder), workers)
+        with TemporaryDirectory(prefix="moorage-ray-", ignore_cleanup_errors=True) as directory:
+            process, address = _start_process(Path(directory), workers)
             try:
                 yield address
             finally:
@@ -72,11 +72,11 @@ def _start_local_ray(workers: int) -> Iterator[str]:
                 os.environ[name] = value
 
 
-def _start_process(folder: Path, workers: int) -> tuple[subprocess.Popen[bytes], str]:
+def _start_process(directory: Path, workers: int) -> tuple[subprocess.Popen[bytes], str]:
     """Start Ray, with one retry: on a busy machine, its processes time out after 15 s."""
     flags = ["--include-dashboard=false", "--include-log-monitor=false", "--no-monitor", "--disable-usage-stats"]
-    flags += [f"--num-cpus={workers}", f"--object-store-memory={STORE_BYTES}", f"--temp-dir={folder}"]
-    program, log = str(Path(sys.executable).with_name("ray")), folder / "start.log"
+    flags += [f"--num-cpus={workers}", f"--object-store-memory={STORE_BYTES}", f"--temp-dir={directory}"]
+    program, log = str(Path(sys.executable).with_name("ray")), directory / "start.log"
     for _ in range(STARTS):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

@@ -25,23 +25,23 @@ _decode: Final = msgspec.json.Decoder(TrialResult).decode
 
 
 class Results:
-    """The folder of an experiment. Finished trials are not run again."""
+    """The directory of an experiment. Finished trials are not run again."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self._digests: dict[int, tuple[object, bytes]] = {}
         self._done: dict[str, Path] = {}
         """The file of each finished trial."""
         try:
-            (folder / TRIALS).mkdir(parents=True, exist_ok=True)
+            (directory / TRIALS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _cannot_write(folder, error) from error
+            raise _cannot_write(directory, error) from error
 
     def find_path(self, trial: Trial) -> Path:
         """Return the file of a trial; its name depends on everything that affects the rows."""
         names = (trial.policy.name, trial.cluster.name, trial.trace.name)
         prefix = "--".join(sub(r"[^\w.-]+", "_", name)[:60] for name in names)
-        return self.folder / TRIALS / f"{prefix}--{trial.seed}-{self._digest(trial)}.json"
+        return self.directory / TRIALS / f"{prefix}--{trial.seed}-{self._digest(trial)}.json"
 
     def find(self, trial: Trial) -> TrialResult | None:
         """Return the rows of a finished trial; ``None`` if its file is missing or incomplete."""
@@ -65,7 +65,7 @@ class Results:
         """
         paths = []
         for kind in KINDS:
-            path = self.folder / f"{kind}.jsonl"
+            path = self.directory / f"{kind}.jsonl"
             self._write(path, (_encode(row) + b"\n" for row in self._rows(trials, kind)))
             paths.append(path)
             if pyarrow_or_none() is None:
@@ -90,8 +90,8 @@ class Results:
                 yield from result.pods or (() if path is None else _decode(path.read_bytes()).pods)
 
     def write(self, name: str, content: bytes) -> Path:
-        """Write a file to the folder atomically."""
-        path = self.folder / name
+        """Write a file to the directory atomically."""
+        path = self.directory / name
         self._write(path, [content])
         return path
 

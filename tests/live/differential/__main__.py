@@ -20,7 +20,7 @@ def main() -> int:
     parser.add_argument("--n", type=int, default=20, help="how many clusters")
     parser.add_argument("--first", type=int, default=0, help="the number of the first cluster of the seed")
     parser.add_argument("--stats", action="store_true", help="print what was seen, and what the API server refused")
-    parser.add_argument("--save", type=Path, help="a folder for the clusters that the differing pods found")
+    parser.add_argument("--save", type=Path, help="a directory for the clusters that the differing pods found")
     parser.add_argument("--groups", action="store_true", help="groups of pods, with their feature gate on")
     arguments = parser.parse_args()
     # Log lines of the check for random ties are not compared.

@@ -125,10 +125,10 @@ class Differential:
         if self._save is not None and fate is not None:
             self._keep(scene, fate, self._save)
 
-    def _keep(self, scene: Scene, fate: Fate, folder: Path) -> None:
+    def _keep(self, scene: Scene, fate: Fate, directory: Path) -> None:
         """Write the cluster before the pod, in the format of the conformance tools."""
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{scene.seed.replace('/', '-')}-{fate.pod}.json"
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"{scene.seed.replace('/', '-')}-{fate.pod}.json"
         case = Case(scene.seed, fate.before, scene.config, feature_gates=scene.feature_gates)
         path.write_text(json.dumps({"seed": scene.seed, **case.request(0)}, indent=1))
         self._console.print(f"the cluster as {fate.pod} found it: {path}", highlight=False)

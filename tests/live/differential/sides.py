@@ -48,7 +48,7 @@ def side(name: str, plane: ControlPlane, scene: Scene) -> Iterator[Side]:
         "-v=2",
     )
     program = (str(plane.programs / THEIRS),) if name == THEIRS else COMMAND
-    log = plane.folder / f"differential-{name}.log"
+    log = plane.directory / f"differential-{name}.log"
     with log.open("wb") as output:
         process = subprocess.Popen([*program, *flags], stdout=output, stderr=subprocess.STDOUT, env=os.environ)
     running = Side(name, process, log)
@@ -63,7 +63,7 @@ def side(name: str, plane: ControlPlane, scene: Scene) -> Iterator[Side]:
 
 
 def _config_file(plane: ControlPlane, scene: Scene) -> Path:
-    path = plane.folder / "differential.yaml"
+    path = plane.directory / "differential.yaml"
     connection = {"kubeconfig": str(plane.kubeconfig()), "qps": 500, "burst": 1000}
     own = {"clientConnection": connection, "leaderElection": {"leaderElect": False}}
     path.write_text(yaml.safe_dump(scene.config | own))

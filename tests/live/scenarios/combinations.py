@@ -137,8 +137,8 @@ async def _provisioner(client: ApiClient) -> None:
 @contextmanager
 def embedded_server(gates: str = "") -> Iterator[Stage]:
     """Run `moorage up` without its scheduler: the embedded API server, controllers and kubelets."""
-    with tempfile.TemporaryDirectory(prefix="moorage-embedded-") as folder:
-        kubeconfig, said = Path(folder, "kubeconfig"), Path(folder, "up.log")
+    with tempfile.TemporaryDirectory(prefix="moorage-embedded-") as directory:
+        kubeconfig, said = Path(directory, "kubeconfig"), Path(directory, "up.log")
         with said.open("wb") as log:
             process = subprocess.Popen(
                 [*UP, f"--kubeconfig={kubeconfig}", *gate_flags(gates)],
@@ -178,8 +178,8 @@ COMBINATIONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 def scheduling(kubeconfig: Path, program: str, name: str = "default-scheduler", *, gates: str = "") -> Iterator[None]:
     """Run a scheduler for the pods of a scheduler name, and of that name with ``-packing``."""
     command = (str(binaries() / KUBE_SCHEDULER),) if program == KUBE_SCHEDULER else COMMAND
-    with tempfile.TemporaryDirectory(prefix="moorage-config-") as folder:
-        config = Path(folder, "config.yaml")
+    with tempfile.TemporaryDirectory(prefix="moorage-config-") as directory:
+        config = Path(directory, "config.yaml")
         config.write_text(CONFIGURATION.format(kubeconfig=kubeconfig, name=name))
         with scheduler(kubeconfig, f"--config={config}", *gate_flags(gates), program=command) as process:
             yield

@@ -33,8 +33,8 @@ HANDLE_CTRL_C = (
 )
 
 
-def write_experiment(folder: Path, candidates: int) -> Path:
-    path = folder / "packing.yaml"
+def write_experiment(directory: Path, candidates: int) -> Path:
+    path = directory / "packing.yaml"
     path.write_text(EXPERIMENT.format(candidates=candidates))
     return path
 

@@ -20,3 +20,10 @@ def test_help_has_a_summary_of_every_command(arguments: tuple[str, ...], capsys:
     commands = [line.split(maxsplit=1) for line in described.splitlines() if re.match(r"  [a-z]", line)]
     assert commands
     assert all(len(command) == 2 and command[1].endswith(".") for command in commands), commands
+
+
+def test_help_names_arguments_and_numbers_by_plain_metavars(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["explain"], ["capacity"], ["lab", "generate"], ["lab", "import"], ["up"]):
+        assert run([*arguments, "--help"]) == 0
+        output = capsys.readouterr().out
+        assert not [sign for sign in ("{", "<str>", "<path>", "<int", "<float>") if sign in output], arguments

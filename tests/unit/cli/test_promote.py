@@ -15,7 +15,7 @@ SHADOW = f"{HEADER}# tried since Monday\nprofiles: [{{schedulerName: shop, plugi
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """The active configuration, with a shadow configuration in the same folder."""
+    """The active configuration, with a shadow configuration in the same directory."""
     (tmp_path / "shadow.yaml").write_text(SHADOW)
     file = tmp_path / "config.yaml"
     file.write_text(IN_CHARGE)
@@ -152,7 +152,7 @@ def test_a_link_stays_a_link(config: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_read_only_folder(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_read_only_directory(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config.parent.chmod(0o500)
     try:
         assert promote(config) == 2

@@ -35,7 +35,7 @@ while (word := channel.receive(decoder)) is not None:
     if word == "read":
         word = sys.stdin.read()
     if word == "find":
-        word = str(importlib.util.find_spec("in_current_folder"))
+        word = str(importlib.util.find_spec("in_current_directory"))
     channel.send(word + "!")
 """
 TEXT = msgspec.msgpack.Decoder(str)
@@ -43,10 +43,10 @@ TEXT = msgspec.msgpack.Decoder(str)
 
 @pytest.fixture
 def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    folder = tmp_path / "modules"
-    folder.mkdir()
-    (folder / "echo_worker.py").write_text(WORKER)
-    monkeypatch.syspath_prepend(str(folder))
+    directory = tmp_path / "modules"
+    directory.mkdir()
+    (directory / "echo_worker.py").write_text(WORKER)
+    monkeypatch.syspath_prepend(str(directory))
     return "echo_worker"
 
 
@@ -96,10 +96,10 @@ def test_cancelled_start_leaves_no_process(worker: str, monkeypatch: pytest.Monk
         os.kill(closed[0], 0)
 
 
-def test_child_does_not_import_from_the_current_folder(
+def test_child_does_not_import_from_the_current_directory(
     worker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "in_current_folder.py").touch()
+    (tmp_path / "in_current_directory.py").touch()
     monkeypatch.chdir(tmp_path)
     assert asyncio.run(exchange(worker, "find")) == ["None!"]
 

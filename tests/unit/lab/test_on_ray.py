@@ -18,11 +18,11 @@ NEEDS_RAY = "needs Ray: pip install 'moorage[ray]', or make ray"
 PLUGIN = "tests.support.dying_plugin:DiesOnce"
 
 
-def rows(experiment: Path, folder: Path, run: RunTrials) -> dict[str, bytes]:
+def rows(experiment: Path, directory: Path, run: RunTrials) -> dict[str, bytes]:
     """Run an experiment, and return every file that it leaves."""
-    results = Results(folder)
+    results = Results(directory)
     results.combine(run_experiment(load_experiment(experiment), results, run))
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.json*")}
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*.json*")}
 
 
 # Ray leaves sockets and files to the garbage collector.

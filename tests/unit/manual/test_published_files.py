@@ -1,4 +1,4 @@
-"""Files that the documentation site publishes: JSON Schemas that real output matches, and the folders of versions."""
+"""Files of the documentation site: JSON Schemas that real output matches, and the directories of versions."""
 
 import json
 import subprocess
@@ -63,11 +63,11 @@ def test_versions_are_listed_newest_first(tmp_path: Path) -> None:
     built = tmp_path / "built"
     (built / "search").mkdir(parents=True)
     (built / "llms.txt").write_text("pages")
-    folder = tmp_path / "pages"
-    folder.mkdir()
+    directory = tmp_path / "pages"
+    directory.mkdir()
     for version in ("0.9.0", "0.10.0", "dev", "0.10.0"):
-        site.add(folder, version, built)
-    listed = json.loads((folder / "versions.json").read_text())
+        site.add(directory, version, built)
+    listed = json.loads((directory / "versions.json").read_text())
     assert [entry["version"] for entry in listed] == ["dev", "0.10.0", "0.9.0"]
     assert [entry["aliases"] for entry in listed] == [[], ["latest"], []]
-    assert "../0.10.0/index.html" in (folder / "latest/index.html").read_text()
+    assert "../0.10.0/index.html" in (directory / "latest/index.html").read_text()

@@ -27,7 +27,7 @@ FLAGGED = {
     "A test hands parts other things.": ["thing"],
     "Skip those that are bound.": ["those that"],
     "Show an object that is there when a watch starts.": ["is there"],
-    "The plugin wants a folder.": ["wants"],
+    "The plugin wants a directory.": ["wants"],
     "The evicted pods come back.": ["phrasal verb"],
     "The oracle judges each offer.": ["judgement"],
     "Drawn from the seed.": ["participle as subject"],

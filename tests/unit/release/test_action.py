@@ -26,10 +26,10 @@ def pod(name: str, cpu: str) -> str:
 class Runner:
     """Runs the steps of the action that are scripts, as GitHub's runner does for a pull request."""
 
-    def __init__(self, folder: Path) -> None:
-        self.workspace = folder / "workspace"
-        self.summary, self.output = folder / "summary.md", folder / "output"
-        self.programs = folder / "bin"
+    def __init__(self, directory: Path) -> None:
+        self.workspace = directory / "workspace"
+        self.summary, self.output = directory / "summary.md", directory / "output"
+        self.programs = directory / "bin"
         for made in (self.workspace, self.programs):
             made.mkdir()
         launcher = self.programs / "moorage"

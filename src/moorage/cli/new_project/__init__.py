@@ -1,1 +1,1 @@
-"""Project generation for `moorage new`, from the templates in this folder."""
+"""Project generation for `moorage new`, from the templates in this directory."""

@@ -84,23 +84,23 @@ def _suggest_name(name: str) -> str:
     return dashed if _NAME.fullmatch(dashed) else ""
 
 
-def write_project(names: ProjectNames, kind: PluginKind, folder: Path) -> list[Path]:
-    """Write a project into a new or empty folder; return its files, relative to the folder."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        hint = "choose another folder with --folder; existing files are never overwritten"
-        raise InputError(str(folder), "the folder already exists", hint=hint)
+def write_project(names: ProjectNames, kind: PluginKind, directory: Path) -> list[Path]:
+    """Write a project into a new or empty directory; return its files, relative to the directory."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        hint = "choose another directory with --directory; existing files are never overwritten"
+        raise InputError(str(directory), "the directory already exists", hint=hint)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as temporary:
             project = Path(temporary) / "project"
             files = sorted(_write(names, kind, project))
-            project.replace(folder)
+            project.replace(directory)
     except OSError as error:
-        raise InputError(str(folder), f"cannot write the project: {error.strerror or error}") from error
+        raise InputError(str(directory), f"cannot write the project: {error.strerror or error}") from error
     return files
 
 
-def _write(names: ProjectNames, kind: PluginKind, folder: Path) -> Iterator[Path]:
+def _write(names: ProjectNames, kind: PluginKind, directory: Path) -> Iterator[Path]:
     fields = {
         "project": names.project,
         "package": names.package,
@@ -114,20 +114,20 @@ def _write(names: ProjectNames, kind: PluginKind, folder: Path) -> Iterator[Path
         path = Path(*(names.package if part == "package" else part for part in relative.parts))
         if path.name in DOTTED:
             path = path.with_name(f".{path.name}")
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
         text = template.read_text(encoding="utf-8")
         is_template = template.suffix == TEMPLATE
         filled = _FIELD.sub(lambda match: fields[match[1]], text) if is_template else text
-        (folder / path).write_text(filled, encoding="utf-8")
+        (directory / path).write_text(filled, encoding="utf-8")
         yield path
 
 
 def _find_templates(kind: PluginKind) -> dict[Path, Path]:
     """Return the templates of a project by the path of their output."""
     templates = {BASE / manifest.name: manifest for manifest in (TEMPLATES / "common" / BASE).glob("*.yaml")}
-    for folder in (TEMPLATES / "common", TEMPLATES / kind.value):
-        for template in folder.rglob(f"*{TEMPLATE}"):
-            path = template.relative_to(folder)
+    for directory in (TEMPLATES / "common", TEMPLATES / kind.value):
+        for template in directory.rglob(f"*{TEMPLATE}"):
+            path = template.relative_to(directory)
             if not path.is_relative_to(BASE):  # the Helm chart next to our manifests has its own templates
                 templates[path.with_suffix("")] = template
     return templates

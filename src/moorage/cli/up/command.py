@@ -18,7 +18,7 @@ ManifestFiles = Annotated[
         help="Objects to create in the cluster, YAML or JSON; - reads standard input; may be repeated.",
     ),
 ]
-NodeCount = Annotated[int, typer.Option("--nodes", min=0, max=20_000, help="Number of fake nodes.")]
+NodeCount = Annotated[int, typer.Option("--nodes", metavar="NUMBER", min=0, max=20_000, help="Number of fake nodes.")]
 Shape = Annotated[
     str, typer.Option("--shape", metavar="SHAPE", help="Node size, such as cpu=8,memory=32Gi,pods=110,zones=3.")
 ]

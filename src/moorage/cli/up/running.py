@@ -184,12 +184,12 @@ class KubeconfigFile:
     def __init__(self, config: dict[str, Any], path: Path | None) -> None:
         self._config = config
         self._path = path
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Path:
         if self._path is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="moorage-")
-            path = Path(self._folder.name) / "kubeconfig"
+            self._directory = tempfile.TemporaryDirectory(prefix="moorage-")
+            path = Path(self._directory.name) / "kubeconfig"
         else:
             path = self._path
             check_overwritable(path)
@@ -208,8 +208,8 @@ class KubeconfigFile:
 
     def __exit__(self, *_: object) -> None:
         self._file.unlink(missing_ok=True)
-        if self._folder is not None:
-            self._folder.cleanup()
+        if self._directory is not None:
+            self._directory.cleanup()
 
 
 def check_overwritable(path: Path) -> None:

@@ -53,8 +53,8 @@ def loopback_certificate(address: str) -> ServerCertificate:
 
 def _context(chain: bytes) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "chain.pem"
+    with TemporaryDirectory() as directory:
+        file = Path(directory) / "chain.pem"
         file.touch(mode=0o600)
         file.write_bytes(chain)
         context.load_cert_chain(file)

@@ -176,7 +176,7 @@ def load_connection(
     """Find the API server.
 
     ``kubeconfig`` is a file; ``master`` overrides its server, or is used alone. Without either: the service account of
-    the pod, the files in ``KUBECONFIG``, or the one in the home folder. Raise InputError if it is invalid.
+    the pod, the files in ``KUBECONFIG``, or the one in the home directory. Raise InputError if it is invalid.
     """
     env = os.environ if environ is None else environ
     time = clock or SteadyClock()
@@ -188,7 +188,7 @@ def load_connection(
         return in_cluster(SERVICE_ACCOUNT, env, time)
     files = [name for name in env.get("KUBECONFIG", "").split(os.pathsep) if name]
     files = files or [str(Path(HOME_CONFIG).expanduser())]
-    # A folder that this user may not read, such as root's home in an image, counts as missing.
+    # A directory that this user may not read, such as root's home in an image, counts as missing.
     readable = [name for name in files if os.path.isfile(name)]
     if not readable:
         hint = "set --kubeconfig or KUBECONFIG, or run in a pod with a service account"
@@ -196,13 +196,13 @@ def load_connection(
     return _from_files(readable, context, "", env, time)
 
 
-def in_cluster(folder: Path, env: Mapping[str, str], clock: Clock) -> Connection:
+def in_cluster(directory: Path, env: Mapping[str, str], clock: Clock) -> Connection:
     """Connect as the service account of the pod we run in; its token rotates, and so may its authority."""
     host, port = env["KUBERNETES_SERVICE_HOST"], env.get("KUBERNETES_SERVICE_PORT", "443")
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
-    cluster = ClusterEntry(server=server, certificate_authority=str(folder / "ca.crt"))
-    user = UserEntry(token_file=str(folder / "token"))
-    namespace = folder / "namespace"
+    cluster = ClusterEntry(server=server, certificate_authority=str(directory / "ca.crt"))
+    user = UserEntry(token_file=str(directory / "token"))
+    namespace = directory / "namespace"
     own = read_text(namespace).strip() if namespace.is_file() else "default"
     return _connection(cluster, user, "service account of this pod", env, clock, own)
 
@@ -241,13 +241,13 @@ def _from_files(
     """Use the context that is wanted, else the current one; in several files, the first to name something wins."""
     merged: dict[str, dict[str, Any]] = {"cluster": {}, "user": {}, "context": {}}
     for name in files:
-        content, folder = _read(name), Path(name).expanduser().parent
+        content, directory = _read(name), Path(name).expanduser().parent
         for singular, entries in merged.items():
             for number, entry in enumerate(content.get(f"{singular}s") or ()):
                 if not isinstance(entry, dict) or "name" not in entry:
                     where = f"{name}: {singular}s[{number}]"
                     raise InputError(where, f"an entry must have a name and a {singular}")
-                entries.setdefault(entry["name"], _resolved(entry.get(singular) or {}, singular, folder))
+                entries.setdefault(entry["name"], _resolved(entry.get(singular) or {}, singular, directory))
         context_name = context_name or content.get("current-context") or ""
     where, contexts = ", ".join(files), merged["context"]
     hint = f"contexts: {', '.join(contexts)}" if contexts else "the file defines no contexts"
@@ -270,16 +270,16 @@ def _from_files(
     return _connection(cluster, user, source, env, clock, context.namespace or "default")
 
 
-def _resolved(entry: Any, kind: str, folder: Path) -> Any:
-    """Return an entry with its paths made relative to the folder of the file it is written in."""
+def _resolved(entry: Any, kind: str, directory: Path) -> Any:
+    """Return an entry with its paths made relative to the directory of the file it is written in."""
     if not isinstance(entry, dict):
         return entry
     path_names = [name for name in PATHS[kind] if isinstance(entry.get(name), str) and entry[name]]
-    paths: dict[str, Any] = {name: str(folder / entry[name]) for name in path_names}
+    paths: dict[str, Any] = {name: str(directory / entry[name]) for name in path_names}
     plugin = entry.get("exec")
     # A bare name is looked up in PATH.
     if kind == "user" and isinstance(plugin, dict) and "/" in str(plugin.get("command", "")):
-        paths["exec"] = plugin | {"command": str(folder / plugin["command"])}
+        paths["exec"] = plugin | {"command": str(directory / plugin["command"])}
     return entry | paths
 
 

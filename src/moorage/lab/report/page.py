@@ -185,5 +185,5 @@ def _method(experiment: Experiment, results: Sequence[TrialResult]) -> str:
     lines = "".join(f"<li>{escape(line)}</li>" for line in sentences)
     return (
         f"<footer><h2>Method</h2><ul>{lines}</ul><p class=quiet>Moorage {escape(__version__)}; "
-        "trials.jsonl, points.jsonl and pods.jsonl in the same folder contain all numbers.</p></footer>"
+        "trials.jsonl, points.jsonl and pods.jsonl in the same directory contain all numbers.</p></footer>"
     )

@@ -59,7 +59,7 @@ class TuneOutcome(Struct):
     plan: TunePlan
     baseline: str
     base_values: dict[int, float]
-    folder: Path
+    directory: Path
     candidates: list[Candidate]
     best: Candidate | None = None
     held_out: Interval | None = None
@@ -221,7 +221,7 @@ def tune(
     """
     tuner = Tuner(loaded, plan, results, run)
     base_values = tuner.evaluate(tuner.base, tuner.seeds)
-    outcome = TuneOutcome(plan, tuner.base.name, base_values, results.folder, [])
+    outcome = TuneOutcome(plan, tuner.base.name, base_values, results.directory, [])
 
     def record(candidate: Candidate) -> None:
         outcome.candidates.append(candidate)
@@ -272,4 +272,4 @@ def report_lines(outcome: TuneOutcome) -> list[str]:
         )
     foreign = foreign_plugins(tuned_config(best.policy.config, ()))
     support = f"it requires Moorage for {', '.join(foreign)}" if foreign else "kube-scheduler accepts it, too"
-    return [*lines, f"written: {outcome.folder / BEST}; {support}"]
+    return [*lines, f"written: {outcome.directory / BEST}; {support}"]

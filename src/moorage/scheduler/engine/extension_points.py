@@ -19,7 +19,7 @@ from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.framework.faults import MOORAGE_FOLDER, PLUGIN_FAULTS, described, pass_on_interrupt, shown
+from moorage.scheduler.framework.faults import MOORAGE_DIRECTORY, PLUGIN_FAULTS, described, pass_on_interrupt, shown
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import (
@@ -155,7 +155,7 @@ def raised(point: Point, plugin: Plugin, error: BaseException) -> PluginError:
 def method_in(plugin: Plugin, point: Point, error: BaseException) -> str:
     """Return the method that raised: the outermost one in the author's code, else that of the extension point."""
     frames = traceback.extract_tb(error.__traceback__)
-    names = [frame.name for frame in frames if not frame.filename.startswith(MOORAGE_FOLDER)]
+    names = [frame.name for frame in frames if not frame.filename.startswith(MOORAGE_DIRECTORY)]
     return next((name for name in names if callable(getattr(type(plugin), name, None))), point.method)
 
 

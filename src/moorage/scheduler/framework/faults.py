@@ -40,7 +40,7 @@ def shown(answer: object) -> str:
         return f"a {type(answer).__name__} that cannot be shown"
 
 
-MOORAGE_FOLDER: Final = str(Path(__file__).parents[2])
+MOORAGE_DIRECTORY: Final = str(Path(__file__).parents[2])
 _LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
@@ -107,12 +107,12 @@ def is_expected(error: BaseException) -> bool:
 def author_frame(error: BaseException) -> traceback.FrameSummary | None:
     """Return the innermost frame in the author's code; the innermost of all if Moorage's own code raised."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(("<frozen", MOORAGE_FOLDER))]
+    own = [frame for frame in frames if not frame.filename.startswith(("<frozen", MOORAGE_DIRECTORY))]
     # An exception of a library is reported at the author's line that called the library.
     authored = [frame for frame in own if not frame.filename.startswith(_LIBRARIES)]
     if own and not authored:  # the plugin itself is installed as a library: its first frame shows where
-        folder = str(Path(own[0].filename).parent)
-        authored = [frame for frame in own if frame.filename.startswith(folder)]
+        directory = str(Path(own[0].filename).parent)
+        authored = [frame for frame in own if frame.filename.startswith(directory)]
     return next(iter((authored or frames)[-1:]), None)
 
 

@@ -15,7 +15,7 @@ OWN_PACKAGE: Final = __name__.partition(".")[0]
 
 
 class PluginCode:
-    """The modules of plugins, and imported modules from the same folder.
+    """The modules of plugins, and imported modules from the same directory.
 
     Installed packages are not reloaded unless they are named.
     """
@@ -85,7 +85,7 @@ def _file(module: ModuleType | None) -> Path | None:
 
 
 def _home(module: ModuleType | None) -> Path | None:
-    """Return the folder on Python's path in which a package, or a module that is one file, was found."""
+    """Return the directory on Python's path in which a package, or a module that is one file, was found."""
     file = _file(module)
     if file is None:
         return None

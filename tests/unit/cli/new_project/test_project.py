@@ -54,18 +54,18 @@ def test_suggested_name_is_accepted(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[PluginKind, Path]:
-    folder = tmp_path_factory.mktemp("projects")
+    directory = tmp_path_factory.mktemp("projects")
     for kind in KINDS:
-        write_project(check_name(f"spot-{kind.value}"), kind, folder / kind.value)
-    return {kind: folder / kind.value for kind in KINDS}
+        write_project(check_name(f"spot-{kind.value}"), kind, directory / kind.value)
+    return {kind: directory / kind.value for kind in KINDS}
 
 
 def test_its_tests_pass_unchanged(projects: dict[PluginKind, Path]) -> None:
     """All in one process, without what takes long: the live test of the page runs everything."""
-    paths = os.pathsep.join(str(folder / "src") for folder in projects.values())
+    paths = os.pathsep.join(str(directory / "src") for directory in projects.values())
     options = ("-q", "-p", "no:cacheprovider", "--import-mode=importlib", "-knot follows_the_rules")
     completed = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *(str(folder / "tests") for folder in projects.values())],
+        [sys.executable, "-m", "pytest", *options, *(str(directory / "tests") for directory in projects.values())],
         cwd=projects[PluginKind.FILTER],
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
@@ -100,16 +100,16 @@ def test_the_entry_point_leads_to_a_plugin_that_keeps_the_rules_and_the_configur
 ) -> None:
     from moorage.scheduler.wiring.policy import build_catalogue, collect_plugins
 
-    folder = projects[kind]
-    offered = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["entry-points"][
+    directory = projects[kind]
+    offered = tomllib.loads((directory / "pyproject.toml").read_text())["project"]["entry-points"][
         "moorage.scheduler.plugins"
     ]
     ((name, path),) = offered.items()
-    monkeypatch.syspath_prepend(str(folder / "src"))
+    monkeypatch.syspath_prepend(str(directory / "src"))
     registry = collect_plugins(paths=[path])
     assert registry[name].__module__ == f"spot_{kind.value}.plugin"
     check_plugin(registry[name], examples=5)
-    config = load_config((folder / "deploy" / "scheduler.yaml").read_text(), catalogue=build_catalogue(registry))
+    config = load_config((directory / "deploy" / "scheduler.yaml").read_text(), catalogue=build_catalogue(registry))
     assert [profile.scheduler_name for profile in config.profiles] == [f"spot-{kind.value}"]
 
 
@@ -146,26 +146,26 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "taken" / "thesis.txt").write_text("all of it")
     (tmp_path / "file").write_text("a file")
     for name in ("taken", "file"):
-        with pytest.raises(InputError, match="the folder already exists"):
+        with pytest.raises(InputError, match="the directory already exists"):
             write_project(names, PluginKind.FILTER, tmp_path / name)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "taken", "thesis.txt"]
 
 
-def test_empty_folder_is_filled_and_missing_folder_is_created(tmp_path: Path) -> None:
+def test_empty_directory_is_filled_and_missing_directory_is_created(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    for folder in (tmp_path / "empty", tmp_path / "a" / "b"):
-        assert Path("pyproject.toml") in write_project(check_name("spot-only"), PluginKind.FILTER, folder)
-        assert (folder / "src" / "spot_only" / "plugin.py").is_file()
+    for directory in (tmp_path / "empty", tmp_path / "a" / "b"):
+        assert Path("pyproject.toml") in write_project(check_name("spot-only"), PluginKind.FILTER, directory)
+        assert (directory / "src" / "spot_only" / "plugin.py").is_file()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_to_is_one_message(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_to_is_one_message(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(InputError, match="cannot write the project: Permission denied"):
         write_project(check_name("spot-only"), PluginKind.FILTER, tmp_path / "here")
 
 
-def test_a_file_where_a_folder_should_be_is_one_message(tmp_path: Path) -> None:
+def test_a_file_where_a_directory_should_be_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a file")
     with pytest.raises(InputError, match="cannot write the project: "):
         write_project(check_name("spot-only"), PluginKind.FILTER, tmp_path / "file" / "here")

@@ -14,7 +14,7 @@ from moorage.kube.http.messages import HttpRequest, Reply
 JSON = [(b"content-type", b"application/json")]
 REFUSED: dict[str, tuple[str, str, bytes, list[tuple[bytes, bytes]], int, str]] = {
     "there is no such page": ("GET", "/ui/none.js", b"", [], 404, "not found"),
-    "a path out of the folder leads nowhere": ("GET", "/ui/../../etc/passwd", b"", [], 404, "not found"),
+    "a path out of the directory leads nowhere": ("GET", "/ui/../../etc/passwd", b"", [], 404, "not found"),
     "nor does an encoded one": ("GET", "/ui/%2e%2e%2fservice.py", b"", [], 404, "not found"),
     "there is no such question": ("GET", "/ui/api/secrets", b"", [], 404, "not found"),
     "data is not written": ("POST", "/ui/api/state", b"{}", JSON, 405, "only GET is supported"),

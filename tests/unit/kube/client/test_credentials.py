@@ -37,65 +37,65 @@ def serve(server: ApiOverTls, use: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def connected(folder: Path, server: ApiOverTls, user: Any = None, clock: VirtualClock | None = None) -> Connection:
+def connected(directory: Path, server: ApiOverTls, user: Any = None, clock: VirtualClock | None = None) -> Connection:
     cluster = {"server": server.url, "certificate-authority": str(server.authority.file)}
-    path = write_kubeconfig(folder, cluster=cluster, user=user)
+    path = write_kubeconfig(directory, cluster=cluster, user=user)
     return load_connection(str(path), environ={}, clock=clock or VirtualClock())
 
 
-def inline(_folder: Path, authority: Authority) -> dict[str, Any]:
+def inline(_directory: Path, authority: Authority) -> dict[str, Any]:
     certificate, key = authority.issue("joe")
     return {"client-certificate-data": data(certificate), "client-key-data": data(key)}
 
 
-def beside(folder: Path, authority: Authority) -> dict[str, Any]:
+def beside(directory: Path, authority: Authority) -> dict[str, Any]:
     for file, name in zip(authority.issue("joe"), ("joe.crt", "joe.key"), strict=True):
-        shutil.copy(file, folder / name)
+        shutil.copy(file, directory / name)
     return {"client-certificate": "joe.crt", "client-key": "joe.key"}
 
 
-def half_inline(folder: Path, authority: Authority) -> dict[str, Any]:
-    beside(folder, authority)
-    return {"client-certificate": "joe.crt", "client-key-data": data(folder / "joe.key")}
+def half_inline(directory: Path, authority: Authority) -> dict[str, Any]:
+    beside(directory, authority)
+    return {"client-certificate": "joe.crt", "client-key-data": data(directory / "joe.key")}
 
 
-def token_file(folder: Path, _authority: Authority) -> dict[str, Any]:
-    (folder / "token").write_text("from-file\n")
+def token_file(directory: Path, _authority: Authority) -> dict[str, Any]:
+    (directory / "token").write_text("from-file\n")
     return {"token": "unused", "tokenFile": "token"}
 
 
 def program(
-    folder: Path, status: str, *, kind: str = "ExecCredential", version: str = V1, **more: Any
+    directory: Path, status: str, *, kind: str = "ExecCredential", version: str = V1, **more: Any
 ) -> dict[str, Any]:
     """Have a program print a status, whose number of runs is in the file ``runs``."""
-    path = folder / "login"
+    path = directory / "login"
     body = f'{{"apiVersion":"{version}","kind":"{kind}","status":{status}}}'
-    path.write_text(f"#!/bin/sh\ncd {folder}\necho >> runs\nN=$(wc -l < runs)\ncat <<END\n{body}\nEND\n")
+    path.write_text(f"#!/bin/sh\ncd {directory}\necho >> runs\nN=$(wc -l < runs)\ncat <<END\n{body}\nEND\n")
     path.chmod(0o755)
     return {"exec": {"apiVersion": V1, "command": "./login", "interactiveMode": "Never", **more}}
 
 
-def runs(folder: Path) -> int:
-    return len((folder / "runs").read_text().splitlines())
+def runs(directory: Path) -> int:
+    return len((directory / "runs").read_text().splitlines())
 
 
-def program_with_certificate(folder: Path, authority: Authority) -> dict[str, Any]:
+def program_with_certificate(directory: Path, authority: Authority) -> dict[str, Any]:
     certificate, key = (path.read_text().replace("\n", "\\n") for path in authority.issue("exec-joe"))
-    return program(folder, f'{{"clientCertificateData":"{certificate}","clientKeyData":"{key}"}}')
+    return program(directory, f'{{"clientCertificateData":"{certificate}","clientKeyData":"{key}"}}')
 
 
 KINDS: dict[str, tuple[User, str, str]] = {
-    "no credentials": (lambda _folder, _ca: {}, "", ""),
+    "no credentials": (lambda _directory, _ca: {}, "", ""),
     "a certificate in the file": (inline, "", "joe"),
     "a certificate in a neighbouring file": (beside, "", "joe"),
     "a certificate in a neighbouring file with an inline key": (half_inline, "", "joe"),
-    "a token": (lambda _folder, _ca: {"token": "t"}, "Bearer t", ""),
+    "a token": (lambda _directory, _ca: {"token": "t"}, "Bearer t", ""),
     "a token in a file, which wins": (token_file, "Bearer from-file", ""),
-    "a password": (lambda _folder, _ca: {"username": "joe", "password": "pw"}, "Basic am9lOnB3", ""),
-    "a program's token": (lambda folder, _ca: program(folder, '{"token":"t$N"}'), "Bearer t1", ""),
+    "a password": (lambda _directory, _ca: {"username": "joe", "password": "pw"}, "Basic am9lOnB3", ""),
+    "a program's token": (lambda directory, _ca: program(directory, '{"token":"t$N"}'), "Bearer t1", ""),
     "a program's certificate": (program_with_certificate, "", "exec-joe"),
     "a token, though there is a program": (
-        lambda folder, _ca: {"token": "t", **program(folder, '{"token":"unused"}')},
+        lambda directory, _ca: {"token": "t", **program(directory, '{"token":"unused"}')},
         "Bearer t",
         "",
     ),
@@ -309,7 +309,7 @@ def test_in_a_pod_token_and_authority_rotate(tmp_path: Path, authority: Authorit
     ], "whom we trust has changed, so the first connection is not used again"
 
 
-def test_files_of_several_folders_resolve_relative_paths(tmp_path: Path, authority: Authority) -> None:
+def test_files_of_several_directories_resolve_relative_paths(tmp_path: Path, authority: Authority) -> None:
     server = ApiOverTls(authority)
 
     async def use() -> None:
@@ -340,20 +340,20 @@ def test_credential_program_of_the_wrong_version_is_reported(tmp_path: Path, aut
     serve(server, use)
 
 
-def script(folder: Path, text: str) -> dict[str, Any]:
-    path = folder / "login"
+def script(directory: Path, text: str) -> dict[str, Any]:
+    path = directory / "login"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return {"exec": {"apiVersion": V1, "command": "./login", "interactiveMode": "Never"}}
 
 
-def refusal(folder: Path, authority: Authority, user: dict[str, Any]) -> str:
+def refusal(directory: Path, authority: Authority, user: dict[str, Any]) -> str:
     """Return the error message for the credentials of a program."""
     server = ApiOverTls(authority)
     messages: list[str] = []
 
     async def use() -> None:
-        async with ApiClient(connected(folder, server, user)) as client:
+        async with ApiClient(connected(directory, server, user)) as client:
             with pytest.raises(Unauthorized) as raised:
                 await client.request("GET", "/api")
             messages.append(str(raised.value))

@@ -17,14 +17,14 @@ from moorage.kube.client.credentials import ExecCredentials, TokenFile
 from moorage.kube.client.kubeconfig import Connection, in_cluster, is_json, load_connection
 
 
-def write(folder: Path, *, cluster: Any = None, user: Any = None, name: str = "config", **top: Any) -> Path:
+def write(directory: Path, *, cluster: Any = None, user: Any = None, name: str = "config", **top: Any) -> Path:
     content = {
         "current-context": "dev",
         "contexts": [{"name": "dev", "context": {"cluster": "c", "user": "u", "namespace": "shop"}}],
         "clusters": [{"name": "c", "cluster": {"server": "https://10.0.0.1:6443", **(cluster or {})}}],
         "users": [{"name": "u", "user": user or {}}],
     } | top
-    path = folder / name
+    path = directory / name
     path.write_text(yaml.safe_dump(content))
     return path
 
@@ -145,8 +145,8 @@ def test_several_files_are_merged_and_the_first_value_wins(tmp_path: Path) -> No
     assert header(connection) == "Bearer from-second"
 
 
-def plugin(folder: Path, script: str) -> None:
-    path = folder / "login"
+def plugin(directory: Path, script: str) -> None:
+    path = directory / "login"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
 
@@ -284,8 +284,8 @@ def test_missing_server_reports_the_options(tmp_path: Path) -> None:
         load_connection(environ={"KUBECONFIG": str(tmp_path / "nothing")})
 
 
-def test_a_kubeconfig_in_an_unreadable_folder_counts_as_missing(tmp_path: Path) -> None:
-    # A file instead of a folder fails like a folder without permission, also for root.
+def test_a_kubeconfig_in_an_unreadable_directory_counts_as_missing(tmp_path: Path) -> None:
+    # A file instead of a directory fails like a directory without permission, also for root.
     (tmp_path / "home").write_text("")
     with pytest.raises(InputError, match="no kubeconfig found"):
         load_connection("", environ={"KUBECONFIG": str(tmp_path / "home" / "config")})

@@ -37,9 +37,9 @@ EXPERIMENT: dict[str, Any] = {
 }
 
 
-def loaded(folder: Path, **tuned: Any) -> LoadedExperiment:
+def loaded(directory: Path, **tuned: Any) -> LoadedExperiment:
     content = {**EXPERIMENT, "tune": {**EXPERIMENT["tune"], **tuned}}
-    path = folder / "experiment.yaml"
+    path = directory / "experiment.yaml"
     path.write_text(yaml.safe_dump(content))
     return load_experiment(path)
 
@@ -58,9 +58,9 @@ class Counting:
             yield from run_here([trial])
 
 
-def run_tune(folder: Path, run: Counting, **changed: Any) -> TuneOutcome:
-    experiment = loaded(folder, **changed)
-    return tune(experiment, load_plan(experiment), Results(folder / "out"), run)
+def run_tune(directory: Path, run: Counting, **changed: Any) -> TuneOutcome:
+    experiment = loaded(directory, **changed)
+    return tune(experiment, load_plan(experiment), Results(directory / "out"), run)
 
 
 def test_result_beats_the_default_profile_on_held_out_seeds(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_file_is_followed_by_its_content(tmp_path: Path) -> None:
 
 
 def test_the_link_of_a_config_map_is_followed(tmp_path: Path) -> None:
-    # As the kubelet does it: config.yaml -> ..data/config.yaml, ..data -> a folder, and only that link is replaced.
+    # As the kubelet does it: config.yaml -> ..data/config.yaml, ..data -> a directory, and only that link is replaced.
     for number, text in enumerate(("one", "two")):
         (tmp_path / f"..v{number}").mkdir()
         (tmp_path / f"..v{number}" / "config.yaml").write_text(text)

@@ -44,11 +44,11 @@ class AllowancePlugin(FilterPlugin):
         return None
 
 
-def asked(folder: Path, plugins: dict[str, Any], *flags: str) -> tuple[set[str], set[str]]:
+def asked(directory: Path, plugins: dict[str, Any], *flags: str) -> tuple[set[str], set[str]]:
     """Return what a server sees listed and watched for a profile."""
     profile = {"schedulerName": "default-scheduler", "plugins": plugins}
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
-    path = folder / "config.yaml"
+    path = directory / "config.yaml"
     path.write_text(yaml.safe_dump({**kind, "profiles": [profile]}))
     clock = VirtualClock()
     server = FaultServer(clock)

@@ -12,7 +12,7 @@ from moorage.scheduler.framework.plugin_code import PluginCode
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory on Python's path with a plugin's module and a helper module."""
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in ("reloaded_plugin", "reloaded_helper", "reloaded_package", "reloaded_package.inner"):
@@ -26,28 +26,28 @@ def loaded(name: str = "reloaded_plugin") -> Any:
     return import_module(name)
 
 
-def test_change_in_a_helper_module_is_loaded_and_the_old_code_keeps_working(folder: Path) -> None:
+def test_change_in_a_helper_module_is_loaded_and_the_old_code_keeps_working(directory: Path) -> None:
     before, code = loaded(), PluginCode(["reloaded_plugin:Class"])
-    assert code.files() == [folder / "reloaded_helper.py", folder / "reloaded_plugin.py"]
+    assert code.files() == [directory / "reloaded_helper.py", directory / "reloaded_plugin.py"]
     # Saved within the same second, and as long as before: the compiled file would be taken for it.
-    (folder / "reloaded_helper.py").write_text("WORD = 'two'\n")
+    (directory / "reloaded_helper.py").write_text("WORD = 'two'\n")
     with code.imported_again():
         after = loaded()
     assert (before.tell(), after.tell()) == ("one", "two")
     assert loaded() is after
 
 
-def test_failed_import_restores_the_previous_modules(folder: Path) -> None:
+def test_failed_import_restores_the_previous_modules(directory: Path) -> None:
     before, code = loaded(), PluginCode(["reloaded_plugin:Class"])
-    (folder / "reloaded_helper.py").write_text("WORD = !\n")
+    (directory / "reloaded_helper.py").write_text("WORD = !\n")
     with pytest.raises(SyntaxError), code.imported_again():
         loaded()
     assert loaded() is before
     assert loaded().tell() == "one"
 
 
-def test_packages_are_loaded_whole(folder: Path) -> None:
-    package = folder / "reloaded_package"
+def test_packages_are_loaded_whole(directory: Path) -> None:
+    package = directory / "reloaded_package"
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "inner.py").write_text("WORD = 1\n")

@@ -43,8 +43,8 @@ log = structlog.get_logger(__name__)
 class Journal:
     """Persists a store in a directory. Call :meth:`start` on the event loop that calls :meth:`settle`."""
 
-    def __init__(self, folder: Path) -> None:
-        self._file = folder / FILE
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / FILE
         self._pending: list[tuple[str, StoredChange]] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._committed = 0
@@ -54,7 +54,7 @@ class Journal:
         self._is_undoing = False
         self._undone: tuple[range, ServerError] | None = None
         """The versions of the last changes that could not be written, and why."""
-        self._database = self._open(folder)
+        self._database = self._open(directory)
         try:
             self.store = self._read()
         except (sqlite3.Error, TypeError, ValueError) as error:
@@ -63,10 +63,10 @@ class Journal:
             raise InputError(str(self._file), f"the data cannot be read: {error}", hint=hint) from error
         self.store.subscribe(self._changed)
 
-    def _open(self, folder: Path) -> sqlite3.Connection:
+    def _open(self, directory: Path) -> sqlite3.Connection:
         database: sqlite3.Connection | None = None
         try:
-            _make_private(folder, self._file)
+            _make_private(directory, self._file)
             # One thread at a time uses it: this thread until the first change, then the journal's own.
             database = sqlite3.connect(self._file, check_same_thread=False, isolation_level=None, timeout=1.0)
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -191,10 +191,10 @@ class Journal:
                 future.set_exception(failure)
 
 
-def _make_private(folder: Path, file: Path) -> None:
+def _make_private(directory: Path, file: Path) -> None:
     """Restrict access to the owner, because the data includes secrets; the directory may have existed before."""
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    directory.mkdir(parents=True, exist_ok=True)
+    directory.chmod(0o700)
     os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
     for part in (file, file.with_name(f"{FILE}-wal"), file.with_name(f"{FILE}-shm")):
         if part.exists():

@@ -104,7 +104,7 @@ class LineWriter:
         try:
             self._file.open()
         except OSError as error:
-            hint = "name a file in an existing, writable folder"
+            hint = "name a file in an existing, writable directory"
             raise InputError(self._flag, f"{self._file.path} cannot be opened: {error.strerror}", hint=hint) from error
         self._thread.start()
 

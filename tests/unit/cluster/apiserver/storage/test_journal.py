@@ -73,21 +73,21 @@ def test_late_waiter_gets_the_error_of_an_undone_write(tmp_path: Path) -> None:
 
 
 def test_data_directory_is_restricted_to_its_owner(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    folder.mkdir(mode=0o755)
-    (folder / "moorage.db").touch(mode=0o644)
+    directory = tmp_path / "data"
+    directory.mkdir(mode=0o755)
+    (directory / "moorage.db").touch(mode=0o644)
 
     async def run() -> None:
-        journal = Journal(folder)
+        journal = Journal(directory)
         journal.start()
         journal.store.put("things", "a", thing("a"))
         await journal.settle(journal.store.version)
-        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
         assert set(modes.values()) == {0o600}, modes
         await journal.close()
 
     asyncio.run(run())
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
 DAMAGED = {

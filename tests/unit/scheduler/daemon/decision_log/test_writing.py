@@ -54,7 +54,7 @@ def test_number_of_files_is_limited(tmp_path: Path) -> None:
     for number in range(8):
         file.write(b"%d-345678\n" % number)
     file.close()
-    contents = {path_in_folder.name: path_in_folder.read_bytes() for path_in_folder in tmp_path.iterdir()}
+    contents = {path_in_directory.name: path_in_directory.read_bytes() for path_in_directory in tmp_path.iterdir()}
     assert contents == {"log": b"7-345678\n", "log.1": b"6-345678\n", "log.2": b"5-345678\n"}
 
 

@@ -25,8 +25,8 @@ ROUTES = {
     "the head of a page": ("HEAD", "/metrics", 200),
     "another method of the same page": ("DELETE", "/metrics", 200),
     "a quoted path": ("GET", "/metric%73", 200),
-    "a path below a folder": ("GET", "/healthz/ping", 200),
-    "a path two levels below a folder": ("GET", "/healthz/ping/now", 404),
+    "a path below a directory": ("GET", "/healthz/ping", 200),
+    "a path two levels below a directory": ("GET", "/healthz/ping/now", 404),
     "an unknown path": ("GET", "/metric", 404),
     "a page without this method": ("POST", "/metrics", 405),
 }

@@ -58,7 +58,7 @@ def test_self_signed_certificate_is_created_once() -> None:
     asyncio.run(work())
 
 
-def test_a_certificate_is_kept_in_its_folder(tmp_path: Path) -> None:
+def test_a_certificate_is_kept_in_its_directory(tmp_path: Path) -> None:
     options = replace(ON_LOOPBACK, cert_dir=str(tmp_path / "certs"))
     handshake(options)
     key = tmp_path / "certs" / "kube-scheduler.key"
