@@ -60,6 +60,7 @@ def build_runner(
     waiting: Iterable[Pod] = (),
     cross_check: bool = True,
     activate: Callable[[Mapping[str, Pod]], None] | None = None,
+    clock: VirtualClock | None = None,
 ) -> ProfileRunner:
     """Build the default profile with additional plugins for a cluster."""
     extra = tuple(plugins)
@@ -67,7 +68,7 @@ def build_runner(
     services = Services(
         cache=cache,
         objects=shelves,
-        clock=VirtualClock(),
+        clock=clock or VirtualClock(),
         features=FeatureGates(),
         cluster=DiscardingApi(),
         nominator=make_nominator(*(pod for pod in waiting if pod.nominated_node_name)),

@@ -78,6 +78,7 @@ class Rig:
         self.waiting: dict[str, WaitingPod] = {}
         self.in_pre_bind: dict[str, str] = {}
         self.activated: dict[str, Pod] = {}
+        self.invalidated: list[str] = []
         self.background: list[Coroutine[Any, Any, object]] = []
         self.meter: PluginMeter = SILENT_METER
         self.profile = DEFAULT_SCHEDULER_NAME
@@ -177,6 +178,10 @@ class Rig:
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
         """Do nothing: the rig has no Reserve plugins."""
+
+    def invalidate(self, *node_names: str) -> None:
+        """Record the names of the nodes."""
+        self.invalidated += node_names
 
     def waiting_pod(self, uid: str) -> WaitingPod | None:
         """Return a pod of ``waiting``, which the test fills."""

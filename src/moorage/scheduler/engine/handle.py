@@ -136,6 +136,15 @@ class EngineHandle:
         """Have the pre-filters of a what-if follow a pod that is taken off a node."""
         return change_what_if(REMOVE_POD, self._complete_profile, cycle, pod, removed, node)
 
+    def invalidate(self, *node_names: str) -> None:
+        """Recompute the plugin's cached results for these nodes, because its own state for them changed."""
+        if self._profile is None:
+            return  # nothing is cached yet
+        columns, depends_on = self._services.cache.columns, self._profile.plugins[self._plugin].depends_on
+        for name in node_names:
+            if (row := columns.row_of.get(name)) is not None:
+                columns.invalidate(row, depends_on)
+
     def waiting_pod(self, uid: str) -> WaitingPod | None:
         """Return a pod that waits on permit."""
         return self._services.waiting.get(uid)

@@ -33,6 +33,10 @@ _BASES: Final[tuple[type[points.Plugin], ...]] = (points.Plugin, *EXTENSION_POIN
 
 def broken_contract(plugin: type[points.Plugin]) -> tuple[str, str] | None:
     """Find the first method that cannot be called as it will be: the problem, and what to write instead."""
+    for name in ("call_timeout", "valid_for"):
+        seconds = getattr(plugin, name)
+        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+            return f"{plugin.name}.{name} is {seconds!r}", "write a number of seconds above 0, or None"
     for base in _BASES:
         if issubclass(plugin, base):
             for name, promised in _methods(base):

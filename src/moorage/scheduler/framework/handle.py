@@ -187,6 +187,14 @@ class Handle(Protocol):
         """Return an object that plugins of all profiles share; the first caller creates it."""
         ...
 
+    def invalidate(self, *node_names: str) -> None:
+        """Recompute the plugin's cached results for these nodes, because its own state for them changed.
+
+        Call it where the state changes, for example in ``reserve`` and ``unreserve``, but not in ``filter`` or
+        ``score``. Results of ``pre_filter`` are kept; ``epoch`` discards those, too.
+        """
+        ...
+
     def waiting_pod(self, uid: str) -> WaitingPod | None:
         """Return a pod that waits on permit."""
         ...

@@ -60,6 +60,12 @@ class Plugin:
     depends_on: ClassVar[DependsOn] = DependsOn.PODS
     """The part of the cluster that filter and score results depend on, in addition to ``sign`` and ``epoch``."""
 
+    valid_for: ClassVar[float | None] = None
+    """The seconds for which cached results stay valid, for results that depend on the time; ``None``: no limit.
+
+    The results of all nodes expire together, at the multiples of this time on ``handle.clock``.
+    """
+
     # Four properties of in-tree plugins that save calls and do not change results. Authors need none of them.
     _signs_template: bool = False
     """Whether ``sign`` depends only on the epoch and ``pod.spec`` without the node name, so that pods of one template
@@ -113,7 +119,11 @@ class Plugin:
         return None
 
     def epoch(self) -> Hashable:
-        """Return any other input of the results; when it changes, all cached results are recomputed."""
+        """Return any other input of the results; when it changes, all cached results are recomputed.
+
+        For state that the plugin has for each node, call ``handle.invalidate(node_name)`` instead: it recomputes the
+        results of that node only.
+        """
         return None
 
     def events_to_register(self) -> Sequence[EventRegistration]:

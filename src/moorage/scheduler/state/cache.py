@@ -23,6 +23,7 @@ from moorage.scheduler.framework.columns import Growing
 from moorage.scheduler.framework.node_storage import ImageFacts, NodeStorage
 from moorage.scheduler.framework.nodeinfo import NO_ROW, NodeInfo, SharedNodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
+from moorage.scheduler.framework.plugin import DependsOn
 from moorage.scheduler.state.claim_index import ClaimIndex
 from moorage.scheduler.state.objects import ChangeLog
 from moorage.scheduler.state.pod_groups import PodGroups
@@ -302,6 +303,7 @@ class NodeColumns(NodeStorage):
         """The changes of nodes, and of the resources that pods use on them."""
         self.node_changes = ChangeLog[int]()
         """Those of the changes that alter the node itself."""
+        self._nodes_version = 0
         self.image_index = ImageIndex()
         self._image_columns: LRU[str, Growing] = LRU("image columns", MAX_IMAGE_COLUMNS)
 
@@ -313,7 +315,7 @@ class NodeColumns(NodeStorage):
     @property
     def nodes_version(self) -> int:
         """A number that grows when a node itself changes, comes or goes, but not with the pods on it."""
-        return self.node_changes.position
+        return self._nodes_version
 
     @property
     def images_version(self) -> int:
@@ -384,10 +386,17 @@ class NodeColumns(NodeStorage):
         """Return the facts about an image, or ``None`` if no node has it."""
         return self.image_index.find(name)
 
-    def _note_node(self, row: int) -> None:
+    def invalidate(self, row: int, depends_on: DependsOn) -> None:
+        """Have the results of a row computed again, although neither its node nor its pods changed."""
         self.changes.note(row)
-        self.resource_changes.note(row)
-        self.node_changes.note(row)
+        if depends_on <= DependsOn.REQUESTS:
+            self.resource_changes.note(row)
+        if depends_on == DependsOn.NODE:
+            self.node_changes.note(row)
+
+    def _note_node(self, row: int) -> None:
+        self.invalidate(row, DependsOn.NODE)
+        self._nodes_version += 1
 
 
 class ImageIndex:

@@ -5,10 +5,14 @@ are valid for every pod with an equal signature. The signature of a pod consists
 """
 
 from collections.abc import Hashable, Sequence
+from itertools import compress
 from operator import methodcaller
 from typing import Final, TypeAlias
 
+import structlog
+
 from moorage.common.caches import AdmissionLRU
+from moorage.common.clock import Clock
 from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.cached_results.combined_result import CombinedResult, Layout
@@ -26,7 +30,11 @@ BYTES_PER_ROW: Final = 48
 MIN_RESULTS: Final = 4
 MAX_RESULTS: Final = 1024
 MAX_STATUSES: Final = 10_000
+MAX_RENEWALS: Final = 100
+"""The number of consecutive pods with another epoch after which a plugin is reported."""
 _EPOCH: Final = methodcaller("epoch")
+
+log = structlog.get_logger(__name__)
 
 Signature: TypeAlias = tuple[Hashable, ...]
 
@@ -34,9 +42,10 @@ Signature: TypeAlias = tuple[Hashable, ...]
 class ResultCache:
     """The cached results of one profile. A result is kept from its second use on; the least recently used go first."""
 
-    def __init__(self, profile: Profile, cache: Cache) -> None:
+    def __init__(self, profile: Profile, cache: Cache, clock: Clock) -> None:
         self._profile = profile
         self._cache = cache
+        self._clock = clock
         signers = [p for p in profile.node_plugins if p.depends_on < DependsOn.CLUSTER and _overrides(p, "sign")]
         self._template_signers = tuple(plugin for plugin in signers if plugin._signs_template)
         self._pod_signers = tuple(plugin for plugin in signers if not plugin._signs_template)
@@ -45,7 +54,12 @@ class ResultCache:
         self._signing = object()
         """Identifies the current signatures of pod shapes; replaced when they may have changed."""
         self._with_epoch = tuple(p for p in self._signers if _overrides(p, "epoch"))
+        self._expiring = tuple((p, p.valid_for) for p in self._signers if p.valid_for is not None)
         self._epochs: tuple[Hashable, ...] = ()
+        """The epochs of the plugins, then the current periods of those whose results expire."""
+        self._renewals: dict[str, int] = {}
+        """The number of consecutive pods for which the epoch of a plugin changed."""
+        self._reported: set[str] = set()
         self._structure = -1
         self._layouts: dict[tuple[bool, ...], Layout] = {}
         self._reset()
@@ -105,22 +119,33 @@ class ResultCache:
         except PluginError:
             self._reset()
             raise
+        if self._expiring:
+            now = self._clock.now()
+            epochs += tuple(now // seconds for _, seconds in self._expiring)
         if self._structure != self._cache.structure or len(self._table) > MAX_STATUSES:
             self._reset()
             self._structure, self._epochs = self._cache.structure, epochs
             return
         try:
             if epochs == self._epochs:
+                if self._renewals:
+                    self._renewals = {}
                 return
-            former = zip(self._with_epoch, self._epochs, epochs, strict=True)
-            changed = [plugin for plugin, before, now in former if before != now]
+            changed = [before != epoch for before, epoch in zip(self._epochs, epochs, strict=True)]
         except PLUGIN_FAULTS as error:
             raise self._reset_after(EPOCH, error) from error
         self._results.clear()
         self._forget_latest()
         self._signing, self._epochs = object(), epochs
-        for plugin in changed:
+        for plugin in compress((*self._with_epoch, *(plugin for plugin, _ in self._expiring)), changed):
             self._parts[plugin.name].clear()
+        renewed = [plugin.name for plugin in compress(self._with_epoch, changed)]
+        self._renewals = {name: self._renewals.get(name, 0) + 1 for name in renewed}
+        for name, count in self._renewals.items():
+            if count >= MAX_RENEWALS and name not in self._reported:
+                self._reported.add(name)
+                hint = "call handle.invalidate(node_name) for the nodes that changed, and keep epoch() constant"
+                log.warning("epoch() changes for each pod, so that no result is cached", plugin=name, hint=hint)
 
     def _make_result(self, signature: Signature) -> CombinedResult:
         self._latest = latest = [

@@ -104,7 +104,7 @@ class Filtering:
         self.rotation = rotation
         self.percentage = percentage
         self._is_limited = percentage is not None or not profile.score
-        self.results = ResultCache(profile, services.cache)
+        self.results = ResultCache(profile, services.cache, services.clock)
         self.nominated = NominatedFilter(profile, services)
         self.cross_check = cross_check
         self.pre_filter = hooks.wrap(self._pre_filter, PRE_FILTER_PHASE)
