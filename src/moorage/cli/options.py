@@ -1,11 +1,12 @@
 """Options that several commands share, and how commands turn them into policies, clusters and progress bars."""
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from moorage.insight import LoadedCluster, ShowReading
     from moorage.scheduler.decisions.attempts import ShowProgress
     from moorage.scheduler.wiring.policy import Policy
+
+NOTE_SECONDS: Final = 10.0
+"""Without a terminal, the progress of a long simulation is printed this often."""
 
 
 class Command(TyperCommand):
@@ -265,12 +269,20 @@ def reading_progress(*, quiet: bool) -> "Iterator[ShowReading]":
 
 @contextmanager
 def simulation_progress(*, quiet: bool) -> "Iterator[ShowProgress | None]":
-    """Show a progress bar with the number of decided pods and the virtual time."""
+    """Show a progress bar with the number of decided pods and the virtual time; without a terminal, print notes."""
+    last = time.monotonic()
+
+    def print_progress(done: int, total: int, seconds: float) -> None:
+        nonlocal last
+        if time.monotonic() - last > NOTE_SECONDS:
+            last = time.monotonic()
+            print_note(f"{done} of {total} pods scheduled after {format_seconds(seconds)} of virtual time", quiet=quiet)
+
     from moorage.cluster import format_seconds
 
     with _progress_bar(quiet=quiet) as bar:
         if bar is None:
-            yield None
+            yield None if quiet else print_progress
             return
         task = bar.add_task("scheduling", total=None)
         yield lambda done, total, seconds: bar.update(

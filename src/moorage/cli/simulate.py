@@ -128,7 +128,7 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
     """
     start_lightly()
     options.configure_log_level(verbosity)
-    from moorage.cluster import DryRun, Pace, add_workload_pods, cluster_from_documents
+    from moorage.cluster import DryRun, Pace, add_workload_pods, cluster_from_documents, format_seconds
     from moorage.cluster import simulate as run_simulation
     from moorage.insight import apply_changes
 
@@ -176,6 +176,9 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
         _print_differences(results[0], results[1], output)
     else:
         _print_notes(cluster, cluster.refusals if run is None else run.refusals, quiet=quiet)
+        if run is not None and not run.is_quiet and until is None:
+            note = f"stopped after {format_seconds(run.seconds)} of virtual time; controllers were still writing"
+            options.print_note(f"{note}; --for sets the limit", quiet=quiet)
         _print(results[0], run, more, output, whole_timeline=timeline)
     _exit_on_errors(results)
 

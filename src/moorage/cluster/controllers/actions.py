@@ -146,6 +146,26 @@ def build_request(action: Write) -> ActionRequest:
             return ActionRequest("DELETE", path, _encode(options), type(obj))
 
 
+def has_effect(action: ControllerAction) -> bool:
+    """Return whether an action changes the object that the controller read; a merge patch may only repeat it.
+
+    A controller that writes unchanged objects would keep the cluster busy forever.
+    """
+    if not isinstance(action, Patch) or action.content_type != MERGE_PATCH:
+        return True
+    return _differs(msgspec.json.decode(_encode(action.obj)), msgspec.json.decode(_encode(action.patch)))
+
+
+def _differs(current: Data, patch: Data) -> bool:
+    for key, value in patch.items():
+        if isinstance(value, dict) and isinstance(current.get(key), dict):
+            if _differs(current[key], value):
+                return True
+        elif current.get(key) != value:
+            return True
+    return False
+
+
 def status_actions(
     obj: KubeObject, current: Data, desired: Data, *, if_unchanged: bool = False
 ) -> list[ControllerAction]:

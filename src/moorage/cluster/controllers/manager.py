@@ -30,6 +30,7 @@ from moorage.cluster.controllers.actions import (
     RequeueAfter,
     Write,
     build_request,
+    has_effect,
 )
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.namespaces import empty_namespace
@@ -242,7 +243,7 @@ class ControllerManager:
         for action in actions:
             if isinstance(action, RequeueAfter):
                 self._enqueue_after(item, action.seconds)
-        writes = [action for action in actions if not isinstance(action, RequeueAfter)]
+        writes = [action for action in actions if not isinstance(action, RequeueAfter) and has_effect(action)]
         if writes:
             self._busy.add(item)
             group.create_task(self._write(item, writes), name=f"{controller.name} of {item.key}")
@@ -255,33 +256,38 @@ class ControllerManager:
 
     async def _write(self, item: Item, writes: Sequence[Write | EmptyNamespace]) -> None:
         try:
-            await self._carry_out_all(writes)
+            has_changed = await self._carry_out_all(writes)
         except Exception as error:
             self._failed(item, error)
         else:
             self._succeeded(item)
-            # One round of actions may not reach the desired state: reconcile again.
-            self._enqueue(item)
+            # One round of actions may not reach the desired state: reconcile again. After a write without effect the
+            # next round would be the same.
+            if has_changed:
+                self._enqueue(item)
         finally:
             self._busy.discard(item)
             if item in self._ready:
                 self._wakeup.set()
 
-    async def _carry_out_all(self, writes: Sequence[Write | EmptyNamespace]) -> None:
-        """Execute actions in order; consecutive actions of the same type run in parallel."""
+    async def _carry_out_all(self, writes: Sequence[Write | EmptyNamespace]) -> bool:
+        """Execute actions in order, those of one type in parallel; return whether one of them had an effect."""
         if len(writes) == 1:
-            await self._carry_out(writes[0])
-            return
+            return await self._carry_out(writes[0])
+        has_changed = False
         for _, alike in groupby(writes, key=type):
             results = await asyncio.gather(*map(self._carry_out, alike), return_exceptions=True)
             for result in results:
                 if isinstance(result, BaseException):
                     raise result
+                has_changed |= result
+        return has_changed
 
-    async def _carry_out(self, action: Write | EmptyNamespace) -> None:
+    async def _carry_out(self, action: Write | EmptyNamespace) -> bool:
+        """Execute an action; return whether the server changed anything."""
         if isinstance(action, EmptyNamespace):
             await empty_namespace(self._client, action.namespace, action.now)
-            return
+            return True
         request = build_request(action)
         async with self._requests:
             try:
@@ -291,16 +297,19 @@ class ControllerManager:
                     raise
                 # The object was deleted concurrently.
                 self.cache[request.kind].drop(action.obj)
-                return
-        obj = action.obj if not isinstance(action, Create) else None
-        if isinstance(action, Delete) and msgspec.json.decode(body, type=_Answered).kind == "Status":
+                return True
+        before = None if isinstance(action, Create) else action.obj
+        is_gone = isinstance(action, Delete) and msgspec.json.decode(body, type=_Answered).kind == "Status"
+        obj = before if is_gone else decoded(request.kind, body)
+        assert obj is not None
+        if is_gone:
             # The response is a Status instead of the object: it is deleted.
-            self.cache[request.kind].drop(action.obj)
+            self.cache[request.kind].drop(obj)
         else:
-            obj = decoded(request.kind, body)
             self.cache[request.kind].put(obj)
-        if action.event is not None and obj is not None:
+        if action.event is not None:
             await self._record(action.event, obj.name)
+        return is_gone or before is None or obj.metadata.resource_version != before.metadata.resource_version
 
     async def _record(self, event: ControllerEvent, name: str) -> None:
         data = event.data(name, next(self._numbers))

@@ -104,6 +104,8 @@ class SimulatedCluster:
         self._driving: asyncio.Task[None] | None = None
         self.failures: Counter[str] = Counter()
         """Failed attempts of each pod since the last progress: a pod added, bound, ended or deleted, a node changed."""
+        self.idle_writes = 0
+        """Writes of controllers since the last progress; many of them mean that controllers repeat themselves."""
         self.api.store.subscribe(self._note_progress)
         self._objects = Objects()
 
@@ -197,7 +199,7 @@ class SimulatedCluster:
         return self._objects[type(obj)].find(obj.key) if type(obj) in self._objects.kinds() else None
 
     def _note_progress(self, resource: str, change: StoredChange) -> None:
-        if not self.failures or resource not in ("pods", "nodes"):
+        if not (self.failures or self.idle_writes) or resource not in ("pods", "nodes"):
             return
         if resource == "pods" and change.before is not None and change.after is not None:
             before, after = change.before.typed(Pod), change.after.typed(Pod)
@@ -205,8 +207,10 @@ class SimulatedCluster:
                 # A mere status update of a pending pod, as failed attempts cause it.
                 return
         self.failures.clear()
+        self.idle_writes = 0
 
     async def _controller_request(self, _request: ApiRequest) -> None:
+        self.idle_writes += 1
         await asyncio.sleep(self.pace.write)
 
     async def scheduler_request(self, request: ApiRequest) -> None:

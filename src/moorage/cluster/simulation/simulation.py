@@ -31,6 +31,10 @@ MAX_ERRORS: Final = 8
 MAX_SECONDS: Final = 86_400.0
 """Default limit of virtual time: a CronJob never becomes quiet."""
 
+MIN_LIVELOCK_WRITES: Final = 1000
+IDLE_WRITES_PER_OBJECT: Final = 50
+"""Controllers that write more than this without progress of a pod or node are livelocked."""
+
 POLL_SECONDS: Final = 0.25
 """Kubelets become idle without an event. Poll them after this virtual time, then less and less often."""
 MAX_POLL_SECONDS: Final = 3600.0
@@ -79,10 +83,12 @@ def simulate(  # noqa: PLR0913 - keywords only
         load(simulation, cluster)
         await simulation.offline.start()
         max_seconds = MAX_SECONDS if until is None else until
-        is_quiet = await simulation.run_until_quiet(max_seconds=max_seconds, on_attempt=show_progress)
+        is_quiet = await simulation.run_until_quiet(max_seconds=max_seconds, on_step=show_progress)
         await simulation.offline.close()
-        if until is not None or not is_quiet:
-            history.end_at(max_seconds)
+        if not is_quiet:
+            history.end_at(clock.now() - cluster.now)
+        elif until is not None:
+            history.end_at(until)
         decisions = _collect_decisions(simulation, cluster, attempts)
         timeline, utilisation = history.timeline(simulated.evictors), history.utilisation()
         return Run(decisions, timeline, utilisation, history.seconds, is_quiet, simulated.refusals)
@@ -119,17 +125,20 @@ class Simulation:
         self.cluster.start_watching(self.loop)
 
     async def run_until_quiet(
-        self, *, max_seconds: float = MAX_SECONDS, on_attempt: Callable[[], None] = lambda: None
+        self, *, max_seconds: float = MAX_SECONDS, on_step: Callable[[], None] = lambda: None
     ) -> bool:
         """Schedule until nothing changes any more or the time is over; return whether it is quiet."""
         end, poll = self.cluster.clock.now() + max_seconds, POLL_SECONDS
         while self.cluster.clock.now() < end:
             if await self.loop.step():
-                on_attempt()
+                on_step()
                 await asyncio.sleep(0)
             elif self.is_quiet or self.is_stuck:
                 return True
+            elif self.is_livelocked:
+                return False
             else:
+                on_step()
                 await self.loop.sleep(until=min(end, self.cluster.clock.now() + poll))
                 poll = POLL_SECONDS if self.loop.has_changes else min(2 * poll, MAX_POLL_SECONDS)
         return False
@@ -143,6 +152,14 @@ class Simulation:
         return sizes.backoff == 0 or all(
             queued.rejectors or queued.consecutive_errors >= MAX_ERRORS for queued in self._retried_pods()
         )
+
+    @property
+    def is_livelocked(self) -> bool:
+        """Whether controllers write on and on, while no pod or node changes."""
+        store, writes = self.cluster.api.store, self.cluster.idle_writes
+        if writes <= MIN_LIVELOCK_WRITES:
+            return False
+        return writes > IDLE_WRITES_PER_OBJECT * sum(len(store.list(name)) for name in store.resources())
 
     @property
     def is_stuck(self) -> bool:

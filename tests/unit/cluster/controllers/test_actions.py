@@ -1,4 +1,5 @@
 import msgspec
+import pytest
 from tests.support.reconciling import NOW, make, pod
 
 from moorage.cluster.controllers.actions import (
@@ -8,8 +9,10 @@ from moorage.cluster.controllers.actions import (
     Delete,
     Patch,
     build_request,
+    has_effect,
     status_actions,
 )
+from moorage.kube.api.cluster import PodDisruptionBudget
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 
@@ -52,3 +55,25 @@ def test_event_names_the_written_object() -> None:
     data = event.data("p-x7", 1)
     assert (data["message"], data["type"], data["involvedObject"]["kind"]) == ("Created pod: p-x7", "Warning", "Node")
     assert data["metadata"]["name"] != event.data("p-x7", 2)["metadata"]["name"]
+
+
+CONDITION = {"type": "DisruptionAllowed", "status": "True"}
+BUDGET = make(PodDisruptionBudget, "b", status={"conditions": [CONDITION], "disruptedPods": {"p": "now"}})
+PATCHES = {
+    "the same list": ({"status": {"conditions": [CONDITION]}}, False),
+    "a list with another status": ({"status": {"conditions": [{**CONDITION, "status": "False"}]}}, True),
+    "a removed key": ({"status": {"disruptedPods": {"p": None}}}, True),
+    "a key that is already missing": ({"status": {"disruptedPods": {"other": None}}}, False),
+    "a new key next to an unchanged one": ({"status": {"disruptedPods": {"p": "now", "q": "now"}}}, True),
+    "a field that the object lacks": ({"metadata": {"annotations": {"a": "b"}}}, True),
+}
+
+
+@pytest.mark.parametrize(("patch", "want"), PATCHES.values(), ids=PATCHES)
+def test_patch_without_a_change_has_no_effect(patch: dict[str, object], want: bool) -> None:
+    assert has_effect(Patch(BUDGET, patch, "status")) is want
+
+
+def test_creation_and_deletion_always_have_an_effect() -> None:
+    assert has_effect(Create(Pod, {"metadata": {"name": "p"}}))
+    assert has_effect(Delete(POD))

@@ -1,7 +1,7 @@
 """One invalid object does not affect others, even if a controller fails on it."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from moorage.cluster.apiserver.api import Api
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.controllers import manager
-from moorage.cluster.controllers.actions import ControllerAction
+from moorage.cluster.controllers.actions import ControllerAction, Delete, Patch
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.embedded import ClusterOptions, EmbeddedCluster
 from moorage.cluster.in_process import InProcessClient
@@ -151,3 +151,41 @@ def test_exception_of_a_controller_is_logged_counted_and_retried(
     current = [entry for entry in logs if entry.get("controller") == "picky"]
     assert {entry["key"] for entry in current} == {"node-1"}
     assert current[0]["log_level"] == "error"
+
+
+class Insistent(Picky):
+    """Repeats a write that the server ignores: a patch of a field that does not exist, or a second deletion."""
+
+    name = "insistent"
+
+    def __init__(self, action: Callable[[Node], ControllerAction]) -> None:
+        super().__init__(fails_early=False)
+        self._action = action
+
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
+        node = cache[Node].get(key)
+        if node is not None and node.metadata.finalizers:
+            self.seen.append(key)
+            yield self._action(node)
+
+
+IGNORED: dict[str, Callable[[Node], ControllerAction]] = {
+    "a patch of a field that does not exist": lambda node: Patch(node, {"status": {"colour": "red"}}, "status"),
+    "the deletion of an object that waits for its finalizer": Delete,
+}
+
+
+@pytest.mark.parametrize("action", IGNORED.values(), ids=IGNORED)
+def test_write_without_effect_is_not_repeated(action: Callable[[Node], ControllerAction]) -> None:
+    clock, insistent = VirtualClock(), Insistent(action)
+
+    async def run() -> None:
+        async with box_over(Store(), clock, insistent) as embedded:
+            node = await embedded.client.get(Node, "node-1")
+            await embedded.client.patch(node, {"metadata": {"finalizers": ["example.org/wait"]}})
+            await asyncio.sleep(60)
+            count = len(insistent.seen)
+            await asyncio.sleep(60)
+            assert len(insistent.seen) - count < 20
+
+    run_virtual(run(), clock)

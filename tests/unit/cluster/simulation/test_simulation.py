@@ -1,13 +1,22 @@
 """Results of simulations: failed bindings, groups that cannot fit, and waiting pods."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 import yaml
 
+from moorage.cluster.controllers.actions import ControllerAction, Patch
+from moorage.cluster.controllers.base import BaseController
+from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.dry_run import DryRun
 from moorage.cluster.files.loading import cluster_from
-from moorage.cluster.simulation.simulation import simulate
+from moorage.cluster.simulation.simulated_cluster import SimulatedCluster
+from moorage.cluster.simulation.simulation import Simulation, simulate
+from moorage.common.clock import VirtualClock
+from moorage.common.virtual_time import run_virtual
+from moorage.kube.api.cluster import PodDisruptionBudget
+from moorage.kube.api.codec import convert
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.decisions.decision import Decision
 from moorage.scheduler.framework.plugin import BindPlugin, PermitPlugin, Plugin, PreBindPlugin, Wait
@@ -171,3 +180,33 @@ def test_in_virtual_time() -> None:
     assert run.seconds < 600, "a group that fails for ever is not waited for"
     (wrong,) = {decision.message for decision in run.decisions if decision.result == "error"}
     assert "should have the same .spec.schedulerName" in wrong
+
+
+class Restless(BaseController):
+    """Writes another value each time."""
+
+    name = "restless"
+    kinds = (PodDisruptionBudget,)
+
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
+        budget = cache[PodDisruptionBudget].get(key)
+        assert budget is not None
+        yield Patch(budget, {"metadata": {"annotations": {"now": str(self._clock.now())}}})
+
+
+def test_simulation_stops_when_controllers_write_without_progress() -> None:
+    clock = VirtualClock()
+
+    async def run() -> tuple[bool, float]:
+        cluster = SimulatedCluster(clock, controllers=(Restless(clock),))
+        simulation = Simulation(cluster, load_policy(collect_plugins()))
+        simulation.load([convert(PodDisruptionBudget, {"metadata": {"name": "b", "namespace": "default"}})])
+        await simulation.offline.start()
+        start = clock.now()
+        is_quiet = await simulation.run_until_quiet()
+        await simulation.offline.close()
+        return is_quiet, clock.now() - start
+
+    is_quiet, seconds = run_virtual(run(), clock)
+    assert not is_quiet
+    assert seconds < 3600
