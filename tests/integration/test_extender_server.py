@@ -155,6 +155,35 @@ def test_requests_fail_until_the_cache_is_synced(capsys: pytest.CaptureFixture[s
     asyncio.run(story())
 
 
+class SsdOnly(FilterPlugin):
+    """Rejects nodes without a label."""
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return None if node.labels.get("disk") == "ssd" else Status.unresolvable("node(s) had no ssd")
+
+
+def test_rejection_waits_for_a_change_that_kube_scheduler_has_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    """The pod is requested again before the watch delivers the label."""
+
+    async def story() -> None:
+        async with Cluster(nodes=1, scheduler=False) as cluster, extender(cluster, capsys, SsdOnly) as running:
+            await running.ready()
+            spec = {"Pod": POD, "NodeNames": ["node-1"]}
+            _, found = await running.ask("/filter", spec)
+            assert found["FailedAndUnresolvableNodes"] == {"node-1": "node(s) had no ssd"}
+            again = asyncio.create_task(running.ask("/filter", spec))
+            await asyncio.sleep(0.2)
+            assert not again.done()
+            patch = json.dumps({"metadata": {"labels": {"disk": "ssd"}}}).encode()
+            await cluster.client.request("PATCH", "/api/v1/nodes/node-1", patch, "application/merge-patch+json")
+            _, found = await again
+            assert found["NodeNames"] == ["node-1"]
+            _, metrics = await running.ask("/metrics", method="GET")
+            assert 'moorage_extender_requests_total{code="200",verb="filter"} 2.0' in metrics
+
+    asyncio.run(story())
+
+
 def test_plugin_that_fails_to_start_ends_the_server_with_its_error() -> None:
     class NoService(Third):
         async def start(self) -> None:

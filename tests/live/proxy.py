@@ -1,4 +1,4 @@
-"""A proxy between the scheduler and the API server whose connections a test can cut."""
+"""A proxy between the scheduler and the API server whose connections a test can cut or delay."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,10 +20,11 @@ def through(plane: ControlPlane, port: int) -> Path:
 
 
 class CuttableProxy:
-    """Forwards bytes; cuts all connections on request."""
+    """Forwards bytes, those of the server after a delay; cuts all connections on request."""
 
-    def __init__(self, to_port: int) -> None:
+    def __init__(self, to_port: int, delay: float = 0.0) -> None:
         self.port = 0
+        self._delay = delay
         self._to_port = to_port
         self._writers: set[asyncio.StreamWriter] = set()
 
@@ -49,7 +50,7 @@ class CuttableProxy:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to_port)
             self._writers.add(far_writer)
             try:
-                await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+                await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer, self._delay))
             finally:
                 self._drop(far_writer)
         except OSError:
@@ -62,8 +63,9 @@ class CuttableProxy:
         writer.transport.abort()
 
     @staticmethod
-    async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay: float = 0.0) -> None:
         while data := await reader.read(1 << 16):
+            await asyncio.sleep(delay)
             writer.write(data)
             await writer.drain()
         writer.transport.abort()

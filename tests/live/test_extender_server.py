@@ -18,6 +18,7 @@ from moorage.kube.manifests import to_documents
 from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
 from tests.live.cluster import NAMESPACE, SCHEDULED, LiveCluster, bound
 from tests.live.extender_process import extender
+from tests.live.proxy import CuttableProxy, through
 from tests.live.scheduler import scheduler
 from tests.live.serving import text_of
 from tests.live.test_extender_parity import kube_scheduler
@@ -39,14 +40,27 @@ class Thrifty(FilterPlugin, ScorePlugin):
     def score(self, cycle, pod, node):
         return max(0, 100 - int(node.labels["price"]) - 7 * len(node.pods))
 """
+OFFERS = """
+from moorage import FilterPlugin, Status
+
+class Offers(FilterPlugin):
+    '''Pods run on nodes that offer what they want.'''
+
+    def filter(self, cycle, pod, node):
+        if node.labels.get("offers") == pod.labels.get("wants"):
+            return None
+        return Status.unresolvable("node(s) offered something else")
+"""
+LAG = 0.3
 NODES = 24
 PODS = 30
 PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
 def offer_plugin(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write the plugin to a directory on the path of this process and its children."""
+    """Write the plugins to a directory on the path of this process and its children."""
     (directory / "thrifty_plugin.py").write_text(PLUGIN)
+    (directory / "offers_plugin.py").write_text(OFFERS)
     monkeypatch.syspath_prepend(str(directory))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(directory), os.environ.get("PYTHONPATH", "")]))
 
@@ -197,5 +211,30 @@ def test_pods_that_only_the_plugin_rejects_are_preempted(
                 await add_pod(cluster, "first", "b", "1700m", priorityClassName="urgent")
                 await cluster.wait_for("the urgent pod is bound", lambda pods: bound(pods, ["first"]))
                 assert [*await cluster.pods()] == ["first"]
+
+    live(story)
+
+
+def test_pods_that_wait_for_a_label_are_placed_if_the_extender_sees_it_late(
+    plane: ControlPlane, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kube-scheduler retries a pod immediately, and only once: no other event follows the label."""
+    offer_plugin(tmp_path, monkeypatch)
+
+    async def story(cluster: LiveCluster) -> None:
+        await cluster.add_nodes("node-0")
+        async with (
+            CuttableProxy(plane.api_port, delay=LAG).running() as proxy,
+            extender(through(plane, proxy.port), "--plugin=offers_plugin:Offers") as stanza,
+        ):
+            with kube_scheduler(plane, config_file(tmp_path / "theirs.yaml", plane, extenders=stanza)):
+                for wanted in ("ssd", "gpu", "fpga"):
+                    metadata = {"name": wanted, "labels": {"wants": wanted}}
+                    spec = {"containers": [{"name": "main", "image": "app:1"}]}
+                    await cluster.create(PATH, {"metadata": metadata, "spec": spec})
+                    await cluster.wait_for(f"{wanted} is rejected", partial(_decided, wanted))
+                    await asyncio.sleep(3.0)  # longer than its backoff
+                    await cluster.merge("/api/v1/nodes/node-0", {"metadata": {"labels": {"offers": wanted}}})
+                    await cluster.wait_for(f"{wanted} is bound", partial(bound, names=[wanted]), seconds=30.0)
 
     live(story)

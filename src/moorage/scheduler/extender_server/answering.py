@@ -65,6 +65,14 @@ class Answering:
                 rejected[name] = result.diagnosis.statuses[name]
         return feasible, rejected
 
+    def is_behind(self, question: NodeQuestion) -> bool:
+        """Return whether the request names a node, or a version of the pod, that the cache does not have yet."""
+        cached_pod, version = self._pods.find(question.pod.key), question.pod.metadata.resource_version
+        cached_version = "" if cached_pod is None else cached_pod.metadata.resource_version
+        if version.isdecimal() and int(version) > int(cached_version or 0):
+            return True
+        return any(self._cache.node(name) is None for name in question.nodes)
+
     def prioritize(self, question: NodeQuestion) -> list[tuple[str, int]]:
         """Score nodes by all score plugins, each from 0 to 100 times its weight; raise PluginError if a plugin fails.
 

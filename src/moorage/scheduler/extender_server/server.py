@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from time import perf_counter
 from typing import Any, Final
@@ -31,6 +32,7 @@ from moorage.scheduler.daemon.serving.tls import ServingTls
 from moorage.scheduler.extender_server import wire
 from moorage.scheduler.extender_server.answering import Answering, split_by_code
 from moorage.scheduler.extender_server.served import Served, write_stanza
+from moorage.scheduler.extender_server.watch_lag import WatchLag
 from moorage.scheduler.framework.metering import DEFAULT_BUCKETS, MetricKind, MetricSpec
 from moorage.scheduler.wiring.api_connection import ApiConnection
 from moorage.scheduler.wiring.assembly import AssembledScheduler, assemble
@@ -110,9 +112,15 @@ class ExtenderServer:
         for spec in (REQUESTS, SECONDS, FAILURES):
             registry.register(spec)
         self._answering: Answering | None = None
+        self._lag = WatchLag()
         self._stopping = asyncio.Event()
         self._router = Router()
-        self._verbs = {"/filter": self._filter, "/prioritize": self._prioritize, "/preempt": self._preempt}
+        self._verbs: dict[str, Callable[[Answering, bytes], Reply | Awaitable[Reply]]] = {
+            "/filter": self._filter,
+            "/prioritize": self._prioritize,
+            "/preempt": self._preempt,
+            "/bind": self._bind,
+        }
         self._authority = self._read_authority()
 
     async def run(self) -> None:
@@ -162,7 +170,7 @@ class ExtenderServer:
             clock,
             policy.config.client_connection,
         )
-        return assemble(policy, api, clock, observers=(registry, InformerInstruments(registry)))
+        return assemble(policy, api, clock, observers=(registry, InformerInstruments(registry), self._lag))
 
     async def _start(self, parts: AssembledScheduler[ApiConnection]) -> None:
         await parts.connection.informers.synced()
@@ -228,34 +236,45 @@ class ExtenderServer:
         if self._authority and request.path not in OPEN_PAGES and not _shows_certificate(request):
             return _refused(401, "a client certificate of the authority in --client-ca-file is needed")
         question = self._verbs.get(request.path)
-        if question is None and request.path != "/bind":
+        if question is None:
             return self._router.answer(request)
         if request.method != "POST":
             return _refused(405, f"{request.path} must be called with POST")._replace(headers=(("Allow", "POST"),))
         if self._answering is None:
             return self._counted(request.path, 0.0, _refused(503, "the cache is not synced yet: retry in a moment"))
         began = perf_counter()
-        if question is None:
-            return self._bind(self._answering, request.body, began)
         try:
             reply = question(self._answering, request.body)
         except InputError as error:
             reply = _refused(400, str(error))
-        return self._counted(request.path, perf_counter() - began, reply)
+        if isinstance(reply, Reply):
+            return self._counted(request.path, perf_counter() - began, reply)
+        return self._awaited(request.path, reply, began)
+
+    async def _awaited(self, path: str, response: Awaitable[Reply], began: float) -> Reply:
+        return self._counted(path, perf_counter() - began, await response)
 
     def _counted(self, path: str, seconds: float, reply: Reply) -> Reply:
         self._registry.count(REQUESTS.name, path[1:], str(reply.status))
         self._registry.observe(SECONDS.name, seconds, path[1:])
         return reply
 
-    def _filter(self, answering: Answering, body: bytes) -> Reply:
+    def _filter(self, answering: Answering, body: bytes) -> Reply | Awaitable[Reply]:
         question = wire.node_question(body)
-        try:
-            feasible, rejected = answering.filter(question)
-        except PluginError as error:
-            self._failed("filter", question.pod.key, error)
-            return Reply(200, wire.filter_error(str(error)))
-        return Reply(200, wire.filter_result(feasible, *split_by_code(rejected)))
+
+        def evaluate() -> tuple[Reply, bool]:
+            """Return the response, and whether it rejects all nodes."""
+            try:
+                feasible, rejected = answering.filter(question)
+            except PluginError as error:
+                self._failed("filter", question.pod.key, error)
+                return Reply(200, wire.filter_error(str(error))), False
+            return Reply(200, wire.filter_result(feasible, *split_by_code(rejected))), bool(rejected and not feasible)
+
+        reply, is_rejected = evaluate()
+        if not is_rejected:
+            return reply
+        return self._lag.settle(question.pod.uid, reply, evaluate, lambda: answering.is_behind(question))
 
     def _prioritize(self, answering: Answering, body: bytes) -> Reply:
         question = wire.node_question(body)
@@ -274,16 +293,13 @@ class ExtenderServer:
             self._failed("preempt", question.pod.key, error)
             return _refused(500, str(error))
 
-    async def _bind(self, answering: Answering, body: bytes, began: float) -> Reply:
+    async def _bind(self, answering: Answering, body: bytes) -> Reply:
         if not self._served.verbs.binds:
-            reply = _refused(404, "none of the plugins binds pods: leave bindVerb out")
-        else:
-            try:
-                request = wire.bind_request(body)
-                reply = Reply(200, wire.bind_result(await answering.bind(request)))
-            except InputError as error:
-                reply = _refused(400, str(error))
-        return self._counted("/bind", perf_counter() - began, reply)
+            return _refused(404, "none of the plugins binds pods: leave bindVerb out")
+        try:
+            return Reply(200, wire.bind_result(await answering.bind(wire.bind_request(body))))
+        except InputError as error:
+            return _refused(400, str(error))
 
     def _failed(self, verb: str, pod: str, error: PluginError) -> None:
         self._registry.count(FAILURES.name, verb)
