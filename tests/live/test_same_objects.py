@@ -14,14 +14,14 @@ from tests.support.control_plane import ADMIN, control_plane
 from tests.support.generated_objects import objects, served_kinds
 
 Response = tuple[int, Data]
-KINDS: Final = {kind.name: kind for kind in served_kinds()}
+KINDS: Final = {f"{kind.name} {kind.version}": kind for kind in served_kinds()}
 REFUSED: Final = "refused"
 ABSENT: Final = "absent"
 MAX_ACCEPTED_INVALID: Final = 261
 """The number of generated invalid objects that the embedded server still accepts; only lower it."""
 OTHER_DEFAULTS: Final = re.compile(
     r"evictionResponders|schedulingGroup|schedulingGates|deprecatedTopology|preferredHolder|dataSource"
-    r"|^Lease: with spec.strategy|^CSINode: without"
+    r"|^Lease v1: with spec.strategy|^CSINode v1: without"
 )
 """Known differences: fields of disabled features, which the embedded server keeps, and other defaults."""
 GENERATED: Final = ("uid", "creationTimestamp", "managedFields", "resourceVersion")
@@ -43,8 +43,8 @@ def responses() -> tuple[dict[str, Response], dict[str, Response]]:
 async def create_all(server: str, token: str) -> dict[str, Response]:
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     requests = {
-        f"{kind.name}: {name}": (kind.path(namespace="default" if kind.namespaced else ""), data)
-        for kind in KINDS.values()
+        f"{key}: {name}": (kind.path(namespace="default" if kind.namespaced else ""), data)
+        for key, kind in KINDS.items()
         for name, data in objects(kind)
     }
     results: dict[str, Response] = {}

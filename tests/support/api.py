@@ -9,6 +9,7 @@ from moorage.cluster.apiserver.api import Api
 from moorage.cluster.apiserver.reading.watching import Watch
 from moorage.cluster.apiserver.requests.request import JSON, ApiRequest, ApiResponse
 from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.users import Tokens
 from moorage.common.clock import VirtualClock
 from moorage.kube.features import FeatureGates
 
@@ -29,7 +30,7 @@ class ApiHarness:
         self.clock = VirtualClock()
         features = FeatureGates.parse(gates)
         stored = store or Store(history=history)
-        self.api = Api(self.clock, stored, features=features, knows_token=lambda token: token == "good")
+        self.api = Api(self.clock, stored, features=features, tokens=Tokens("good"))
 
     def send(
         self, method: str, path: str, body: Any = None, *, content_type: str = JSON, accept: str = ""

@@ -36,7 +36,8 @@ _VERSIONS: Final = Counter(kind.full_name for kind in KINDS)
 def served(kind: Kind) -> ServedResource:
     """Return the served resource of a built-in kind."""
     storage = "events" if kind.plural == "events" else kind.full_name
-    return ServedResource(**asdict(kind), storage=storage, converts=_VERSIONS[kind.full_name] > 1)
+    converts = _VERSIONS[kind.full_name] > 1 or storage != kind.full_name
+    return ServedResource(**asdict(kind), storage=storage, converts=converts)
 
 
 class Resources:

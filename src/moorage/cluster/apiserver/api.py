@@ -6,17 +6,19 @@ This module routes requests to the verbs. ``reading`` has lists, watches and tab
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from secrets import token_urlsafe
 from typing import Any, Final
 
 import msgspec
 
 from moorage.cluster.apiserver.admission.chain import Admission, undecodable
 from moorage.cluster.apiserver.admission.service_addresses import kubernetes_service
+from moorage.cluster.apiserver.conversions import from_stored, to_stored
 from moorage.cluster.apiserver.discovery import openapi
 from moorage.cluster.apiserver.discovery.custom_resources import DEFINITIONS, CustomResources, complete_definition
 from moorage.cluster.apiserver.discovery.documents import VERSION, Discovery
 from moorage.cluster.apiserver.reading.listing import Lists
-from moorage.cluster.apiserver.reading.representations import Representation, select_representation, to_core
+from moorage.cluster.apiserver.reading.representations import Representation, select_representation
 from moorage.cluster.apiserver.reading.selection import selection
 from moorage.cluster.apiserver.reading.tables.printing import select_printer
 from moorage.cluster.apiserver.reading.watching import Watch, WatchTerms
@@ -32,6 +34,7 @@ from moorage.cluster.apiserver.requests.bodies import (
 )
 from moorage.cluster.apiserver.requests.request import JSON, ApiRequest, ApiResponse, Target, parse_target
 from moorage.cluster.apiserver.storage.store import Entry, Store
+from moorage.cluster.apiserver.users import Tokens
 from moorage.cluster.apiserver.writing.apply import applied, first_applied
 from moorage.cluster.apiserver.writing.subresources import bind, change_scale, evict, get_scale
 from moorage.cluster.apiserver.writing.writer import (
@@ -71,8 +74,8 @@ NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 HEALTH: Final = ("/healthz", "/livez", "/readyz")
 SHOWS_DELETED: Final = frozenset(("pods", "namespaces", "persistentvolumeclaims", "persistentvolumes"))
 """Resources whose deletion returns the object instead of a Status."""
-ADMINISTRATOR: Final[Data] = {"username": "moorage-admin", "groups": ["system:masters", "system:authenticated"]}
-"""The owner of the token."""
+_CREATED_PARTS: Final = ("binding", "eviction", "token")
+"""Subresources that can only be created."""
 
 
 class Api:
@@ -87,7 +90,7 @@ class Api:
         store: Store | None = None,
         *,
         features: FeatureGates | None = None,
-        knows_token: Callable[[str], bool] = lambda _token: False,
+        tokens: Tokens | None = None,
         chance: Random | None = None,
     ) -> None:
         self.store = store if store is not None else Store()
@@ -98,7 +101,7 @@ class Api:
         self._writer = Writer(self.store, Admission(self.store, features), clock, chance)
         self._lists = Lists(self.store)
         self._discovery = Discovery(self.resources)
-        self._knows_token = knows_token
+        self._tokens = tokens or Tokens(token_urlsafe(24))
         self._verbs: dict[str, Callable[[ApiRequest, Target], ApiResponse | Watch]] = {
             "GET": self._read,
             "POST": self._post,
@@ -195,7 +198,7 @@ class Api:
             entry = self._writer.find(target)
             if target.subresource == "scale":
                 return ApiResponse(encode_body(get_scale(entry.data)))
-            if target.subresource in ("binding", "eviction", "finalize"):
+            if target.subresource in (*_CREATED_PARTS, "finalize"):
                 raise method_not_allowed()
             return self._shown(request, target, entry.body)
         if target.subresource:
@@ -216,6 +219,10 @@ class Api:
             return self._bind(request, target, self._object(request, "Binding"))
         if target.subresource == "eviction":
             return ApiResponse(encode_body(evict(self._writer, target, self._object(request, "Eviction"))), 201)
+        if target.subresource == "token":
+            account = self._writer.find(target).data
+            token_request = self._tokens.request(account, self._object(request, "TokenRequest"), self.clock.now())
+            return ApiResponse(encode_body(token_request), 201)
         if target.name:
             raise method_not_allowed()
         data = self._object(request, resource.name, resource)
@@ -224,10 +231,10 @@ class Api:
                 # A review has no metadata, so there is nothing to make a table of.
                 raise not_acceptable()
             self._writer.admission.check_types(resource, data)
-            status = _review(resource.plural, data.get("spec") or {}, self._knows_token)
+            status = self._tokens.review(resource.plural, data.get("spec") or {}, request.user, self.clock.now())
             return ApiResponse(encode_body({**data, "status": status}), 201)
         warnings = self._check_fields(request, resource, data)
-        stored = self._create(target, data, WriteOptions(request.is_dry_run, request.manager))
+        stored = self._create(target, to_stored(resource, data), WriteOptions(request.is_dry_run, request.manager))
         return self._shown(request, target, stored.body, 201, warnings)
 
     def _check_fields(
@@ -286,10 +293,10 @@ class Api:
                 f"({resource.api_version})"
             )
         data["apiVersion"] = version
-        return to_core(data) if resource.storage == "events" and resource.group else data
+        return data
 
     def _put(self, request: ApiRequest, target: Target) -> ApiResponse:
-        if not target.name or target.subresource in ("binding", "eviction"):
+        if not target.name or target.subresource in _CREATED_PARTS:
             raise method_not_allowed()
         options = _options(request, target)
         if target.subresource == "scale":
@@ -299,6 +306,7 @@ class Api:
         if target.resource.storage in WITHOUT_GENERATION and not data["metadata"].get("resourceVersion"):
             raise version_required(target.resource, target.name)
         warnings = self._check_fields(request, target.resource, data)
+        data = to_stored(target.resource, data)
         return self._shown(request, target, self._change(target, lambda _old: data, options).body, warnings=warnings)
 
     def _change(self, target: Target, edit: Edit, options: WriteOptions) -> Entry:
@@ -318,7 +326,7 @@ class Api:
         return self._writer.change(target, checked, options)
 
     def _patch(self, request: ApiRequest, target: Target) -> ApiResponse:
-        if not target.name or target.subresource in ("binding", "eviction"):
+        if not target.name or target.subresource in _CREATED_PARTS:
             raise method_not_allowed()
         kind, patch = read_patch(request)
         if kind == APPLY_PATCH:
@@ -326,7 +334,7 @@ class Api:
         if kind == STRATEGIC_PATCH and target.resource.is_custom:
             raise unsupported_media_type(kind, (JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
         options = _options(request, target)
-        edit = self._edit(target.resource, kind, patch)
+        edit = self._edit(target, kind, patch)
         if target.subresource == "scale":
             return ApiResponse(encode_body(change_scale(self._writer, target, edit, options)))
         warnings: list[str] = []
@@ -340,15 +348,20 @@ class Api:
         body = self._change(target, checked, options).body
         return self._shown(request, target, body, warnings=tuple(warnings))
 
-    def _edit(self, resource: ServedResource, kind: str, patch: Any) -> Edit:
-        if resource.storage == "events" and resource.group and isinstance(patch, dict):
-            patch = to_core(patch)
-        if kind == JSON_PATCH:
-            return lambda data: without_nulls(json_patch(data, patch))
-        if kind == MERGE_PATCH:
-            return lambda data: merge_patch(data, patch)
-        schema = find_kind_schema(resource.api_version, resource.name)
-        return lambda data: strategic_merge(data, patch, schema)
+    def _edit(self, target: Target, kind: str, patch: Any) -> Edit:
+        resource, converts = target.resource, target.resource.converts and target.subresource != "scale"
+
+        def edit(stored: Data) -> Data:
+            data = from_stored(resource, stored) if converts else stored
+            if kind == JSON_PATCH:
+                data = without_nulls(json_patch(data, patch))
+            elif kind == MERGE_PATCH:
+                data = merge_patch(data, patch)
+            else:
+                data = strategic_merge(data, patch, find_kind_schema(resource.api_version, resource.name))
+            return to_stored(resource, data) if converts and isinstance(data, dict) else data
+
+        return edit
 
     def _apply(self, request: ApiRequest, target: Target, applied_data: Data) -> ApiResponse:
         manager, force = request.query.get("fieldManager", ""), request.is_set("force")
@@ -363,6 +376,7 @@ class Api:
             subject = f"{target.namespace}/{target.name}; {resource.api_version}, Kind={resource.name}"
             raise bad_request(f"failed to create typed patch object ({subject}): {lines}")
         self._check_fields(request, resource, applied_data)
+        applied_data = to_stored(resource, applied_data)
         options = WriteOptions(request.is_dry_run, manager, target.subresource, is_apply=True)
         if self.store.get(resource.storage, target.key) is None and not target.subresource:
             applied_data["metadata"].setdefault("name", target.name)
@@ -411,23 +425,3 @@ def _options(request: ApiRequest, target: Target) -> WriteOptions:
 def _typed_data(obj: msgspec.Struct, target: Target) -> Data:
     kind = {"apiVersion": target.resource.api_version, "kind": target.resource.name}
     return {**kind, **msgspec.to_builtins(obj)}
-
-
-def _review(plural: str, spec: Data, knows_token: Callable[[str], bool]) -> Data:
-    """Return the status of a token or access review; the administrator and the cluster's components may do all."""
-    everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-    match plural:
-        case "tokenreviews" if knows_token(spec.get("token") or ""):
-            return {"authenticated": True, "user": ADMINISTRATOR}
-        case "tokenreviews":
-            return {"authenticated": False, "error": "invalid bearer token"}
-        case "selfsubjectreviews":
-            return {"userInfo": ADMINISTRATOR}
-        case "selfsubjectaccessreviews":
-            return {"allowed": True, "reason": "the token allows everything"}
-        case "selfsubjectrulesreviews":
-            urls = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
-            return {"resourceRules": [everything], "nonResourceRules": urls, "incomplete": False}
-    groups, user = spec.get("groups") or [], spec.get("user") or ""
-    is_known = user == ADMINISTRATOR["username"] or user.startswith("system:") or "system:masters" in groups
-    return {"allowed": is_known and user != "system:anonymous"}

@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import hmac
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from moorage.cluster.apiserver.reading.watching import Watch
 from moorage.cluster.apiserver.requests.request import JSON, ApiRequest, ApiResponse
 from moorage.cluster.apiserver.storage.journal import Journal
 from moorage.cluster.apiserver.storage.store import Store
+from moorage.cluster.apiserver.users import ANONYMOUS, Tokens, User, impersonated
 from moorage.common.clock import Clock, SystemClock
 from moorage.common.errors import ApiError, InputError
 from moorage.kube.api.meta import parse_time
@@ -68,13 +68,14 @@ class ApiServer:
         self.token = token or secrets.token_urlsafe(24)
         self._journal = Journal(data_dir) if data_dir is not None else None
         store = self._journal.store if self._journal is not None else Store()
+        tokens = Tokens(self.token)
         self.api = Api(
             clock or SystemClock(),
             store,
             features=features,
-            knows_token=lambda text: hmac.compare_digest(text.encode(), self.token.encode()),
+            tokens=tokens,
         )
-        self._bearer = f"Bearer {self.token}".encode()
+        self._tokens = tokens
         self._port = port
         self._plain_port = 0
         self._is_plain = plain
@@ -154,8 +155,9 @@ class ApiServer:
         self._ticking = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
 
     def _respond(self, request: HttpRequest) -> AnyReply:
-        if request.path not in OPEN_TO_ALL and (refusal := self._check_head(request.headers)) is not None:
-            return refusal
+        user = self._user(request.headers)
+        if user is None and request.path not in OPEN_TO_ALL:
+            return _refusal(unauthorized())
         answer = self.api.answer(
             ApiRequest(
                 method=request.method,
@@ -165,6 +167,7 @@ class ApiServer:
                 content_type=request.header(b"content-type", JSON),
                 accept=request.header(b"accept"),
                 user_agent=request.header(b"user-agent"),
+                user=impersonated(request.all_headers) if b"impersonate-user" in request.headers else user or ANONYMOUS,
             )
         )
         if isinstance(answer, Watch):
@@ -183,8 +186,11 @@ class ApiServer:
 
     def _check_head(self, headers: Mapping[bytes, bytes]) -> Reply | None:
         """Reject clients without the token before their body is read."""
-        is_allowed = hmac.compare_digest(headers.get(b"authorization", b""), self._bearer)
-        return None if is_allowed else _refusal(unauthorized())
+        return None if self._user(headers) is not None else _refusal(unauthorized())
+
+    def _user(self, headers: Mapping[bytes, bytes]) -> User | None:
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        return self._tokens.authenticate(token, self.api.clock.now()) if scheme == b"Bearer" else None
 
 
 def _reply(answer: ApiResponse) -> Reply:

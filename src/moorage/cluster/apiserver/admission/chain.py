@@ -121,7 +121,7 @@ class Admission:
 
     def _admit_fully(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
         self.check_types(resource, data)
-        if (schema := _find_schema(resource)) is not None:
+        if (schema := _find_schema(resource, data)) is not None:
             set_defaults(data, schema)
         self._groups.complete(resource, data)
         self._devices.drop(resource, data)
@@ -171,7 +171,7 @@ class Admission:
     def admit_changed(self, resource: ServedResource, old: Mapping[str, Any], data: dict[str, Any]) -> dict[str, Any]:
         """Return a changed object in the form to store."""
         self.check_types(resource, data)
-        schema = _find_schema(resource)
+        schema = _find_schema(resource, data)
         if schema is not None and resource.storage != "namespaces":
             # A namespace that is being finalized has no finalizers, and must not get them back.
             set_defaults(data, schema)
@@ -199,7 +199,7 @@ class Admission:
         if data["metadata"] != old["metadata"]:
             self.check_types(resource, {"metadata": data["metadata"]})
             _raise_if_invalid(resource, data, metadata_problems(resource, data["metadata"]))
-        schema = find_kind_schema(resource.api_version, resource.name)
+        schema = _find_schema(resource, data)
         if schema is not None and "status" in data:
             status = {"status": data["status"]}
             if (problem := type_problem(status, schema)) is not None:
@@ -212,7 +212,7 @@ class Admission:
 
     def check_types(self, resource: ServedResource, data: Mapping[str, Any]) -> None:
         """Reject an object with fields of wrong types."""
-        schema = _find_schema(resource)
+        schema = _find_schema(resource, data)
         if schema is None:
             schema, data = find_kind_schema("v1", "ConfigMap"), {"metadata": data["metadata"]}
         assert schema is not None
@@ -258,9 +258,9 @@ def _add_default_tolerations(spec: dict[str, Any]) -> None:
     spec["tolerations"] = tolerations
 
 
-def _find_schema(resource: ServedResource) -> Schema | None:
-    # Events are validated in their stored form, independent of the request's API group.
-    return find_kind_schema("v1" if resource.storage == "events" else resource.api_version, resource.name)
+def _find_schema(resource: ServedResource, data: Mapping[str, Any]) -> Schema | None:
+    # Objects are validated in their stored version, independent of the version of the request.
+    return find_kind_schema(data.get("apiVersion") or resource.api_version, resource.name)
 
 
 def _typed(resource: ServedResource, struct: type[KubeObject], data: Mapping[str, Any]) -> KubeObject:

@@ -27,6 +27,7 @@ SUBRESOURCE_KINDS: Final = {
     "eviction": ("policy", "v1", "Eviction", ("create",)),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
     "finalize": ("", "v1", "Namespace", ("update",)),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",)),
 }
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from moorage.cluster.apiserver.conversions import from_stored
 from moorage.cluster.apiserver.reading.tables.printing import Printer, table
 from moorage.cluster.apiserver.storage.store import Entry, StoredChange
 from moorage.kube.api.struct import Data
@@ -67,10 +68,7 @@ class ConvertedRepresentation(Representation):
 
     def convert(self, data: Data) -> Data:
         """Convert stored data to the representation."""
-        if self.resource.storage == "events":
-            renamed = {NEW_NAMES.get(name, name): content for name, content in data.items()}
-            return renamed | {"apiVersion": "events.k8s.io/v1"}
-        return {**data, "apiVersion": self.resource.api_version}
+        return from_stored(self.resource, data)
 
     def event(self, kind: str, change: StoredChange) -> bytes:
         """Show a change as a line of a watch."""
@@ -151,24 +149,6 @@ def select_representation(resource: ServedResource, accept: str, printer: Printe
             return PartialRepresentation(resource)
         if not shape:
             break
-    if (resource.storage == "events" and resource.group) or resource.converts:
+    if resource.converts:
         return ConvertedRepresentation(resource)
     return Representation(resource)
-
-
-CORE_NAMES: Final = {
-    "note": "message",
-    "regarding": "involvedObject",
-    "reportingController": "reportingComponent",
-    "deprecatedSource": "source",
-    "deprecatedFirstTimestamp": "firstTimestamp",
-    "deprecatedLastTimestamp": "lastTimestamp",
-    "deprecatedCount": "count",
-}
-"""Fields of events.k8s.io and their names in the core group."""
-NEW_NAMES: Final = {core: new for new, core in CORE_NAMES.items()}
-
-
-def to_core(data: Data) -> Data:
-    """Write an event of events.k8s.io as the core group does."""
-    return {CORE_NAMES.get(name, name): content for name, content in data.items()} | {"apiVersion": "v1"}

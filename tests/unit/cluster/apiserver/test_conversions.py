@@ -1,0 +1,36 @@
+"""Objects are served in each version of their kind."""
+
+from tests.support.api import MERGE, ApiHarness
+
+V1 = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
+V2 = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+
+
+def cpu_percent(autoscaler):
+    [metric] = autoscaler["spec"]["metrics"]
+    return metric["resource"]["target"]["averageUtilization"]
+
+
+def test_autoscaler_is_written_and_read_in_both_versions():
+    client = ApiHarness()
+    spec = {"scaleTargetRef": TARGET, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
+    created = client.create(f"{V1}?fieldValidation=Strict", {"metadata": {"name": "web"}, "spec": spec})
+    assert (created["apiVersion"], created["spec"]) == ("autoscaling/v1", {**spec, "minReplicas": 1})
+    assert created["status"] == {"currentReplicas": 0, "desiredReplicas": 0}
+    assert cpu_percent(client.get(f"{V2}/web")) == 50
+    client.request("PATCH", f"{V1}/web", {"spec": {"targetCPUUtilizationPercentage": 70}}, content_type=MERGE)
+    assert cpu_percent(client.get(f"{V2}/web")) == 70
+    replaced = client.get(f"{V1}/web")
+    replaced["spec"]["maxReplicas"] = 9
+    client.request("PUT", f"{V1}/web", replaced)
+    assert [item["spec"]["maxReplicas"] for item in client.get(V1)["items"]] == [9]
+
+
+def test_event_of_the_newer_group_can_be_patched():
+    client = ApiHarness()
+    events = "/apis/events.k8s.io/v1/namespaces/default/events"
+    event = {"metadata": {"name": "e"}, "note": "old", "regarding": {"kind": "Pod", "name": "web"}}
+    client.create(events, {**event, "eventTime": "2026-01-02T03:04:05.000000Z", "action": "Bind", "type": "Normal"})
+    client.request("PATCH", f"{events}/e", {"note": "new"}, content_type=MERGE)
+    assert client.get("/api/v1/namespaces/default/events/e")["message"] == "new"
