@@ -16,7 +16,7 @@ from moorage.cluster.apiserver.reading.watching import Watch
 from moorage.cluster.apiserver.requests.request import JSON, ApiRequest, ApiResponse
 from moorage.cluster.apiserver.storage.journal import Journal
 from moorage.cluster.apiserver.storage.store import Store
-from moorage.cluster.apiserver.users import ANONYMOUS, Tokens, User, impersonated
+from moorage.cluster.apiserver.users import ANONYMOUS, ApiUser, Tokens, impersonated
 from moorage.common.clock import Clock, SystemClock
 from moorage.common.errors import ApiError, InputError
 from moorage.kube.api.meta import parse_time
@@ -188,7 +188,7 @@ class ApiServer:
         """Reject clients without the token before their body is read."""
         return None if self._user(headers) is not None else _refusal(unauthorized())
 
-    def _user(self, headers: Mapping[bytes, bytes]) -> User | None:
+    def _user(self, headers: Mapping[bytes, bytes]) -> ApiUser | None:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         return self._tokens.authenticate(token, self.api.clock.now()) if scheme == b"Bearer" else None
 

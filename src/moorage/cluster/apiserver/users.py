@@ -22,7 +22,7 @@ MIN_SECONDS: Final = 600
 _REQUESTS: Final = ServedResource("TokenRequest", "authentication.k8s.io", "v1", "tokenrequests")
 
 
-class User(NamedTuple):
+class ApiUser(NamedTuple):
     """The name, groups and other facts of a user."""
 
     name: str
@@ -39,9 +39,9 @@ class User(NamedTuple):
         return {key: content for key, content in info.items() if content}
 
 
-ADMINISTRATOR: Final = User("moorage-admin", ("system:masters", AUTHENTICATED))
+ADMINISTRATOR: Final = ApiUser("moorage-admin", ("system:masters", AUTHENTICATED))
 """The owner of the token in the kubeconfig."""
-ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
+ANONYMOUS: Final = ApiUser("system:anonymous", ("system:unauthenticated",))
 
 
 class Tokens:
@@ -82,7 +82,7 @@ class Tokens:
     def _sign(self, content: bytes) -> bytes:
         return urlsafe_b64encode(hmac.digest(self._secret, content, "sha256")).rstrip(b"=")
 
-    def authenticate(self, token: bytes, now: float) -> User | None:
+    def authenticate(self, token: bytes, now: float) -> ApiUser | None:
         """Return the user of a token, or ``None`` if it is not valid."""
         if hmac.compare_digest(token, self._secret):
             return ADMINISTRATOR
@@ -94,9 +94,9 @@ class Tokens:
         _, _, namespace, name = str(claims["sub"]).split(":")
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
         uid = claims["kubernetes.io"]["serviceaccount"]["uid"]
-        return User(f"system:serviceaccount:{namespace}:{name}", groups, uid) if claims["exp"] > now else None
+        return ApiUser(f"system:serviceaccount:{namespace}:{name}", groups, uid) if claims["exp"] > now else None
 
-    def review(self, plural: str, spec: Data, user: User, now: float) -> Data:
+    def review(self, plural: str, spec: Data, user: ApiUser, now: float) -> Data:
         """Return the status of a token or access review; the administrator and the cluster's components may do all."""
         everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
         match plural:
@@ -120,7 +120,7 @@ def _may_do_everything(name: str, groups: Sequence[str]) -> bool:
     return is_known and name != "system:anonymous"
 
 
-def impersonated(headers: Iterable[tuple[bytes, bytes]]) -> User:
+def impersonated(headers: Iterable[tuple[bytes, bytes]]) -> ApiUser:
     """Return the user in the impersonation headers of a request."""
     name, uid, groups, extra = "", "", [], []
     for raw_key, raw_text in headers:
@@ -137,4 +137,4 @@ def impersonated(headers: Iterable[tuple[bytes, bytes]]) -> User:
     if is_account and not groups:
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{name.split(':')[2]}"]
     everyone = "system:unauthenticated" if name == "system:anonymous" else AUTHENTICATED
-    return User(name, tuple(dict.fromkeys((*groups, everyone))), uid, tuple(extra))
+    return ApiUser(name, tuple(dict.fromkeys((*groups, everyone))), uid, tuple(extra))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
-from moorage.cluster.apiserver.users import ADMINISTRATOR, User
+from moorage.cluster.apiserver.users import ADMINISTRATOR, ApiUser
 from moorage.kube.field_errors import unsupported_value
 from moorage.kube.resources import Resources, ServedResource
 from moorage.kube.status_errors import bad_request, invalid_options, no_process, path_not_found
@@ -33,7 +33,7 @@ class ApiRequest:
     content_type: str = JSON
     accept: str = ""
     user_agent: str = ""
-    user: User = ADMINISTRATOR
+    user: ApiUser = ADMINISTRATOR
 
     def is_set(self, flag: str) -> bool:
         """Return whether a flag of the query is on; 400 if it is neither on nor off."""
