@@ -79,6 +79,8 @@ class Rig:
         self.in_pre_bind: dict[str, str] = {}
         self.activated: dict[str, Pod] = {}
         self.invalidated: list[str] = []
+        self.requests: list[str] = []
+        """The calls of ``wake_rejected`` and ``resort_queue``."""
         self.background: list[Coroutine[Any, Any, object]] = []
         self.meter: PluginMeter = SILENT_METER
         self.profile = DEFAULT_SCHEDULER_NAME
@@ -200,6 +202,14 @@ class Rig:
     def activate(self, pods: Mapping[str, Pod]) -> None:
         """Record the activated pods."""
         self.activated.update(pods)
+
+    def wake_rejected(self) -> None:
+        """Record the call."""
+        self.requests.append("wake_rejected")
+
+    def resort_queue(self) -> None:
+        """Record the call."""
+        self.requests.append("resort_queue")
 
     def in_background(self, work: Coroutine[Any, Any, object], *, name: str, must_finish: bool = False) -> None:
         """Keep the work for the test to await."""

@@ -178,6 +178,16 @@ class EngineHandle:
         """Have the reserve plugins of the profile give that back."""
         unreserve(self._complete_profile, cycle, pod, node_name)
 
+    def wake_rejected(self) -> None:
+        """Retry the pods that the plugin rejected or gates, after their backoff."""
+        if self._profile is not None:  # otherwise there are no pods yet
+            self._services.wake_rejected(self.profile, self._plugin)
+
+    def resort_queue(self) -> None:
+        """Get the sort keys of all queued pods again before the next attempt."""
+        if self._profile is not None:
+            self._services.resort_queue()
+
     def in_background(self, work: Coroutine[Any, Any, object], *, name: str, must_finish: bool = False) -> None:
         """Run background work concurrent with the scheduling cycles, until it or the plugin ends; log its exception."""
         if must_finish:

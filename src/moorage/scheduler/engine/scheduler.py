@@ -107,6 +107,7 @@ class Scheduler:
             nominator=self.nominator,
             background=background,
             activate=self._activate,
+            wake_rejected=self._wake_rejected,
             meter=next((observer for observer in observers if isinstance(observer, PluginMeter)), SILENT_METER),
             ties=ties,
         )
@@ -126,6 +127,7 @@ class Scheduler:
             # Only for failures, which are rare: moves of pods must cost nothing if nothing observes them.
             failures=select((*observers, QueueFailureReporter(self.services)), QueueObserver),
         )
+        self.services.resort_queue = self.queue.resort
         self.failures = effects.make_failures(self.services, self.queue)
         self._choose_node = effects.choose_node
         self.groups = self._build_groups()
@@ -197,6 +199,10 @@ class Scheduler:
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods.values())
+        self.services.wake()
+
+    def _wake_rejected(self, profile: str, plugin: str) -> None:
+        self.queue.wake_rejected(profile, plugin)
         self.services.wake()
 
     async def schedule_next(self) -> Outcome | None:

@@ -57,6 +57,8 @@ class Services(Struct):
     nominator: PodNominator
     background: TaskBackground
     activate: Callable[[Mapping[str, Pod]], None]
+    wake_rejected: Callable[[str, str], None] = lambda _profile, _plugin: None
+    resort_queue: Callable[[], None] = lambda: None
     shared: dict[StateKey[Any], tuple[Any, tuple[type[KubeObject], ...]]] = field(default_factory=dict)
     """The shared state of plugins, with the kinds that its creator lists."""
     waiting: WaitingPods = field(default_factory=WaitingPods)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -84,13 +84,17 @@ class BackoffQueue:
 
     def put(self, info: QueuedEntity) -> None:
         """Add an entity; without rejectors it failed with an error."""
-        expiry = self.expiry(info)
         if not (info.unschedulable_plugins or info.pending_plugins):
-            self._failed.put(info, expiry)
-        elif self._aligned:
-            self._rejected.put(info, (expiry, self._sort_key(info)))
+            self._failed.put(info, self.expiry(info))
         else:
-            self._rejected.put(info, (expiry,))
+            self._rejected.put(info, self._key(info))
+
+    def _key(self, info: QueuedEntity) -> tuple[Any, ...]:
+        return (self.expiry(info), self._sort_key(info)) if self._aligned else (self.expiry(info),)
+
+    def resort(self) -> None:
+        """Sort again, because the QueueSort plugin has other keys."""
+        self._rejected.resort(self._key)
 
     def remove(self, key: str) -> QueuedEntity | None:
         """Remove and return the entity with this key."""

@@ -108,6 +108,18 @@ class KeyedHeap:
         while (entity := self.pop()) is not None:
             yield entity
 
+    def resort(self, sort_key: Callable[[QueuedEntity], Any]) -> None:
+        """Replace all sort keys, and sort again; entities with equal keys are in the order of insertion."""
+        for entry in self.entries.values():
+            key = sort_key(entry[2])
+            entry[0] = self._guard(key, entry[2]) if self._is_guarded and self._guard is not None else key
+        try:
+            self._sort()
+        except PLUGIN_FAULTS:
+            if self._guard is None or self._is_guarded:
+                raise
+            self._guard_all()
+
     def _guard_all(self) -> None:
         assert self._guard is not None
         self._is_guarded = True

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.framework.events import ClusterEvent, HintFunction, QueueingHint
+from moorage.scheduler.framework.events import Action, ClusterEvent, HintFunction, QueueingHint
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, FaultRecord, pass_on_interrupt
 from moorage.scheduler.queue.entities import QueuedEntity, QueuedPodGroupInfo
 from moorage.scheduler.queue.gates import ProfileQueueing
@@ -17,6 +17,8 @@ from moorage.scheduler.queue.observer import QueueObserver
 
 EXTENDER: Final = "Extender"
 """The rejector of pods that extenders reject: it is registered for every event."""
+PLUGIN_CHANGED: Final = "PluginChanged"
+"""The label of the event after which a plugin has its rejected pods retried."""
 
 
 class RequeueStrategy(Enum):
@@ -82,6 +84,14 @@ class Hints:
         interest = Interest(event.label, event.is_wildcard, hints, tuple(registered), plugins, tuple(for_group))
         self._interests[event] = interest
         return interest
+
+    def event_of_plugin(self, profile: str, plugin: str) -> ClusterEvent:
+        """Return the event that concerns the pods of a profile that one plugin rejected, whatever it registered for."""
+        event = ClusterEvent(f"{profile}/{plugin}", Action.ALL, PLUGIN_CHANGED)
+        name = (profile, plugin)
+        hints = {profile: ((plugin, None),)}
+        self._interests[event] = Interest(event.label, False, hints, (name,), frozenset((plugin,)))
+        return event
 
     def strategy_for(self, info: QueuedEntity, event: ClusterEvent, old: Any, new: Any) -> RequeueStrategy:
         """Return the strategy for a pod after an event, from the hints of the plugins that rejected it.

@@ -111,6 +111,7 @@ class SchedulingQueue:
         self._pop_from_backoff = pop_from_backoff
         self._unschedulable = UnschedulablePods()
         self._in_flight = InFlightEvents()
+        self._must_sort = False
         self._configure(sort, profiles, backoff or Backoff())
         self._max_unschedulable = max_unschedulable
         self.groups = None if groups is None else GroupQueue(groups, self, clock)
@@ -175,6 +176,10 @@ class SchedulingQueue:
 
         If the active queue is empty, a rejected pod is popped from the backoff queue before its backoff ends.
         """
+        if self._must_sort:
+            self._must_sort = False
+            self._active.resort(self._sort_key)
+            self._backoff.resort()
         while True:
             info = self._active.pop()
             if info is None:
@@ -356,6 +361,14 @@ class SchedulingQueue:
                 self.move_to_active(info, FORCE_ACTIVATE.label, now, from_backoff=True)
             elif pod.uid in self._in_flight and not (self.groups is not None and is_member(pod)):
                 self._record(FORCE_ACTIVATE, FORCE_ACTIVATE.label, None, pod)
+
+    def wake_rejected(self, profile: str, plugin: str) -> None:
+        """Requeue the pods that a plugin rejected or gates, after their backoff; also those now in flight."""
+        self.move_all_to_active_or_backoff(self._hints.event_of_plugin(profile, plugin))
+
+    def resort(self) -> None:
+        """Get all sort keys again before the next pop; several requests until then are one."""
+        self._must_sort = True
 
     def flush(self, now: float) -> None:
         """Release pods whose backoff ended (every second) and pods unschedulable for too long (every 30 s).

@@ -22,7 +22,7 @@ from tests.unit.scheduler.queue.queue_bench import (
 )
 
 from moorage.scheduler.framework.events import CONFIGURATION_CHANGED, ClusterEvent, EventRegistration, QueueingHint
-from moorage.scheduler.framework.plugin import QueueSortPlugin
+from moorage.scheduler.framework.plugin import QueuedPod, QueueSortPlugin
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.queue.backoff import Backoff
 from moorage.scheduler.queue.gates import ProfileQueueing, Queueing
@@ -535,6 +535,117 @@ def test_activating_an_unknown_or_active_pod_does_nothing() -> None:
     bench.check()
     assert bench.queue.sizes() == (1, 0, 0, 0, 0, 0, 0)
     assert bench.counts.incoming == {("active", "UnscheduledPodAdd"): 1}
+
+
+def test_waking_retries_the_pods_that_the_plugin_rejected_after_their_backoff() -> None:
+    bench = Bench()
+    bench.rejected("deaf", "Deaf")
+    bench.rejected("both", "Deaf", "Taint")
+    bench.rejected("other", "Taint")
+    bench.queue.wake_rejected(PROFILE, "Deaf")
+    bench.check()
+    assert [bench.where(name) for name in ("deaf", "both", "other")] == ["backoff", "backoff", "unschedulable"]
+    bench.wait(2)
+    assert bench.where("deaf") == "active"
+    assert bench.counts.incoming["backoff", "PluginChanged"] == 2
+
+
+def test_waking_pods_whose_backoff_has_ended_makes_them_active() -> None:
+    bench = Bench()
+    bench.rejected("p", "Deaf")
+    bench.rejected("external", "Deaf", pending=("Deaf",))
+    bench.wait(20)
+    bench.queue.wake_rejected(PROFILE, "Deaf")
+    bench.check()
+    assert (bench.where("p"), bench.where("external")) == ("active", "active")
+
+
+def test_waking_pods_with_pending_work_skips_their_backoff() -> None:
+    bench = Bench()
+    bench.rejected("p", pending=("Deaf",))
+    bench.queue.wake_rejected(PROFILE, "Deaf")
+    assert bench.where("p") == "active"
+
+
+def test_waking_affects_neither_other_plugins_nor_other_profiles() -> None:
+    bench = Bench()
+    bench.rejected("p", "Deaf")
+    bench.queue.wake_rejected(PROFILE, "Taint")
+    bench.queue.wake_rejected("another", "Deaf")
+    assert bench.where("p") == "unschedulable"
+
+
+@pytest.mark.parametrize(("opened", "want"), [(True, "active"), (False, "gated")])
+def test_waking_calls_the_gate_of_gated_pods_again(opened: bool, want: str) -> None:
+    bench = Bench()
+    put(bench, "p", "gated")
+    if opened:
+        bench.first.open()
+    bench.queue.wake_rejected(PROFILE, "FirstDoor")
+    bench.check()
+    assert bench.where("p") == want
+
+
+def test_waking_retries_pods_in_flight_that_the_plugin_rejects_afterwards() -> None:
+    bench = Bench()
+    bench.add("a", "b")
+    a, b = bench.pop("a"), bench.pop("b")
+    bench.queue.wake_rejected(PROFILE, "Deaf")
+    assert bench.fail(a, "Deaf") == "backoff"
+    assert bench.fail(b, "Taint") == "unschedulable"
+
+
+class ByShare(QueueSortPlugin):
+    """An order that moves: pods of the namespace with the smallest share first."""
+
+    def __init__(self) -> None:
+        self.shares: dict[str, Any] = {}
+        self.calls = 0
+
+    def sort_key(self, queued: QueuedPod) -> Any:
+        self.calls += 1
+        return self.shares[queued.pod.labels["team"]]
+
+
+def test_requested_sorting_applies_the_new_keys_of_queued_pods() -> None:
+    sort = ByShare()
+    sort.shares = {"red": 0, "blue": 1}
+    bench = Bench(sort=sort)
+    for name in ("r1", "b1", "r2", "b2"):
+        bench.add(name, labels={"team": "red" if name[0] == "r" else "blue"})
+    bench.pop("r1")
+    sort.shares = {"red": 2, "blue": 1}
+    sort.calls = 0
+    for _ in range(3):
+        bench.queue.resort()
+    assert pop_all(bench) == ["b1", "b2", "r2"]
+    assert sort.calls == 3, "several requests are one"
+
+
+def test_requested_sorting_includes_pods_in_backoff() -> None:
+    sort = ByShare()
+    sort.shares = {"red": 0, "blue": 1}
+    bench = Bench(sort=sort)
+    bench.add("r", labels={"team": "red"})
+    bench.add("b", labels={"team": "blue"})
+    for info in (bench.pop("r"), bench.pop("b")):
+        bench.queue.activate([info.pod])
+        assert bench.fail(info, "Deaf") == "backoff"
+    sort.shares = {"red": 2, "blue": 1}
+    bench.queue.resort()
+    assert pop_all(bench) == ["b", "r"]
+
+
+def test_requested_sorting_keeps_all_pods_if_the_keys_cannot_be_compared() -> None:
+    sort = ByShare()
+    sort.shares = {"red": 0, "blue": 1}
+    bench = Bench(sort=sort)
+    for name in ("b", "r"):
+        bench.add(name, labels={"team": "red" if name[0] == "r" else "blue"})
+    sort.shares = {"red": "much", "blue": 1}
+    bench.queue.resort()
+    assert sorted(pop_all(bench)) == ["b", "r"]
+    assert bench.counts.failures
 
 
 def test_pods_unschedulable_for_more_than_five_minutes_are_flushed_at_the_next_half_minute() -> None:
