@@ -180,13 +180,13 @@ class LeadershipLost(MoorageError):
     """The lease could not be renewed in time: another replica may lead now, so this one must stop."""
 
 
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """Return a hint with the closest known name, or an empty string."""
+def did_you_mean(name: str, known: Collection[str], *, cutoff: float = 0.6) -> str:
+    """Return a hint with the closest known name, or an empty string if none is as similar as ``cutoff`` (at most 1)."""
     if len(name) > MAX_NAME:
         return ""
     from difflib import get_close_matches
 
-    close = get_close_matches(name, known, n=1)
+    close = get_close_matches(name, known, n=1, cutoff=cutoff)
     return f"did you mean {close[0]!r}?" if close else ""
 
 

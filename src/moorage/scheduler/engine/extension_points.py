@@ -19,7 +19,14 @@ from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.framework.faults import MOORAGE_DIRECTORY, PLUGIN_FAULTS, described, pass_on_interrupt, shown
+from moorage.scheduler.framework.faults import (
+    MOORAGE_DIRECTORY,
+    PLUGIN_FAULTS,
+    definition,
+    described,
+    pass_on_interrupt,
+    shown,
+)
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import (
@@ -38,6 +45,8 @@ T = TypeVar("T")
 P = TypeVar("P", bound=Plugin)
 
 PRE_FILTER_CODES: Final = (Code.SKIP, Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+LIMIT: Final = 2**63
+"""Scores are 64-bit integers."""
 MAX_WAIT: Final = 15 * 60.0
 
 log = structlog.get_logger(__name__)
@@ -48,6 +57,8 @@ class Point(Struct, frozen=True):
 
     name: str
     wording: str = 'running {point} plugin "{plugin}": {problem}'
+    results: str = "return None, or a Status such as Status.unschedulable('why')"
+    """The legal results, for the message about another one."""
 
     @property
     def method(self) -> str:
@@ -57,22 +68,40 @@ class Point(Struct, frozen=True):
 
 SIGN: Final = Point("Sign")
 EPOCH: Final = Point("Epoch")
-PRE_FILTER: Final = Point("PreFilter")
+PRE_FILTER: Final = Point(
+    "PreFilter",
+    results="return None, NodeNames(frozenset({'node'})), Status.skip(), or Status.unschedulable('why')",
+)
 ADD_POD: Final = Point("PreFilterExtensionAddPod", 'running AddPod on PreFilter plugin "{plugin}": {problem}')
 REMOVE_POD: Final = Point("PreFilterExtensionRemovePod", 'running RemovePod on PreFilter plugin "{plugin}": {problem}')
-FILTER: Final = Point("Filter", 'running "{plugin}" filter plugin: {problem}')
-POST_FILTER: Final = Point("PostFilter")
-PRE_SCORE: Final = Point("PreScore")
-SCORE: Final = Point("Score", 'running Score plugins: plugin "{plugin}" failed with: {problem}')
+FILTER: Final = Point(
+    "Filter",
+    'running "{plugin}" filter plugin: {problem}',
+    "return None to accept the node, or Status.unschedulable('why') to reject it",
+)
+POST_FILTER: Final = Point(
+    "PostFilter",
+    results="return PostFilterResult(None, nominated_node='node') or PostFilterResult(Status.unschedulable())",
+)
+PRE_SCORE: Final = Point("PreScore", results="return None, or Status.skip()")
+SCORE: Final = Point(
+    "Score",
+    'running Score plugins: plugin "{plugin}" failed with: {problem}',
+    "return an int from 0 to 100 (scores must be integers)",
+)
 NORMALIZE: Final = Point(
-    "ScoreExtensionNormalize", 'running Normalize on Score plugins: plugin "{plugin}" failed with: {problem}'
+    "ScoreExtensionNormalize",
+    'running Normalize on Score plugins: plugin "{plugin}" failed with: {problem}',
+    "return an integer array with one score for each node",
 )
 RESERVE: Final = Point("Reserve")
 UNRESERVE: Final = Point("Unreserve")
-PERMIT: Final = Point("Permit")
-PRE_BIND_PRE_FLIGHT: Final = Point("PreBindPreFlight", 'running PreBindPreFlight "{plugin}": {problem}')
+PERMIT: Final = Point("Permit", results="return None to allow the pod, Wait(seconds), or Status.unschedulable('why')")
+PRE_BIND_PRE_FLIGHT: Final = Point(
+    "PreBindPreFlight", 'running PreBindPreFlight "{plugin}": {problem}', "return None, or Status.skip()"
+)
 PRE_BIND: Final = Point("PreBind")
-BIND: Final = Point("Bind")
+BIND: Final = Point("Bind", results="return None if the pod is bound, or Status.skip()")
 POST_BIND: Final = Point("PostBind")
 
 
@@ -164,12 +193,31 @@ def failure(point: Point, plugin: str, problem: str) -> PluginError:
     return PluginError(plugin, point.wording.format(point=point.name, plugin=plugin, problem=problem))
 
 
+def wrong_result(point: Point, plugin: Plugin, answer: object) -> PluginError:
+    """Return the error for an illegal result: the method with its file and line, the value, and the legal results."""
+    kind = type(plugin)
+    candidates = (_METHODS.get(point.name, point.method), f"{point.method}_nodes")
+    method = next((name for name in candidates if not is_own(getattr(kind, name, None))), candidates[0])
+    location = definition(getattr(kind, method, None))
+    value = f"Status({answer.code.label})" if isinstance(answer, Status) else shown(answer)
+    where = f"{plugin.name}.{method}" + (f" ({location})" if location else "")
+    return failure(point, plugin.name, f"{where} returned {value}: {point.results}")
+
+
+_METHODS: Final = {NORMALIZE.name: "normalize_scores", ADD_POD.name: "add_pod", REMOVE_POD.name: "remove_pod"}
+
+
+def is_own(function: object) -> bool:
+    """Return whether a function is Moorage's and not an author's."""
+    return str(getattr(function, "__module__", "moorage")).partition(".")[0] == "moorage"
+
+
 def require_status(point: Point, plugin: Plugin, answer: object) -> Status | None:
     """Raise for a result that is neither a Status nor ``None``; success is ``None``."""
     if answer is None:
         return None
     if not isinstance(answer, Status):
-        raise failure(point, plugin.name, f"it returned {shown(answer)}, which is neither a Status nor None")
+        raise wrong_result(point, plugin, answer)
     return None if answer.code == Code.SUCCESS else answer
 
 
@@ -181,9 +229,13 @@ def require_nothing(point: Point, plugin: Plugin, answer: object) -> None:
 
 def rejection(point: Point, plugin: Plugin, status: Status) -> Status:
     """Return a rejection with its plugin's name; any other status is an error of the attempt."""
-    if not status.is_rejection:
-        raise failure(point, plugin.name, status.message)
-    return status.by(plugin.name)
+    if status.is_rejection:
+        return status.by(plugin.name)
+    raise (
+        failure(point, plugin.name, status.message)
+        if status.code is Code.ERROR
+        else wrong_result(point, plugin, status)
+    )
 
 
 def pre_filter(plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
@@ -192,10 +244,12 @@ def pre_filter(plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: Node
     if answer is None or answer is SKIP or (isinstance(answer, NodeNames) and isinstance(answer.names, frozenset)):
         return answer
     if not isinstance(answer, Status):
-        raise failure(PRE_FILTER, plugin.name, f"it returned {shown(answer)}, which is not a valid result of PreFilter")
+        raise wrong_result(PRE_FILTER, plugin, answer)
     if answer.code == Code.SUCCESS:
         return None
     if answer.code not in PRE_FILTER_CODES:
+        if answer.code is Code.WAIT:
+            raise wrong_result(PRE_FILTER, plugin, answer)
         raise failure(PRE_FILTER, plugin.name, answer.message)
     return answer
 
@@ -240,10 +294,10 @@ def pre_score(plugin: PreScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTa
 def score_node(plugin: ScorePlugin, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
     """Score one node by one plugin; raise if the score is not an integer."""
     score = ask(SCORE, plugin, plugin.score, cycle, pod, node)
-    if type(score) is int:
+    if type(score) is int and -LIMIT <= score < LIMIT:
         return score
-    if not isinstance(score, (int, np.integer)):
-        raise failure(SCORE, plugin.name, f"scores must be integers, not {shown(score)}")
+    if not isinstance(score, (int, np.integer)) or not -LIMIT <= score < LIMIT:
+        raise wrong_result(SCORE, plugin, score)
     return int(score)
 
 
@@ -253,6 +307,9 @@ def score_nodes(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTab
     The column may be of 32 bits if the plugin is one whose narrow columns need no checking.
     """
     scores = ask(SCORE, plugin, plugin.score_nodes, cycle, pod, nodes)
+    if isinstance(scores, np.ndarray) and scores.dtype.kind == "O":
+        wrong = (score for score in scores if not isinstance(score, (int, np.integer)) or not -LIMIT <= score < LIMIT)
+        raise wrong_result(SCORE, plugin, next(wrong, scores))
     if not isinstance(scores, np.ndarray) or scores.shape != (len(nodes),):
         shape = scores.shape if isinstance(scores, np.ndarray) else type(scores).__name__
         raise failure(SCORE, plugin.name, f"score_nodes returned {shape} for a window of {len(nodes)} nodes")
@@ -269,8 +326,7 @@ def normalize(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable
     """Normalize the scores of a plugin; raise unless it returns one integer per node."""
     normalized = ask(NORMALIZE, plugin, plugin.normalize_scores, cycle, pod, nodes, scores)
     if not isinstance(normalized, np.ndarray) or normalized.shape != scores.shape or normalized.dtype.kind not in "iu":
-        problem = f"it returned {shown(normalized)}, not one integer for each of {len(nodes)} nodes"
-        raise failure(NORMALIZE, plugin.name, problem)
+        raise wrong_result(NORMALIZE, plugin, normalized)
     return normalized
 
 

@@ -9,9 +9,8 @@ from msgspec import Struct, field
 
 from moorage.common.arrays import NDArray
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.extension_points import FILTER, ask, failure
+from moorage.scheduler.engine.extension_points import FILTER, ask, failure, wrong_result
 from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.framework.faults import shown
 from moorage.scheduler.framework.node_statuses import NodeStatuses
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
 from moorage.scheduler.framework.plugin import FilterPlugin, Plugin
@@ -98,11 +97,11 @@ def checked_verdict(plugin: Plugin, verdict: object, rows: BoolArray) -> Verdict
         if mask.shape != (size,):
             raise failure(FILTER, plugin.name, f"a mask has shape {mask.shape} for a window of {size} nodes")
         if not isinstance(status, Status):
-            raise failure(FILTER, plugin.name, f"it returned {shown(status)}, which is neither a Status nor None")
+            raise wrong_result(FILTER, plugin, status)
         if not status.is_rejection and (mask & rows).any():
             if status.code == Code.ERROR:
                 raise failure(FILTER, plugin.name, status.message)
-            raise failure(FILTER, plugin.name, f"{status.code.label} is not a valid result of Filter")
+            raise wrong_result(FILTER, plugin, status)
     return verdict
 
 

@@ -123,6 +123,12 @@ def _location(error: BaseException) -> str:
     return f" ({Path(frame.filename).name}:{frame.lineno})"
 
 
+def definition(function: object) -> str:
+    """Return the file and line of an author's function, as ``my_plugin.py:14``, or an empty string."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    return "" if code is None else f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+
+
 def pass_on_interrupt(error: BaseException) -> None:
     """Raise again what only happened to hit a plugin: a Ctrl-C, or the cancellation of the task that waits for it.
 

@@ -1,10 +1,15 @@
 """Decorators that turn a plain function into a plugin."""
 
+import inspect
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeAlias, TypeVar, overload
+
+import numpy as np
 
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.faults import definition, shown
+from moorage.scheduler.framework.go_names import plain
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import FilterPlugin, ScorePlugin
 from moorage.scheduler.framework.status import Status
@@ -12,8 +17,20 @@ from moorage.scheduler.framework.status import Status
 T = TypeVar("T")
 
 
-def filter_function(reason: str) -> Callable[[Callable[[Pod, NodeInfo], bool]], type[FilterPlugin]]:
+Accepts: TypeAlias = Callable[[Pod, NodeInfo], "bool | Status"]
+Scores: TypeAlias = Callable[[Pod, NodeInfo], int]
+
+
+@overload
+def filter_function(reason: Accepts) -> type[FilterPlugin]: ...
+@overload
+def filter_function(reason: str = "") -> Callable[[Accepts], type[FilterPlugin]]: ...
+
+
+def filter_function(reason: str | Accepts = "") -> type[FilterPlugin] | Callable[[Accepts], type[FilterPlugin]]:
     """Turn a function that returns whether a node is feasible into a Filter plugin; users see ``reason``.
+
+    The function may also return a Status. Without parentheses, the reason names the function.
 
     >>> @filter_function("node(s) were not spot capacity")
     ... def spot_only(pod: Pod, node: NodeInfo) -> bool:
@@ -21,24 +38,46 @@ def filter_function(reason: str) -> Callable[[Callable[[Pod, NodeInfo], bool]], 
     >>> spot_only.name
     'spot_only'
     """
-    rejected = Status.unresolvable(reason)
+    if callable(reason):
+        return filter_function()(reason)
 
-    def decorate(accepts: Callable[[Pod, NodeInfo], bool]) -> type[FilterPlugin]:
+    def decorate(accepts: Accepts) -> type[FilterPlugin]:
+        _check(accepts, "filter_function", "bool")
+        rejected = Status.unresolvable(reason or f"node(s) were rejected by {accepts.__name__}")
+
         class FunctionFilter(FilterPlugin):
             """A function as a Filter plugin."""
 
             name = accepts.__name__
 
             def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-                return None if accepts(pod, node) else rejected
+                result = accepts(pod, node)
+                if result is True or result is False or isinstance(result, np.bool_):
+                    return None if result else rejected
+                if isinstance(result, Status):
+                    return result
+                # Truth is ambiguous: None means success in classes, and the label value "false" is true.
+                where = f"{accepts.__name__} ({definition(accepts)})"
+                raise TypeError(f"{where} returned {shown(result)}: return True to accept the node, False to reject it")
 
         return _named_after(FunctionFilter, accepts)
 
     return decorate
 
 
-def score_function(function: Callable[[Pod, NodeInfo], int]) -> type[ScorePlugin]:
+@overload
+def score_function(function: Scores) -> type[ScorePlugin]: ...
+@overload
+def score_function() -> Callable[[Scores], type[ScorePlugin]]: ...
+
+
+def score_function(function: Scores | None = None) -> type[ScorePlugin] | Callable[[Scores], type[ScorePlugin]]:
     """Turn a function that scores a node from 0 to 100 into a Score plugin."""
+    return _scores if function is None else _scores(function)
+
+
+def _scores(function: Scores) -> type[ScorePlugin]:
+    _check(function, "score_function", "int")
 
     class FunctionScore(ScorePlugin):
         """A function as a Score plugin."""
@@ -49,6 +88,24 @@ def score_function(function: Callable[[Pod, NodeInfo], int]) -> type[ScorePlugin
             return function(pod, node)
 
     return _named_after(FunctionScore, function)
+
+
+def _check(function: Callable[..., object], decorator: str, result: str) -> None:
+    """Raise TypeError for a function that cannot be called with a pod and a node."""
+    name = getattr(function, "__name__", repr(function))
+    hint = f"write `def {name}(pod, node) -> {result}` below @{decorator}"
+    if not inspect.isfunction(function):
+        raise TypeError(f"{name} is not a function: {hint}")
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise TypeError(f"{name} is async or a generator, but is called inside the scheduling cycle: {hint}")
+    names = [plain(parameter) for parameter in inspect.signature(function).parameters]
+    try:
+        inspect.signature(function).bind("pod", "node")
+    except TypeError:
+        problem = f"{name} takes ({', '.join(names)}), but is called with (pod, node)"
+        raise TypeError(f"{problem}: {hint}") from None
+    if names[:1] in (["node"], ["nodeinfo"]) or "nodename" in names or names[1:2] == ["pod"]:
+        raise TypeError(f"{name} takes ({', '.join(names)}), but is called with (pod, node): {hint}")
 
 
 def _named_after(cls: type[T], function: Callable[..., object]) -> type[T]:

@@ -105,7 +105,7 @@ class PlacementFeasiblePlugin(Plugin):
 
     @abstractmethod
     def placement_feasible(self, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
-        """Return ``None`` if enough pods are placed, ``Status.wait`` if more are needed, ``unschedulable`` to stop."""
+        """Return ``None`` if enough pods are placed, ``Status(Code.WAIT)`` to continue, ``unschedulable`` to stop."""
 
 
 class PlacementScorePlugin(Plugin):

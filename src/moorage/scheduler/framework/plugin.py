@@ -24,6 +24,7 @@ from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.events import EVERY_EVENT, EventRegistration
 from moorage.scheduler.framework.faults import FaultRecord
+from moorage.scheduler.framework.go_names import RENAMED, plain
 from moorage.scheduler.framework.node_statuses import NodeStatuses
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
@@ -334,8 +335,12 @@ class ScorePlugin(Plugin):
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         """Score all nodes of a table in one call. Override it when ``score`` is too slow."""
-        # `index` raises for fractions, which NumPy would truncate silently.
-        return np.fromiter((index(self.score(cycle, pod, node)) for node in nodes), dtype=np.int64, count=len(nodes))
+        scores = [self.score(cycle, pod, node) for node in nodes]
+        try:
+            # `index` raises for fractions, which NumPy would truncate silently.
+            return np.fromiter(map(index, scores), dtype=np.int64, count=len(scores))
+        except (TypeError, OverflowError):  # the engine reports the value
+            return np.fromiter(scores, dtype=np.object_, count=len(scores))
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
         """Map the raw scores of all feasible nodes to 0…100. The default returns them unchanged."""
@@ -405,7 +410,8 @@ class PostBindPlugin(Plugin):
 def require_one_of(cls: type, base: type, *methods: str) -> None:
     """Raise TypeError for a class that defines none of several methods that are derived from each other."""
     if all(getattr(cls, method) is getattr(base, method) for method in methods):
-        near = (f"; {own} is never called, {hint}" for own in vars(cls) if (hint := did_you_mean(own, methods)))
+        hints = ((own, did_you_mean(RENAMED.get(plain(own), own), methods)) for own in vars(cls))
+        near = (f"; {own} is never called, {hint}" for own, hint in hints if hint)
         problem = f"{cls.__name__} must define {' or '.join(methods)}: each is derived from the other"
         raise TypeError(problem + next(near, ""))
 

@@ -13,6 +13,7 @@ import structlog
 from moorage.common.errors import ConfigError, PluginError, did_you_mean
 from moorage.scheduler.framework.contracts import EXTENSION_POINTS, broken_contract, heading, never_called
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt, shown
+from moorage.scheduler.framework.go_names import python_import
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.plugin import Plugin
 
@@ -87,10 +88,8 @@ class Registry(Mapping[str, type[Plugin]]):
             del self._offers[plugin.name]
         if self._plugins.get(plugin.name, plugin) is not plugin:
             raise ConfigError(where, f"a plugin named {plugin.name!r} is already registered")
-        for method, base in never_called(plugin):
-            log.warning(
-                "method is never called", plugin=plugin.name, method=method, hint=f"inherit from {base} as well"
-            )
+        for method, hint in never_called(plugin):
+            log.warning("method is never called", plugin=plugin.name, method=method, hint=hint)
         self._plugins[plugin.name] = plugin
 
     def register_entry_points(self) -> None:
@@ -147,7 +146,7 @@ def _imported(load: Callable[[], Any], where: str) -> Any:
         problem, hint = f"cannot be imported: {described(error)}", ""
         if isinstance(error, ImportError) and (match := _CANNOT_IMPORT.match(str(error))) is not None:
             names = dir(sys.modules.get(match[2]))
-            hint = did_you_mean(match[1], [name for name in names if not name.startswith("_")])
+            hint = python_import(match[1], [name for name in names if not name.startswith("_")])
         raise ConfigError(where, problem, hint=hint) from error
 
 

@@ -62,9 +62,11 @@ class Status(Struct, frozen=True):
     def __post_init__(self) -> None:
         # Here the traceback names the plugin's line; later it would be the line that writes an event.
         if self.code.__class__ is not Code:
-            raise TypeError(
-                f"the code of a status is a Code, not a {type(self.code).__name__}: write Status.error('…')"
-            )
+            kind = type(self.code).__name__
+            raise TypeError(f"the code of a status is a Code, not the {kind} {self.code!r}: {_instead_of(self.code)}")
+        if self.reasons.__class__ is not tuple:
+            kind = type(self.reasons).__name__
+            raise TypeError(f"the reasons of a status are a tuple, not a {kind}: {_instead_of(self.code)}")
         for reason in self.reasons:
             if reason.__class__ is not str:
                 raise TypeError(f"a reason is a text, not a {type(reason).__name__}: write Status.unschedulable('…')")
@@ -109,6 +111,22 @@ class Status(Struct, frozen=True):
         return ", ".join(self.reasons)
 
 
+def _instead_of(code: object) -> str:
+    """Return the line to write instead of a status with this code, which may be a number or a name as in Go."""
+    lines = (line for known, line in _LINES.items() if code in (known.label, int(known)))
+    return f"write {next(lines, _LINES[Code.UNSCHEDULABLE])}"
+
+
+_LINES: Final = {
+    Code.SUCCESS: "`return None` for success",
+    Code.ERROR: "Status.error('why'), or raise an exception",
+    Code.UNSCHEDULABLE: "Status.unschedulable('why')",
+    Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "Status.unresolvable('why')",
+    Code.WAIT: "`return Wait(seconds)` in permit",
+    Code.SKIP: "Status.skip()",
+    Code.PENDING: "Status.pending('why')",
+}
+
 SKIP: Final = Status(Code.SKIP)
 
 
@@ -144,6 +162,8 @@ class Verdict(Struct, frozen=True):
         """Collect the statuses of single nodes."""
         masks: dict[Status, BoolArray] = {}
         for row, status in statuses:
+            if status is not None and status.__class__ is not Status:  # the engine reports the value
+                return cls(size, ((np.ones(size, dtype=np.bool_), status),))
             if status is not None and status.code != Code.SUCCESS:
                 if status not in masks:
                     masks[status] = np.zeros(size, dtype=np.bool_)

@@ -37,7 +37,7 @@ from moorage.scheduler.framework.plugin import (
     ScorePlugin,
     Wait,
 )
-from moorage.scheduler.framework.status import IntArray, Status, Verdict
+from moorage.scheduler.framework.status import Code, IntArray, Status, Verdict
 from moorage.scheduler.state.cache import Cache
 from moorage.scheduler.wiring.policy import Policy
 from moorage.testing import make_node, make_pod
@@ -296,7 +296,7 @@ class RescuesWithNothing(PostFilterPlugin):
     ("plugin", "problem"),
     [
         (Rescues, "out of luck"),
-        (RescuesWithNothing, "RescuesWithNothing returned None, which is not a PostFilterResult"),
+        (RescuesWithNothing, "returned None: return PostFilterResult(None, nominated_node="),
     ],
 )
 def test_post_filter_error_is_reported_with_the_reasons(plugin: type[Plugin], problem: str) -> None:
@@ -335,13 +335,41 @@ ANSWERS = {"mute": Mute(), "long": "x" * 3_000_000, "a number that compares oddl
     ],
 )
 def test_unprintable_result_fails_only_the_attempt(kind: type[Plugin], method: str, answer: Any) -> None:
-    def answers(_self: Plugin, _cycle: Any, pod: Pod, nodes: Any) -> Any:
+    def answers(_self: Plugin, _cycle: Any, pod: Pod, where: Any) -> Any:
         if "unlucky" in pod.labels:
             return answer
-        return Verdict.accept(len(nodes)) if method == "filter_nodes" else None
+        return Verdict.accept(len(where)) if method == "filter_nodes" else None
 
     world = schedule(type("Odd", (kind,), {method: answers}))
     assert set(world.bindings) == {PODS[0].uid, PODS[2].uid}
+
+
+RESULTS: dict[str, tuple[type[Plugin], str, Any, str]] = {
+    "True from filter": (FilterPlugin, "filter", True, "returned True: return None to accept the node, or Status.un"),
+    "skip from filter": (
+        FilterPlugin,
+        "filter",
+        Status.skip(),
+        "returned Status(Skip): return None to accept the node",
+    ),
+    "wait as a status": (PermitPlugin, "permit", Status(Code.WAIT), "returned Status(Wait): return None to allow the "),
+    "Go's two results": (PermitPlugin, "permit", (None, 5), "returned (None, 5): return None to allow the pod, Wait("),
+    "a list of names": (PreFilterPlugin, "pre_filter", ["a"], "returned ['a']: return None, NodeNames(frozenset({"),
+}
+
+
+@pytest.mark.parametrize(("kind", "method", "answer", "message"), RESULTS.values(), ids=RESULTS)
+def test_wrong_result_is_reported_with_its_line_and_legal_results(
+    kind: type[Plugin], method: str, answer: Any, message: str
+) -> None:
+    def answers(_self: Plugin, _cycle: Any, pod: Pod, where: Any) -> Any:
+        return answer if "unlucky" in pod.labels else None
+
+    world = schedule(type("Odd", (kind,), {method: answers}))
+    assert set(world.bindings) == {PODS[0].uid, PODS[2].uid}
+    [note] = {event.note for event in world.events if event.regarding.uid == UNLUCKY.uid}
+    assert f"Odd.{method} (test_scheduler.py:" in note
+    assert message in note
 
 
 @pytest.mark.parametrize("answer", [Mute(), np.int64(5)], ids=["mute", "a number that compares oddly"])
@@ -419,9 +447,11 @@ def out_of_luck() -> None:
 
 
 FICKLE: dict[str, tuple[Callable[[], Any], str]] = {
-    "it raises": (out_of_luck, "RuntimeError: out of luck (test_scheduler.py:"),
-    "it returns a fraction": (lambda: 0.5, "TypeError: 'float' object cannot be interpreted as an integer"),
-    "it returns a string": (lambda: "high", "TypeError: 'str' object cannot be interpreted as an integer"),
+    "it raises": (out_of_luck, "Fickle.score raised RuntimeError: out of luck (test_scheduler.py:"),
+    "it returns a fraction": (lambda: 0.5, "returned 0.5: return an int from 0 to 100"),
+    "it returns a string": (lambda: "high", "returned 'high': return an int from 0 to 100"),
+    "it returns Go's two results": (lambda: (5, None), "returned (5, None): return an int from 0 to 100"),
+    "it returns a number without end": (lambda: 2**70, "returned 1180591620717411303424: return an int from 0"),
 }
 
 
@@ -436,8 +466,8 @@ def test_cached_score_that_fails_on_a_changed_node(answer: Callable[[], Any], me
 
     world = schedule(Fickle)
     assert set(world.bindings) == {PODS[0].uid}
-    start = f'running Score plugins: plugin "Fickle" failed with: Fickle.score raised {message}'
-    assert any(event.note.startswith(start) for event in world.events)
+    start = 'running Score plugins: plugin "Fickle" failed with: Fickle.score'
+    assert any(event.note.startswith(start) and message in event.note for event in world.events)
 
 
 def test_every_reserve_plugin_unreserves_even_if_one_fails() -> None:

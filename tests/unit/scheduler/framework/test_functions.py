@@ -1,5 +1,7 @@
 """A plugin that is a plain function."""
 
+from typing import Any
+
 import pytest
 
 from moorage.kube.api.pod import Pod
@@ -8,7 +10,7 @@ from moorage.scheduler.framework.functions import filter_function, score_functio
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.registry import Registry, extension_points
-from moorage.scheduler.framework.status import Code
+from moorage.scheduler.framework.status import Code, Status
 from moorage.testing import check_plugin, make_node, make_pod
 
 
@@ -52,3 +54,62 @@ def test_functions_are_plugins_like_any_other() -> None:
     }
     assert (spot_only.__doc__, spot_only.__module__) == ("Keep batch pods on spot capacity.", __name__)
     check_plugin(spot_only, by_name, examples=20)
+
+
+def test_decorators_work_with_and_without_parentheses() -> None:
+    @filter_function
+    def on_spot(pod: Pod, node: NodeInfo) -> bool:
+        return node.name == "spot"
+
+    @filter_function()
+    def anywhere(pod: Pod, node: NodeInfo) -> bool:
+        return True
+
+    @score_function()
+    def five(pod: Pod, node: NodeInfo) -> int:
+        return 5
+
+    status = on_spot().filter(CycleState(), WEB, USUAL)
+    assert status is not None
+    assert status.reasons == ("node(s) were rejected by on_spot",)
+    assert on_spot().filter(CycleState(), WEB, SPOT) is None
+    assert anywhere().filter(CycleState(), WEB, USUAL) is None
+    assert five().score(CycleState(), WEB, USUAL) == 5
+
+
+def test_function_may_return_a_status() -> None:
+    @filter_function
+    def never(pod: Pod, node: NodeInfo) -> Status:
+        return Status.unschedulable("closed today")
+
+    assert never().filter(CycleState(), WEB, USUAL) == Status.unschedulable("closed today")
+
+
+@pytest.mark.parametrize("result", [None, "false", 1])
+def test_filter_function_that_returns_no_bool_is_reported_with_its_line(result: Any) -> None:
+    @filter_function
+    def unclear(pod: Pod, node: NodeInfo) -> Any:
+        return result
+
+    with pytest.raises(TypeError, match=r"unclear \(test_functions.py:\d+\) returned .*: return True to accept"):
+        unclear().filter(CycleState(), WEB, USUAL)
+
+
+async def waits(pod: Any, node: Any) -> bool:
+    return True
+
+
+FUNCTIONS: dict[str, Any] = {
+    "with the parameters of a class": lambda cycle, pod, node: True,
+    "with parameters in another order": lambda node, pod: True,
+    "with the name of the node": lambda pod, node_name: True,
+    "that is async": waits,
+    "that is a class": Pod,
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_function_that_cannot_be_called_is_rejected_with_the_line_to_write(function: Any) -> None:
+    for decorate, result in ((filter_function("no"), "bool"), (score_function, "int")):
+        with pytest.raises(TypeError, match=rf"write `def .*\(pod, node\) -> {result}`"):
+            decorate(function)

@@ -25,7 +25,7 @@ from moorage.scheduler.engine.cycle.search_result import (
     SeveralNodes,
 )
 from moorage.scheduler.engine.extender import Extender
-from moorage.scheduler.engine.extension_points import POST_FILTER, ask_waiting
+from moorage.scheduler.engine.extension_points import POST_FILTER, ask_waiting, wrong_result
 from moorage.scheduler.engine.handle import ProfileHandles
 from moorage.scheduler.engine.phases import (
     GENERATE_PLACEMENTS_PHASE,
@@ -41,7 +41,7 @@ from moorage.scheduler.engine.phases import (
 )
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.services import Services
-from moorage.scheduler.framework.faults import described, shown
+from moorage.scheduler.framework.faults import described
 from moorage.scheduler.framework.plugin import PostFilterResult
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.framework.status import Code, Status
@@ -161,8 +161,7 @@ async def post_filter(profile: Profile, no_node: NoNode) -> PostFiltered:
             and isinstance(result.victims, tuple)
             and all(isinstance(victim, Pod) for victim in result.victims)
         ):
-            problem = f"PostFilter plugin {plugin.name} returned {shown(result)}, which is not a PostFilterResult"
-            return PostFiltered(problem, code=Code.ERROR)
+            return PostFiltered(str(wrong_result(POST_FILTER, plugin, result)), code=Code.ERROR)
         if result.status is None:
             return PostFiltered(result.message, result.nominated_node, result.victims, Code.SUCCESS)
         if result.status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:

@@ -166,7 +166,7 @@ CASES: dict[str, tuple[type[Plugin], str]] = {
     ),
     "a pre-filter that returns an invalid value": (
         PreFilterNonsense,
-        "it returned False, which is not a valid result of PreFilter",
+        "returned False: return None, NodeNames(frozenset({",
     ),
     "a score above 100": (
         TooHigh,
@@ -190,7 +190,7 @@ CASES: dict[str, tuple[type[Plugin], str]] = {
     "a pre-score without a score": (PreScoreOnly, 'running PreScore plugin "PreScoreOnly": too late'),
     "a score that is no number": (NotANumber, "a score is not a number"),
     "scores with fractions": (Fractions, "scores must be integers, not float64"),
-    "a score with a fraction": (NodeByNodeFractions, "'float' object cannot be interpreted as an integer"),
+    "a score with a fraction": (NodeByNodeFractions, "returned 0.5: return an int from 0 to 100"),
     "too few scores": (TooFewScores, "score_nodes returned (1,) for a window of 2 nodes"),
     "a pre-score that rejects": (PreScoreRejects, 'running PreScore plugin "PreScoreRejects": cannot rate'),
 }
