@@ -87,7 +87,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
 def _print_attempts(log: Path, name: str, namespace: str, *, as_json: bool) -> None:
     """Print the logged attempts of a pod; raise InputError if the log has none."""
     from moorage.common.errors import InputError, did_you_mean
-    from moorage.scheduler.decisions.decision import to_json
+    from moorage.scheduler.decisions.decision import json_chunks
     from moorage.scheduler.decisions.decision_log import read_log
     from moorage.scheduler.decisions.printing import history_lines
 
@@ -98,7 +98,7 @@ def _print_attempts(log: Path, name: str, namespace: str, *, as_json: bool) -> N
         hint = did_you_mean(key, {line.pod for line in lines}) or "use NAMESPACE/NAME for a pod of another namespace"
         raise InputError(str(log), f"the log has no attempts of a pod named {key}", hint=hint)
     if as_json:
-        sys.stdout.buffer.write(to_json(attempts, indent=2) + b"\n")
+        options.print_chunks(json_chunks(attempts))
         return
     for line in history_lines(key, attempts):
         typer.echo(line)

@@ -236,7 +236,16 @@ def print_json(value: Any) -> None:
     """Print a value as indented JSON."""
     import msgspec
 
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    print_chunks((msgspec.json.format(msgspec.json.encode(value), indent=2), b"\n"))
+
+
+def print_chunks(chunks: Iterable[bytes]) -> None:
+    """Print a text that may be large. An unbuffered standard output writes at most 2 GiB per call."""
+    output = sys.stdout.buffer
+    for chunk in chunks:
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[output.write(rest) :]
 
 
 @contextmanager

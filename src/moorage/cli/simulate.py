@@ -254,13 +254,11 @@ def _print(
     whole_timeline: bool,
 ) -> None:
     """Print decisions; ``more`` has further keys of the JSON and YAML output."""
-    from moorage.scheduler.decisions.decision import to_json, to_yaml
+    from moorage.scheduler.decisions.decision import json_chunks, yaml_chunks
 
-    if output is DecisionFormat.JSON:
-        typer.echo(to_json(decisions, indent=2, more=more))
-        return
-    if output is DecisionFormat.YAML:
-        typer.echo(to_yaml(decisions, more=more), nl=False)
+    if output is not DecisionFormat.TABLE:
+        write = json_chunks if output is DecisionFormat.JSON else yaml_chunks
+        options.print_chunks(write(decisions, more))
         return
     from rich.console import Console
 

@@ -1,8 +1,13 @@
 """Options that several commands share."""
 
+import io
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from moorage.cli.main import run
+from moorage.cli.options import print_chunks, print_json
 
 OUTPUT_FILES: dict[tuple[str, ...], str] = {
     ("lab", "generate", "--out", "x.txt"): ".jsonl or .csv or .parquet",
@@ -35,3 +40,21 @@ def test_help_uses_the_width_of_the_terminal(
 def test_duration_must_be_positive(duration: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["up", "--nodes", "0", "--for", duration]) == 2
     assert "--for" in capsys.readouterr().err
+
+
+def test_large_text_is_written_completely_if_each_call_writes_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a file without a buffer does: the system writes at most 2 GiB per call."""
+
+    class PartWriter(io.RawIOBase):
+        written = b""
+
+        def write(self, data: Any) -> int:
+            part = bytes(data[:3])
+            self.written += part
+            return len(part)
+
+    output = PartWriter()
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(buffer=output))
+    print_chunks([b"0123456789", b"", b"\n"])
+    print_json({"a": 1})
+    assert output.written == b'0123456789\n{\n  "a": 1\n}\n'

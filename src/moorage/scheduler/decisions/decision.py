@@ -7,7 +7,7 @@ Fields that equal their default are omitted.
 b'{"decisions":[{"pod":"default/web-1","profile":"default-scheduler","result":"scheduled","node":"n1"}]}'
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -97,16 +97,41 @@ def to_builtins(decisions: Iterable[Decision]) -> dict[str, Any]:
     return {"decisions": [msgspec.to_builtins(decision) for decision in decisions]}
 
 
-def to_json(
-    decisions: Sequence[Decision], *, indent: int | None = None, more: Mapping[str, Any] | None = None
-) -> bytes:
-    """Write decisions as JSON, on one line or indented, followed by ``more``."""
-    line = msgspec.json.encode({"decisions": decisions, **(more or {})})
-    return line if indent is None else msgspec.json.format(line, indent=indent)
+def to_json(decisions: Sequence[Decision]) -> bytes:
+    """Write decisions as JSON on one line."""
+    return msgspec.json.encode({"decisions": decisions})
 
 
-def to_yaml(decisions: Iterable[Decision], *, more: Mapping[str, Any] | None = None) -> str:
-    """Write decisions as YAML, keys in the order of the format, followed by ``more``."""
+def json_chunks(decisions: Iterable[Decision], more: Mapping[str, Any] | None = None) -> Iterator[bytes]:
+    """Write decisions as indented JSON, one chunk each, followed by ``more``: the whole text may have gigabytes."""
+    yield b'{\n  "decisions": ['
+    separator = b"\n    "
+    for decision in decisions:
+        # Strings in JSON contain no line breaks, so each one begins a line.
+        yield separator + _indented(decision).replace(b"\n", b"\n    ")
+        separator = b",\n    "
+    yield b"]" if separator == b"\n    " else b"\n  ]"
+    for key, value in (more or {}).items():
+        yield b",\n  " + msgspec.json.encode(key) + b": " + _indented(value).replace(b"\n", b"\n  ")
+    yield b"\n}\n"
+
+
+def yaml_chunks(decisions: Iterable[Decision], more: Mapping[str, Any] | None = None) -> Iterator[bytes]:
+    """Write decisions as YAML, keys in the order of the format, one chunk each, followed by ``more``."""
+    is_empty = True
+    for decision in decisions:
+        yield (b"decisions:\n" if is_empty else b"") + _yaml([msgspec.to_builtins(decision)])
+        is_empty = False
+    if is_empty:
+        yield b"decisions: []\n"
+    if more:
+        yield _yaml(msgspec.to_builtins(more))
+
+
+def _indented(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2)
+
+
+def _yaml(data: object) -> bytes:
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    data = {**to_builtins(decisions), **msgspec.to_builtins(more or {})}
-    return yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True, width=10_000)
+    return yaml.dump(data, Dumper=dumper, sort_keys=False, encoding="utf-8", allow_unicode=True, width=10_000)

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 import yaml
 
@@ -12,8 +13,9 @@ from moorage.scheduler.decisions.decision import (
     PluginScore,
     Rejection,
     Result,
+    json_chunks,
     to_json,
-    to_yaml,
+    yaml_chunks,
 )
 
 HEAD = {"pod": "default/a", "profile": "default-scheduler"}
@@ -79,5 +81,21 @@ def test_wire_form(decision: Decision, want: dict[str, object]) -> None:
     document = {"decisions": [{**HEAD, **want}]}
 
     assert json.loads(to_json([decision])) == document
-    assert json.loads(to_json([decision], indent=2)) == document
-    assert yaml.safe_load(to_yaml([decision])) == document
+    assert json.loads(b"".join(json_chunks([decision]))) == document
+    assert yaml.safe_load(b"".join(yaml_chunks([decision]))) == document
+
+
+SIZES = {"no decision": 0, "one decision": 1, "several decisions": 3}
+MORE = {"without more": {}, "with more": {"waiting": [{"pod": "a", "é": 1}], "empty": {}}}
+
+
+@pytest.mark.parametrize("more", MORE.values(), ids=MORE)
+@pytest.mark.parametrize("count", SIZES.values(), ids=SIZES)
+def test_chunks_form_one_document_with_a_chunk_per_decision(count: int, more: dict[str, object]) -> None:
+    decisions = [decision for decision, _ in CASES.values()][:count]
+    document = {"decisions": msgspec.to_builtins(decisions), **more}
+    json_text, yaml_text = (b"".join(write(decisions, more)) for write in (json_chunks, yaml_chunks))
+    assert json_text == msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+    assert yaml_text.decode() == yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=10_000)
+    for write in (json_chunks, yaml_chunks):
+        assert sum(HEAD["pod"].encode() in chunk for chunk in write(decisions, more)) == count
