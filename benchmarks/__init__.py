@@ -1,1 +1,1 @@
-"""Measurements: how fast, and how that grows. Nothing here passes or fails by the clock."""
+"""Measurements of speed and growth. No result depends on a time limit."""

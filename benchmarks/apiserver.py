@@ -45,19 +45,19 @@ def serve(ready: Connection) -> None:
 
 
 def rss_mebibytes() -> float:
-    """Return the memory this process has now."""
+    """Return the current memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 class Client(asyncio.Protocol):
-    """One connection that posts requests one after the other; as little work as possible, for it shares the machine."""
+    """One connection that posts requests one after the other; it does little work, because it shares the machine."""
 
     def __init__(self, requests: Iterator[bytes], total: asyncio.Future[int]) -> None:
         self._requests = requests
@@ -124,7 +124,7 @@ class Load:
         count = sum(await asyncio.gather(*totals))
         rate = count / (time.perf_counter() - started)
         cost = (cpu_seconds(self.server) - cpu_before) / count * 1e6
-        say(f"{rate:8.0f} {title} per second, {cost:.0f} µs of the server's CPU each")
+        print_line(f"{rate:8.0f} {title} per second, {cost:.0f} µs of the server's CPU each")
 
     def _rendered(self, path: str, body: bytes) -> bytes:
         return f"POST {path} HTTP/1.1\r\n{self.head}Content-Length: {len(body)}\r\n\r\n".encode() + body
@@ -142,7 +142,7 @@ class Load:
 
 
 def cpu_seconds(process: int) -> float:
-    """Return what CPU a process and its children have used until now."""
+    """Return the CPU seconds of a process and its children."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") + sum(
@@ -177,7 +177,7 @@ def binding(number: int, nodes: int) -> bytes:
 
 
 async def measure(load: Load, pods: int, nodes: int, watchers: int) -> None:
-    """Fill the server, with and without watchers, and print what was reached."""
+    """Fill the server, with and without watchers, and print the rates."""
     path = "/api/v1/namespaces/default/pods"
 
     def creations(numbers: range) -> Iterator[tuple[str, bytes]]:
@@ -202,7 +202,7 @@ async def measure(load: Load, pods: int, nodes: int, watchers: int) -> None:
     while min(load.seen, default=expected) < expected and time.monotonic() < deadline:
         await asyncio.sleep(0.1)
     missing = sum(expected - received for received in load.seen)
-    say(f"{missing:8d} events lost of {expected * watchers}")
+    print_line(f"{missing:8d} events lost of {expected * watchers}")
     for task in tasks:
         task.cancel()
 
@@ -225,7 +225,7 @@ def main() -> None:
         connection.send("stop")
         memory, seconds = connection.recv()
         process.join()
-    say(f"{memory:8.0f} MiB in the server, {seconds:.1f} s of CPU")
+    print_line(f"{memory:8.0f} MiB in the server, {seconds:.1f} s of CPU")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`make bench-decode`: what it costs to turn a listed page of pods into structs."""
+"""`make bench-decode`: measure the decoding of a listed page of pods."""
 
 import gc
 import json
@@ -23,7 +23,7 @@ class PodList(KubeStruct, frozen=True):
 
 
 def listed_pod(number: int) -> dict[str, Any]:
-    """Make a pod as an API server lists it, with everything a Deployment's pod carries."""
+    """Make a pod as an API server lists it, with all fields of a Deployment's pod."""
     name = f"web-6d4cf56db6-{number:05d}"
     return {
         "metadata": {

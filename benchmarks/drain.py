@@ -1,4 +1,4 @@
-"""One measurement: a cluster, a queue full of pods, and the engine alone; bindings succeed at once."""
+"""One measurement: a cluster, a queue full of pods, and the engine alone; bindings succeed immediately."""
 
 import asyncio
 import gc

@@ -31,7 +31,7 @@ HERE: Final = Path(__file__).resolve().parents[1]
 
 
 def cases(only: list[str], sizes: list[int]) -> Iterator[tuple[str, int, int]]:
-    """List what is measured: every workload at its sizes, then identical pods among many that are there already."""
+    """List the rows: every workload at its sizes, then identical pods among many existing ones."""
     for name in only or WORKLOADS:
         for size in SIZES_OF.get(name, SIZES):
             if not sizes or size in sizes:
@@ -47,7 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("workloads", nargs="*", choices=[[], *WORKLOADS], help="only these (default: all)")
     parser.add_argument("--nodes", type=int, action="append", default=[], help="only this size; may be repeated")
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long to place pods for each row")
+    parser.add_argument("--seconds", type=float, default=3.0, help="duration of each row")
     parser.add_argument("--json", type=Path, help="write the rows to this file as well")
     parser.add_argument("--one", nargs=3, metavar=("WORKLOAD", "NODES", "EXISTING"), help=argparse.SUPPRESS)
     options = parser.parse_args()

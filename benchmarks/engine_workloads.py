@@ -84,7 +84,7 @@ def plain_nodes(count: int) -> Iterator[KubeObject]:
 
 
 def full_nodes(count: int) -> Iterator[KubeObject]:
-    """Make nodes of 4 CPUs that four less important pods fill."""
+    """Make nodes of 4 CPUs, full with four pods of lower priority."""
     for number in range(count):
         yield make_node(f"node-{number}", zone=f"zone-{number % ZONES}")
         for index in range(4):
@@ -94,7 +94,7 @@ def full_nodes(count: int) -> Iterator[KubeObject]:
 
 
 def occupied_nodes(count: int) -> Iterator[KubeObject]:
-    """Make nodes of 4 CPUs full of pods, one of the four of them more important than any preemptor."""
+    """Make full nodes of 4 CPUs; one of their four pods has a higher priority than any preemptor."""
     for number in range(count):
         yield make_node(f"node-{number}", zone=f"zone-{number % ZONES}")
         for index in range(4):
@@ -103,7 +103,7 @@ def occupied_nodes(count: int) -> Iterator[KubeObject]:
 
 
 def nodes_with_devices(count: int) -> Iterator[KubeObject]:
-    """Make nodes with eight devices each, and the class they are of."""
+    """Make nodes with eight devices each, and their device class."""
     yield DeviceClass(
         metadata=ObjectMeta(name="gpu", uid="class/gpu"),
         spec=DeviceClassSpec(selectors=(DeviceSelector(cel=CELDeviceSelector('device.driver == "gpu.example.com"')),)),
@@ -156,7 +156,7 @@ def with_device(number: int) -> Pod:
 
 
 def bound_volume(number: int) -> Iterator[KubeObject]:
-    """Make a volume and the claim it is bound to."""
+    """Make a volume and its bound claim."""
     claim = make_claim(f"claim-{number}", bound_to=f"pv-{number}", storage_class="fast")
     yield make_volume(
         f"pv-{number}", driver=DRIVER, handle=f"handle-{number}", claim=claim, storage_class="fast", phase="Bound"
@@ -170,7 +170,7 @@ def with_volume(number: int) -> Pod:
 
 
 def identical(number: int) -> Pod:
-    """Make a pod like all others."""
+    """Make an identical pod."""
     return make_pod(f"pod-{number}", requests=SMALL, labels={"app": "web"})
 
 
@@ -181,14 +181,14 @@ def own_shape(number: int) -> Pod:
 
 
 def anti_affinity(number: int) -> Pod:
-    """Make a pod that shares its host with none of its five hundred sisters."""
+    """Make a pod with host anti-affinity to 500 pods of its set."""
     term = _term({"group": f"g{number // 500}"}, HOSTNAME_LABEL)
     affinity = Affinity(pod_anti_affinity=PodAntiAffinity(required=(term,)))
     return make_pod(f"pod-{number}", requests=SMALL, labels={"group": f"g{number // 500}"}, affinity=affinity)
 
 
 def affinity(number: int) -> Pod:
-    """Make a pod that wants to be in the zone of its sisters."""
+    """Make a pod with zone affinity to the pods of its set."""
     zone_affinity = Affinity(pod_affinity=PodAffinity(required=(_term({"app": "near"}, ZONE_LABEL),)))
     return make_pod(f"pod-{number}", requests=SMALL, labels={"app": "near"}, affinity=zone_affinity)
 
@@ -214,12 +214,12 @@ def spread_soft(number: int) -> Pod:
 
 
 def preemptor(number: int) -> Pod:
-    """Make an important pod that fits only where others are evicted."""
+    """Make a pod of high priority that fits only after preemption."""
     return make_pod(f"high-{number}", requests={"cpu": 2, "memory": "1Gi"}, priority=1000)
 
 
 def hopeless(number: int) -> Pod:
-    """Make an important pod with unique requests that fits nowhere, even with preemption."""
+    """Make a pod of high priority with unique requests that fits nowhere, even with preemption."""
     return make_pod(f"high-{number}", requests={"cpu": f"{3100 + number % 800}m"}, priority=1000)
 
 

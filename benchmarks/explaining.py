@@ -1,4 +1,4 @@
-"""`python -m benchmarks.explaining`: how long the search for changes takes on a large cluster, for usual pods."""
+"""`python -m benchmarks.explaining`: measure the search for changes on a large cluster, for typical pods."""
 
 import argparse
 from collections.abc import Iterator

@@ -45,7 +45,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.one:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            _say(json.dumps(runner.run(counted(options.one))))
+            _print_line(json.dumps(runner.run(counted(options.one))))
         return
     results = {name: _counted_apart(name) for name in GUARDED}
     if options.record:
@@ -56,7 +56,7 @@ def main() -> None:
         return
     recorded = json.loads(CEILINGS.read_text())
     if recorded["python"] != PYTHON:
-        _say(
+        _print_line(
             f"The ceilings were recorded with Python {recorded['python']}, this is {PYTHON}: counts differ by a little."
         )
     sys.exit(1 if judged(results, recorded["ceilings"]) else 0)
@@ -69,16 +69,16 @@ def judged(results: Mapping[str, Counts], ceilings: Mapping[str, Counts]) -> int
         for kind, count in counts.items():
             ceiling = ceilings.get(name, {}).get(kind, 0)
             above += count > ceiling
-            _say(f"{name:15} {kind:18} {count:12,.1f} of {ceiling:10,} {'TOO MANY' if count > ceiling else ''}")
+            _print_line(f"{name:15} {kind:18} {count:12,.1f} of {ceiling:10,} {'TOO MANY' if count > ceiling else ''}")
     if above:
-        _say(
-            f"{above} counts are above their ceilings: make a pod cheaper again, or say why not and `make guard-record`"
+        _print_line(
+            f"{above} counts are above their ceilings: reduce the cost of a pod, or justify it and run `make guard-record`"
         )
     return above
 
 
 async def counted(name: str) -> Counts:
-    """Count what placing a pod costs once everything is warm."""
+    """Count the calls and the memory of a placed pod after a warm-up."""
     rig = Rig(WORKLOADS[name], NODES)
     await _place(rig, WARM_UP)
     return {
@@ -135,7 +135,7 @@ def _counted_apart(name: str) -> Counts:
     return counts
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
 
 

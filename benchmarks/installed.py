@@ -1,4 +1,4 @@
-"""Our program as its users have it: compiled, with all that it needs, since pip compiles what it installs."""
+"""Compile Moorage and its dependencies, as pip does at installation."""
 
 import re
 from compileall import compile_dir, compile_file
@@ -24,7 +24,7 @@ def compile_program(package: Path | None = None) -> None:
 
 
 def _needed(name: str, visited: set[str]) -> set[str]:
-    """Return the distributions that one depends on without extras, directly or not."""
+    """Return the direct and indirect dependencies of a distribution, without extras."""
     for line in metadata.requires(name) or ():
         requirement = re.split(r"[^\w.-]", line, maxsplit=1)[0]
         if "extra ==" not in line and requirement not in visited:

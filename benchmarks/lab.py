@@ -118,7 +118,7 @@ def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("cases", nargs="*", help="only these: FGD, default:10000:100000, ...")
-    parser.add_argument("--profile", action="store_true", help="say where the time goes; it takes twice as long")
+    parser.add_argument("--profile", action="store_true", help="profile the trial, which doubles its duration")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:

@@ -1,4 +1,4 @@
-"""How long a reload pauses scheduling: building the plugins, and re-admitting all pending pods in one swap."""
+"""Measure the pause of a reload: building the plugins, and re-admitting all pending pods in one swap."""
 
 import argparse
 import asyncio

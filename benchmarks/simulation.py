@@ -1,4 +1,4 @@
-"""How long `moorage simulate` takes for 1,000 nodes and 10,000 pods, of this checkout and of another, in turns.
+"""Measure `moorage simulate` with 1,000 nodes and 10,000 pods, in alternation with another checkout.
 
     python -m benchmarks.simulation [--against /path/to/other/checkout] [--times 3]
 

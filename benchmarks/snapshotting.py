@@ -18,11 +18,11 @@ from tempfile import TemporaryDirectory
 
 import uvloop
 
-from benchmarks.apiserver import Load, node, pod, say, serve
+from benchmarks.apiserver import Load, node, pod, print_line, serve
 
 
 def running(number: int, nodes: int) -> bytes:
-    """Write a pod that has a node."""
+    """Write a bound pod."""
     manifest = json.loads(pod(number))
     manifest["spec"]["nodeName"] = f"node-{number % nodes}"
     return json.dumps(manifest).encode()
@@ -39,7 +39,7 @@ async def fill(load: Load, nodes: int, pods: int) -> None:
 
 
 def kubeconfig(url: str, token: str) -> str:
-    """Write what kubectl would need."""
+    """Write a kubeconfig."""
     cluster = {"name": "box", "cluster": {"server": url}}
     user, context = {"name": "box", "user": {"token": token}}, {"cluster": "box", "user": "box"}
     contexts = [{"name": "box", "context": context}]
@@ -53,7 +53,9 @@ def timed(title: str, *command: str) -> None:
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     took, cpu = time.perf_counter() - began, usage.ru_utime + usage.ru_stime
-    say(f"{took:8.1f} s, {cpu:.1f} s of CPU, {usage.ru_maxrss / 1024:.0f} MiB: {title} (exit {process.returncode})")
+    print_line(
+        f"{took:8.1f} s, {cpu:.1f} s of CPU, {usage.ru_maxrss / 1024:.0f} MiB: {title} (exit {process.returncode})"
+    )
 
 
 def main() -> None:
@@ -72,7 +74,7 @@ def main() -> None:
             config, saved = Path(directory) / "kubeconfig", Path(directory) / "cluster.json.gz"
             config.write_text(kubeconfig(url, token))
             timed("moorage snapshot", "snapshot", str(saved), "--kubeconfig", str(config))
-            say(f"{saved.stat().st_size / 2**20:8.1f} MiB in the file")
+            print_line(f"{saved.stat().st_size / 2**20:8.1f} MiB in the file")
             timed(
                 "moorage snapshot --anonymize",
                 "snapshot",

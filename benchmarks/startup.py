@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import uvloop
 
-from benchmarks.apiserver import cpu_seconds, node, pod, say
+from benchmarks.apiserver import cpu_seconds, node, pod, print_line
 from benchmarks.installed import compile_program
 from moorage.cluster.apiserver.requests.request import ApiRequest, ApiResponse
 from moorage.cluster.apiserver.server import ApiServer
@@ -39,22 +39,22 @@ LOOK_SECONDS: Final = 0.002
 
 @asynccontextmanager
 async def running(*arguments: str) -> AsyncIterator[tuple[int, float]]:
-    """Run a command for as long as the block lasts; give its id and when it was started."""
+    """Run a command for the duration of the block; yield its process id and start time."""
     began = time.perf_counter()
     with tempfile.TemporaryFile() as log, subprocess.Popen([*COMMAND, *arguments], stdout=log, stderr=log) as process:
         try:
             yield process.pid, began
         except TimeoutError:
             log.seek(0)
-            say(log.read().decode())
+            print_line(log.read().decode())
             raise
         finally:
-            # At once: what it does to end well is not measured, and it would wait for a server that waits for it.
+            # Kill it: its shutdown is not measured, and it would wait for a server that waits for it.
             process.kill()
 
 
 async def until_bound(directory: Path) -> tuple[float, float]:
-    """Start a scheduler on a cluster where a pod waits; return seconds and CPU seconds until it is bound."""
+    """Start a scheduler on a cluster with a pending pod; return seconds and CPU seconds until it is bound."""
     async with ApiServer() as server, asyncio.timeout(PATIENCE):
         kubeconfig = directory / "kubeconfig"
         kubeconfig.write_text(json.dumps(server.kubeconfig()))
@@ -74,14 +74,14 @@ async def until_bound(directory: Path) -> tuple[float, float]:
 
 
 def ask(server: ApiServer, path: str, body: bytes) -> None:
-    """Create something without the detour over HTTP."""
+    """Create an object directly in the store, without HTTP."""
     answer = server.api.answer(ApiRequest("POST", path, body=body))
     if not isinstance(answer, ApiResponse) or answer.status != 201:
         raise RuntimeError(str(answer))
 
 
 async def until_running(directory: Path) -> tuple[float, float]:
-    """Start a cluster with a pod in its manifests; return seconds and CPU seconds until that runs."""
+    """Start a cluster with a pod in its manifests; return seconds and CPU seconds until the pod runs."""
     manifest, kubeconfig = directory / "pod.json", directory / "kubeconfig"
     manifest.write_bytes(pod(0))
     kubeconfig.unlink(missing_ok=True)
@@ -102,7 +102,7 @@ async def measure(times: int) -> None:
         for title, once in (("scheduler: first binding", until_bound), ("up: first pod running", until_running)):
             samples = [await once(Path(name)) for _ in range(times)]
             clock, cpu = (statistics.median(values) for values in zip(*samples, strict=True))
-            say(f"{title:28} {clock:6.2f} s   {cpu:6.2f} s of CPU")
+            print_line(f"{title:28} {clock:6.2f} s   {cpu:6.2f} s of CPU")
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ from benchmarks.live.tables import show_drains
 def main() -> None:
     """Run the benchmarks selected on the command line."""
     command = parser(__doc__, nodes="5000")
-    command.add_argument("--workloads", type=_names, default="basic", help="names with commas between, or all")
-    command.add_argument("--pods", type=int, default=0, help="how many pods (default: what the workload says)")
+    command.add_argument("--workloads", type=_names, default="basic", help="comma-separated names, or all")
+    command.add_argument("--pods", type=int, default=0, help="number of pods (default: that of the workload)")
     options = command.parse_args()
     with control_plane() as plane:
         works = [workload.load(name, nodes, options.pods) for nodes in options.nodes for name in options.workloads]

@@ -1,4 +1,4 @@
-"""Bar charts as SVG: a few rectangles and texts, which need no library and show differences in a diff."""
+"""Bar charts as SVG: rectangles and texts without a library, readable in a diff."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

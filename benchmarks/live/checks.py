@@ -18,7 +18,7 @@ from moorage.kube.client.rest import ApiClient
 SCHEDULED: Final = "PodScheduled"
 RUNNING: Final = "running-"
 CHURN: Final = "churn-"
-"""How the names of pods begin that were on a node before, and of pods and nodes that come and go."""
+"""Name prefixes of existing pods, and of pods and nodes that are created and deleted during a round."""
 
 
 async def problems(client: ApiClient, workload: Workload) -> list[str]:
@@ -36,7 +36,7 @@ async def problems(client: ApiClient, workload: Workload) -> list[str]:
 
 @dataclass(slots=True)
 class State:
-    """The cluster after a round; pods on a node that has gone since are left out of ``placed``."""
+    """The cluster after a round; ``placed`` omits pods on deleted nodes."""
 
     workload: Workload
     pods: Sequence[Pod]
@@ -52,7 +52,7 @@ class State:
         self.placed = [pod for pod in self.pods if pod.node_name in self.by_name]
 
     def domain(self, pod: Pod, key: str) -> str:
-        """Return the topology domain that a pod is in."""
+        """Return the topology domain of a pod."""
         return self.by_name[pod.node_name].labels.get(key, "")
 
     def per_domain(self, key: str, matcher: LabelMatcher) -> Counter[str]:
@@ -61,7 +61,7 @@ class State:
 
 
 def numbers(state: State) -> Iterator[str]:
-    """Every pod that can be placed is, and every other is reported."""
+    """Every feasible pod is placed, and every other pod is reported."""
     own = [pod for pod in state.pods if not pod.name.startswith((RUNNING, CHURN))]
     bound = sum(bool(pod.node_name) for pod in own)
     reported = sum(_is_reported(pod) for pod in own)
@@ -73,14 +73,14 @@ def numbers(state: State) -> Iterator[str]:
 
 
 def known_nodes(state: State) -> Iterator[str]:
-    """No pod is bound to a node that never was."""
+    """No pod is bound to a node that never existed."""
     for pod in state.pods:
         if pod.node_name and pod.node_name not in state.by_name and not pod.node_name.startswith(CHURN):
             yield f"{pod.name} is on {pod.node_name}, which does not exist"
 
 
 def capacity(state: State) -> Iterator[str]:
-    """No node holds more than it has."""
+    """No node is over capacity."""
     requested: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in state.placed:
         requested[pod.node_name].update({**pod.requests, "pods": 1})
@@ -107,7 +107,7 @@ def node_choice(state: State) -> Iterator[str]:
 
 
 def anti_affinity(state: State) -> Iterator[str]:
-    """No pod shares a domain with a pod that it must not share it with."""
+    """Required anti-affinity is respected in every domain."""
     for term, owners in _terms(state.placed, lambda terms: terms.pod_anti_affinity):
         matcher = label_matcher(term.label_selector)
         there = state.per_domain(term.topology_key, matcher)
@@ -117,7 +117,7 @@ def anti_affinity(state: State) -> Iterator[str]:
 
 
 def affinity(state: State) -> Iterator[str]:
-    """Every pod is with a pod that it wants to be with; the first of its kind may be alone."""
+    """Required affinity is respected; the first pod of a set may be alone."""
     for term, owners in _terms(state.placed, lambda terms: terms.pod_affinity):
         matcher = label_matcher(term.label_selector)
         there = state.per_domain(term.topology_key, matcher)
@@ -159,7 +159,7 @@ def volumes(state: State) -> Iterator[str]:
 
 
 def devices(state: State) -> Iterator[str]:
-    """Every device is given to one claim, and every claim of a placed pod has its devices on that node."""
+    """Every device is allocated to one claim, and the devices of a placed pod are on its node."""
     claims = {claim.name: claim for claim in state.claims}
     allocations: Counter[tuple[str, str]] = Counter()
     for claim in claims.values():
@@ -174,7 +174,7 @@ def devices(state: State) -> Iterator[str]:
 
 
 def groups(state: State) -> Iterator[str]:
-    """A gang has as many pods on nodes as it needs, or none; one that is to stay together does."""
+    """A gang has its minimum number of placed pods, or none; topology constraints hold."""
     members: dict[str, list[Pod]] = defaultdict(list)
     for pod in state.placed:
         if pod.spec.scheduling_group is not None:

@@ -1,4 +1,4 @@
-"""Objects that come and go while pods are placed."""
+"""Objects that are created and deleted while pods are placed."""
 
 import asyncio
 from itertools import count

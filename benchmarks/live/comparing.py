@@ -8,18 +8,20 @@ import uvloop
 from benchmarks.live.checks import problems
 from benchmarks.live.drain import Drain, Round
 from benchmarks.live.plane import Plane
-from benchmarks.live.session import murmur, say, start, turns
+from benchmarks.live.session import print_line, print_transient, start, turns
 from benchmarks.live.workload import Workload
 
 
 def drained(plane: Plane, work: Workload, options: argparse.Namespace) -> list[Round]:
     """Create the cluster of a workload, and let each scheduler place its pods in each round."""
-    say(f"{work.name}: making {work.nodes} nodes and {work.pods} pods")
-    say(f"{work.name}: made in {plane.fill(work):.0f} s")
+    print_line(f"{work.name}: creating {work.nodes} nodes and {work.pods} pods")
+    print_line(f"{work.name}: created in {plane.fill(work):.0f} s")
     results: list[Round] = []
     for number, name in turns(options, plane):
         result = Round(work.name, work.nodes, work.pods, name, number, work.bound)
-        drain = Drain(plane, work, partial(start, options, plane, name, (*work.gate_flags, *work.flags)), murmur)
+        drain = Drain(
+            plane, work, partial(start, options, plane, name, (*work.gate_flags, *work.flags)), print_transient
+        )
         uvloop.run(drain.run(result, problems))
         results.append(result)
         _print(result)
@@ -28,11 +30,11 @@ def drained(plane: Plane, work: Workload, options: argparse.Namespace) -> list[R
 
 def _print(result: Round) -> None:
     figures = result.figures()
-    say(
+    print_line(
         f"{result.title}: {figures['pods_per_second']} pods/s, "
         f"{figures['cpu_ms_per_pod']} ms CPU/pod ({figures['cpu_ms_per_pod_after_start']} after the first bind, at "
         f"{figures['seconds_to_first_bind']} s), {result.peak_mib} MiB, idle {figures['idle_share']:.0%}, "
         f"others {figures['others_share']:.0%}"
     )
     for problem in result.problems[:5]:
-        say(f"  WRONG: {problem}")
+        print_line(f"  WRONG: {problem}")

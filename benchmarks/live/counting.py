@@ -12,7 +12,7 @@ _LABEL: Final = re.compile(rb'(\w+)="([^"]*)"')
 
 
 class Requests:
-    """Requests by verb and resource: those that succeeded, and those that did not."""
+    """Successful and failed requests by verb and resource."""
 
     def __init__(self, text: bytes) -> None:
         self.done: Counter[str] = Counter()
@@ -25,11 +25,11 @@ class Requests:
 
     @property
     def bound(self) -> int:
-        """Return how many bindings were made."""
+        """Return the number of bindings."""
         return self.done[BINDING]
 
     def since(self, before: "Requests") -> dict[str, int]:
-        """Return what came in since an earlier reading, successful or not."""
+        """Return the requests since an earlier reading, including failed ones."""
         counts = self.done + self.refused
         counts.subtract(before.done + before.refused)
         return {name: count for name, count in counts.most_common() if count > 0}

@@ -18,9 +18,9 @@ from moorage.kube.client.rest import ApiClient
 SETTLE_SECONDS: Final = 90.0
 SHORT: Final = 0.2
 LONG: Final = 1.0
-"""The metrics cost the server milliseconds: they are read often only where a moment is to be found."""
+"""Reading the metrics costs the server milliseconds: read them often only around the first and last binding."""
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 Check = Callable[[ApiClient, Workload], Awaitable[list[str]]]
 
 
@@ -57,7 +57,7 @@ class Round:
 
     @property
     def title(self) -> str:
-        """Return what progress lines begin with."""
+        """Return the prefix of progress lines."""
         return f"{self.workload} {self.number} {self.scheduler}"
 
     @property
@@ -75,7 +75,7 @@ class Round:
         return {**self.figures(), **asdict(self), "readings": [list(asdict(each).values()) for each in self.readings]}
 
     def figures(self) -> dict[str, float]:
-        """Work out what the tables show."""
+        """Compute the figures of the tables."""
         first, last = self.first, self.last
         seconds = last.seconds - first.seconds
         bound = last.bound - first.bound
@@ -108,11 +108,13 @@ class Round:
 class Drain:
     """Runs one round with the scheduler that ``start`` starts."""
 
-    def __init__(self, plane: Plane, workload: Workload, start: Callable[[], SessionProcess], say: Say) -> None:
+    def __init__(
+        self, plane: Plane, workload: Workload, start: Callable[[], SessionProcess], print_line: PrintLine
+    ) -> None:
         self.plane = plane
         self.workload = workload
         self._start = start
-        self._say = say
+        self._print_line = print_line
 
     async def run(self, result: Round, check: Check) -> None:
         """Start the scheduler, measure until all pods are placed, stop it and check the cluster."""
@@ -139,17 +141,17 @@ class Drain:
         progress = time.monotonic()
         while True:
             if not process.is_running:
-                raise RuntimeError(f"{result.scheduler} ended by itself:\n{process.log_end}")
+                raise RuntimeError(f"{result.scheduler} exited:\n{process.log_end}")
             now = await requests(client)
             result.readings.append(self._read(process, now.bound))
             if len(result.readings) > 1 and now.bound > result.readings[-2].bound:
                 progress = time.monotonic()
                 after = result.readings[-1].seconds
-                self._say(f"{result.title}: {now.bound} of {result.expected} bound after {after:.1f} s")
+                self._print_line(f"{result.title}: {now.bound} of {result.expected} bound after {after:.1f} s")
             if now.bound >= result.expected:
                 return
             if time.monotonic() - progress > (patience := self.workload.patience):
-                result.problems.append(f"only {now.bound} of {result.expected} bound: nothing for {patience:g} s")
+                result.problems.append(f"only {now.bound} of {result.expected} bound: no binding for {patience:g} s")
                 return
             await asyncio.sleep(_pause(result))
 
@@ -168,7 +170,7 @@ class Drain:
         )
 
     async def _settle(self, client: ApiClient, process: SessionProcess, result: Round, check: Check) -> None:
-        """Let events and reports go out, then look at the cluster; problems may be gone a moment later."""
+        """Wait for pending writes, then check the cluster; retry, because problems may be temporary."""
         deadline = time.monotonic() + SETTLE_SECONDS
         while True:
             await _until_quiet(process)
@@ -181,7 +183,7 @@ class Drain:
 
 
 def _pause(result: Round) -> float:
-    """Choose when to look again: soon while the first or the last binding is awaited."""
+    """Return the time to the next reading: short around the first and the last binding."""
     first, now = result.first, result.readings[-1]
     if not now.bound or now.seconds == first.seconds:
         return SHORT
@@ -191,7 +193,7 @@ def _pause(result: Round) -> float:
 
 
 async def _until_quiet(process: SessionProcess) -> None:
-    """Wait until the scheduler takes next to nothing for a second, or for a quarter of a minute."""
+    """Wait until the scheduler is idle for a second, at most 15 seconds."""
     for _ in range(15):
         before = process.cpu()
         await asyncio.sleep(1.0)

@@ -15,7 +15,7 @@ from benchmarks.live.checks import problems
 from benchmarks.live.drain import Drain, Round
 from benchmarks.live.plane import Plane
 from benchmarks.live.processes import SessionProcess
-from benchmarks.live.session import control_plane, murmur, parser, say
+from benchmarks.live.session import control_plane, parser, print_line, print_transient
 
 PLUGIN: Final = "benchmarks.live.sample_plugin:Sample"
 READY_SECONDS: Final = 60.0
@@ -24,12 +24,12 @@ READY_SECONDS: Final = 60.0
 def main() -> None:
     """Run the benchmark selected on the command line."""
     command = parser(__doc__, nodes="1000")
-    command.add_argument("--pods", type=int, default=2000, help="how many pods (default: %(default)s)")
+    command.add_argument("--pods", type=int, default=2000, help="number of pods (default: %(default)s)")
     options = command.parse_args()
     with control_plane() as plane:
         for nodes in options.nodes:
             work = workload.load("basic", nodes, options.pods)
-            say(f"made in {plane.fill(work):.0f} s")
+            print_line(f"created in {plane.fill(work):.0f} s")
             for number in range(1, options.rounds + 1):
                 for name, ways in WAYS.items():
                     plane.restore()
@@ -39,15 +39,15 @@ def main() -> None:
 def _measure(plane: Plane, work: workload.Workload, result: Round, way: "Way") -> None:
     beside: list[SessionProcess] = []
     try:
-        uvloop.run(Drain(plane, work, lambda: way(plane, beside), murmur).run(result, problems))
+        uvloop.run(Drain(plane, work, lambda: way(plane, beside), print_transient).run(result, problems))
         extender = f", extender {sum(each.cpu() for each in beside):.1f} s CPU" if beside else ""
     finally:
         for each in beside:
             each.stop()
     figures = result.figures()
-    say(f"{result.title}: {figures['pods_per_second']} pods/s, {figures['cpu_ms_per_pod']} ms CPU/pod{extender}")
+    print_line(f"{result.title}: {figures['pods_per_second']} pods/s, {figures['cpu_ms_per_pod']} ms CPU/pod{extender}")
     for problem in result.problems[:5]:
-        say(f"  WRONG: {problem}")
+        print_line(f"  WRONG: {problem}")
 
 
 def _in_process(plane: Plane, _: list[SessionProcess]) -> SessionProcess:

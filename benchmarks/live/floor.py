@@ -1,4 +1,4 @@
-"""`python -m benchmarks.live.floor`: what pods cost a client like ours that decides nothing.
+"""`python -m benchmarks.live.floor`: measure the CPU per pod of a client that makes no decisions.
 
 Pods are listed, bound to one node after the other, reported by an event each, and seen to be bound: what is left of a
 scheduler without its engine. No change to the engine can make a pod cheaper than this.
@@ -13,7 +13,7 @@ import uvloop
 
 from benchmarks.live import workload
 from benchmarks.live.plane import Plane
-from benchmarks.live.session import control_plane, parser, say
+from benchmarks.live.session import control_plane, parser, print_line
 from moorage.common.clock import SteadyClock
 from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.pod import Pod
@@ -28,21 +28,21 @@ from moorage.scheduler.wiring.api_connection import ApiConnection
 def main() -> None:
     """Measure the rounds selected on the command line."""
     command = parser(__doc__, nodes="5000")
-    command.add_argument("--pods", type=int, default=10_000, help="how many pods (default: %(default)s)")
+    command.add_argument("--pods", type=int, default=10_000, help="number of pods (default: %(default)s)")
     options = command.parse_args()
     with control_plane() as plane:
         for nodes in options.nodes:
             work = workload.load("basic", nodes, options.pods)
-            say(f"made {nodes} nodes and {options.pods} pods in {plane.fill(work):.0f} s")
+            print_line(f"created {nodes} nodes and {options.pods} pods in {plane.fill(work):.0f} s")
             for number in range(1, options.rounds + 1):
                 for records in (True, False):
                     plane.restore()
                     took, events = uvloop.run(_measured(plane, work, records))
-                    say(f"{nodes} nodes, round {number}: {took:.3f} ms CPU/pod, {events} events written")
+                    print_line(f"{nodes} nodes, round {number}: {took:.3f} ms CPU/pod, {events} events written")
 
 
 async def _measured(plane: Plane, work: workload.Workload, records: bool) -> tuple[float, int]:
-    """Bind all pods; return the milliseconds of CPU that each took of this process, and how many events it wrote."""
+    """Bind all pods; return the CPU milliseconds per pod of this process, and the number of written events."""
     await plane.quiet()
     observed = SeenPods(work.pods)
     async with ApiClient(plane.connection()) as client, ApiClient(plane.connection()) as event_client:
@@ -71,7 +71,7 @@ async def _bind(remote: ApiConnection, pod: Pod, node: str, records: bool) -> No
 
 
 class SeenPods:
-    """The pods that a watch has brought, and whether all of them are there, and bound."""
+    """The pods of a watch, and whether all of them were received and bound."""
 
     def __init__(self, expected: int) -> None:
         self.listed: list[Pod] = []

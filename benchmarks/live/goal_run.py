@@ -13,29 +13,29 @@ from benchmarks.live.comparing import drained
 from benchmarks.live.goals import BEFORE, GoalRow, Verdict, judged, load
 from benchmarks.live.plane import Plane
 from benchmarks.live.schedulers import OURS, is_known
-from benchmarks.live.session import control_plane, parser, say
+from benchmarks.live.session import control_plane, parser, print_line
 
 ENGINE_SECONDS = 10.0
 
 
 def main() -> None:
-    """Measure all rows, or those that are named, and print what became of each."""
+    """Measure all rows, or the given ones, and print each result."""
     command = parser(__doc__, nodes="0")
-    command.add_argument("--only", nargs="*", default=[], help="only the rows of these workloads")
+    command.add_argument("--only", nargs="*", default=[], help="measure only the rows of these workloads")
     command.add_argument(
-        "--before", type=Path, help="a checkout that the engine's rows are compared with, and the memory of all others"
+        "--before", type=Path, help="checkout to compare with: engine rows, and the memory of all other rows"
     )
     options = command.parse_args()
     goal_rows = load()
     if unknown := {*options.only} - {row.name for row in goal_rows}:
         command.error(
-            f"there is no row {', '.join(sorted(unknown))}: there are {', '.join(row.name for row in goal_rows)}"
+            f"unknown rows: {', '.join(sorted(unknown))}; choose from {', '.join(row.name for row in goal_rows)}"
         )
     rows = [row for row in goal_rows if not options.only or row.name in options.only]
     if any(row.engine for row in rows) and options.before is None:
-        command.error("say --before DIR (BEFORE=DIR), a checkout of the code that the engine is compared with")
+        command.error("engine rows need --before DIR (BEFORE=DIR), a checkout to compare with")
     if options.before is not None and not is_known(_named(options.before)):
-        command.error(f"--before {options.before}: there is no checkout of moorage")
+        command.error(f"--before {options.before}: not a checkout of moorage")
     with control_plane() as plane:
         for row in rows:
             records.add(options.json, row.section, _measured(plane, row, options), options.flags)
@@ -69,7 +69,7 @@ def _engines(row: GoalRow, options: argparse.Namespace) -> Sequence[Mapping[str,
             results.append(
                 {**measured, "pods": row.pods, "placed": measured["pods"], "scheduler": scheduler, "number": number}
             )
-            say(f"{row.engine} {number} {scheduler}: {measured['pods_per_second']} pods/s")
+            print_line(f"{row.engine} {number} {scheduler}: {measured['pods_per_second']} pods/s")
     return results
 
 
@@ -77,7 +77,7 @@ def _print(verdicts: Sequence[Verdict]) -> None:
     for each in verdicts:
         rounds = ", ".join(f"{ratio:.2f}" for ratio in each.ratios)
         summary = f"{each.row.name}, {each.row.nodes:,} nodes: {each.measure.title} {each.ratio:.2f} ({rounds})"
-        sys.stdout.write(f"{summary}, wanted {each.wanted:g}: {'met' if each.is_met else 'MISSED'}\n")
+        sys.stdout.write(f"{summary}, goal {each.goal:g}: {'met' if each.is_met else 'MISSED'}\n")
         sys.stdout.flush()
 
 

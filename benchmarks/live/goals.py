@@ -20,7 +20,7 @@ BEFORE: Final = "before"
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """How a want is read from the raw data: which figure, and whether ours is to be the larger share of it."""
+    """How a goal is read from the raw data: the figure, the order of the ratio, and its better direction."""
 
     title: str
     figure: str
@@ -44,24 +44,24 @@ class GoalRow(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """One row, as written."""
 
     nodes: int
-    wants: dict[str, float]
+    goals: dict[str, float]
     workload: str = ""
     engine: str = ""
     pods: int = 0
     patience: float = 0.0
     is_new: bool = False
-    """Whether the code before could not do this at all."""
+    """Whether the earlier code did not support this workload."""
     limit: str = ""
     """The reason of a missed goal, written by a person."""
 
     @property
     def name(self) -> str:
-        """The workload, or the engine's."""
+        """The name of the workload or of the engine's workload."""
         return self.workload or self.engine
 
     @property
     def section(self) -> str:
-        """Where its rounds are in the raw data."""
+        """The section of the raw data with its rounds."""
         return "engine" if self.engine else LATENCY if self.workload == LATENCY else "drain"
 
     @property
@@ -76,7 +76,7 @@ class GoalRow(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
                 yield row
 
     def rounds(self, content: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-        """Return our turn and theirs of each round in which both had one."""
+        """Return the pair of turns of each complete round."""
         by_number: dict[int, dict[str, Mapping[str, Any]]] = {}
         for row in self.turns(content):
             by_number.setdefault(row["number"], {})[row["scheduler"]] = row
@@ -90,12 +90,12 @@ class Verdict:
 
     row: GoalRow
     measure: Measure
-    wanted: float
+    goal: float
     ours: float
     theirs: float
     ratios: Sequence[float]
     is_bound_only: bool
-    """Whether they did not come to an end: the ratio is at least this much in our favour."""
+    """Whether the other scheduler did not finish: the ratio is a lower bound."""
 
     @property
     def ratio(self) -> float:
@@ -104,8 +104,8 @@ class Verdict:
 
     @property
     def is_met(self) -> bool:
-        """Whether it is as good as wanted."""
-        return self.ratio >= self.wanted if self.measure.is_more_better else self.ratio <= self.wanted
+        """Whether the goal is met."""
+        return self.ratio >= self.goal if self.measure.is_more_better else self.ratio <= self.goal
 
 
 def load(path: Path = FILE) -> list[GoalRow]:
@@ -115,15 +115,15 @@ def load(path: Path = FILE) -> list[GoalRow]:
     except (OSError, msgspec.ValidationError, yaml.YAMLError) as error:
         raise InputError(str(path), str(error)) from error
     for row in rows:
-        if not row.wants.keys() <= MEASURES.keys() or bool(row.workload) == bool(row.engine):
-            raise InputError(str(path), f"{row}: a workload or an engine, and wants of {', '.join(MEASURES)}")
+        if not row.goals.keys() <= MEASURES.keys() or bool(row.workload) == bool(row.engine):
+            raise InputError(str(path), f"{row}: a workload or an engine, and goals of {', '.join(MEASURES)}")
     return rows
 
 
 def judged(row: GoalRow, content: Mapping[str, Any]) -> list[Verdict]:
     """Return the verdict for each goal of a row; no verdicts if the row was not measured."""
     verdicts = []
-    for name, goal in row.wants.items():
+    for name, goal in row.goals.items():
         measure = MEASURES[name]
         rounds = [turns for turns in row.rounds(content) if all(measure.figure in turn for turn in turns)]
         if rounds:
@@ -137,7 +137,7 @@ def judged(row: GoalRow, content: Mapping[str, Any]) -> list[Verdict]:
 
 
 def peaks(row: GoalRow, content: Mapping[str, Any]) -> dict[str, float]:
-    """Return by scheduler how much memory a row took, the median of its rounds; nothing if it was not measured."""
+    """Return the median peak memory of a row by scheduler; empty if it was not measured."""
     by_scheduler: dict[str, list[float]] = {}
     for turn in row.turns(content):
         if "peak_mib" in turn:

@@ -16,7 +16,7 @@ import uvloop
 from benchmarks.live import records, workload
 from benchmarks.live.plane import Plane
 from benchmarks.live.processes import SessionProcess
-from benchmarks.live.session import control_plane, parser, say, start, turns
+from benchmarks.live.session import control_plane, parser, print_line, start, turns
 from benchmarks.live.tables import show_latencies
 from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.pod import Pod
@@ -27,9 +27,9 @@ from moorage.kube.client.rest import ApiClient
 RATE: Final = 100.0
 """Pods a second."""
 PATIENCE: Final = 120.0
-"""How long the last pods may take."""
+"""Timeout of the last pods."""
 WARM_UP: Final = 100
-"""Pods that arrive before it counts: everything has been used once then."""
+"""Pods of the warm-up, which are not measured."""
 
 
 @dataclass(slots=True)
@@ -85,8 +85,8 @@ def percentile(values: Sequence[float], part: int) -> float:
 def main() -> None:
     """Run the benchmark selected on the command line."""
     command = parser(__doc__, nodes="5000")
-    command.add_argument("--rate", type=float, default=RATE, help="pods a second (default: %(default)s)")
-    command.add_argument("--pods", type=int, default=0, help="how many pods (default: what the workload says)")
+    command.add_argument("--rate", type=float, default=RATE, help="pods per second (default: %(default)s)")
+    command.add_argument("--pods", type=int, default=0, help="number of pods (default: that of the workload)")
     options = command.parse_args()
     with control_plane() as plane:
         for nodes in options.nodes:
@@ -98,14 +98,14 @@ def main() -> None:
 def measured(
     plane: Plane, work: workload.Workload, options: argparse.Namespace, rate: float = RATE
 ) -> list[dict[str, Any]]:
-    """Make a workload's cluster, and let pods arrive for each scheduler in turns."""
-    say(f"latency: made {work.nodes} nodes in {plane.fill(work):.0f} s")
+    """Create the cluster of a workload, then create pods at a constant rate for each scheduler in turns."""
+    print_line(f"latency: created {work.nodes} nodes in {plane.fill(work):.0f} s")
     rows = []
     for number, name in turns(options, plane):
         result = Latencies(work.name, work.nodes, work.pods, name, number, rate)
         uvloop.run(_measure(plane, work, result, partial(start, options, plane, name)))
         rows.append(result.row())
-        say(f"latency {number} {name}: p50 {rows[-1]['p50']} ms, p99 {rows[-1]['p99']} ms {result.problems}")
+        print_line(f"latency {number} {name}: p50 {rows[-1]['p50']} ms, p99 {rows[-1]['p99']} ms {result.problems}")
     return rows
 
 
@@ -134,7 +134,7 @@ async def _measure(
 
 
 async def _arrive(client: ApiClient, work: workload.Workload, numbers: range, rate: float) -> None:
-    """Create pods at their times, however long the server takes for those before."""
+    """Create pods at fixed times, regardless of the duration of earlier requests."""
     assert work.arriving is not None
     began = time.monotonic()
     posting = []

@@ -37,12 +37,12 @@ class Comparison:
 
     @property
     def speedup(self) -> float:
-        """Return our pods per second as a multiple of theirs."""
+        """Return Moorage's pods per second divided by kube-scheduler's."""
         return _ratio(self.ours, self.theirs, "pods_per_second")
 
     @property
     def cpu_ratio(self) -> float:
-        """Return how many times our CPU theirs is."""
+        """Return kube-scheduler's CPU divided by Moorage's."""
         return _ratio(self.theirs, self.ours, "cpu_ms_per_pod")
 
     @property
@@ -62,7 +62,7 @@ class Comparison:
 
     @property
     def leaves_no_core_idle(self) -> bool:
-        """Whether the machine had nothing left to give while our pods were placed."""
+        """Whether all cores were busy while Moorage placed pods."""
         return self.ours["idle_share"] <= IDLE and self.ours["others_share"] <= OTHERS
 
     @property
@@ -80,7 +80,7 @@ class Comparison:
 
 
 def comparisons(rows: Iterable[Row]) -> list[Comparison]:
-    """Put the rounds of each workload and size together."""
+    """Group the rounds by workload and size."""
 
     def key(row: Row) -> tuple[int, str, int]:
         return row["nodes"], row["workload"], row["pods"]
@@ -118,7 +118,7 @@ def _compared(nodes: int, name: str, pods: int, rows: Sequence[Row]) -> Comparis
 
 
 def _ratio(above: Figures, below: Figures, figure: str) -> float:
-    """Divide one median by another; 0 where either is missing, or too small to have been seen."""
+    """Divide one median by another; 0 if either is missing or too small to measure."""
     return above[figure] / below[figure] if above and below and below[figure] else 0.0
 
 

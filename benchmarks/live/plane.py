@@ -1,4 +1,4 @@
-"""A control plane whose state can be saved and brought back, so that every round begins with the same bytes in etcd."""
+"""A control plane with a saved state: every round starts with the same bytes in etcd."""
 
 import asyncio
 import shutil
@@ -27,11 +27,11 @@ class Plane(ControlPlane):
 
     @property
     def saved(self) -> Path:
-        """Where the state is kept between rounds."""
+        """Return the directory of the saved state."""
         return self.directory / "saved"
 
     def fill(self, workload: Workload) -> float:
-        """Make all objects of a workload in an empty cluster and save the state; return the seconds it took."""
+        """Create all objects of a workload in an empty cluster and save the state; return the duration."""
         started = time.monotonic()
         self.end()
         self.flags = workload.server_flags
@@ -44,14 +44,14 @@ class Plane(ControlPlane):
         return time.monotonic() - started
 
     def restore(self) -> None:
-        """Begin with the saved state."""
+        """Restore the saved state."""
         self.end()
         shutil.rmtree(self.data, ignore_errors=True)
         shutil.copytree(self.saved, self.data)
         self._begin()
 
     def end(self) -> None:
-        """End in order, so that everything is in etcd's files."""
+        """Stop in order, so that etcd writes its files completely."""
         for process in (self.api, self.etcd):
             if process is not None and process.poll() is None:
                 process.terminate()
@@ -65,7 +65,7 @@ class Plane(ControlPlane):
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[ApiClient]:
-        """Talk to the server as its administrator."""
+        """Return a client with administrator rights."""
         async with ApiClient(self.connection()) as client:
             yield client
 

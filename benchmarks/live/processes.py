@@ -50,7 +50,7 @@ class SessionProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     @property
@@ -63,7 +63,7 @@ class SessionProcess:
         return sum(cpu_of(pid) for pid in self.members())
 
     def peak_mib(self) -> float:
-        """Return the most memory that was resident, summed over its processes.
+        """Return the peak resident memory, summed over its processes.
 
         What they have in common, from files or since one was forked from the other, is counted once.
         """
@@ -71,7 +71,7 @@ class SessionProcess:
         return sum(map(_peak_mib, members)) - _counted_twice_mib(members)
 
     def stop(self) -> None:
-        """Have it end in order, and if it does not, without."""
+        """Terminate the process; kill it after a timeout."""
         if self.is_running:
             self._process.terminate()
             try:
@@ -115,7 +115,7 @@ def _peak_mib(pid: int) -> float:
 
 
 def _counted_twice_mib(pids: Sequence[int]) -> float:
-    """Return how much of the memory of several processes is that of others of them."""
+    """Return the memory that several processes share, which a sum counts more than once."""
     # Anonymous pages are shared by forks only; pages of a file may be any other program's, too.
     twice = sum(_mib(pid, "smaps_rollup", "Anonymous:") - _mib(pid, "smaps_rollup", "Pss_Anon:") for pid in pids)
     of_files: dict[str, list[int]] = {}
@@ -126,7 +126,7 @@ def _counted_twice_mib(pids: Sequence[int]) -> float:
 
 
 def _file_pages(pid: int) -> Iterator[tuple[str, int]]:
-    """Return what is resident of files, unchanged, by file and place in it."""
+    """Return the resident, unchanged bytes of mapped files by file and offset."""
     mapping = ""
     kib = 0
     for line in _lines(pid, "smaps"):

@@ -14,11 +14,11 @@ from moorage import __version__
 
 SCHEMA: Final = 1
 _SAME: Final = ("workload", "nodes", "pods", "scheduler")
-"""Rows with these alike are one measurement: made again, it takes the place of the old."""
+"""The key of a row: a repeated measurement replaces the earlier row."""
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return what was measured so far; nothing, if there is no such file."""
+    """Return the recorded rows; empty if the file does not exist."""
     if not path.exists():
         return {"schema": SCHEMA, **about()}
     content: dict[str, Any] = json.loads(path.read_text())

@@ -18,7 +18,7 @@ DIRECTORY: Final = Path("docs") / "records" / "bench"
 METHOD: Final = Path(__file__).with_name("method.md")
 START: Final = "start"
 FIRST_BIND: Final = 10.0
-"""Seconds in which the first pod is to be bound at 15,000 nodes and 100,000 pods."""
+"""Goal for the seconds to the first binding with 15,000 nodes and 100,000 pods."""
 SERIES: Final = (OURS, THEIRS)
 COLUMNS: Final = (
     ("pods/s", "pods_per_second", 0),
@@ -30,17 +30,17 @@ COLUMNS: Final = (
     ("idle", "idle_share", 2),
     ("others", "others_share", 2),
 )
-"""The figures of the large tables: what they are called, which they are, and with how many digits."""
+"""The columns of the large tables: title, figure, and number of digits."""
 
 
 def main() -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", type=Path, default=RAW, help="the raw data (default: %(default)s)")
-    parser.add_argument("--directory", type=Path, default=DIRECTORY, help="where the page goes (default: %(default)s)")
+    parser.add_argument("--json", type=Path, default=RAW, help="file with the raw data (default: %(default)s)")
+    parser.add_argument("--directory", type=Path, default=DIRECTORY, help="output directory (default: %(default)s)")
     options = parser.parse_args()
     if not options.json.exists():
-        sys.exit(f"bench-report: there is no {options.json}: run `make bench` first, or say RAW=file")
+        sys.exit(f"bench-report: {options.json} does not exist: run `make bench` first, or pass RAW=file")
     write(records.read(options.json), options.json, options.directory)
 
 
@@ -106,7 +106,7 @@ def _next_goals(content: Mapping[str, Any]) -> Iterator[str]:
     yield "Other rows are shares of its figure: the ratio of the medians, and the ratio of each round. CPU covers the"
     yield "complete process from its start. *At least* and *at most*: kube-scheduler was stopped before it finished.\n"
     yield from _table(
-        ("row", "pods", "what", "ours", "theirs", "ratio", "rounds", "wanted", ""),
+        ("row", "pods", "what", "ours", "theirs", "ratio", "rounds", "goal", ""),
         [_next_goal(each) for each in verdicts],
     )
     yield f"\n{sum(each.is_met for each in verdicts)} of {len(verdicts)} are met.\n"
@@ -152,7 +152,7 @@ def _next_goal(each: goals.Verdict) -> Sequence[str]:
         f"{each.theirs:,.1f} {measure.unit}",
         f"{bound if each.is_bound_only else ''}**{each.ratio:.2f}{unit}**",
         ", ".join(f"{ratio:.2f}" for ratio in each.ratios),
-        f"{sign} {each.wanted:g}{unit}",
+        f"{sign} {each.goal:g}{unit}",
         "met" if each.is_met else "missed",
     )
 
@@ -297,7 +297,7 @@ def _drains(content: Mapping[str, Any]) -> list[Comparison]:
 
 
 def _cpu_goal(each: Comparison) -> float | None:
-    """Return what a pod may cost for the goal to be met in this run."""
+    """Return the CPU per pod at which this run would meet the goal."""
     return each.theirs["cpu_ms_per_pod"] / each.goal_here.less_cpu if each.goal_here else None
 
 

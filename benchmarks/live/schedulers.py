@@ -1,4 +1,4 @@
-"""The two schedulers, each as its own users start it."""
+"""The two schedulers, started as users start them."""
 
 import sys
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def is_known(name: str) -> bool:
 
 
 def start(name: str, plane: Plane, flags: Flags = ()) -> SessionProcess:
-    """Start a scheduler with its defaults; only the port is one that is free."""
+    """Start a scheduler with its defaults and a free port."""
     (port,) = free_ports(1)
     begin = _moorage(name, plane) if is_ours(name) else _kube_scheduler(plane)
     log = plane.directory / f"{name.replace('/', '-')}.log"
@@ -41,7 +41,7 @@ def start(name: str, plane: Plane, flags: Flags = ()) -> SessionProcess:
 
 
 def start_theirs(plane: Plane, **config: Any) -> SessionProcess:
-    """Start kube-scheduler with more in its configuration."""
+    """Start kube-scheduler with an extended configuration."""
     (port,) = free_ports(1)
     command = [*_kube_scheduler(plane, **config), f"--secure-port={port}"]
     return SessionProcess(command, plane.directory / f"{THEIRS}.log", plane.directory)
@@ -53,7 +53,7 @@ def start_extender(plane: Plane, plugin: str) -> tuple[SessionProcess, str]:
     program = "from moorage.cli.main import main; main()"
     flags = ["extender", f"--kubeconfig={plane.kubeconfig()}", f"--port={port}", f"--plugin={plugin}"]
     log = plane.directory / "extender.log"
-    # Where the plugin is: the directory of the benchmarks.
+    # The plugin is in the directory of the benchmarks.
     process = SessionProcess([sys.executable, "-c", program, *flags], log, Path(__file__).parents[2])
     return process, f"http://127.0.0.1:{port}"
 
@@ -67,7 +67,7 @@ def _sources(name: str) -> Path:
 def _moorage(name: str, plane: Plane) -> list[str | Path]:
     sources = _sources(name)
     compile_program(sources / "moorage")
-    # By its directory, not by the environment: both checkouts then start in the same way, with the same dependencies.
+    # Selected by directory, not by environment: both checkouts start alike, with the same dependencies.
     program = f"import sys; sys.path.insert(0, {str(sources)!r}); from moorage.cli.main import main; main()"
     return [sys.executable, "-c", program, "scheduler", f"--kubeconfig={plane.kubeconfig()}"]
 

@@ -17,7 +17,7 @@ from benchmarks.live.processes import SessionProcess
 from moorage.common.errors import MoorageError
 
 RAW: Final = Path(".bench") / "latest.json"
-WHO: Final = f"some of {', '.join(schedulers.NAMES)} and {schedulers.OURS}@/another/checkout, with commas between"
+WHO: Final = f"comma-separated list of {', '.join(schedulers.NAMES)} and {schedulers.OURS}@/another/checkout"
 
 
 @contextmanager
@@ -32,16 +32,16 @@ def control_plane() -> Iterator[Plane]:
     except MoorageError as error:
         sys.exit(f"bench: {error}")
     except KeyboardInterrupt:
-        sys.exit("bench: stopped; the workloads that were finished are in the raw data")
+        sys.exit("bench: stopped; the raw data contains the finished workloads")
     finally:
         plane.stop()
         shutil.rmtree(directory, ignore_errors=True)
 
 
 def turns(options: argparse.Namespace, plane: Plane) -> Iterator[tuple[int, str]]:
-    """Give each scheduler its turn on the saved state: the number of the round, and whose turn it is.
+    """Restore the saved state for each turn; yield the number of the round and the scheduler.
 
-    Those of ``options.once`` have one turn, at the end.
+    The schedulers of ``options.once`` have one turn, at the end.
     """
     for number in range(1, options.rounds + 1):
         # The order alternates, so that changes of the machine's load affect both.
@@ -54,32 +54,32 @@ def turns(options: argparse.Namespace, plane: Plane) -> Iterator[tuple[int, str]
 
 
 def start(options: argparse.Namespace, plane: Plane, name: str, flags: Sequence[str] = ()) -> SessionProcess:
-    """Start a scheduler with the flags of a workload; ours with the flags that are to be tried, too."""
+    """Start a scheduler with the flags of a workload; Moorage also with the flags of the command line."""
     return schedulers.start(name, plane, (*flags, *(options.flags if schedulers.is_ours(name) else ())))
 
 
-def say(line: str) -> None:
-    """Show a line of progress that stays."""
+def print_line(line: str) -> None:
+    """Print a line of progress."""
     sys.stderr.write(f"{_clear()}{time.strftime('%H:%M:%S')} {line}\n")
 
 
-def murmur(line: str) -> None:
-    """Show progress that the next line overwrites; nothing, where lines cannot be overwritten."""
+def print_transient(line: str) -> None:
+    """Print progress that the next line overwrites; only on a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(f"{_clear()}{line}")
 
 
 def parser(description: str | None, nodes: str) -> argparse.ArgumentParser:
-    """Begin a command line with the options that all benchmarks have."""
+    """Return a parser with the common options."""
     arguments = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     arguments.add_argument(
-        "--nodes", type=_numbers, default=nodes, help="sizes with commas between (default: %(default)s)"
+        "--nodes", type=_numbers, default=nodes, help="comma-separated numbers of nodes (default: %(default)s)"
     )
-    arguments.add_argument("--rounds", type=int, default=3, help="turns of each scheduler (default: %(default)s)")
+    arguments.add_argument("--rounds", type=int, default=3, help="rounds per scheduler (default: %(default)s)")
     arguments.add_argument("--schedulers", type=_schedulers, default=",".join(schedulers.NAMES), help=WHO)
-    arguments.add_argument("--flags", type=str.split, default=(), help="more flags for moorage, to try something out")
+    arguments.add_argument("--flags", type=str.split, default=(), help="additional flags for moorage")
     arguments.set_defaults(once=())
-    arguments.add_argument("--json", type=Path, default=RAW, help="where the raw data goes (default: %(default)s)")
+    arguments.add_argument("--json", type=Path, default=RAW, help="output file of the raw data (default: %(default)s)")
     return arguments
 
 

@@ -1,4 +1,4 @@
-"""Objects written once and made many times: templates with ``${...}`` sums of the object's number and the sizes."""
+"""Templates of objects with ``${...}`` expressions of the object's number and the sizes."""
 
 import ast
 import json
@@ -27,10 +27,10 @@ _ALLOWED: Final = (
 _FUNCTIONS: Final[Mapping[str, Callable[..., int]]] = {"min": min, "max": max}
 
 
-class Sum:
+class Expression:
     """An integer expression of ``i``, ``nodes`` and ``pods``.
 
-    >>> Sum("i // min(500, nodes)", "here").of(i=1200, nodes=5000)
+    >>> Expression("i // min(500, nodes)", "here").of(i=1200, nodes=5000)
     2
     """
 
@@ -43,15 +43,15 @@ class Sum:
 
 
 class Template:
-    """An object with holes, kept as pieces of JSON, so that making the ten-thousandth is a join of strings."""
+    """An object with placeholders, stored as pieces of JSON, so that rendering is a join of strings."""
 
     def __init__(self, content: Mapping[str, Any], where: str) -> None:
         parts = PLACEHOLDER.split(json.dumps(content, separators=(",", ":")))
         self._texts = parts[::2]
-        self._sums = [Sum(part, where) for part in parts[1::2]]
+        self._sums = [Expression(part, where) for part in parts[1::2]]
 
     def made(self, **names: int) -> bytes:
-        """Return the object of a number as JSON."""
+        """Return the object with this number as JSON."""
         filled = (f"{text}{value.of(**names)}" for text, value in zip(self._texts, self._sums, strict=False))
         return ("".join(filled) + self._texts[-1]).encode()
 
@@ -61,7 +61,7 @@ class Template:
 
 
 def merged(base: Any, over: Any) -> Any:
-    """Lay one tree of mappings over another; anything else replaces what was there."""
+    """Merge nested mappings; other values are replaced."""
     if not isinstance(base, Mapping) or not isinstance(over, Mapping):
         return over
     return {**base, **{key: merged(base.get(key), value) for key, value in over.items()}}
@@ -71,10 +71,10 @@ def _compiled(text: str, where: str) -> CodeType:
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except SyntaxError as error:
-        raise InputError(where, f"{text!r} is not a sum", hint="write one like i % 10") from error
+        raise InputError(where, f"{text!r} is not an expression", hint="write an expression such as i % 10") from error
     for part in ast.walk(tree):
         named_badly = isinstance(part, ast.Name) and part.id not in (*KNOWN, *_FUNCTIONS)
         if named_badly or not isinstance(part, _ALLOWED):
             allowed_terms = f"{', '.join(KNOWN)}, whole numbers, + - * // %, min and max"
-            raise InputError(where, f"{text!r} cannot be worked out", hint=f"write a sum of {allowed_terms}")
+            raise InputError(where, f"{text!r} cannot be evaluated", hint=f"use only {allowed_terms}")
     return compile(tree, where, "eval")

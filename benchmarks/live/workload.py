@@ -29,7 +29,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from benchmarks.live.templates import Sum, Template, merged
+from benchmarks.live.templates import Expression, Template, merged
 from moorage.common.errors import InputError, did_you_mean
 from moorage.kube.api.kinds import BY_NAME
 
@@ -85,11 +85,11 @@ class WorkloadEntry(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Objects of one template: how many, and where they are posted."""
+    """Objects of one template: their number and their URL path."""
 
     path: str
     template: Template
-    count: Sum
+    count: Expression
     every: float = 0.0
     keep: int = 0
 
@@ -115,7 +115,7 @@ class Workload:
 
     @property
     def gate_flags(self) -> tuple[str, ...]:
-        """The feature gates as schedulers and the API server take them."""
+        """The feature gates as a flag."""
         return (f"--feature-gates={self.gates}",) if self.gates else ()
 
     @property
@@ -125,7 +125,7 @@ class Workload:
         return (*self.gate_flags, f"--runtime-config={served}") if served else self.gate_flags
 
     def objects(self) -> Iterator[Iterator[tuple[str, bytes]]]:
-        """Return where each object is posted and its JSON; one group has to be there before the next."""
+        """Return the URL path and the JSON of each object, in groups; each group must exist before the next."""
         for group in self.groups:
             count = group.count.of(nodes=self.nodes, pods=self.pods)
             bodies = group.template.all(count, nodes=self.nodes, pods=self.pods)
@@ -138,7 +138,7 @@ def names() -> list[str]:
 
 
 def drained() -> list[str]:
-    """Return the names of the workloads that `all` means."""
+    """Return the names of the workloads of `all`."""
     return [name for name in names() if not _read(name).alone]
 
 
@@ -153,7 +153,7 @@ def load(name: str, nodes: int, pods: int = 0) -> Workload:
     where = _where(name)
     entry = _read(name)
     sizes = {"nodes": nodes, "pods": pods or entry.pods}
-    expected = {key: Sum(str(text), f"{where}: expect.{key}").of(**sizes) for key, text in entry.expect.items()}
+    expected = {key: Expression(str(text), f"{where}: expect.{key}").of(**sizes) for key, text in entry.expect.items()}
     parts = yaml.safe_load((DIRECTORY / f"{PARTS}.yaml").read_text())
     return Workload(
         name=name,
@@ -192,7 +192,7 @@ def _group(entry: GroupEntry, parts: Mapping[str, Any], where: str) -> Group:
     return Group(
         path=kind.path(namespace=NAMESPACE if kind.namespaced else ""),
         template=Template(content, where),
-        count=Sum(str(entry.count), where),
+        count=Expression(str(entry.count), where),
         every=entry.every,
         keep=entry.keep,
     )

@@ -35,37 +35,37 @@ def test_every_row_is_of_something_that_can_be_measured() -> None:
     assert len(rows) == len({(row.name, row.nodes) for row in rows})
 
 
-@pytest.mark.parametrize(("wanted", "is_met"), [(5.0, True), (5.1, False)])
-def test_less_cpu_is_upstream_divided_by_moorage(wanted: float, is_met: bool) -> None:
-    row = GoalRow(nodes=5, pods=10, workload="basic", wants={"less_cpu": wanted})
+@pytest.mark.parametrize(("goal", "is_met"), [(5.0, True), (5.1, False)])
+def test_less_cpu_is_upstream_divided_by_moorage(goal: float, is_met: bool) -> None:
+    row = GoalRow(nodes=5, pods=10, workload="basic", goals={"less_cpu": goal})
     (verdict,) = judged(row, rounds([2.0, 1.0, 4.0], [10.0, 10.0, 8.0], "cpu_seconds"))
     assert (verdict.ours, verdict.theirs, verdict.ratio) == (2.0, 10.0, 5.0)
     assert (verdict.ratios, verdict.is_met, verdict.is_bound_only) == ([5.0, 10.0, 2.0], is_met, False)
 
 
-@pytest.mark.parametrize(("wanted", "is_met"), [(0.25, True), (0.2, False)])
-def test_share_is_moorage_divided_by_upstream(wanted: float, is_met: bool) -> None:
-    row = GoalRow(nodes=5, pods=10, workload="basic", wants={"memory": wanted})
+@pytest.mark.parametrize(("goal", "is_met"), [(0.25, True), (0.2, False)])
+def test_share_is_moorage_divided_by_upstream(goal: float, is_met: bool) -> None:
+    row = GoalRow(nodes=5, pods=10, workload="basic", goals={"memory": goal})
     (verdict,) = judged(row, rounds([100.0], [400.0], "peak_mib"))
     assert (verdict.ratio, verdict.is_met) == (0.25, is_met)
 
 
 def test_incomplete_round_gives_a_lower_bound() -> None:
-    row = GoalRow(nodes=5, pods=10, workload="basic", wants={"less_cpu": 2.0})
+    row = GoalRow(nodes=5, pods=10, workload="basic", goals={"less_cpu": 2.0})
     (verdict,) = judged(row, rounds([1.0], [3.0], "cpu_seconds", bound=4))
     assert (verdict.is_bound_only, verdict.ratio) == (True, 3.0)
 
 
 def test_only_rounds_of_both_are_compared() -> None:
-    row = GoalRow(nodes=5, pods=10, workload="basic", wants={"less_cpu": 2.0})
+    row = GoalRow(nodes=5, pods=10, workload="basic", goals={"less_cpu": 2.0})
     assert judged(row, {"drain": [turn("moorage", 1, cpu_seconds=1.0)]}) == []
-    other_row = GoalRow(nodes=6, pods=10, workload="basic", wants={"less_cpu": 2.0})
+    other_row = GoalRow(nodes=6, pods=10, workload="basic", goals={"less_cpu": 2.0})
     assert judged(other_row, rounds([1.0], [2.0], "cpu_seconds")) == []
 
 
 @pytest.mark.parametrize(
     "text",
-    ["- {nodes: 5}", "- {nodes: 5, workload: a, engine: b, wants: {}}", "- {nodes: 5, workload: a, wants: {x: 1}}"],
+    ["- {nodes: 5}", "- {nodes: 5, workload: a, engine: b, goals: {}}", "- {nodes: 5, workload: a, goals: {x: 1}}"],
 )
 def test_meaningless_row_is_rejected(text: str, tmp_path: Path) -> None:
     file = tmp_path / "goals.yaml"
