@@ -72,7 +72,7 @@ def judged(results: Mapping[str, Counts], ceilings: Mapping[str, Counts]) -> int
             _print_line(f"{name:15} {kind:18} {count:12,.1f} of {ceiling:10,} {'TOO MANY' if count > ceiling else ''}")
     if above:
         _print_line(
-            f"{above} counts are above their ceilings: reduce the cost of a pod, or justify it and run `make guard-record`"
+            f"{above} counts are above their ceilings: make pods cheaper, or justify it and run `make guard-record`"
         )
     return above
 
