@@ -58,12 +58,14 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     kubectl uses, a snapshot, or files. The command never writes to it. Every suggested change was tried: the plugins
     of the scheduler accept the pod on the changed cluster.
 
+    The text fits on a screen; -v 1 adds all reasons and changes and the events that trigger a retry.
+
     To print the logged attempts of the pod instead, even if the pod is gone, add --decision-log.
 
     The exit code is 0 whether or not the pod fits, and 2 for invalid input.
     """
     start_lightly()
-    options.configure_trial_logs(verbosity)
+    options.configure_trial_logs(verbosity if verbosity != 1 else None)
     if decision_log is not None:
         if file or snapshot or kubeconfig or context or output is ExplanationFormat.HTML:
             hint = "omit -f, --snapshot, --kubeconfig, --context and -o html"
@@ -81,7 +83,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     seconds = parse_duration(timeout, where="--timeout")
     with cluster.session(policy) as session:
         explanation = _explain(session, pod, namespace or cluster.namespace, node, seconds)
-    _print(explanation, output, node)
+    _print(explanation, output, node, is_verbose=bool(verbosity))
 
 
 def _print_attempts(log: Path, name: str, namespace: str, *, as_json: bool) -> None:
@@ -133,7 +135,9 @@ def _explain(
     return explain_workload(session, workload, seconds=seconds)
 
 
-def _print(explanation: "PodExplanation | WorkloadExplanation", output: ExplanationFormat, node: str) -> None:
+def _print(
+    explanation: "PodExplanation | WorkloadExplanation", output: ExplanationFormat, node: str, *, is_verbose: bool
+) -> None:
     if output is ExplanationFormat.JSON:
         options.print_json(explanation.as_data())
         return
@@ -148,6 +152,6 @@ def _print(explanation: "PodExplanation | WorkloadExplanation", output: Explanat
 
     console = Console(soft_wrap=not sys.stdout.isatty())
     if isinstance(explanation, PodExplanation):
-        print_explanation(explanation, console, node=node)
+        print_explanation(explanation, console, node=node, is_verbose=is_verbose)
     else:
-        print_workload(explanation, console)
+        print_workload(explanation, console, is_verbose=is_verbose)

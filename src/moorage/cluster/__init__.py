@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from moorage.cluster.controllers.persistent_volumes import TOPOLOGY
     from moorage.cluster.dry_run import DryRun, add_workload_pods
     from moorage.cluster.embedded import ClusterOptions, EmbeddedCluster
+    from moorage.cluster.files.admitting import AdmissionCheck
     from moorage.cluster.files.custom import notes_on
     from moorage.cluster.files.loading import ClusterInput, Creation, cluster_from_documents
     from moorage.cluster.in_process import InProcessClient
@@ -43,6 +44,7 @@ else:
             "controllers.persistent_volumes": ("TOPOLOGY",),
             "dry_run": ("DryRun", "add_workload_pods"),
             "embedded": ("ClusterOptions", "EmbeddedCluster"),
+            "files.admitting": ("AdmissionCheck",),
             "files.custom": ("notes_on",),
             "files.loading": ("ClusterInput", "Creation", "cluster_from_documents"),
             "in_process": ("InProcessClient",),
@@ -59,6 +61,7 @@ else:
 
 __all__ = [
     "TOPOLOGY",
+    "AdmissionCheck",
     "Api",
     "ApiServer",
     "ClusterInput",

@@ -101,7 +101,12 @@ def test_fitting_pods_of_a_workload_are_counted(cluster: str, capsys: pytest.Cap
 PAGES = {
     "pending": (
         "big",
-        ["is pending", "2 nodes: Insufficient cpu, short by at least 1", "Changes that would make it fit", "1. Lower"],
+        [
+            "is pending",
+            "insufficient cpu on 2 nodes (n1, n2), short by at least 1 core",
+            "Changes that would make it fit",
+            "1. Lower",
+        ],
     ),
     "fits": ("fits", ["fits on node n2", "Scores: n2 and the runner-up n1"]),
     "has a node": ("runs", ["is on node n1"]),

@@ -67,6 +67,10 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
     runner_up: str = ""
     wakes: tuple[WakingEvent, ...] = ()
     group: Mapping[str, Any] | None = None
+    is_refused: bool = False
+    """Whether the API server refuses to create the pod."""
+    notes: tuple[str, ...] = ()
+    """Facts about the obstacles that help to choose a change."""
 
     @property
     def stopped_sentence(self) -> str:
@@ -86,6 +90,8 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
         data["wakes"] = msgspec.to_builtins(self.wakes)
         if self.group is not None:
             data["group"] = dict(self.group)
+        if self.notes:
+            data["notes"] = list(self.notes)
         return data
 
 
@@ -99,8 +105,14 @@ class WorkloadExplanation(msgspec.Struct, frozen=True):
     group: Mapping[str, Any] | None = None
     """The state of a group that is scheduled as a whole."""
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the API server refuses to create the next pod."""
+        return self.next is not None and self.next.is_refused
+
     def as_data(self) -> dict[str, Any]:
         """Return the documented format."""
         data: dict[str, Any] = {"workload": self.workload, "fits": self.fits, "of": self.of}
+        data |= {"refused": True} if self.is_refused else {}
         data |= {} if self.group is None else {"group": dict(self.group)}
         return data if self.next is None else {**data, "next": self.next.as_data()}

@@ -1,6 +1,7 @@
 """Explanations as text, for the terminal."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from moorage.insight.explain.explanation import PodExplanation, PossibleChange, ReasonGroup, WorkloadExplanation
@@ -9,46 +10,66 @@ from moorage.scheduler.decisions.decision import NodeEntry, Nomination, Result
 if TYPE_CHECKING:
     from rich.console import Console
 
-MAX_CHANGES: Final = 8
+MAX_CHANGES: Final = 5
+MAX_REASONS: Final = 6
+MAX_LINES: Final = 20
+"""Numbers of lines that are printed by default: the text fits on a screen."""
 MAX_WAKES: Final = 6
+CHANGES: Final = "Changes that would make it fit"
 NO_CHANGE: Final = "No change was found that would make the pod fit, and no combination of up to four changes."
 BAR_WIDTH: Final = 24
+ABOUT_NODES: Final = "node(s) "
+_AMOUNT: Final = re.compile(r"\b(\d+)(m|Mi)\b")
 
 
-def print_explanation(explanation: PodExplanation, console: "Console", *, node: str = "") -> None:
-    """Print the explanation of one pod."""
+def print_explanation(
+    explanation: PodExplanation, console: "Console", *, node: str = "", is_verbose: bool = False
+) -> None:
+    """Print the explanation of one pod: on one screen, or everything if ``is_verbose``."""
     from rich.markup import escape
 
-    def print_section(title: str, lines: Iterable[str]) -> None:
-        console.print(f"\n[bold]{escape(title)}[/]", highlight=False)
-        for line in lines:
-            console.print(f"  {escape(line)}", highlight=False)
-
     decision = explanation.decision
+    omitted: list[str] = []
     console.print(f"[bold]{escape(decision.pod)}[/]  {escape(headline(explanation))}", highlight=False)
-    if explanation.group is not None:
-        print_section("Pod group", group_lines(explanation.group))
-    if node:
-        print_section(f"Node {node}", [_describe_node(explanation, node)])
-    elif explanation.reasons:
-        print_section("Rejected nodes", map(group_line, explanation.reasons))
-    if decision.post_filter is not None:
-        print_section("Preemption", [preemption_line(decision.post_filter)])
-    if explanation.because:
-        winner = decision.node or "the best node"
-        print_section(f"Scores: {winner} and the runner-up {explanation.runner_up}", waterfall(explanation))
-    if explanation.changes:
-        numbered = enumerate(explanation.changes[:MAX_CHANGES], start=1)
-        more = len(explanation.changes) - MAX_CHANGES
-        note = [f"{more} more changes: -o json lists all of them, with patches"] if more > 0 else []
-        lines = [f"{number}. {change_line(change)}" for number, change in numbered]
-        print_section("Changes that would make it fit", [*lines, *note])
-    elif decision.result is not Result.SCHEDULED and not explanation.is_bound:
+    for title, lines, limit in _sections(explanation, node):
+        console.print(f"\n[bold]{escape(title)}[/]", highlight=False)
+        for line in lines if is_verbose else lines[:limit]:
+            console.print(f"  {escape(line)}", highlight=False)
+        if len(lines) > limit and not is_verbose:
+            omitted.append(f"{len(lines) - limit} more {'changes' if title == CHANGES else 'reasons'}")
+    if not explanation.changes and decision.result is not Result.SCHEDULED and not explanation.is_bound:
         console.print(f"\n{NO_CHANGE}")
     if explanation.stopped:
         console.print(f"  {escape(explanation.stopped_sentence)}", style="dim", highlight=False)
-    if explanation.wakes:
-        print_section("Events that trigger a retry", retry_lines(explanation))
+    if explanation.wakes and is_verbose:
+        console.print("\n[bold]Events that trigger a retry[/]")
+        for line in retry_lines(explanation):
+            console.print(f"  {escape(line)}", highlight=False)
+    elif explanation.wakes:
+        omitted.append("the events that trigger a retry")
+    if omitted:
+        console.print(f"\n-v 1 adds {', '.join(omitted)}; -o json has patches", style="dim", highlight=False)
+
+
+def _sections(explanation: PodExplanation, node: str) -> Iterator[tuple[str, Sequence[str], int]]:
+    """Yield titles and lines, with the number of lines to print by default."""
+    decision = explanation.decision
+    if explanation.group is not None:
+        yield "Pod group", group_lines(explanation.group), MAX_LINES
+    if node:
+        yield f"Node {node}", [_describe_node(explanation, node)], MAX_LINES
+    elif explanation.reasons:
+        yield "Rejected nodes", [*map(group_line, explanation.reasons)], MAX_REASONS
+    if explanation.notes:
+        yield "Notes", explanation.notes, MAX_LINES
+    if decision.post_filter is not None:
+        yield "Preemption", [preemption_line(decision.post_filter)], MAX_LINES
+    if explanation.because:
+        winner = decision.node or "the best node"
+        yield f"Scores: {winner} and the runner-up {explanation.runner_up}", waterfall(explanation), MAX_LINES
+    if explanation.changes:
+        lines = [f"{number}. {change_line(change)}" for number, change in enumerate(explanation.changes, start=1)]
+        yield CHANGES, lines, MAX_CHANGES
 
 
 def group_lines(facts: Mapping[str, Any]) -> list[str]:
@@ -84,25 +105,55 @@ def headline(explanation: PodExplanation) -> str:
         case Result.ERROR:
             return f"cannot be scheduled because of an error: {decision.message}"
         case _:
-            return f"is pending: {decision.message}"
+            return f"is {'not created' if explanation.is_refused else 'pending'}: {decision.message}"
 
 
 def group_line(group: ReasonGroup) -> str:
     """Describe why nodes were rejected.
 
-    >>> group_line(ReasonGroup("NodeResourcesFit", "Insufficient cpu", 37, ("n1",), {"cpu": "500m"}, 3))
-    '37 nodes: Insufficient cpu, short by at least 500m; the only problem of 3 nodes (n1, …)'
+    >>> group_line(ReasonGroup("NodeResourcesFit", "Insufficient cpu", 37, ("n1",), {"cpu": "12500m"}, 3))
+    'insufficient cpu on 37 nodes (n1, …), short by at least 12.5 cores; the only problem of 3 nodes'
+    >>> group_line(ReasonGroup("NodeUnschedulable", "node(s) were unschedulable", 1, ("n1",), {}, 1))
+    '1 node was unschedulable (n1); this is its only problem'
     """
     nodes = f"{group.nodes} node{'s' if group.nodes != 1 else ''}"
-    details = "".join(f", short by at least {amount}" for amount in group.short.values())
+    if group.reason.startswith(ABOUT_NODES):
+        reason = f"{nodes} {group.reason.removeprefix(ABOUT_NODES)}"
+        reason = reason.replace(" were ", " was ", 1) if group.nodes == 1 else reason
+    else:
+        reason = f"{group.reason[:1].lower()}{group.reason[1:]} on {nodes}"
+    more = ", …" if group.examples and group.nodes > len(group.examples) else ""
+    examples = f" ({', '.join(group.examples)}{more})" if group.examples else ""
+    details = "".join(f", short by at least {_missing(name, amount)}" for name, amount in group.short.items())
     details += "".join(f", {taint} on {count}" for taint, count in group.details.items())
     if group.alone == group.nodes:
         details += f"; this is {'their' if group.nodes > 1 else 'its'} only problem"
     elif group.alone:
         details += f"; the only problem of {group.alone} node{'s' if group.alone != 1 else ''}"
-    more = ", …" if group.examples and group.nodes > len(group.examples) else ""
-    examples = f" ({', '.join(group.examples)}{more})" if group.examples else f" ({group.plugin})"
-    return f"{nodes}: {group.reason}{details}{examples}"
+    return f"{reason}{examples}{details}"
+
+
+def _missing(resource: str, amount: str) -> str:
+    if resource == "cpu" and amount.isdecimal():
+        return f"{amount} core{'s' if amount != '1' else ''}"
+    return humanize(amount, up=True)
+
+
+def humanize(text: str, *, up: bool = False) -> str:
+    """Write large amounts as cores and GiB; rounded down, so that a lowered request still fits, or ``up``.
+
+    >>> humanize("Lower the cpu request of container c from 100 to 62610m"), humanize("249920Mi"), humanize("500m")
+    ('Lower the cpu request of container c from 100 to 62.6 cores', '244 GiB', '500m')
+    >>> humanize("1001m", up=True)
+    '1.1 cores'
+    """
+
+    def convert(match: re.Match[str]) -> str:
+        size, unit = (1000, "cores") if match[2] == "m" else (1024, "GiB")
+        tenths = int(match[1]) * 10 // size if not up else -(-int(match[1]) * 10 // size)
+        return f"{tenths / 10:.1f}".removesuffix(".0") + f" {unit}" if int(match[1]) >= size else match[0]
+
+    return _AMOUNT.sub(convert, text)
 
 
 def preemption_line(nomination: Nomination) -> str:
@@ -147,11 +198,12 @@ def waterfall(explanation: PodExplanation) -> list[str]:
 
 def change_line(change: PossibleChange) -> str:
     """Describe a change and its effect."""
+    text = humanize(change.text, up=change.text.startswith("Add"))
     if not change.node:
-        return change.text
+        return text
     if change.victims:
-        return f"{change.text}  → {change.node}, preempting {', '.join(change.victims)}"
-    return f"{change.text}  → {change.node}"
+        return f"{text}  → {change.node}, preempting {', '.join(change.victims)}"
+    return f"{text}  → {change.node}"
 
 
 def retry_lines(explanation: PodExplanation) -> list[str]:
@@ -166,13 +218,15 @@ def retry_lines(explanation: PodExplanation) -> list[str]:
     return lines
 
 
-def print_workload(explanation: WorkloadExplanation, console: "Console") -> None:
+def print_workload(explanation: WorkloadExplanation, console: "Console", *, is_verbose: bool = False) -> None:
     """Print how many pods of a workload fit, and why the next one does not."""
     from rich.markup import escape
 
+    state = "are allowed and fit" if explanation.is_refused else "fit"
     console.print(
-        f"[bold]{escape(explanation.workload)}[/]  {explanation.fits} of {explanation.of} pods fit", highlight=False
+        f"[bold]{escape(explanation.workload)}[/]  {explanation.fits} of {explanation.of} pods {state}", highlight=False
     )
     if explanation.next is not None:
-        console.print("\nThe next pod does not fit:")
-        print_explanation(explanation.next, console)
+        problem = "is refused by the API server" if explanation.is_refused else "does not fit"
+        console.print(f"\nThe next pod {problem}:")
+        print_explanation(explanation.next, console, is_verbose=is_verbose)

@@ -1,7 +1,7 @@
 """Explain workloads: how many of their pods fit, and why the next one does not."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
@@ -12,15 +12,17 @@ from moorage.common.errors import InputError
 from moorage.insight.explain.explanation import PodExplanation, PossibleChange, WorkloadExplanation
 from moorage.insight.explain.groups import is_scheduled_with_group, list_active_pods, view_group
 from moorage.insight.explain.pods import explain_member, explain_pod
-from moorage.insight.explain.subject import DEFAULT_SECONDS
+from moorage.insight.explain.refusals import Refusals, find_replica_failure
+from moorage.insight.explain.subject import DEFAULT_SECONDS, Draft
 from moorage.insight.whatif.changes import find_named_kind
-from moorage.insight.whatif.edits import CreateObject, ObjectId
+from moorage.insight.whatif.edits import CreateObject, DeleteObject, ObjectId, Operation
 from moorage.insight.whatif.objects import missing
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.codec import convert
 from moorage.kube.api.kinds import BY_NAME
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.selectors import LabelMatcher, LabelSelector, label_matcher, label_set_matcher
+from moorage.scheduler.decisions.decision import Result
 
 WORKLOADS: Final = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "PodGroup")
 MAX_PODS: Final = 100_000
@@ -112,10 +114,21 @@ def explain_workload(
     pod_count = max(workload.wanted, len(running))
     _check_count(title, pod_count)
     fits = len(running)
+    refusals = Refusals(session, workload.id.namespace)
+    failure = find_replica_failure(workload.content, _list_replica_sets(session)) if len(own) < pod_count else ""
     with session.branch():
         while fits < pod_count:
             is_made = not waiting
             key = waiting.pop(0) if waiting else _create_pod(session, workload, fits)
+            if is_made:
+                target = ObjectId("Pod", *key.split("/"))
+                content = session.objects.content(target)
+                admitted, refusal = refusals.admit(content)
+                if admitted != content:
+                    session.apply(DeleteObject(target), CreateObject(admitted))
+            if is_made and (refusal := refusal or failure):
+                changes = refusals.changes(content, workload.content, pod_count - fits)
+                return WorkloadExplanation(title, fits, pod_count, _refused(session, key, refusal, changes))
             if not session.place(key, preempts=False).node:
                 # A deleted pod of the same workload would be created again, and be pending itself.
                 explained = explain_pod(session, key, seconds=seconds, spared=frozenset(placed))
@@ -124,6 +137,20 @@ def explain_workload(
             placed.add(key)
             fits += 1
     return WorkloadExplanation(title, fits, pod_count)
+
+
+def _refused(session: Session, key: str, message: str, changes: Sequence[PossibleChange]) -> PodExplanation:
+    """Explain a pod that the API server does not create; with the changes it may have a node."""
+    attempt = session.try_pod(key, preempts=False)
+    if not attempt.node:
+        message = f"{message}; without that, {attempt.decision.message}"
+    decision = replace(attempt.decision, result=Result.UNSCHEDULABLE, node="", tied=(), nodes={}, message=message)
+    located = tuple(replace(item, node=attempt.node) for item in changes)
+    return PodExplanation(decision=decision, changes=located, is_refused=True)
+
+
+def _list_replica_sets(session: Session) -> Iterator[Mapping[str, Any]]:
+    return (content for content in session.objects.contents() if content.get("kind") == "ReplicaSet")
 
 
 def _check_count(title: str, pod_count: int) -> None:
@@ -194,7 +221,7 @@ def _edit_template(explained: PodExplanation, workload: NamedWorkload, pods: Abs
         for edit in change.edits:
             target = edit.get("object", {})
             if target.get("kind") == "Pod" and f"{target.get('namespace')}/{target.get('name')}" in pods:
-                patch = [{**operation, "path": f"/spec/template{operation['path']}"} for operation in edit["patch"]]
+                patch = _on_template(edit["patch"], workload)
                 template_edit = {"object": owner, "apply": "replace" if is_job else "patch", "patch": patch}
                 # An edit of all pods of a group is one edit of the template.
                 edits += [template_edit] if template_edit not in edits else []
@@ -207,6 +234,20 @@ def _edit_template(explained: PodExplanation, workload: NamedWorkload, pods: Abs
         return replace(change, edits=edits)
 
     return replace(explained, changes=tuple(map(convert_change, explained.changes)))
+
+
+def _on_template(operations: Sequence[Mapping[str, Any]], workload: NamedWorkload) -> list[Operation]:
+    """Apply a patch of a pod to its template; the pod may have more fields: limit ranges set default requests."""
+    draft = Draft(workload.id, workload.content)
+    for operation in operations:
+        path = f"/spec/template{operation['path']}"
+        try:
+            draft.do({**operation, "path": path})
+        except InputError:
+            if "value" in operation:
+                steps = [step.replace("~1", "/").replace("~0", "~") for step in path[1:].split("/")]
+                draft.put([int(step) if step.isdecimal() else step for step in steps], operation["value"])
+    return draft.operations
 
 
 def _explain_group(session: Session, key: str, title: str, seconds: float) -> WorkloadExplanation:

@@ -16,14 +16,15 @@ KEPT_FIELDS: Final = frozenset(
         *("whenScaled", "action", "matchAttribute", "distinctAttribute", "maxSurge"),
         *("resourceVersion", "uid", "expression", "allocationMode", "schedulerName", "podManagementPolicy"),
         *("driver", "attacher", "provisioner", "fieldPath", "clusterIP", "declaredFeatures", "reason"),
-        *("completionMode", "concurrencyPolicy", "unhealthyPodEvictionPolicy", "adminAccess"),
+        *("completionMode", "concurrencyPolicy", "unhealthyPodEvictionPolicy", "adminAccess", "scopeName", "scopes"),
     )
 )
 """Fields whose values have a meaning in Kubernetes."""
 AMOUNTS: Final = frozenset(
     (
         *("capacity", "allocatable", "requests", "limits", "overhead", "allocatedResources"),
-        *("maximumVolumeSize", "minAvailable", "maxUnavailable", "counters"),
+        *("maximumVolumeSize", "minAvailable", "maxUnavailable", "counters", "hard", "used"),
+        *("min", "max", "default", "defaultRequest", "maxLimitRequestRatio", "podFixed"),
     )
 )
 """Fields of amounts by resource: their values stay, and so do the names of Kubernetes' own resources."""
@@ -36,7 +37,10 @@ ZONES: Final = "__"
 """Separates the zones in the label of a volume in several zones."""
 IMAGES: Final = frozenset(("image", "names", "imageID"))
 OWN_KEYS: Final = re.compile(r"(?:[a-z0-9.-]+\.)?(?:kubernetes\.io|k8s\.io|x-k8s\.io|moorage\.io)/.*")
-OWN_RESOURCES: Final = re.compile(r"cpu|memory|pods|count|(?:ephemeral-)?storage|(?:hugepages|attachable-volumes)-.*")
+OWN_RESOURCES: Final = re.compile(
+    r"(?:requests\.|limits\.)?(?:cpu|memory|pods|count|(?:ephemeral-)?storage|(?:hugepages|attachable-volumes)-.*)"
+    r"|count/.*|services(?:\..*)?|configmaps|secrets|persistentvolumeclaims|replicationcontrollers|resourcequotas"
+)
 OWN_NAMES: Final = frozenset(
     (
         *("default", "kube-system", "kube-public", "kube-node-lease", "metadata.name", "default-scheduler", ""),

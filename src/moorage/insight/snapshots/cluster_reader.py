@@ -15,6 +15,7 @@ from moorage.cluster import TOPOLOGY
 from moorage.common.errors import ApiError, Forbidden, Gone, InputError, NotFound
 from moorage.kube.api.codec import UNREADABLE, convert, decode
 from moorage.kube.api.kinds import BY_NAME, Kind
+from moorage.kube.api.kinds import KINDS as ALL_KINDS
 from moorage.kube.api.pod import PodSpec
 from moorage.kube.api.storage import StorageClass
 from moorage.kube.client.rest import ApiClient
@@ -32,6 +33,8 @@ KINDS: Final = tuple(
     )
 )
 """The kinds to read; kinds that the server does not have are skipped."""
+SHAPING: Final = tuple(kind for kind in ALL_KINDS if kind.name in ("LimitRange", "ResourceQuota", "RuntimeClass"))
+"""Kinds that change or limit new pods; they are read if permitted."""
 NEEDED: Final = ("Node", "Pod")
 KEPT_ANNOTATIONS: Final = frozenset(
     (
@@ -73,6 +76,8 @@ class ReadCluster(msgspec.Struct):
 
     contents: list[Content]
     versions: dict[str, str]
+    skipped: tuple[str, ...] = ()
+    """Optional kinds that may not be listed."""
 
 
 async def read_cluster(
@@ -100,6 +105,7 @@ async def read_cluster(
                 return ([], "") if may_lack else error
 
     answers = await asyncio.gather(*(read(kind) for kind in KINDS))
+    shaping = list(zip(SHAPING, await asyncio.gather(*(read(kind) for kind in SHAPING)), strict=True))
     forbidden = [kind for kind, answer in zip(KINDS, answers, strict=True) if isinstance(answer, Forbidden)]
     if forbidden:
         names = ", ".join(kind.full_name for kind in forbidden)
@@ -116,7 +122,9 @@ async def read_cluster(
         contents += answer[0]
         if answer[1]:
             versions[kind.full_name] = answer[1]
-    return ReadCluster(contents, versions)
+    contents += [item for _, answer in shaping if not isinstance(answer, ApiError) for item in answer[0]]
+    skipped = tuple(kind.full_name for kind, answer in shaping if isinstance(answer, ApiError))
+    return ReadCluster(contents, versions, skipped)
 
 
 async def _read_kind(
@@ -147,6 +155,11 @@ def _extract(kind: Kind, item: msgspec.Raw, with_annotations: bool, all_fields: 
         content = msgspec.json.decode(item)
         content.get("metadata", {}).pop("managedFields", None)
         return {"apiVersion": kind.api_version, "kind": kind.name, **content}
+    if not kind.has_struct:
+        content = {"apiVersion": kind.api_version, "kind": kind.name, **msgspec.json.decode(item)}
+        fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        metadata = content["metadata"]
+        return {**content, "metadata": {name: metadata[name] for name in fields if name in metadata}}
     # Through JSON, because patch operations need lists, not tuples.
     data = msgspec.json.decode(msgspec.json.encode(decode(kind.type, bytes(item))))
     content = {"apiVersion": kind.api_version, "kind": kind.name, **data}

@@ -91,7 +91,8 @@ def load_cluster(
         note = f"the snapshot is {age} old; the cluster may have changed" if is_old else ""
         return LoadedCluster(list(to_documents(contents, source=source.snapshot)), note)
     read, namespace, server = read_server(source, progress=progress)
-    return LoadedCluster(list(to_documents(read.contents, source=server)), namespace=namespace)
+    note = f"no permission to list {', '.join(read.skipped)}; they are ignored" if read.skipped else ""
+    return LoadedCluster(list(to_documents(read.contents, source=server)), note, namespace=namespace)
 
 
 def read_server(

@@ -6,6 +6,7 @@ from tests.unit.insight.explain.clusters import Object, node, pod, session
 from moorage.common.errors import InputError
 from moorage.insight.explain.explanation import WorkloadExplanation
 from moorage.insight.explain.workloads import explain_workload, find_workload
+from moorage.kube.patches import json_patch
 
 TEMPLATE: Object = {
     "metadata": {"labels": {"app": "web"}},
@@ -62,3 +63,77 @@ def test_pod_of_another_namespace_is_suggested() -> None:
     pending_pod["metadata"]["namespace"] = "shop"
     with session(pending_pod, pod("bug")) as opened, pytest.raises(InputError, match="there is 'shop/big'"):
         opened.pod("default/big")
+
+
+def quota(**hard: str) -> Object:
+    names = {name.replace("_", "."): amount for name, amount in hard.items()}
+    metadata = {"name": "compute", "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": names}}
+
+
+def limit_range(**limits: Object) -> Object:
+    spec = {"limits": [{"type": "Container", **limits}]}
+    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "range"}, "spec": spec}
+
+
+REFUSED: dict[str, tuple[list[Object], int, str, str]] = {
+    "a quota of requests": ([quota(requests_cpu="4")], 2, "exceeded quota: compute", "Raise requests.cpu from 4 to 10"),
+    "a quota of pods": ([quota(pods="3")], 3, "exceeded quota: compute", "Raise pods from 3 to 5 in the quota compute"),
+    "a quota that requires limits": (
+        [quota(limits_memory="8Gi")],
+        0,
+        "must specify limits.memory",
+        "Set limits.memory",
+    ),
+    "a limit range": (
+        [limit_range(max={"cpu": "1"})],
+        0,
+        "maximum cpu usage per Container is 1",
+        "Set requests.cpu of container main to 1 and limits.cpu of container main to 1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("objects", "fits", "message", "change"), REFUSED.values(), ids=REFUSED)
+def test_refused_pods_are_explained(objects: list[Object], fits: int, message: str, change: str) -> None:
+    explanation = explained(node("n1", cpu="64"), *objects)
+    assert (explanation.fits, explanation.of, explanation.is_refused) == (fits, 5, True)
+    assert explanation.next is not None
+    assert message in explanation.next.decision.message
+    assert explanation.next.changes[0].text.startswith(change)
+    assert explanation.next.changes[0].node == "n1"
+
+
+def test_pods_that_exist_use_the_quota() -> None:
+    running = [pod(f"web-{number}", on="n1", labels={"app": "web"}, requests={"cpu": "2"}) for number in range(2)]
+    other = pod("other", on="n1", requests={"cpu": "1"})
+    explanation = explained(node("n1", cpu="64"), *running, other, quota(pods="4"))
+    assert (explanation.fits, explanation.is_refused) == (3, True)
+
+
+def test_default_requests_of_a_limit_range_count() -> None:
+    web: Object = {**WEB, "spec": {**WEB["spec"], "template": {**TEMPLATE, "spec": {"containers": [{"name": "main"}]}}}}
+    with session(web, node("n1"), limit_range(defaultRequest={"cpu": "2"})) as opened:
+        workload = find_workload(opened, "deployment/web", "default")
+        assert workload is not None
+        explanation = explain_workload(opened, workload)
+    assert (explanation.fits, explanation.is_refused) == (2, False)
+    assert explanation.next is not None
+    edit = explanation.next.changes[0].edits[0]
+    assert json_patch(web, edit["patch"])["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+
+
+def test_reported_failure_of_a_replica_set_is_explained() -> None:
+    condition = {"type": "ReplicaFailure", "status": "True", "message": "admission webhook denied the request"}
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "w", "controller": True}
+    replica_set: Object = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web-1", "ownerReferences": [owner]},
+        "spec": {"replicas": 5, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE},
+        "status": {"conditions": [condition]},
+    }
+    explanation = explained(node("n1", cpu="64"), replica_set)
+    assert (explanation.fits, explanation.is_refused) == (0, True)
+    assert explanation.next is not None
+    assert explanation.next.decision.message == "admission webhook denied the request"

@@ -7,7 +7,7 @@ from tests.unit.insight.explain.clusters import pod
 
 from moorage.cluster.apiserver.server import ApiServer
 from moorage.insight.snapshots.cluster_reader import ReadCluster, read_cluster
-from moorage.kube.api.kinds import BY_NAME
+from moorage.kube.api.kinds import KINDS
 from moorage.kube.client.credentials import FixedCredentials
 from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.rest import ApiClient
@@ -25,7 +25,7 @@ def read(*objects: dict[str, Any], **options: Any) -> ReadCluster:
                 import msgspec
 
                 for obj in objects:
-                    kind = BY_NAME[obj["kind"]]
+                    kind = next(item for item in KINDS if item.name == obj["kind"])
                     where = kind.path(namespace="default" if kind.namespaced else "")
                     await client.request("POST", where, msgspec.json.encode(obj))
                 return await read_cluster(client, **options)

@@ -50,3 +50,28 @@ def test_all_missing_permissions_are_reported() -> None:
     with pytest.raises(InputError, match=r"no permission to list nodes, csinodes\.storage") as caught:
         asyncio.run(go())
     assert 'allow verb "list" on resource "nodes" of apiGroup ""' in str(caught.value)
+
+
+QUOTA = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "compute", "namespace": "default", "annotations": {"note": SECRET}},
+    "spec": {"hard": {"pods": "2"}},
+}
+
+
+def test_quotas_are_read_without_annotations() -> None:
+    (quota,) = (item for item in read(node("n1"), QUOTA).contents if item["kind"] == "ResourceQuota")
+    assert quota["spec"] == {"hard": {"pods": "2"}}
+    assert "annotations" not in quota["metadata"]
+
+
+def test_quotas_need_no_permission() -> None:
+    class Refusing(ApiClient):
+        async def request(self, method: str, path: str, *arguments: Any, **options: Any) -> bytes:
+            if "/resourcequotas" in path:
+                raise Forbidden("no")
+            return b'{"items": []}'
+
+    cluster = asyncio.run(read_cluster(Refusing(Connection("http://localhost", "here"))))
+    assert cluster.skipped == ("resourcequotas",)

@@ -122,6 +122,10 @@ class Quotas:
         """Return whether a namespace has a quota."""
         return namespace in self._ledgers
 
+    def of_namespace(self, namespace: str) -> list[Ledger]:
+        """Return the quotas of a namespace."""
+        return list(self._ledgers.get(namespace, {}).values())
+
     def check(self, resource: ServedResource, entry: Entry) -> None:
         """Reject a new or changed object that exceeds a quota of its namespace."""
         data = entry.data
