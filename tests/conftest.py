@@ -1,6 +1,10 @@
-"""Set-up for all tests: logs are discarded, because they are for operators, not for test reports."""
+"""Set-up for all tests: logs are discarded, because they are for operators, and tests leave the process unchanged."""
 
+import gc
 import logging
+import os
+import signal
+import sys
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
@@ -9,6 +13,8 @@ import structlog
 from hypothesis import settings
 from structlog.testing import capture_logs
 
+from moorage.scheduler.framework.logs import VERBOSITY
+
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 # A busy machine is not a defect: no test depends on the clock.
@@ -16,11 +22,42 @@ settings.register_profile("house", deadline=None)
 settings.load_profile("house")
 
 
+@pytest.fixture(autouse=True)
+def _process_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Restore the settings that a command makes for its process, and fail if a test leaves other changes.
+
+    Otherwise the result of a test would depend on the tests that run before it.
+    """
+    logs, verbosity, modules = structlog.get_config(), VERBOSITY.level, VERBOSITY.modules
+    thresholds, imported, before = gc.get_threshold(), {*sys.modules}, read_process_state()
+    yield
+    structlog.configure(**logs)
+    VERBOSITY.modules = modules
+    VERBOSITY.set(verbosity)
+    gc.set_threshold(*thresholds)
+    temporary = str(tmp_path_factory.getbasetemp())
+    for name in sys.modules.keys() - imported:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(temporary):
+            del sys.modules[name]  # another test may write a module of this name
+    after = read_process_state()
+    assert after == before, f"changed by the test: {[name for name in before if before[name] != after[name]]}"
+
+
+def read_process_state() -> dict[str, object]:
+    """Return the state of the process that every test must leave unchanged."""
+    return {
+        "environment": {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
+        "current directory": os.getcwd(),
+        "sys.path": [*sys.path],
+        "garbage collection": gc.isenabled(),
+        "signal handlers": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
+        "log handlers": (logging.root.level, logging.root.manager.disable),
+    }
+
+
 @pytest.fixture
 def logged() -> Iterator[list[MutableMapping[str, Any]]]:
     """Return the log lines of a test."""
-    usual = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(0))
     with capture_logs() as lines:
         yield lines
-    structlog.configure(**usual)

@@ -5,18 +5,15 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 import yaml
 
 from moorage.cli import main
 from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.rest import ApiClient
-from moorage.scheduler.framework.logs import VERBOSITY
 from moorage.testing import Cluster, in_virtual_time
 from tests.support.ticketing import DEFINITION, PLUGIN, THINGS, Ticketing, admit, pod, ticket
 
@@ -103,16 +100,6 @@ def test_simulation_reports_an_invalid_object(
     assert wanted in capsys.readouterr().err
 
 
-@pytest.fixture
-def _usual_logs() -> Iterator[None]:
-    """Restore the logging configuration: a command configures that of its process."""
-    usual = structlog.get_config()
-    yield
-    structlog.configure(**usual)
-    VERBOSITY.set(0)
-
-
-@pytest.mark.usefixtures("_usual_logs")
 def test_verbose_plugin_logs_are_written_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(yaml.safe_dump_all([NODE, *THINGS]))

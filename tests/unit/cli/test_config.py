@@ -1,7 +1,6 @@
 """`moorage config`: what it prints, where, and its exit codes."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -166,7 +165,9 @@ def test_check_of_an_old_file_names_the_command(
     assert f"`moorage config convert {config_file}`" in capsys.readouterr().err
 
 
-def test_two_queue_sorts_report_the_plugin_to_disable(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_queue_sorts_report_the_plugin_to_disable(
+    config_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     config_file.write_text(HEADER + "profiles: [{plugins: {queueSort: {enabled: [{name: Sorts}]}}}]")
     source = config_file.with_name("sorts_for_config_check.py")
     source.write_text(
@@ -175,9 +176,6 @@ def test_two_queue_sorts_report_the_plugin_to_disable(config_file: Path, capsys:
         "    def sort_key(self, queued):\n"
         "        return 0\n"
     )
-    sys.path.insert(0, str(config_file.parent))
-    try:
-        assert run(["config", "check", str(config_file), "--plugin", "sorts_for_config_check:Sorts"]) == 2
-    finally:
-        sys.path.remove(str(config_file.parent))
+    monkeypatch.syspath_prepend(str(config_file.parent))
+    assert run(["config", "check", str(config_file), "--plugin", "sorts_for_config_check:Sorts"]) == 2
     assert "disable PrioritySort" in capsys.readouterr().err

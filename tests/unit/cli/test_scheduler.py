@@ -3,21 +3,13 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from moorage.cli.main import run
 
 MASTER = "--master=http://127.0.0.1:1"
-
-
-@pytest.fixture(autouse=True)
-def _logs_as_before() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,13 +1,11 @@
 """Informers against a server that fails in every way it can, in virtual time."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from random import Random
 from typing import Any
 
 import pytest
-import structlog
-from structlog.testing import capture_logs
 from tests.support.fault_server import FaultServer
 
 from moorage.common.clock import VirtualClock
@@ -71,28 +69,17 @@ class Bench(InformerObserver):
         assert self.told == {name: obj["metadata"]["resourceVersion"] for name, obj in names.items()}
 
 
-@pytest.fixture
-def _logging() -> Iterator[None]:
-    """Let logs through, which other tests do without."""
-    before = structlog.get_config()
-    structlog.reset_defaults()
-    yield
-    structlog.configure(**before)
-
-
-@pytest.mark.usefixtures("_logging")
-def test_permanent_problem_is_reported_occasionally() -> None:
+def test_permanent_problem_is_reported_occasionally(logged: list[Any]) -> None:
     clock = VirtualClock()
     server = FaultServer(clock)
 
     async def work() -> None:
         informer: Informer[Pod] = Informer(server.client(), BY_TYPE[Pod], lambda *_: None, chance=Random(1))
-        with capture_logs() as logs:
-            running = asyncio.create_task(informer.run())
-            await asyncio.sleep(1000)
-            running.cancel()
-        warnings = [entry for entry in logs if entry["log_level"] == "warning"]
-        again = [entry for entry in logs if entry["event"] == "list or watch failed again"]
+        running = asyncio.create_task(informer.run())
+        await asyncio.sleep(1000)
+        running.cancel()
+        warnings = [entry for entry in logged if entry["log_level"] == "warning"]
+        again = [entry for entry in logged if entry["event"] == "list or watch failed again"]
         assert len(warnings) == 4, "at once, then every five minutes"
         assert "forbidden" in warnings[0]["error"]
         assert len(again) > 10
@@ -104,19 +91,17 @@ def test_permanent_problem_is_reported_occasionally() -> None:
 VOUCHERS = custom_kind("Voucher", "vouchers", "informer.example.org/v1")
 
 
-@pytest.mark.usefixtures("_logging")
-def test_unserved_kind_is_reported_occasionally_and_empty() -> None:
+def test_unserved_kind_is_reported_occasionally_and_empty(logged: list[Any]) -> None:
     clock = VirtualClock()
     server = FaultServer(clock)
 
     async def work() -> None:
         informer: Informer[Any] = Informer(server.client(), VOUCHERS, lambda *_: None, chance=Random(1))
-        with capture_logs() as logs:
-            running = asyncio.create_task(informer.run())
-            await informer.synced()
-            await asyncio.sleep(1000)
-            running.cancel()
-        warnings = [entry for entry in logs if entry["log_level"] == "warning"]
+        running = asyncio.create_task(informer.run())
+        await informer.synced()
+        await asyncio.sleep(1000)
+        running.cancel()
+        warnings = [entry for entry in logged if entry["log_level"] == "warning"]
         assert len(warnings) == 4, "at once, then every five minutes"
         assert warnings[0]["error"].endswith(
             "install the CustomResourceDefinition vouchers.informer.example.org, no restart is needed"

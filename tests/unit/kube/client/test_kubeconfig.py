@@ -156,7 +156,9 @@ def exec_user(**more: Any) -> dict[str, Any]:
     return {"exec": defaults | more}
 
 
-def test_credential_program_gets_cluster_info_and_returns_a_token(tmp_path: Path) -> None:
+def test_credential_program_gets_cluster_info_and_returns_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     credential = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":'
     status = '{"token":"\'$1-$WHO\'","expirationTimestamp":"2026-01-01T01:00:00Z"}}'
     plugin(tmp_path, f"echo \"$KUBERNETES_EXEC_INFO\" > info\necho '{credential}{status}'")
@@ -164,12 +166,8 @@ def test_credential_program_gets_cluster_info_and_returns_a_token(tmp_path: Path
     own = {"name": "client.authentication.k8s.io/exec", "extension": {"a": 1}}
     connection = load(write(tmp_path, user=user, cluster={"extensions": [own]}))
     assert isinstance(connection.credentials, ExecCredentials)
-    here = Path.cwd()
-    os.chdir(tmp_path)
-    try:
-        assert header(connection) == "Bearer arg-me"
-    finally:
-        os.chdir(here)
+    monkeypatch.chdir(tmp_path)
+    assert header(connection) == "Bearer arg-me"
     assert connection.credentials.expires_at == VirtualClock().now() + 3600
     info = yaml.safe_load((tmp_path / "info").read_text())
     assert info["spec"] == {"interactive": False, "cluster": {"server": "https://10.0.0.1:6443", "config": {"a": 1}}}

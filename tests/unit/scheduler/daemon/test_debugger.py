@@ -1,8 +1,8 @@
 """The output of SIGUSR2."""
 
+from typing import Any
+
 import pytest
-import structlog
-from structlog.testing import capture_logs
 
 from moorage.cluster.offline import DiscardingApi, NoBackground
 from moorage.common.clock import VirtualClock
@@ -22,7 +22,6 @@ NODE, PLACED, WAITING = make_node("n"), make_pod("placed", node="n"), make_pod("
 
 @pytest.fixture
 def debugger() -> Debugger:
-    structlog.reset_defaults()
     story = Story()
     scheduler = Scheduler(
         default_config(),
@@ -39,27 +38,24 @@ def debugger() -> Debugger:
     return Debugger(scheduler, ApiClient(Connection("http://127.0.0.1:1", "a test")), story)
 
 
-def test_nodes_and_waiting_pods_are_dumped_with_their_story(debugger: Debugger) -> None:
-    with capture_logs() as logs:
-        debugger.dump()
-    assert logs[0]["nodes"].startswith("n: requested {")
-    assert "pods [default/placed]" in logs[0]["nodes"]
-    assert logs[1]["pods"] == "default/waiting: active, attempts 0, rejected by []: active (UnscheduledPodAdd)"
+def test_nodes_and_waiting_pods_are_dumped_with_their_story(debugger: Debugger, logged: list[Any]) -> None:
+    debugger.dump()
+    assert logged[0]["nodes"].startswith("n: requested {")
+    assert "pods [default/placed]" in logged[0]["nodes"]
+    assert logged[1]["pods"] == "default/waiting: active, attempts 0, rejected by []: active (UnscheduledPodAdd)"
 
 
-def test_matching_cache_is_logged(debugger: Debugger) -> None:
-    with capture_logs() as logs:
-        debugger.compare([NODE], [PLACED, WAITING, make_pod("others", scheduler_name="other")])
-    assert [(line["event"], line["count"]) for line in logs] == [
+def test_matching_cache_is_logged(debugger: Debugger, logged: list[Any]) -> None:
+    debugger.compare([NODE], [PLACED, WAITING, make_pod("others", scheduler_name="other")])
+    assert [(line["event"], line["count"]) for line in logged] == [
         ("cache comparer: nodes agree with the API", 1),
         ("cache comparer: pods agree with the API", 2),
     ]
 
 
-def test_missing_and_redundant_objects_are_named(debugger: Debugger) -> None:
-    with capture_logs() as logs:
-        debugger.compare([make_node("m")], [WAITING, make_pod("unheard", node="m")])
-    assert [(line["event"], line["missed"], line["redundant"]) for line in logs] == [
+def test_missing_and_redundant_objects_are_named(debugger: Debugger, logged: list[Any]) -> None:
+    debugger.compare([make_node("m")], [WAITING, make_pod("unheard", node="m")])
+    assert [(line["event"], line["missed"], line["redundant"]) for line in logged] == [
         ("cache mismatch in nodes", "m", "n"),
         ("cache mismatch in pods", "default/unheard", "default/placed"),
     ]

@@ -2,7 +2,6 @@
 
 import io
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,17 +10,9 @@ import structlog
 from moorage.common.text import format_traceback
 from moorage.scheduler.daemon.log_lines import configure_logs
 from moorage.scheduler.daemon.options import LoggingOptions
-from moorage.scheduler.framework.logs import VERBOSITY, Verbosity
+from moorage.scheduler.framework.logs import Verbosity
 
 NOON = 1_767_268_800.123456
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    yield
-    structlog.reset_defaults()
-    VERBOSITY.modules = {}
-    VERBOSITY.set(0)
 
 
 def logged(options: LoggingOptions) -> str:

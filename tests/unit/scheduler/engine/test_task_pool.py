@@ -1,13 +1,8 @@
 """Background work: all of it runs, even if some of it fails, and with as few tasks as possible."""
 
 import asyncio
-import logging
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from typing import Any
-
-import pytest
-import structlog
-from structlog.testing import capture_logs
 
 from moorage.scheduler.engine.task_pool import TaskBackground
 
@@ -34,16 +29,7 @@ def test_drain_waits_for_all_work() -> None:
     assert asyncio.run(work()) == (["a", "b", "c"], 0)
 
 
-@pytest.fixture
-def _logging() -> Iterator[None]:
-    usual = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    yield
-    structlog.configure(**usual)
-
-
-@pytest.mark.usefixtures("_logging")
-def test_failure_is_logged_by_name_and_stops_no_other_work() -> None:
+def test_failure_is_logged_by_name_and_stops_no_other_work(logged: list[Any]) -> None:
     async def work() -> list[str]:
         background, finished_names = TaskBackground(), list[str]()
         background.start(failing(), name="binding of default/p")
@@ -52,9 +38,8 @@ def test_failure_is_logged_by_name_and_stops_no_other_work() -> None:
         await background.drain()
         return finished_names
 
-    with capture_logs() as logs:
-        assert asyncio.run(work()) == ["next"]
-    assert [(line["event"], line["work"]) for line in logs] == [("background work failed", "binding of default/p")]
+    assert asyncio.run(work()) == ["next"]
+    assert [(line["event"], line["work"]) for line in logged] == [("background work failed", "binding of default/p")]
 
 
 def test_tasks_are_reused_and_named_after_their_current_work() -> None:

@@ -1,20 +1,10 @@
 """A plugin's log: filtered by level, with the plugin and its profile."""
 
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from moorage.scheduler.framework.logs import VERBOSITY, PluginLog
 
 ABOUT = {"plugin": "LoadAware", "profile": "default-scheduler"}
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    yield
-    VERBOSITY.modules = {}
-    VERBOSITY.set(0)
 
 
 def test_details_are_written_from_their_level_on(logged: list[Any]) -> None:

@@ -2,12 +2,10 @@
 
 import io
 from collections import Counter
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 import pytest
-import structlog
 from tests.support.exposing import exposing
 from tests.support.simulated_metrics import BUSY, PROFILE, read_buckets, read_samples, scheduled, simulate, value
 
@@ -324,12 +322,10 @@ def test_groups_are_counted_as_one_entity_and_by_pods() -> None:
 
 
 @pytest.fixture
-def log_lines() -> Iterator[io.StringIO]:
+def log_lines() -> io.StringIO:
     stream = io.StringIO()
     configure_logs(LoggingOptions(verbosity=DECISION_LEVEL), stream)
-    yield stream
-    structlog.reset_defaults()
-    VERBOSITY.set(0)
+    return stream
 
 
 def test_each_decision_is_logged(log_lines: io.StringIO) -> None:

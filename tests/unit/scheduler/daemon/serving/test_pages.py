@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 
 import pytest
 from tests.support.page_visits import visit
@@ -11,12 +10,6 @@ from tests.support.serving import Reply, page_sources, served
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.daemon.serving.health import HealthCheck
 from moorage.scheduler.framework.logs import VERBOSITY
-
-
-@pytest.fixture
-def _verbosity_as_before() -> Iterator[None]:
-    yield
-    VERBOSITY.set(0)
 
 
 @pytest.mark.parametrize("endpoint", ["healthz", "livez", "readyz"])
@@ -79,7 +72,6 @@ def test_gates_take_pages_away() -> None:
     assert visit("/flagz", sources).status == visit("/statusz", sources).status == 404
 
 
-@pytest.mark.usefixtures("_verbosity_as_before")
 def test_verbosity_is_set() -> None:
     reply = visit("/debug/flags/v", method="PUT", body="7")
     assert reply.text == "successfully set klog.logging.verbosity to 7\n"
@@ -87,7 +79,6 @@ def test_verbosity_is_set() -> None:
     assert visit("/debug/flags/v", method="PUT", body="loud").status == 400
 
 
-@pytest.mark.usefixtures("_verbosity_as_before")
 @pytest.mark.parametrize("level", ["", "-1", "1.5", "²", "٤", "nan", "2147483648", "9" * 4000, "1 2", "\x00"])
 def test_invalid_log_level_is_rejected(level: str) -> None:
     reply = visit("/debug/flags/v", method="PUT", body=level)
