@@ -23,6 +23,8 @@ ROUNDS ?= 3
 IMAGE ?= moorage:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 BUILDER ?= $(shell command -v docker || command -v podman || command -v buildah)
 MINUTES ?= 30
+MODULE ?= src/moorage/scheduler/wiring
+MUTANTS ?= 25
 SCHEDULERS ?= moorage,kube-scheduler
 RAW ?= .bench/latest.json
 LOCK = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
@@ -115,6 +117,9 @@ site: $(INSTALLED)  ## Build the documentation site into .site, without running 
 
 report: $(INSTALLED)  ## Print the largest files and the longest functions
 	$(BIN)/python -m manual.sizes
+
+mutants: $(INSTALLED)  ## Mutate functions and print the mutants that the tests near them miss; MODULE=file or folder, MUTANTS= SEED=
+	$(BIN)/python -m manual.mutants $(MODULE) --n $(MUTANTS) --seed $(SEED)
 
 wording: $(INSTALLED)  ## Count dialect words and vague variable names in the tree
 	$(BIN)/python -m manual.wording .
