@@ -18,7 +18,7 @@ from moorage.kube.api.records import Lease
 from moorage.kube.api.storage import PersistentVolume
 from moorage.kube.client.dispatcher import Dispatcher
 from moorage.kube.client.recorder import EventRecorder
-from moorage.scheduler.wiring.api_writer import ApiWriter
+from moorage.scheduler.wiring.api_writer import MAX_DENIED_READS, ApiWriter
 from moorage.testing import make_pod
 
 T = TypeVar("T")
@@ -101,6 +101,50 @@ def test_uncertain_result_is_queried_until_the_server_responds(bench: Bench, sta
     bench.server.fail("GET", status, times=times)
     bench.run(bench.cluster.bind(bench.pod, "n1"))
     assert bench.node == "n1"
+
+
+def test_reading_back_waits_as_long_as_the_server_requests(bench: Bench) -> None:
+    bench.server.lose_answer(BINDING)
+    bench.server.fail("GET", 503, times=3, retry_after="50")
+    began = bench.clock.now()
+    bench.run(bench.cluster.bind(bench.pod, "n1"))
+    assert bench.clock.now() - began >= 3 * 50
+
+
+def test_a_denied_reading_back_ends(bench: Bench) -> None:
+    bench.server.lose_answer(BINDING)
+    bench.server.fail("GET", 403, times=99)
+    with pytest.raises(Unreachable):
+        bench.run(bench.cluster.bind(bench.pod, "n1"))
+    reads = [request for request in bench.server.requests if request.method == "GET"]
+    assert (len(reads), bench.binds) == (MAX_DENIED_READS, 1)
+
+
+def test_statuses_of_important_pods_are_written_first(bench: Bench) -> None:
+    writer = ApiWriter(bench.server.client(), Dispatcher(max_writes=1), bench.recorder, bench.clock)
+    priorities = {"first": 0, "low": 1, "high": 9, "middle": 5}
+    for name in priorities:
+        bench.server.put(PODS, {"metadata": {"name": name, "namespace": "shop", "uid": name}, "status": {}})
+    pods = [make_pod(name, namespace="shop", uid=name, priority=value) for name, value in priorities.items()]
+
+    async def work() -> None:
+        await asyncio.gather(*(writer.patch_status(pod, {"phase": "Pending"}) for pod in pods))
+
+    bench.run(work())
+    written = [request.path.split("/")[-2] for request in bench.server.requests]
+    assert written == ["first", "high", "middle", "low"], "the first one found a free slot"
+
+
+def test_a_pod_is_being_written_until_the_response(bench: Bench) -> None:
+    async def work() -> None:
+        assert not bench.cluster.is_writing(bench.pod)
+        patch = asyncio.create_task(bench.cluster.patch_status(bench.pod, {"phase": "Pending"}))
+        await asyncio.sleep(0)
+        assert bench.cluster.is_writing(bench.pod)
+        await patch
+        assert not bench.cluster.is_writing(bench.pod)
+
+    bench.run(work())
 
 
 FAILURES = {

@@ -369,3 +369,9 @@ def test_keys_are_never_shown() -> None:
     with pytest.raises(InputError) as raised:
         HttpExtender(config)
     assert SECRET not in f"{raised.value} {raised.value!r} {config!r} {tls!r}"
+
+
+def test_nodes_without_a_score_have_the_score_zero() -> None:
+    service = ExtenderService(rate=lambda _: [{"Host": "a", "Score": 7}, {"host": "b"}, {"Score": 3}])
+    scores = with_extender(service, lambda extender: extender.prioritize(POD, NODES))
+    assert scores == {"a": 7, "b": 0, "": 3}

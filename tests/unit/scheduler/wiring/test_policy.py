@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, MutableMapping
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ from tests.support.options import load_options
 from moorage.cli.main import run
 from moorage.common.errors import ConfigError, ConfigErrors, MoorageError
 from moorage.kube.features import FeatureGates
+from moorage.scheduler.config import ExtensionPoint, expand_plugins
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.nodeinfo import NodeInfo
-from moorage.scheduler.framework.plugin import FilterPlugin, QueueSortPlugin
+from moorage.scheduler.framework.plugin import BindPlugin, FilterPlugin, QueueSortPlugin
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.plugins.included_plugins import IN_TREE
-from moorage.scheduler.wiring.policy import build_catalogue, collect_plugins, load_policy
+from moorage.scheduler.wiring.policy import build_catalogue, collect_plugins, keep_fixed_fields, load_policy
 from moorage.testing import Cluster
 
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
@@ -159,3 +161,37 @@ def test_disabled_plugins_are_not_required() -> None:
 def test_a_configuration_with_missing_plugins_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["config", "view", "-o", "json"]) == 0
     assert LACKED in json.dumps(json.loads(capsys.readouterr().out))
+
+
+def test_fixed_fields_keep_their_running_values() -> None:
+    running = load_policy(collect_plugins(), HEAD_LINES + "clientConnection: {qps: 7}\n").config
+    new = load_policy(
+        collect_plugins(), HEAD_LINES + "leaderElection: {leaderElect: false}\npercentageOfNodesToScore: 9\n"
+    )
+    policy, differing = keep_fixed_fields(new, running)
+    assert differing == ["leaderElection", "clientConnection"]
+    assert policy.config.client_connection.qps == 7
+    assert policy.config.leader_election.leader_elect
+    assert policy.config.percentage_of_nodes_to_score == 9
+
+
+def test_installed_plugins_are_registered_unless_they_are_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = EntryPoint("picky", f"{__name__}:Picky", "moorage.scheduler.plugins")
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda *, group: [installed])
+    assert "Picky" in collect_plugins()
+    assert "Picky" not in collect_plugins(with_installed=False)
+
+
+class Binds(BindPlugin):
+    async def bind(self, cycle: CycleState, pod: Any, node_name: str) -> Status | None:
+        return None
+
+
+def test_a_passed_bind_plugin_runs_before_the_default() -> None:
+    policy = load_policy(collect_plugins([Picky, Binds]), enabled=[Picky, Binds])
+    profile = policy.config.profiles[0]
+    catalogue = build_catalogue(policy.registry)
+    assert expand_plugins(profile, lambda name: catalogue[name].points)[ExtensionPoint.BIND] == (
+        "Binds",
+        "DefaultBinder",
+    )

@@ -1,21 +1,34 @@
-"""Reloads of a standby replica, and the state that former plugins shared."""
+"""Reloads: plugins of a standby replica, shared state, extenders, and the measured pauses."""
 
 import asyncio
+import json
+from collections.abc import Iterable
 from typing import ClassVar
 
+import pytest
 from tests.support.ticketing import Ticket
 
 from moorage.cluster.apiserver.api import Api
 from moorage.cluster.in_process import InProcessClient
 from moorage.cluster.scheduling import RunningScheduler
+from moorage.common.errors import MoorageError
 from moorage.common.virtual_time import VirtualLoop
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.extender import Extender
 from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.handle import Handle
+from moorage.scheduler.framework.metering import PluginMeter
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import FilterPlugin, Plugin
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.wiring.policy import Policy, collect_plugins, keep_fixed_fields, load_policy
+from moorage.scheduler.wiring import reload as reload_module
+from moorage.scheduler.wiring.api_connection import ApiConnection
+from moorage.scheduler.wiring.assembly import AssembledScheduler, Tuning, assemble
+from moorage.scheduler.wiring.http_extender import HttpExtender
+from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
+from moorage.scheduler.wiring.reload import PauseTimes, reload
 from moorage.testing import in_virtual_time
 
 BOOK = StateKey[list[str]]("a book that plugins share")
@@ -87,12 +100,104 @@ async def test_shared_state_is_kept_until_no_plugin_uses_it() -> None:
     await asyncio.gather(running, return_exceptions=True)
 
 
-def test_fixed_fields_keep_their_running_values() -> None:
-    text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-    running = load_policy(collect_plugins(), text + "clientConnection: {qps: 7}\n").config
-    new = load_policy(collect_plugins(), text + "leaderElection: {leaderElect: false}\npercentageOfNodesToScore: 9\n")
-    policy, differing = keep_fixed_fields(new, running)
-    assert differing == ["leaderElection", "clientConnection"]
-    assert policy.config.client_connection.qps == 7
-    assert policy.config.leader_election.leader_elect
-    assert policy.config.percentage_of_nodes_to_score == 9
+class CannotBeBuilt(Shares):
+    """Fails in its constructor."""
+
+    def __init__(self, *, handle: Handle) -> None:
+        super().__init__(handle=handle)
+        raise ValueError("no")
+
+
+def policy_with_extenders(*ports: int, enabled: str = "") -> Policy:
+    """Return a policy with an extender at each port."""
+    registry = collect_plugins([CannotBeBuilt])
+    plugins = {"multiPoint": {"enabled": [{"name": enabled}] if enabled else []}}
+    content = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": plugins}],
+        "extenders": [
+            {"urlPrefix": f"http://127.0.0.1:{port}", "filterVerb": "filter", "nodeCacheCapable": True}
+            for port in ports
+        ],
+    }
+    return load_policy(registry, json.dumps(content))
+
+
+def assembled(policy: Policy, tuning: Tuning | None = None) -> AssembledScheduler[ApiConnection]:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    api = Api(loop.clock)
+    clients = (InProcessClient(api, loop.clock), InProcessClient(api, loop.clock))
+    connection = ApiConnection(*clients, loop.clock, policy.config.client_connection)
+    return assemble(policy, connection, loop.clock, tuning=tuning)
+
+
+def ports_of(extenders: Iterable[Extender]) -> list[str]:
+    return [extender.name.rpartition(":")[2] for extender in extenders]
+
+
+@in_virtual_time
+async def test_extenders_are_replaced_and_unused_ones_closed() -> None:
+    closed: list[HttpExtender] = []
+
+    class ClosedExtender(HttpExtender):
+        def close(self) -> None:
+            closed.append(self)
+            super().close()
+
+    parts = assembled(policy_with_extenders(1, 2), Tuning(make_extender=ClosedExtender))
+    await reload(parts, policy_with_extenders(2, 3))
+    await asyncio.sleep(1.0)
+    assert ports_of(parts.extenders) == ["2", "3"]
+    assert ports_of(parts.scheduler.runners["default-scheduler"].extenders) == ["2", "3"]
+    assert ports_of(closed) == ["1", "2"], "those of the former policy"
+
+    closed.clear()
+    with pytest.raises(MoorageError, match="CannotBeBuilt"):
+        await reload(parts, policy_with_extenders(4, 5, enabled="CannotBeBuilt"))
+    assert sorted(ports_of(closed)) == ["4", "5"], "those of the rejected policy"
+    assert ports_of(parts.extenders) == ["2", "3"]
+    parts.close()
+
+
+@in_virtual_time
+async def test_kinds_of_former_plugins_are_not_watched_any_longer() -> None:
+    def watched() -> set[type[KubeObject]]:
+        return {informer.kind.type for informer in parts.connection.informers.all}
+
+    parts = assembled(policy_with(Shares))
+    assert Ticket in watched()
+    await reload(parts, policy_with())
+    await asyncio.sleep(1.0)
+    assert Ticket not in watched()
+    assert {Node, Pod} <= watched()
+    parts.close()
+
+
+@in_virtual_time
+async def test_reload_wakes_the_sleeping_loop() -> None:
+    parts = assembled(policy_with(Shares))
+    sleeping = asyncio.create_task(parts.loop.sleep(until=asyncio.get_running_loop().time() + 3600.0))
+    await asyncio.sleep(1.0)
+    await reload(parts, policy_with(SharesToo))
+    await asyncio.sleep(1.0)
+    assert sleeping.done(), "pending pods may be schedulable now"
+    parts.close()
+
+
+def test_pauses_are_measured_in_elapsed_and_cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    observed: list[tuple[str, float, tuple[str, ...]]] = []
+
+    class Recording(PluginMeter):
+        def observe(self, name: str, value: float, *labels: str) -> None:
+            observed.append((name, value, labels))
+
+    elapsed, cpu = iter((10.0, 10.25)), iter((5.0, 5.125))
+    monkeypatch.setattr(reload_module, "perf_counter", lambda: next(elapsed))
+    monkeypatch.setattr(reload_module, "thread_time", lambda: next(cpu))
+    pauses = PauseTimes(Recording())
+    with pauses.timed("swap"):
+        pass
+    assert pauses.milliseconds == {"swap_ms": 250.0, "swap_cpu_ms": 125.0}
+    assert observed == [("moorage_config_reload_hold_seconds", 0.25, ("swap",))]

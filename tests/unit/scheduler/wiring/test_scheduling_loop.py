@@ -1,12 +1,14 @@
 """Delivery of changes to the scheduler, before and while the loop runs."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 from msgspec.structs import replace
 
 from moorage.cluster.offline import DiscardingApi, NoBackground
 from moorage.common.clock import VirtualClock
+from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.container import ResourceRequirements
 from moorage.kube.api.gated import pod_adapter
 from moorage.kube.api.kinds import BY_TYPE
@@ -23,7 +25,7 @@ from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.wiring.assembly import find_watched_kinds
-from moorage.scheduler.wiring.scheduling_loop import Deliveries, SchedulingLoop
+from moorage.scheduler.wiring.scheduling_loop import CYCLES_PER_TURN, Deliveries, SchedulingLoop
 from moorage.testing.builders import make_node, make_pod
 
 
@@ -41,13 +43,13 @@ class EventRecorder:
         return [sample.labels["event"] for sample in samples if sample.name.endswith("_count")]
 
 
-def scheduler_of(features: FeatureGates) -> Scheduler:
+def scheduler_of(features: FeatureGates, clock: VirtualClock | None = None) -> Scheduler:
     return Scheduler(
         default_config(),
         Registry(IN_TREE),
         cluster=DiscardingApi(),
         background=NoBackground(),
-        clock=VirtualClock(),
+        clock=clock or VirtualClock(),
         features=features,
     )
 
@@ -161,3 +163,119 @@ def test_pending_counts_the_changes_that_are_not_applied() -> None:
         assert (len(scheduler.cache), len(scheduler.queue)) == (2, 1)
 
     asyncio.run(work())
+
+
+def test_object_is_applied_again_after_its_correction() -> None:
+    async def work() -> None:
+        scheduler = scheduler_of(FeatureGates())
+        deliveries = Deliveries(scheduler.handlers.apply, SchedulingLoop(scheduler))
+        nodes = BY_TYPE[Node]
+        bad = replace(NODE, status=NodeStatus(allocatable={"cpu": "a lot"}))
+        deliveries.on_changes(nodes, [added(bad)])
+        assert (len(scheduler.cache), len(deliveries.retry.aside)) == (0, 1)
+        corrected = replace(NODE, metadata=replace(NODE.metadata, resource_version="2"))
+        deliveries.on_changes(nodes, [Change(bad, corrected)])
+        assert (len(scheduler.cache), len(deliveries.retry.aside)) == (1, 0)
+        deliveries.on_changes(nodes, [Change(corrected, None)])
+        assert len(scheduler.cache) == 0
+
+    asyncio.run(work())
+
+
+class Bench:
+    """A scheduler with a loop in virtual time; the test delivers changes."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.scheduler = scheduler_of(FeatureGates(), clock)
+        self.loop = SchedulingLoop(self.scheduler)
+        self.deliveries = Deliveries(self.scheduler.handlers.apply, self.loop)
+
+
+def with_bench(use: Callable[[Bench], Awaitable[None]]) -> None:
+    clock = VirtualClock()
+
+    async def work() -> None:
+        await use(Bench(clock))
+
+    run_virtual(work(), clock)
+
+
+def test_action_runs_immediately_before_the_loop_runs() -> None:
+    async def use(bench: Bench) -> None:
+        assert await bench.deliveries.between_cycles(lambda: 7) == 7
+
+    with_bench(use)
+
+
+def test_action_runs_between_cycles_after_earlier_changes() -> None:
+    async def use(bench: Bench) -> None:
+        bench.deliveries.start_through_loop()
+        bench.deliveries.on_changes(BY_TYPE[Node], [added(NODE)])
+        counting = asyncio.create_task(bench.deliveries.between_cycles(lambda: len(bench.scheduler.cache)))
+        failing = asyncio.create_task(bench.deliveries.between_cycles(lambda: 1 // 0))
+        calls: list[int] = []
+        cancelled = asyncio.create_task(bench.deliveries.between_cycles(lambda: calls.append(1)))
+        await asyncio.sleep(0)
+        assert (len(bench.scheduler.cache), bench.loop.has_changes) == (0, True)
+        cancelled.cancel()
+        await asyncio.sleep(0)
+        assert not await bench.loop.step()
+        assert not bench.loop.has_changes
+        assert await counting == 1
+        with pytest.raises(ZeroDivisionError):
+            await failing
+        assert calls == [], "its caller does not wait any longer"
+
+    with_bench(use)
+
+
+def test_other_tasks_run_between_cycles() -> None:
+    async def use(bench: Bench) -> None:
+        bench.deliveries.on_changes(BY_TYPE[Node], [added(NODE)])
+        pods = [make_pod(f"p{number}") for number in range(2 * CYCLES_PER_TURN + 1)]
+        bench.deliveries.on_changes(BY_TYPE[Pod], [added(pod) for pod in pods])
+        running = asyncio.create_task(bench.loop.run())
+        seen: list[int] = []
+        while not seen or bench.loop.cycles < len(pods):
+            await asyncio.sleep(0)
+            seen.append(bench.loop.cycles)
+        assert {CYCLES_PER_TURN, 2 * CYCLES_PER_TURN} <= set(seen)
+        assert set(seen) <= {CYCLES_PER_TURN, 2 * CYCLES_PER_TURN, len(pods)}, "a turn costs time"
+        bench.loop.stop()
+        await running
+        assert (bench.loop.cycles, len(bench.scheduler.queue)) == (len(pods), 0)
+
+    with_bench(use)
+
+
+def test_loop_sleeps_until_a_change_or_a_time() -> None:
+    async def use(bench: Bench) -> None:
+        began = bench.clock.now()
+        await bench.loop.sleep(until=began + 30.0)
+        assert bench.clock.now() - began == pytest.approx(30.0)
+
+        asyncio.get_running_loop().call_later(12.0, bench.loop.deliver, lambda: None)
+        await bench.loop.sleep(until=began + 100.0)
+        assert bench.clock.now() - began == pytest.approx(42.0)
+
+        assert not await bench.loop.step(), "there is no pod"
+        await bench.loop.sleep(until=began + 100.0)
+        assert bench.clock.now() - began == pytest.approx(100.0), "the change was applied and wakes only once"
+        await bench.loop.sleep(until=began)
+        assert bench.clock.now() - began == pytest.approx(100.0), "the time has passed"
+
+    with_bench(use)
+
+
+def test_unschedulable_pod_is_retried_when_the_queue_wakes() -> None:
+    async def use(bench: Bench) -> None:
+        bench.deliveries.on_changes(BY_TYPE[Pod], [added(POD)])
+        assert await bench.loop.step()
+        wakeup = bench.scheduler.queue.next_wakeup()
+        assert wakeup is not None
+        assert not await bench.loop.step()
+        await bench.loop.sleep()
+        assert bench.clock.now() == pytest.approx(wakeup)
+
+    with_bench(use)
