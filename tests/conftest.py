@@ -15,6 +15,9 @@ from structlog.testing import capture_logs
 
 from moorage.scheduler.framework.logs import VERBOSITY
 
+SET_BY_LIBRARIES = ("PYTEST_CURRENT_TEST", "PYGAME_HIDE_SUPPORT_PROMPT")
+"""Environment variables that pytest and an import of Gymnasium set."""
+
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 # A busy machine is not a defect: no test depends on the clock.
@@ -46,7 +49,7 @@ def _process_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def read_process_state() -> dict[str, object]:
     """Return the state of the process that every test must leave unchanged."""
     return {
-        "environment": {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
+        "environment": {name: value for name, value in os.environ.items() if name not in SET_BY_LIBRARIES},
         "current directory": os.getcwd(),
         "sys.path": [*sys.path],
         "garbage collection": gc.isenabled(),
