@@ -14,8 +14,8 @@ import msgspec
 from moorage.insight.explain.explanation import PossibleChange, ReasonGroup, ScoreDifference, WakingEvent
 from moorage.lab.experiment import Experiment
 from moorage.lab.trace import NodeOutage, TracePod
+from moorage.scheduler.decisions.attempts import GroupDecision
 from moorage.scheduler.decisions.decision import Decision
-from moorage.scheduler.decisions.group_decisions import GroupDecision
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from moorage.lab.tuning.candidates import tuned_config
 from moorage.lab.tuning.plan import Knob, NumberRange
+from moorage.lab.tuning.tune import tuned_config
 from moorage.scheduler.config.yaml_text import dump
 from tests.live.test_convert import assert_read
 

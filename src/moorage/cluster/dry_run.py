@@ -20,9 +20,8 @@ from moorage.kube.api.kinds import BY_NAME
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
-from moorage.scheduler.decisions.attempts import AttemptLog, ShowProgress, not_tried
+from moorage.scheduler.decisions.attempts import AttemptLog, GroupDecision, ShowProgress, group_decision, not_tried
 from moorage.scheduler.decisions.decision import Decision
-from moorage.scheduler.decisions.group_decisions import GroupDecision, group_decision
 from moorage.scheduler.engine.binding.binding_phases import PendingBinding
 from moorage.scheduler.engine.effects import Effects, OnFailure
 from moorage.scheduler.engine.failures import FailureHandler

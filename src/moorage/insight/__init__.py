@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from moorage.insight.explain.text import print_explanation, print_workload
     from moorage.insight.explain.workloads import explain_workload, find_workload
     from moorage.insight.page.events import with_page_events
-    from moorage.insight.page.live_cluster import LiveCluster
-    from moorage.insight.page.observer import PageObserver
+    from moorage.insight.page.live_cluster import LiveCluster, PageObserver
     from moorage.insight.page.page_server import PageServer, run_page
     from moorage.insight.page.page_source import PageSource
     from moorage.insight.page.question_process import QuestionProcess
@@ -52,8 +51,7 @@ else:
             "explain.text": ("print_explanation", "print_workload"),
             "explain.workloads": ("explain_workload", "find_workload"),
             "page.events": ("with_page_events",),
-            "page.live_cluster": ("LiveCluster",),
-            "page.observer": ("PageObserver",),
+            "page.live_cluster": ("LiveCluster", "PageObserver"),
             "page.page_server": ("PageServer", "run_page"),
             "page.page_source": ("PageSource",),
             "page.question_process": ("QuestionProcess",),

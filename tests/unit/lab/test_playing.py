@@ -4,6 +4,7 @@ import msgspec
 from tests.support.lab import config_with, pool_cluster, trial_with
 
 from moorage.kube.api.pod import Pod
+from moorage.lab.cluster import Scaling
 from moorage.lab.experiment import ConfigurationEntry, changed_config
 from moorage.lab.measuring import run_trial
 from moorage.lab.trace import NodeOutage, Trace, TracePod
@@ -108,3 +109,16 @@ def test_failing_policy_fails_its_trial_and_is_named() -> None:
     assert "no idea" in result.trial.error
     assert "p3" in result.trial.error
     assert result.trial.measures == {}
+
+
+def test_autoscaled_pool_grows_for_pending_pods_and_shrinks_when_idle() -> None:
+    scaling = Scaling(at_most=3, startup_seconds=60.0, idle_seconds=120.0)
+    cluster = pool_cluster(1, scaling=scaling, price=1.0)
+    pods = [TracePod(f"p{n}", 0.0, 300.0, cpu_milli=4000) for n in range(4)]
+    result = run_trial(trial_with(*pods, TracePod("late", 3600.0, 1.0, cpu_milli=100), cluster=cluster))
+    nodes = [point.nodes for point in result.points]
+    assert max(nodes) == 3, "the limit of the pool"
+    assert nodes[-1] == 1, "added nodes are removed, the initial one stays"
+    waits = sorted(time for time in waited(result).values() if time is not None)
+    assert waits[0] == 0.0
+    assert 60.0 <= waits[2] <= 75.0, "a node starts within a minute"

@@ -36,10 +36,10 @@ from moorage.kube.admission.pod_admission import PodAdmission
 from moorage.kube.admission.validation import find_problems
 from moorage.kube.api.cluster import Namespace, PriorityClass
 from moorage.kube.api.codec import convert
-from moorage.kube.api.gated import pod_adapter
 from moorage.kube.api.kinds import BY_NAME, Kind
 from moorage.kube.api.meta import KubeObject, ObjectMeta, format_time, parse_time
 from moorage.kube.api.node import Node
+from moorage.kube.api.originals import pod_adapter
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.kube.api.workloads import AppsWorkload, ReplicationController

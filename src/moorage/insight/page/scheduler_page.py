@@ -31,7 +31,7 @@ class SchedulerPage(DaemonService):
     """The page of one daemon and the process that handles its questions."""
 
     def __init__(self, options: Options, instruments: Instruments) -> None:
-        from moorage.insight.page.observer import PageObserver
+        from moorage.insight.page.live_cluster import PageObserver
         from moorage.insight.page.question_process import QuestionProcess
 
         self._clock = SteadyClock()

@@ -1,42 +1,219 @@
-"""The child process of the shadow: it receives the messages of the scheduler and sends comparisons."""
+"""The child process of the shadow: both configurations decide on one cluster, and it sends their comparisons."""
 
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
+import numpy as np
 import structlog
 
 from moorage.cluster import DiscardingApi, OfflineScheduler, search_all_nodes
 from moorage.common.child_process import ParentChannel, lower_priority, read_frame
 from moorage.common.clock import SteadyClock
-from moorage.common.errors import ConfigError
-from moorage.insight.shadow.comparison import ShadowCluster
+from moorage.common.errors import CacheError, ConfigError, MoorageError
 from moorage.insight.shadow.messages import (
+    AGREES,
+    DIFFERS,
+    ERROR,
     UNSURE,
     Answer,
+    Assumed,
     Comparison,
+    Forgotten,
+    Known,
     Message,
     Question,
+    Removed,
     ShadowBroken,
     ShadowReady,
     ShadowSetup,
     ShadowWhole,
     Whole,
 )
-from moorage.kube.api.kinds import Kind, find_kind
+from moorage.kube.api.kinds import BY_TYPE, Kind, find_kind
 from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.pod import Pod
 from moorage.kube.client.informer import Informers
 from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.list_watch import Change
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.features import FeatureGates
+from moorage.scheduler.decisions.decision import NodeEntry, PluginScore
+from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
+from moorage.scheduler.engine.cycle.search_result import NoNode, OneNode, SearchResult
 from moorage.scheduler.engine.observing import Apply
+from moorage.scheduler.engine.profiles import Profiles
+from moorage.scheduler.engine.reference import Scores, score_all
 from moorage.scheduler.framework.faults import described
 from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
+
+
+class Opinion(NamedTuple):
+    """The decision of one configuration about a pod: its node, and its verdicts on some nodes."""
+
+    found: SearchResult
+    node: str
+    scores: Scores | None
+    names: list[str]
+
+    def entry(self, name: str) -> NodeEntry:
+        """Return the verdict on a node."""
+        if name in self.names:
+            if self.scores is None:
+                return NodeEntry()
+            index = self.names.index(name)
+            scores = {
+                item.plugin: PluginScore(
+                    int(item.raw[index]), int(item.normalized[index]), int(item.weight * item.normalized[index])
+                )
+                for item in self.scores.by_plugin
+            }
+            return NodeEntry(total=int(self.scores.totals[index]), scores=scores)
+        diagnosis = self.found.diagnosis
+        status = diagnosis.pre_filter or diagnosis.statuses[name]
+        return NodeEntry(plugin=status.plugin, code=status.code.label, reasons=status.reasons)
+
+    def is_best(self, name: str) -> bool:
+        """Return whether no node is better than this node."""
+        if name not in self.names:
+            return False
+        return self.scores is None or bool(self.scores.totals[self.names.index(name)] == self.scores.totals.max())
+
+
+def form_opinion(runner: ProfileRunner, pod: Pod) -> Opinion:
+    """Decide on a pod with a configuration, and return the scores of all feasible nodes."""
+    result = runner.find(pod)
+    if isinstance(result, NoNode):
+        return Opinion(result, "", None, [])
+    if isinstance(result, OneNode):
+        return Opinion(result, result.node.name, None, [result.node.name])
+    window = runner.cache.nodes.take(np.flatnonzero(result.feasible))
+    scores = score_all(runner.profile, result.cycle.clone(), pod, window)
+    names = list(window.names)
+    return Opinion(result, names[int(scores.totals.argmax())], scores, names)
+
+
+class ShadowCluster:
+    """A copy of the scheduler's cluster; both configurations decide on it, and neither writes.
+
+    ``offline`` is the shadow's own scheduler; ``in_charge`` are the profiles of the other one, on the same cache.
+    """
+
+    def __init__(self, offline: OfflineScheduler[DiscardingApi], in_charge: Profiles) -> None:
+        self._scheduler = offline.scheduler
+        self._in_charge = in_charge.runners
+        self._is_limited = any(
+            in_charge.config.percentage_for(profile) is not None for profile in in_charge.config.profiles
+        )
+        self._pods = self._scheduler.objects[Pod]
+        self._kinds: dict[str, tuple[type[KubeObject], msgspec.json.Decoder[KubeObject]]] = {
+            BY_TYPE[kind].full_name: (kind, msgspec.json.Decoder(kind)) for kind in offline.kinds
+        }
+
+    def take(self, message: Known | Removed | Assumed | Forgotten | Whole) -> None:
+        """Apply a change; an object that cannot be applied is skipped."""
+        objects, apply = self._scheduler.objects, self._scheduler.handlers.apply
+        try:
+            match message:
+                case Known(name, content) if name in self._kinds:
+                    kind, decoder = self._kinds[name]
+                    after = decoder.decode(content)
+                    apply(objects[kind].find(after.key), after)
+                case Removed(name, key, is_final) if name in self._kinds:
+                    before = objects[self._kinds[name][0]].find(key)
+                    if before is not None:
+                        apply(before, None, is_final=is_final)
+                case Assumed(key, node):
+                    self._assume(key, node)
+                case Forgotten(key):
+                    self._forget(key)
+                case Whole(assumed):
+                    for key, node in assumed:
+                        self._assume(key, node)
+        except (CacheError, msgspec.MsgspecError) as error:
+            log.info("the shadow cannot apply a change", v=4, error=str(error))
+
+    def _assume(self, key: str, node: str) -> None:
+        pod = self._pods.find(key)
+        if pod is not None and not pod.node_name and self._scheduler.cache.pod(pod.uid) is None:
+            self._scheduler.cache.assume(pod.on_node(node))
+            self._scheduler.queue.end_nomination(pod, placed_on=node)
+
+    def _forget(self, key: str) -> None:
+        pod = self._pods.find(key)
+        cached_pod = None if pod is None else self._scheduler.cache.pod(pod.uid)
+        if cached_pod is not None and self._scheduler.cache.is_assumed(cached_pod):
+            self._scheduler.cache.forget(cached_pod)
+
+    def compare(self, question: Question) -> Comparison | None:
+        """Return the shadow's decision; ``None`` if it has no such pod or no such profile."""
+        pod = self._pods.find(question.key)
+        shadow_runner = None if pod is None else self._scheduler.runners.get(pod.scheduler_name)
+        active_runner = None if pod is None else self._in_charge.get(pod.scheduler_name)
+        if (
+            pod is None
+            or shadow_runner is None
+            or active_runner is None
+            or self._scheduler.cache.pod(pod.uid) is not None
+        ):
+            return None
+        comparison = Comparison(
+            question.number, question.time, pod.key, pod.scheduler_name, AGREES, question.node, question.node
+        )
+        try:
+            result = shadow_runner.find(pod)
+            choice = "" if isinstance(result, NoNode) else shadow_runner.choose(result).node.name
+            if choice == question.node:
+                return comparison
+            shadow = form_opinion(shadow_runner, pod)._replace(node=choice)
+        except MoorageError as error:
+            return msgspec.structs.replace(comparison, result=ERROR, shadow_node="", message=str(error))
+        if question.node and shadow.is_best(question.node):
+            return comparison  # equals: the shadow has no preference
+        return self._different(comparison, active_runner, pod, shadow)
+
+    def _different(self, comparison: Comparison, active_runner: ProfileRunner, pod: Pod, shadow: Opinion) -> Comparison:
+        """Find the plugin that caused the difference; unknown if the active configuration now decides otherwise."""
+        node, shadow_node = comparison.node, shadow.node
+        try:
+            in_charge = form_opinion(active_runner, pod)
+        except MoorageError as error:
+            return msgspec.structs.replace(comparison, result=UNSURE, shadow_node=shadow_node, message=str(error))
+        # With sampling, the active configuration may choose any feasible node.
+        could_choose = in_charge.is_best(node) or (self._is_limited and node in in_charge.names)
+        agrees = could_choose if node else not in_charge.node
+        names = [name for name in (node, shadow_node) if name]
+        return msgspec.structs.replace(
+            comparison,
+            result=DIFFERS if agrees else UNSURE,
+            shadow_node=shadow_node,
+            because=cause(in_charge, shadow, node, shadow_node) if agrees else "",
+            message="" if shadow_node else shadow.found.diagnosis.message,
+            in_charge={name: in_charge.entry(name) for name in names},
+            shadow={name: shadow.entry(name) for name in names},
+        )
+
+
+def cause(in_charge: Opinion, shadow: Opinion, node: str, other: str) -> str:
+    """Return the plugin that caused the difference: one that rejects a node, or whose scores changed the most."""
+    if node and (verdict := shadow.entry(node)).is_rejected:
+        return verdict.plugin
+    if other and (verdict := in_charge.entry(other)).is_rejected:
+        return verdict.plugin
+
+    def leads(opinion: Opinion) -> dict[str, int]:
+        """Return by how much each plugin prefers the other node."""
+        here, there = opinion.entry(node).scores or {}, opinion.entry(other).scores or {}
+        return {name: there[name].weighted - here[name].weighted for name in here if name in there}
+
+    before, after = leads(in_charge), leads(shadow)
+    moved = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
+    return max(moved, key=lambda name: (moved[name], name), default="")
+
 
 _OOM_SCORE: Final = 1000
 

@@ -3,10 +3,15 @@
 The text is stored with the object, so it has the same version and the same lifetime.
 """
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import msgspec
+from msgspec.structs import replace
 
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
+from moorage.kube.features import FeatureGates
 
 _Parts = dict[str, msgspec.Raw]
 _PLACE = "_original"
@@ -52,3 +57,19 @@ def _placed(text: bytes, node_name: str) -> bytes:
         return text
     spec["nodeName"] = msgspec.Raw(msgspec.json.encode(node_name))
     return msgspec.json.encode(parts | {"spec": msgspec.Raw(msgspec.json.encode(spec))})
+
+
+def pod_adapter(features: FeatureGates) -> Callable[[Pod], Pod] | None:
+    """Return a function that removes fields of disabled features from pods; ``None`` if all are enabled."""
+    spec: Mapping[str, Any] = {} if features.enabled("PodLevelResources") else {"resources": None}
+    with_status = features.enabled("InPlacePodLevelResourcesVerticalScaling")
+    status: Mapping[str, Any] = {} if with_status else {"resources": None, "allocated_resources": None}
+    if not spec and not status:
+        return None
+
+    def adapt(pod: Pod) -> Pod:
+        adapted = replace(pod, spec=replace(pod.spec, **spec), status=replace(pod.status, **status))
+        carry_original(pod, adapted)
+        return adapted
+
+    return adapt

@@ -8,8 +8,7 @@ from typing import Final
 from moorage import __version__
 from moorage.lab.experiment import Experiment
 from moorage.lab.report.arrivals import arrivals_as_html
-from moorage.lab.report.conclusions import conclusions, find_baseline, summarize
-from moorage.lab.report.differences import render_differences
+from moorage.lab.report.conclusions import conclusions, find_baseline, render_differences, summarize
 from moorage.lab.report.measures import Measure, find_pareto_front, format_wait
 from moorage.lab.report.scenes import Scene, group_by_scene
 from moorage.lab.report.svg import COLOURS, Dot, bar_groups, interval_chart, line_chart, scatter

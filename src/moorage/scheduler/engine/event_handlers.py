@@ -13,10 +13,10 @@ import structlog
 from moorage.common.errors import CacheError
 from moorage.kube.api import devices, storage
 from moorage.kube.api.cluster import Namespace
-from moorage.kube.api.gated import pod_adapter
 from moorage.kube.api.kinds import BUILT_IN, BY_TYPE, find_kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
+from moorage.kube.api.originals import pod_adapter
 from moorage.kube.api.pod import FINISHED, Pod
 from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.kube.features import FeatureGates

@@ -10,8 +10,8 @@ import numpy as np
 
 from moorage.common.errors import ApiError, PluginError
 from moorage.kube.api.cluster import PodDisruptionBudget
-from moorage.kube.api.gated import pod_adapter
 from moorage.kube.api.meta import ObjectMeta
+from moorage.kube.api.originals import pod_adapter
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.binding.binding_phases import BindingPhases, PendingBinding, Undo
 from moorage.scheduler.engine.cycle.filter import SearchRequest

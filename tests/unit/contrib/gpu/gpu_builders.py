@@ -2,7 +2,7 @@
 
 from tests.support.gpus import gpu_node, gpu_pod
 
-from moorage.contrib.gpu.fgd import FGD
+from moorage.contrib.gpu.gpu_policies import FGD
 from moorage.scheduler.config.contrib_args import FGDArgs, TypicalShape
 from moorage.scheduler.framework.handle import Handle
 

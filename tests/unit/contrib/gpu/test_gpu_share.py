@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.gpus import gpu_node, gpu_pod
 
-from moorage.contrib.gpu.fgd import FGD
+from moorage.contrib.gpu.gpu_policies import FGD
 from moorage.contrib.gpu.gpu_share import (
     NO_GPU,
     NO_SHARE_FREE,

@@ -11,8 +11,7 @@ from moorage.cluster.files.loading import cluster_from_documents
 from moorage.cluster.offline import DiscardingApi, OfflineScheduler
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import InputError
-from moorage.insight.page.live_cluster import PAUSE_SECONDS, LiveCluster
-from moorage.insight.page.observer import PageObserver
+from moorage.insight.page.live_cluster import PAUSE_SECONDS, LiveCluster, PageObserver
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Outcome
 from moorage.scheduler.engine.task_pool import TaskBackground

@@ -14,8 +14,7 @@ import uvloop
 
 from moorage.kube.http.messages import AnyReply, HttpRequest, HttpService, Reply, Sink, chunk
 from moorage.kube.http.parsing import MAX_HEAD
-from moorage.kube.http.server import HttpServer
-from moorage.kube.http.server_connection import IDLE_SWEEPS, SLOW_SWEEPS, ServerConnection
+from moorage.kube.http.server import IDLE_SWEEPS, SLOW_SWEEPS, HttpServer, ServerConnection
 
 MAX_BODY = 1000
 PIECE = b"x" * 65536

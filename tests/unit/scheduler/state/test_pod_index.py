@@ -21,9 +21,8 @@ from moorage.kube.api.selectors import (
 from moorage.scheduler.framework.status import IntArray
 from moorage.scheduler.state import pod_index
 from moorage.scheduler.state.cache import Cache
-from moorage.scheduler.state.pod_index import PodIndex
+from moorage.scheduler.state.pod_index import PodIndex, TermGroup
 from moorage.scheduler.state.selector_index import Namespaces
-from moorage.scheduler.state.term_index import TermGroup
 from moorage.testing import make_node, make_pod
 
 DEFAULT = frozenset({"default"})

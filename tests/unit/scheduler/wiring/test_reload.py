@@ -9,8 +9,8 @@ import pytest
 from tests.support.ticketing import Ticket
 
 from moorage.cluster.apiserver.api import Api
+from moorage.cluster.embedded import RunningScheduler
 from moorage.cluster.in_process import InProcessClient
-from moorage.cluster.scheduling import RunningScheduler
 from moorage.common.errors import MoorageError
 from moorage.common.virtual_time import VirtualLoop
 from moorage.kube.api.meta import KubeObject

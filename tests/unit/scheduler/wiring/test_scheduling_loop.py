@@ -10,10 +10,10 @@ from moorage.cluster.offline import DiscardingApi, NoBackground
 from moorage.common.clock import VirtualClock
 from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.container import ResourceRequirements
-from moorage.kube.api.gated import pod_adapter
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node, NodeStatus
+from moorage.kube.api.originals import pod_adapter
 from moorage.kube.api.pod import Pod, PodStatus
 from moorage.kube.api.storage import StorageClass
 from moorage.kube.client.list_watch import Change

@@ -17,8 +17,7 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.client.informer import InformerObserver
 from moorage.kube.client.rest import Exchange
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
-from moorage.scheduler.daemon.metrics.phase_timing import time_phase
-from moorage.scheduler.daemon.metrics.sampling import PluginSampler
+from moorage.scheduler.daemon.metrics.sampling import PluginSampler, time_phase
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, OneNode, SearchResult
 from moorage.scheduler.engine.event_handlers import resource_of

@@ -14,8 +14,7 @@ from moorage.kube.client.rest import ApiClient
 from moorage.kube.http.messages import HttpRequest, HttpService, Reply, ReplyStream
 from moorage.kube.http.server import HttpServer
 from moorage.scheduler.daemon.options import AuthenticationOptions, AuthorizationOptions, ServingOptions
-from moorage.scheduler.daemon.serving.access import AccessControl
-from moorage.scheduler.daemon.serving.lookup import TrustedClients, look_up, read_configured
+from moorage.scheduler.daemon.serving.access import AccessControl, TrustedClients, look_up, read_configured
 from moorage.scheduler.daemon.serving.reviews import AccessReviewer, TokenReviewer
 from moorage.scheduler.daemon.serving.routing import StreamingHandler, text_reply
 from moorage.scheduler.daemon.serving.tls import ServingTls

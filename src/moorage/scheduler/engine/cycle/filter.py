@@ -15,13 +15,13 @@ from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.cached_results.combined_result import CombinedResult, UncachedFilter
 from moorage.scheduler.engine.cached_results.result_cache import ResultCache
-from moorage.scheduler.engine.cycle.cross_check import CrossCheck
 from moorage.scheduler.engine.cycle.nominated import NominatedFilter
 from moorage.scheduler.engine.cycle.search_result import FEW, NoNode, OneNode, SearchResult, SeveralNodes
 from moorage.scheduler.engine.extension_points import pre_filter
 from moorage.scheduler.engine.outcomes import NOT_EXAMINED, Diagnosis, NodeScope
 from moorage.scheduler.engine.phases import FILTER_PHASE, NO_HOOKS, PRE_FILTER_PHASE, PhaseHooks
 from moorage.scheduler.engine.profile import Profile, derives_filter
+from moorage.scheduler.engine.reference import CrossCheck
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.engine.statuses import FEASIBLE, IdArray, RowStatuses, StatusTable, rejected_rows, with_ids
 from moorage.scheduler.framework.cycle import CycleState

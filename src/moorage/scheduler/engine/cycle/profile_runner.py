@@ -12,7 +12,6 @@ from moorage.common.errors import ExtenderError, PluginError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.config.types import ProfileConfig
 from moorage.scheduler.engine import extension_points, group_points
-from moorage.scheduler.engine.cycle.cross_check import CrossCheck
 from moorage.scheduler.engine.cycle.extenders import Extending
 from moorage.scheduler.engine.cycle.filter import WHOLE_CLUSTER, Filtering, Rotation, SearchRequest
 from moorage.scheduler.engine.cycle.score import Scoring
@@ -40,6 +39,7 @@ from moorage.scheduler.engine.phases import (
     PhaseHooks,
 )
 from moorage.scheduler.engine.profile import Profile
+from moorage.scheduler.engine.reference import CrossCheck
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.framework.faults import described
 from moorage.scheduler.framework.plugin import PostFilterResult

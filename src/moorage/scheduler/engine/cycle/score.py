@@ -14,13 +14,12 @@ from moorage.common.arrays import IntType
 from moorage.common.errors import PluginError
 from moorage.scheduler.engine.cached_results.combined_result import INFEASIBLE_TOTAL, CombinedResult, Share
 from moorage.scheduler.engine.cached_results.ranking import MAX_NARROW
-from moorage.scheduler.engine.cycle.cross_check import CrossCheck
 from moorage.scheduler.engine.cycle.search_result import Choice, ExtendedNodes, OneNode, SeveralNodes, Totals
 from moorage.scheduler.engine.cycle.tie_breaking import LateRows, SearchOrder, TieBreaker
 from moorage.scheduler.engine.extension_points import check_range, normalize, pre_score, score_nodes
 from moorage.scheduler.engine.phases import NO_HOOKS, PRE_SCORE_PHASE, SCORE_PHASE, PhaseHooks
 from moorage.scheduler.engine.profile import Profile
-from moorage.scheduler.engine.reference import PluginScores, score_all
+from moorage.scheduler.engine.reference import CrossCheck, PluginScores, score_all
 from moorage.scheduler.engine.ties import Ties
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
 from moorage.scheduler.framework.status import MAX_NODE_SCORE

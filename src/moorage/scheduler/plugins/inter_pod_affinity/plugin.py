@@ -1,16 +1,17 @@
 """InterPodAffinity: keep pods near to, or away from, other pods."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 
-from moorage.kube.api.affinity_terms import PodTerms, affinity_terms
+from moorage.kube.api.affinity_terms import NO_LABELS, AffinityTerm, PodTerms, affinity_terms
 from moorage.kube.api.cluster import Namespace
+from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.config.args import InterPodAffinityArgs
 from moorage.scheduler.framework.cycle import CycleState, StateKey
-from moorage.scheduler.framework.events import EventRegistration
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import (
@@ -24,9 +25,148 @@ from moorage.scheduler.framework.plugin import (
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, SKIP, IntArray, Status, Verdict
 from moorage.scheduler.plugins.inter_pod_affinity.cached_rules import CachedRules, DomainScores
 from moorage.scheduler.plugins.inter_pod_affinity.filter import AffinityState
-from moorage.scheduler.plugins.inter_pod_affinity.hints import EVENTS, ExtraHints
-from moorage.scheduler.plugins.inter_pod_affinity.terms import NamespaceExpansion
+from moorage.scheduler.plugins.inter_pod_affinity.terms import IncomingTerm, NamespaceExpansion, match_all
 from moorage.scheduler.state.handle import ClusterHandle
+from moorage.scheduler.state.pod_index import PodIndex
+
+
+def hint_after_assigned_pod(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
+    """Queue when a pod that matches the affinity was assigned, or a pod that matches the anti-affinity was deleted."""
+    if any(
+        assigned is not None and not assigned.node_name and not assigned.nominated_node_name for assigned in (old, new)
+    ):
+        return QueueingHint.SKIP
+    terms = affinity_terms(pod)
+    if old is not None and new is not None:
+        helps = (not _all_match(terms.affinity, old) and _all_match(terms.affinity, new)) or (
+            _any_matches(terms.anti_affinity, old) and not _any_matches(terms.anti_affinity, new)
+        )
+    elif new is not None:
+        helps = _all_match(terms.affinity, new)
+    else:
+        assert old is not None
+        helps = _any_matches(terms.anti_affinity, old) or _any_matches(affinity_terms(old).anti_affinity, pod)
+    return queue_if(helps)
+
+
+def hint_after_own_labels(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
+    """Queue: existing pods may have rejected the old labels only."""
+    return QueueingHint.QUEUE
+
+
+def hint_after_node(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+    """Queue when a node was added or moved to another domain of the pod's required terms."""
+    terms = affinity_terms(pod)
+    if old is None:
+        helps = bool(terms.anti_affinity) or any(term.topology_key in new.labels for term in terms.affinity)
+    else:
+        before, after = old.labels, new.labels
+        wanted, avoided = ([term.topology_key for term in kind] for kind in (terms.affinity, terms.anti_affinity))
+        has_entered = any(key in after and before.get(key) != after[key] for key in wanted)
+        helps = has_entered or any(key in before and after.get(key) != before[key] for key in avoided)
+    return queue_if(helps)
+
+
+EVENTS = (
+    EventRegistration(
+        ClusterEvent(Resource.ASSIGNED_POD, Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE),
+        hint_after_assigned_pod,
+    ),
+    EventRegistration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL), hint_after_own_labels),
+    EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL), hint_after_node),
+)
+
+
+def _all_match(terms: tuple[AffinityTerm, ...], assigned: Pod) -> bool:
+    return bool(terms) and all(_matches(term, assigned) for term in terms)
+
+
+def _any_matches(terms: Iterable[AffinityTerm], assigned: Pod) -> bool:
+    return any(_matches(term, assigned) for term in terms)
+
+
+def _matches(term: AffinityTerm, assigned: Pod) -> bool:
+    # As upstream, without the labels of the pod's namespace, so few namespace selectors match.
+    return term.matches(assigned.namespace, assigned.labels, NO_LABELS)
+
+
+class ExtraHints:
+    """Hints for events that upstream's hints skip, from the terms of existing pods and the namespace labels.
+
+    Otherwise the pods would wait for the periodic flush: a new node for a pod that others avoid, the deletion of the
+    last matching pod (the next pod is then the first of its kind), and changes of namespace labels.
+    """
+
+    def __init__(self, pods: PodIndex, namespaces: NamespaceExpansion) -> None:
+        self._pods = pods
+        self._namespaces = namespaces
+
+    def events(self) -> Sequence[EventRegistration]:
+        """Return the events with their hints, called after upstream's."""
+        pod_change = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE)
+        node_change = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL | Action.DELETE)
+        namespace_change = ClusterEvent(Resource.NAMESPACE, Action.ADD | Action.UPDATE)
+        return (
+            EventRegistration(pod_change, self.after_assigned_pod, beyond_upstream=True),
+            EventRegistration(node_change, self.after_node, beyond_upstream=True),
+            EventRegistration(namespace_change, self.after_namespace, beyond_upstream=True),
+        )
+
+    def after_assigned_pod(self, pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
+        """Queue when a matching pod was assigned, or when a pod that either side avoids was deleted."""
+        if any(
+            assigned is not None and not assigned.node_name and not assigned.nominated_node_name
+            for assigned in (old, new)
+        ):
+            return QueueingHint.SKIP
+        terms = affinity_terms(pod)
+        affinity, anti_affinity = self._namespaces.expand(terms.affinity), self._namespaces.expand(terms.anti_affinity)
+        did_match, does_match = (assigned is not None and match_all(affinity, assigned) for assigned in (old, new))
+        helps = (does_match and not did_match) or (did_match and not does_match and match_all(affinity, pod))
+        if old is not None and not helps:
+            helps = bool(_keys(anti_affinity, old) - (_keys(anti_affinity, new) if new is not None else set()))
+        if old is not None and new is None and not helps:
+            labels = self._namespaces.find_labels(pod.namespace)
+            own = affinity_terms(old).anti_affinity
+            helps = any(term.matches(pod.namespace, pod.labels, labels) for term in own)
+        return queue_if(helps)
+
+    def after_node(self, pod: Pod, old: Node | None, new: Node | None) -> QueueingHint:
+        """Queue when a node was added, deleted, or changed its domain for a key of the pod's or matching terms."""
+        terms = affinity_terms(pod)
+        affinity = self._namespaces.expand(terms.affinity)
+        is_first = match_all(affinity, pod)
+        before, after = (NO_LABELS if node is None else node.labels for node in (old, new))
+        for term in affinity:
+            key = term.topology_key
+            if before.get(key) != after.get(key) and (key in after or is_first):
+                return QueueingHint.QUEUE
+        labels = self._namespaces.find_labels(pod.namespace)
+        avoiding = [group.term for group in self._pods.anti_affinity.about(pod.namespace, pod.labels, labels)]
+        keys = {term.topology_key for term in (*terms.anti_affinity, *avoiding)}
+        if old is None:
+            return queue_if(bool(keys))
+        return queue_if(any(key in before and before[key] != after.get(key) for key in keys))
+
+    def after_namespace(self, pod: Pod, old: Namespace | None, new: Namespace) -> QueueingHint:
+        """Queue when the pod's terms select the namespace or no longer do, or when others no longer avoid it."""
+        before = NO_LABELS if old is None else old.labels
+        terms = affinity_terms(pod)
+        for term in (*terms.affinity, *terms.anti_affinity):
+            selector = term.namespace_matcher
+            # A namespace that did not exist was not selected by any selector.
+            if (old is not None and selector.matches(before)) != selector.matches(new.labels):
+                return QueueingHint.QUEUE
+        if new.name != pod.namespace:
+            return QueueingHint.SKIP
+        avoiding = self._pods.anti_affinity.about(pod.namespace, pod.labels, before)
+        return queue_if(not all(group.term.matches(pod.namespace, pod.labels, new.labels) for group in avoiding))
+
+
+def _keys(terms: Sequence[IncomingTerm], assigned: Pod) -> set[str]:
+    """Return the topology keys of the terms that match a pod."""
+    return {term.topology_key for term in terms if term.matches(assigned)}
+
 
 FILTER_STATE: Final = StateKey[AffinityState](
     "PreFilterInterPodAffinity", missing='error reading "PreFilterInterPodAffinity" from cycleState: not found'

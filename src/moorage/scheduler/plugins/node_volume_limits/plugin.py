@@ -18,12 +18,14 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
 from moorage.scheduler.framework.plugin import FilterPlugin, PreFilterPlugin
 from moorage.scheduler.framework.status import BoolArray, Status, Verdict
-from moorage.scheduler.plugins.node_volume_limits.attachable import (
+from moorage.scheduler.plugins.node_volume_limits.volume_columns import (
     AttachableVolumes,
     UnattachableError,
+    VolumeColumns,
     attaches_anything,
+    held_by_pods,
+    read_limits,
 )
-from moorage.scheduler.plugins.node_volume_limits.volume_columns import VolumeColumns, held_by_pods, read_limits
 
 NOWHERE: Final = np.empty(0, dtype=np.int64)
 EXCEEDED: Final = Status.unschedulable("node(s) exceed max volume count")

@@ -13,8 +13,14 @@ from moorage.scheduler.framework.node_selection import all_of, any_of, but_not
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import BoolArray, Status, Verdict
-from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import Constraints, SpreadConstraint
-from moorage.scheduler.plugins.pod_topology_spread.spread_domains import MORE_THAN_ANY, Counts, Inclusion, SpreadTally
+from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import (
+    MORE_THAN_ANY,
+    Constraints,
+    Counts,
+    Inclusion,
+    SpreadConstraint,
+    SpreadTally,
+)
 from moorage.scheduler.state.domains import DomainTally, nodes_lacking
 from moorage.scheduler.state.pod_index import PodIndex
 

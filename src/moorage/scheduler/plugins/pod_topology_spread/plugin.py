@@ -24,8 +24,7 @@ from moorage.scheduler.framework.plugin import (
 from moorage.scheduler.framework.status import SKIP, IntArray, Status, Verdict
 from moorage.scheduler.plugins.pod_topology_spread.filter import SpreadCounts, SpreadState
 from moorage.scheduler.plugins.pod_topology_spread.score import PreferenceCounts, PreferenceState
-from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import Constraints, ConstraintSource
-from moorage.scheduler.plugins.pod_topology_spread.spread_domains import Inclusion
+from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import Constraints, ConstraintSource, Inclusion
 from moorage.scheduler.plugins.taint_toleration import COMPARING
 from moorage.scheduler.state.handle import ClusterHandle
 

@@ -14,8 +14,12 @@ from moorage.scheduler.framework.node_selection import all_of, any_of
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, BoolArray, FloatArray, IntArray
-from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import Constraints, SpreadConstraint
-from moorage.scheduler.plugins.pod_topology_spread.spread_domains import Inclusion, SpreadTally
+from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import (
+    Constraints,
+    Inclusion,
+    SpreadConstraint,
+    SpreadTally,
+)
 from moorage.scheduler.state.domains import DomainTally, Labels, nodes_lacking
 from moorage.scheduler.state.pod_index import PodIndex
 

@@ -11,8 +11,8 @@ from moorage.common.clock import VirtualClock
 from moorage.common.errors import ConfigError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.cached_results.result_cache import MAX_RENEWALS
-from moorage.scheduler.engine.cycle.cross_check import CrossCheckError
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
+from moorage.scheduler.engine.reference import CrossCheckError
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, ScorePlugin

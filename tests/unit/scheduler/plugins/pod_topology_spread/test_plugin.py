@@ -19,8 +19,7 @@ from moorage.scheduler.config.args import PodTopologySpreadArgs
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.events import Action, ClusterEvent, QueueingHint, Resource
 from moorage.scheduler.plugins.pod_topology_spread.plugin import MIN_KEPT, PodTopologySpread, SpreadCache
-from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import Constraints, ConstraintSource
-from moorage.scheduler.plugins.pod_topology_spread.spread_domains import Inclusion
+from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import Constraints, ConstraintSource, Inclusion
 from moorage.scheduler.state.pod_index import MAX_COUNTS
 from moorage.testing import make_node
 from moorage.testing.rig import (
