@@ -401,7 +401,7 @@ def test_shadow_that_does_not_read_changes_is_restarted(tmp_path: Path, monkeypa
 REFUSED = {
     "a missing file": ("--shadow=/nowhere.yaml", "/nowhere.yaml: the file does not exist"),
     "an invalid percentage": ("--shadow=FILE --shadow-percent=0", "0 is not a percentage above 0"),
-    "an unwritable log": ("--shadow=FILE --shadow-log=/no/where", "/no/where cannot be opened"),
+    "an unwritable log": ("--shadow=FILE --shadow-log=/no/where", "/no/where: the file cannot be written"),
 }
 
 

@@ -48,8 +48,8 @@ def test_interrupt_stops_the_cluster(tmp_path: Path) -> None:
 
 
 BAD = {
-    "an invalid shape": (("--shape", "cpu:8"), "write it like cpu=8"),
-    "an invalid duration": (("--for", "soon"), "write it like 30s"),
+    "an invalid shape": (("--shape", "cpu:8"), "use a form such as cpu=8"),
+    "an invalid duration": (("--for", "soon"), "use a duration such as 30s"),
     "a missing file": (("-f", "missing.yaml"), "missing.yaml: the file does not exist"),
     "an unknown plugin": (("--plugin", "missing:It"), "cannot be imported"),
     "a missing configuration": (("--config", "missing.yaml"), "the file does not exist"),

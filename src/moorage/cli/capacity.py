@@ -43,7 +43,7 @@ def capacity(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     from moorage.insight import count_replicas, template_pod
     from moorage.kube.manifests import read_files
 
-    pod = template_pod(list(read_files([pod_file])))
+    pod = template_pod(read_files([pod_file]), source=pod_file)
     policy = options.load_policy(config, plugin, feature_gates)
     with options.load_cluster(file, snapshot, kubeconfig, context, quiet=quiet).session(policy) as session:
         result = count_replicas(session, pod, most=limit)

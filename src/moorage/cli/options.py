@@ -84,7 +84,9 @@ def with_extension(*known: str) -> Callable[[Path | None], Path | None]:
 
     def check(path: Path | None) -> Path | None:
         if path is not None and path.suffix not in known:
-            raise typer.BadParameter(f"{path}: unknown file extension; use {' or '.join(known)}")
+            raise typer.BadParameter(
+                f"{path}: unknown file extension; use {' or '.join(filter(None, (', '.join(known[:-1]), known[-1])))}"
+            )
         return path
 
     return check
@@ -221,7 +223,7 @@ def parse_seconds(text: str, option: str) -> float | None:
         return None
     seconds = parse_duration(text, where=option)
     if seconds <= 0:
-        hint = "use a duration such as 90s, 10m or 1h30m"
+        hint = "use a duration such as 30s, 1m30s or 500ms"
         raise InputError(option, f"{text!r} is not a positive duration", hint=hint)
     return seconds
 

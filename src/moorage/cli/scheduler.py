@@ -43,13 +43,13 @@ def _start(flags: "FlagValues") -> int:
 
     configure_logs(logging_options(flags))
     if path := flags["write-config-to"]:
-        from moorage.common.errors import InputError
+        from moorage.common.user_files import not_writable
         from moorage.scheduler.config import completed_view, to_yaml
 
         try:
             Path(path).write_text(to_yaml(completed_view(complete_options(flags).config)), encoding="utf-8")
         except OSError as error:
-            raise InputError("--write-config-to", f"cannot write {path}: {error.strerror}") from error
+            raise not_writable(path, error, where="--write-config-to") from error
         return 0
     # Both processes need these modules; the supervisor imports nothing more after the fork.
     from moorage.common.memory import relax_gc

@@ -198,12 +198,15 @@ def _print_log(path: Path, output: DecisionFormat, *, whole_timeline: bool) -> N
 
 def _read_documents(files: list[str] | None, snapshot: str, *, quiet: bool) -> "list[Document]":
     """Read a snapshot, files, or both."""
-    from moorage.kube.manifests import read_files
+    from moorage.kube.manifests import describe_unknown_fields, read_files
 
     if not files and not snapshot:
-        raise typer.BadParameter("no cluster given; add -f FILE or --snapshot FILE")
+        raise typer.BadParameter("no cluster specified; add -f FILE or --snapshot FILE")
     documents = [] if not snapshot else options.load_cluster(None, snapshot, "", "", quiet=quiet).documents
-    return [*documents, *read_files(files or ())]
+    objects = list(read_files(files or ()))
+    if note := describe_unknown_fields(objects):
+        options.print_note(note, quiet=quiet)
+    return [*documents, *objects]
 
 
 def _without_extenders(policy: "Policy", *, quiet: bool) -> "Policy":

@@ -18,5 +18,5 @@ def parse_duration(text: str, *, where: str) -> float:
         return float(text)
     parts = re.findall(r"(\d{1,9}(?:\.\d+)?)(ms|s|m|h)", text, re.ASCII)
     if not parts or "".join(amount + unit for amount, unit in parts) != text:
-        raise InputError(where, f"{text[:40]!r} is not a duration", hint="write it like 30s, 1m30s or 500ms")
+        raise InputError(where, f"{text[:40]!r} is not a duration", hint="use a duration such as 30s, 1m30s or 500ms")
     return sum(float(amount) * _UNITS[unit] for amount, unit in parts)

@@ -62,6 +62,13 @@ def read_text(path: str | Path, *, limit: int = MAX_SETTINGS, where: str = "", h
         raise not_utf8(location, content.splitlines(keepends=True)) from error
 
 
+def not_writable(path: str | Path, error: OSError, *, where: str = "", hint: str = "") -> InputError:
+    """Return the error for an output file that cannot be written."""
+    location = f"{where}: {path}" if where else str(path)
+    problem = f"the file cannot be written: {error.strerror or error}"
+    return InputError(location, problem, hint=hint or "use a file in an existing, writable directory")
+
+
 def not_utf8(place: str, lines: Iterable[bytes]) -> InputError:
     """Return the error for a file of invalid text, with the position of the first invalid byte."""
     for number, line in enumerate(lines, start=1):

@@ -10,8 +10,11 @@ from typing import Any, Final, TextIO
 from moorage.common.errors import InputError
 from moorage.common.user_files import MAX_OBJECTS, read_text
 from moorage.kube.api.documents import read_documents
+from moorage.kube.schema import find_kind_schema, unknown_fields
 
 STDIN: Final = "-"
+_SCHEDULER_GROUP: Final = "kubescheduler.config.k8s.io/"
+_MAX_UNKNOWN: Final = 5
 _ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
 """An escape of JSON; the group is a surrogate without its pair."""
 
@@ -47,8 +50,27 @@ def read_files(paths: Sequence[str], *, stdin: TextIO | None = None) -> Iterator
     """Read every object of some files, in order of appearance; ``-`` is standard input."""
     for path in paths:
         text, source = read_manifest(path, stdin)
+        is_empty = True
         for number, content in enumerate(_parse(text, source), start=1):
-            yield from flatten(content, f"{source}, document {number}")
+            is_empty = False
+            for document in flatten(content, f"{source}, document {number}"):
+                if document.api_version.startswith(_SCHEDULER_GROUP):
+                    problem = "a scheduler configuration is not an object of the cluster"
+                    raise InputError(document.title, problem, hint="pass it with --config")
+                yield document
+        if is_empty:
+            raise InputError(source, "no objects", hint="write objects with apiVersion, kind and metadata")
+
+
+def describe_unknown_fields(documents: Iterable[Document]) -> str:
+    """Return a note on fields that a kind does not have, such as misspelled ones; empty if there are none."""
+    unknown = []
+    for document in documents:
+        schema = find_kind_schema(document.api_version, document.kind)
+        if schema is not None:
+            unknown += [f"{document.title}, {path}" for path in unknown_fields(document.content, schema)]
+    more = f" and {len(unknown) - _MAX_UNKNOWN} more" if len(unknown) > _MAX_UNKNOWN else ""
+    return f"unknown fields are ignored: {'; '.join(unknown[:_MAX_UNKNOWN])}{more}" if unknown else ""
 
 
 def to_documents(contents: Iterable[Any], *, source: str) -> Iterator[Document]:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from moorage.common.errors import InputError, did_you_mean
-from moorage.common.user_files import not_utf8, open_file
+from moorage.common.user_files import not_utf8, not_writable, open_file
 
 MOST: Final = 10**12
 """Upper limit of seconds, milli-CPU and MiB; sums of such numbers are exact."""
@@ -137,7 +137,7 @@ def report_unwritable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(str(path), f"the file cannot be written: {error.strerror}") from error
+        raise not_writable(path, error) from error
 
 
 def check_unique_names(lines: Iterable[CsvLine], column: str, kind: str) -> Iterator[CsvLine]:

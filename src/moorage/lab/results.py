@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from moorage import __version__
 from moorage.common.errors import InputError
+from moorage.common.user_files import not_writable
 from moorage.kube.api.codec import to_data
 from moorage.lab.cluster import LabCluster
 from moorage.lab.formats import convert_to_parquet, pyarrow_or_none, write_parquet
@@ -143,4 +144,4 @@ def _source(plugin: str) -> bytes:
 
 def _cannot_write(path: Path, error: OSError) -> InputError:
     hint = "finished trials are stored: free disk space, and run the same command again"
-    return InputError(str(path), f"cannot be written: {error.strerror}", hint=hint)
+    return not_writable(path, error, hint=hint)

@@ -60,7 +60,7 @@ def test_third_party_plugins_are_accepted_after_they_are_named(
 
 
 BAD_FILES = {
-    "YAML that does not parse, with its line": ("a: [b\nc: d\n", [", line 2, column 2: this is not YAML"]),
+    "YAML that does not parse, with its line": ("a: [b\nc: d\n", [", line 2, column 2: invalid YAML"]),
     "an unknown plugin": (
         HEADER + "profiles: [{plugins: {filter: {enabled: [{name: NodeNam}]}}}]",
         [

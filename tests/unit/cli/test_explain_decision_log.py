@@ -68,7 +68,7 @@ def test_invalid_line_is_reported(log: Path, command: list[str], capsys: pytest.
     count = len(log.read_bytes().splitlines())
     assert run([*command, "--decision-log", str(log)]) == 2
     errors = capsys.readouterr().err
-    assert f"log:{count}: " in errors
+    assert f"log, line {count}: invalid JSON: " in errors
     assert "oops" in errors
 
 

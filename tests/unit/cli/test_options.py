@@ -10,22 +10,22 @@ from moorage.cli.main import run
 from moorage.cli.options import print_chunks, print_json
 
 OUTPUT_FILES: dict[tuple[str, ...], str] = {
-    ("lab", "generate", "--out", "x.txt"): ".jsonl or .csv or .parquet",
+    ("lab", "generate", "--out", "x.txt"): ".jsonl, .csv or .parquet",
     ("lab", "generate", "--out", "x.csv", "--cluster-out", "nodes.json"): ".csv",
-    ("lab", "import", "openb", "--pods", "pods.csv", "--out", "x"): ".jsonl or .csv or .parquet",
+    ("lab", "import", "openb", "--pods", "pods.csv", "--out", "x"): ".jsonl, .csv or .parquet",
     ("lab", "import", "openb", "--pods", "p.csv", "--out", "x.csv", "--cluster-out", "nodes.yaml"): ".csv",
-    ("record", "x.json"): ".jsonl or .csv or .parquet",
+    ("record", "x.json"): ".jsonl, .csv or .parquet",
     ("record", "x.jsonl", "--cluster-out", "nodes.csv"): ".json",
     ("snapshot", "x.yaml"): ".json or .gz",
 }
 
 
-@pytest.mark.parametrize(("command", "known"), OUTPUT_FILES.items(), ids=map(" ".join, OUTPUT_FILES))
+@pytest.mark.parametrize(("command", "extensions"), OUTPUT_FILES.items(), ids=map(" ".join, OUTPUT_FILES))
 def test_unknown_extension_of_an_output_file_is_rejected(
-    command: tuple[str, ...], known: str, capsys: pytest.CaptureFixture[str]
+    command: tuple[str, ...], extensions: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(command) == 2
-    assert f"unknown file extension; use {known}" in capsys.readouterr().err
+    assert f"unknown file extension; use {extensions}" in capsys.readouterr().err
 
 
 def test_help_uses_the_width_of_the_terminal(

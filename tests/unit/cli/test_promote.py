@@ -63,7 +63,7 @@ def test_a_dry_run_writes_nothing(config: Path, capsys: pytest.CaptureFixture[st
 
 REFUSED = {
     "what is no configuration": ("kind: Nonsense\n", "apiVersion"),
-    "half a file": (SHADOW[: len(SHADOW) - 20], "this is not YAML"),
+    "half a file": (SHADOW[: len(SHADOW) - 20], "invalid YAML"),
     "a plugin that does not exist": (SHADOW.replace("ImageLocality", "Nobody"), "Nobody"),
     "another lease": (SHADOW + "leaderElection: {resourceName: other}\n", "cannot change while a scheduler runs"),
 }
@@ -89,7 +89,7 @@ UNREADABLE = {
     "an unknown field": (IN_CHARGE + "leaderElections: {}\n", ("leaderElections: unknown field",)),
     "a field twice": (IN_CHARGE + "leaderElection: {}\n", ("duplicate field",)),
     "an old version": (IN_CHARGE.replace("/v1", "/v1beta2"), ("config convert",)),
-    "no YAML": (IN_CHARGE + "}", ("this is not YAML",)),
+    "no YAML": (IN_CHARGE + "}", ("invalid YAML",)),
 }
 
 

@@ -30,7 +30,7 @@ def test_the_completed_configuration_is_written(tmp_path: Path) -> None:
 MISTAKES = {
     "an unknown flag": (["--confg=x"], "unknown flag: --confg"),
     "a word": (["start"], '"kube-scheduler" does not take any arguments, got ["start"]'),
-    "a place that cannot be written": (["--write-config-to=/nowhere/x"], "cannot write /nowhere/x"),
+    "a place that cannot be written": (["--write-config-to=/nowhere/x"], "/nowhere/x: the file cannot be written"),
 }
 
 

@@ -15,5 +15,5 @@ def test_duration_is_parsed(text: str, want: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "5 s", "-3s", "3d"])
 def test_invalid_duration_raises_with_a_hint(text: str) -> None:
-    with pytest.raises(InputError, match="write it like 30s"):
+    with pytest.raises(InputError, match="use a duration such as 30s"):
         parse_duration(text, where="--for")

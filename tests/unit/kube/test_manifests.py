@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moorage.common.errors import InputError
-from moorage.kube.manifests import read_files, to_documents
+from moorage.kube.manifests import describe_unknown_fields, read_files, to_documents
 
 FILES: dict[str, tuple[str, list[tuple[str, str]]]] = {
     "YAML documents": ("kind: A\n---\nkind: B\n", [("A", "document 1"), ("B", "document 2")]),
@@ -69,3 +69,28 @@ NOT_OBJECTS: dict[str, tuple[Any, str]] = {
 def test_other_contents_are_reported(content: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         list(to_documents([content], source="f"))
+
+
+REJECTED_FILES = {
+    "an empty file": ("# nothing\n", "no objects"),
+    "a scheduler configuration": (
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n",
+        "pass it with --config",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), REJECTED_FILES.values(), ids=REJECTED_FILES)
+def test_files_without_objects_are_rejected(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=message):
+        list(read_files([str(file)]))
+
+
+def test_unknown_fields_are_described() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"contaners": [], "nodeName": "n"}}
+    documents = list(to_documents([pod], source="here"))
+    assert describe_unknown_fields(documents) == "unknown fields are ignored: here, object 1 (Pod p), spec.contaners"
+    custom = {"apiVersion": "example.com/v1", "kind": "Quirk", "anything": 1}
+    assert describe_unknown_fields(to_documents([custom], source="here")) == ""

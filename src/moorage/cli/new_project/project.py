@@ -88,7 +88,7 @@ def write_project(names: ProjectNames, kind: PluginKind, directory: Path) -> lis
     """Write a project into a new or empty directory; return its files, relative to the directory."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         hint = "choose another directory with --directory; existing files are never overwritten"
-        raise InputError(str(directory), "the directory already exists", hint=hint)
+        raise InputError(str(directory), "already exists", hint=hint)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as temporary:

@@ -21,7 +21,7 @@ from moorage.common.clock import SystemClock
 from moorage.common.errors import InputError
 from moorage.common.memory import relax_gc
 from moorage.common.signals import stop_on_signals
-from moorage.common.user_files import read_text
+from moorage.common.user_files import not_writable, read_text
 from moorage.insight import LiveCluster, PageObserver, PageServer, QuestionProcess, request_for
 from moorage.kube.api.documents import read_documents
 from moorage.kube.client.credentials import FixedCredentials
@@ -202,7 +202,7 @@ class KubeconfigFile:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 yaml.safe_dump(self._config, file, sort_keys=False)
         except OSError as error:
-            raise InputError("--kubeconfig", f"cannot write {path}: {error.strerror}") from error
+            raise not_writable(path, error, where="--kubeconfig") from error
         self._file = path
         return path
 

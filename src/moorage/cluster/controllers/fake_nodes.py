@@ -44,29 +44,29 @@ class NodeShape:
     zones: int = 3
 
     @classmethod
-    def parse(cls, text: str) -> "NodeShape":
+    def parse(cls, text: str, *, where: str = "--shape") -> "NodeShape":
         """Parse a shape like ``cpu=8,memory=32Gi,nvidia.com/gpu=2,zones=3``; the rest keeps its defaults."""
         resources, zones = dict(cls().resources), cls().zones
         for part in filter(None, (piece.strip() for piece in text.split(","))):
             name, is_there, amount = part.partition("=")
             if not is_there or not re.fullmatch(r"[A-Za-z0-9./_-]+", name):
-                hint = "write it like cpu=8,memory=32Gi,pods=110,zones=3"
-                raise InputError("--shape", f"{part!r} is not a resource and an amount", hint=hint)
+                hint = "use a form such as cpu=8,memory=32Gi,pods=110,zones=3"
+                raise InputError(where, f"{part!r} is not a resource and an amount", hint=hint)
             if name == "zones":
                 zones = -1 if (number := to_int64(amount)) is None else number
                 if zones < 0:
                     hint = "write zones=3, or zones=0 to set no zones"
-                    raise InputError("--shape", f"zones={amount} is not a number", hint=hint)
+                    raise InputError(where, f"zones={amount} is not a number", hint=hint)
                 continue
             if "/" not in name and name not in _RESOURCES and not name.startswith("hugepages-"):
                 hint = did_you_mean(name, [*_RESOURCES, "zones"]) or "other resources have a domain: nvidia.com/gpu=2"
-                raise InputError("--shape", f"{name}: unknown resource", hint=hint)
+                raise InputError(where, f"{name}: unknown resource", hint=hint)
             try:
                 if value(amount) < 0:
-                    raise InputError("--shape", f"{name}={amount} is negative")
+                    raise InputError(where, f"{name}={amount} is negative")
             except QuantityError as error:
-                hint = "write an amount like 8, 500m or 32Gi"
-                raise InputError("--shape", f"{name}={amount}: {error}", hint=hint) from error
+                hint = "write an amount such as 8, 500m or 32Gi"
+                raise InputError(where, f"{name}={amount}: {amount!r} is not a quantity", hint=hint) from error
             resources[name] = amount
         return cls(resources, zones)
 

@@ -154,7 +154,7 @@ def _add_pods(session: Session, wish: Wish) -> list[str]:
         if document.kind != "Pod" and not (isinstance(spec, dict) and ("template" in spec or "jobTemplate" in spec)):
             session.apply(CreateObject(document.content))
             continue
-        pod = template_pod([document])
+        pod = template_pod([document], source=document.title)
         for number in range(1, wish.copies + 1):
             metadata = {key: item for key, item in (pod.get("metadata") or {}).items() if key != "uid"}
             name = str(metadata.get("name") or metadata.pop("generateName", "pod-").rstrip("-"))

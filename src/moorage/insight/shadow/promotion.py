@@ -17,6 +17,7 @@ import yaml
 from msgspec import Struct
 
 from moorage.common.errors import ConfigErrors, Conflict, InputError, MoorageError, NotFound
+from moorage.common.user_files import not_writable
 from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.rest import MERGE_PATCH, ApiClient
 from moorage.scheduler.config import completed_view, to_yaml
@@ -157,7 +158,7 @@ def _replace(path: Path, text: str, *, like: Path) -> None:
             raise
     except OSError as error:
         hint = "a mounted ConfigMap is read-only: write --config-map NAMESPACE/NAME" if path.is_symlink() else ""
-        raise InputError(str(path), f"cannot write: {error.strerror}", hint=hint) from error
+        raise not_writable(path, error, hint=hint) from error
 
 
 class ConfigMapKey:

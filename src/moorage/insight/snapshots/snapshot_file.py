@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.common.errors import InputError
-from moorage.common.user_files import MAX_OBJECTS, read_file, too_large
+from moorage.common.user_files import MAX_OBJECTS, not_writable, read_file, too_large
 from moorage.kube.api.codec import UNREADABLE
 from moorage.kube.api.meta import format_time, parse_time
 
@@ -67,7 +67,7 @@ def write_snapshot(
         beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise InputError(str(path), f"cannot write the snapshot: {error.strerror}") from error
+        raise not_writable(path, error) from error
 
 
 def read_snapshot(path: str) -> tuple[list[Any], SnapshotFacts]:

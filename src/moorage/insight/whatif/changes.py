@@ -161,7 +161,7 @@ def with_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
         while name in nodes:
             name += "-new"
         if "=" in shape:
-            size = NodeShape.parse(shape if "zones=" in shape else f"{shape},zones=0")
+            size = NodeShape.parse(shape if "zones=" in shape else f"{shape},zones=0", where=f"--add-nodes {wish}")
             content = {"apiVersion": "v1", "kind": "Node", **fake_node(name, number, size, 0.0)}
         elif shape in nodes:
             content = cloned_node(nodes[shape].content, name)

@@ -33,8 +33,8 @@ class OutcomeDifference(msgspec.Struct, frozen=True):
     after: str
 
 
-def template_pod(documents: Iterable[Document]) -> dict[str, Any]:
-    """Return the first Pod, or the template of the first workload."""
+def template_pod(documents: Iterable[Document], *, source: str) -> dict[str, Any]:
+    """Return the first Pod, or the template of the first workload; raise InputError if there is neither."""
     for document in documents:
         metadata, spec = _part(document, "metadata"), _part(document, "spec")
         if document.kind == "Pod":
@@ -45,7 +45,7 @@ def template_pod(documents: Iterable[Document]) -> dict[str, Any]:
             own = _part(document, *template_path, "metadata")
             head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**own, "name": name, "namespace": namespace}}
             return {**head, "spec": _part(document, *template_path, "spec")}
-    raise InputError("POD_FILE", "no Pod and no workload with a pod template", hint="use a Pod or a Deployment")
+    raise InputError(source, "no Pod and no workload with a pod template", hint="use a Pod or a Deployment")
 
 
 def _part(document: Document, *path: str) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from typing import TextIO
 import structlog
 from msgspec import Struct
 
-from moorage.common.errors import ApiError, InputError
+from moorage.common.errors import ApiError, InputError, Unreachable
 from moorage.common.virtual_time import call_outside_loop
 from moorage.insight.snapshots.cluster_reader import ReadCluster, ShowReading, read_cluster
 from moorage.insight.snapshots.snapshot_file import OLD_SECONDS, read_snapshot
@@ -18,7 +18,7 @@ from moorage.insight.whatif.session import Session
 from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.features import FeatureGates
-from moorage.kube.manifests import Document, read_files, to_documents
+from moorage.kube.manifests import Document, describe_unknown_fields, read_files, to_documents
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
@@ -83,7 +83,8 @@ def load_cluster(
     """Read the cluster; raise InputError if the source is invalid."""
     source.check()
     if source.files:
-        return LoadedCluster(list(read_files(source.files, stdin=stdin)), honours_nominations=False)
+        documents = list(read_files(source.files, stdin=stdin))
+        return LoadedCluster(documents, describe_unknown_fields(documents), honours_nominations=False)
     if source.snapshot:
         contents, facts = read_snapshot(source.snapshot)
         age = facts.age(time())
@@ -112,7 +113,8 @@ def read_server(
     try:
         return call_outside_loop(lambda: asyncio.run(read())), connection.namespace, connection.server
     except ApiError as error:
-        raise InputError(connection.server, str(error) or type(error).__name__) from error
+        hint = "check the kubeconfig, and that the server is running" if isinstance(error, Unreachable) else ""
+        raise InputError(connection.source, str(error) or type(error).__name__, hint=hint) from error
 
 
 def load_session_policy(config: str | Path, plugins: Iterable[type[Plugin] | str], feature_gates: str) -> Policy:

@@ -60,7 +60,7 @@ def read_documents(text: str, *, source: str) -> Iterator[Any]:
         mark = getattr(error, "problem_mark", None)
         where = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
         problem = getattr(error, "problem", None) or str(error)
-        raise InputError(where, f"the YAML does not parse: {problem}") from error
+        raise InputError(where, f"invalid YAML: {problem}") from error
 
 
 def parse_documents(text: str) -> Iterator[ParsedDocument]:

@@ -250,7 +250,7 @@ def _from_files(
                 entries.setdefault(entry["name"], _resolved(entry.get(singular) or {}, singular, directory))
         context_name = context_name or content.get("current-context") or ""
     where, contexts = ", ".join(files), merged["context"]
-    hint = f"contexts: {', '.join(contexts)}" if contexts else "the file defines no contexts"
+    hint = f"contexts: {', '.join(contexts)}" if contexts else "the file has no contexts; use another kubeconfig"
     if not context_name:
         raise InputError(where, "current-context is not set", hint=hint)
     if context_name not in contexts:

@@ -6,6 +6,7 @@ connections.
 """
 
 import asyncio
+import os
 import socket
 import ssl
 import struct
@@ -311,7 +312,7 @@ class HttpPool:
             raise InputError(self.source, problem, hint=hint) from error
         except (OSError, TimeoutError) as error:
             self._dialer.forget_sessions()
-            why = f"no response within {CONNECT_SECONDS:g} s" if isinstance(error, TimeoutError) else str(error)
+            why = f"no response within {CONNECT_SECONDS:g} s" if isinstance(error, TimeoutError) else _reason(error)
             raise Unreachable(f"no connection to {self.server}: {why}", was_sent=False) from error
         self._all.add(connection)
         if self._gate is not None:
@@ -349,3 +350,8 @@ class HttpPool:
             connection.close()
             self._all.discard(connection)
         self._outdated &= self._all
+
+
+def _reason(error: OSError) -> str:
+    """Return why a connection failed, without error numbers and arguments: ``Connection refused``."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)

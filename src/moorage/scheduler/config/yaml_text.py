@@ -26,7 +26,7 @@ def read_document(text: str, source: str) -> tuple[Any, list[ConfigError]]:
     except yaml.MarkedYAMLError as error:
         raise _not_yaml(source, error) from error
     except yaml.YAMLError as error:
-        raise ConfigError(source, f"this is not YAML: {error}") from error
+        raise ConfigError(source, f"invalid YAML: {error}") from error
     if document is None:
         return None, []
     repeated = [
@@ -40,7 +40,7 @@ def _not_yaml(source: str, error: yaml.MarkedYAMLError) -> ConfigError:
     mark = error.problem_mark or error.context_mark
     where = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
     context = f" {error.context}" if error.context else ""
-    return ConfigError(where, f"this is not YAML: {error.problem or 'it cannot be read'}{context}")
+    return ConfigError(where, f"invalid YAML: {error.problem or 'it cannot be read'}{context}")
 
 
 def dump(view: Mapping[str, Any]) -> str:

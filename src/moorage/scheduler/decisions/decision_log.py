@@ -100,5 +100,6 @@ def _read_file(path: Path, kind: type[L], hint: str) -> Iterator[L]:
                     return  # the scheduler is still writing this line
                 start = line[:_SHOWN].decode(errors="replace").rstrip()
                 hint = "the file must have one decision per line; fix or remove this line"
-                raise InputError(f"{path}:{number}", f"{error}: {start}", hint=hint) from error
+                problem = f"invalid JSON: {str(error).removeprefix('JSON is malformed: ')}: {start}"
+                raise InputError(f"{path}, line {number}", problem, hint=hint) from error
             yield decoded

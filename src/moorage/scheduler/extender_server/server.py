@@ -80,10 +80,10 @@ class ExtenderOptions(Struct, frozen=True):
             raise InputError("--tls-cert-file", "a certificate and its key belong together", hint="give both or none")
         if self.client_ca_file and not self.cert_file:
             problem = "clients without TLS have no certificate"
-            raise InputError("--client-ca-file", problem, hint="give --tls-cert-file and --tls-private-key-file")
+            raise InputError("--client-ca-file", problem, hint="set --tls-cert-file and --tls-private-key-file")
         if not (self.client_ca_file or self.allow_anyone or is_loopback(self.address)):
             problem = f"{self.address} is reachable from other machines without a client certificate"
-            hint = "give --client-ca-file, listen on 127.0.0.1, or write --allow-anyone"
+            hint = "set --client-ca-file, listen on 127.0.0.1, or add --allow-anyone"
             raise InputError("--address", problem, hint=hint)
 
 

@@ -22,5 +22,5 @@ def test_workload_represents_its_pods() -> None:
         "metadata": {"name": "web"},
         "spec": {"template": template},
     }
-    created_pod = template_pod(to_documents([deployment], source="here"))
+    created_pod = template_pod(to_documents([deployment], source="here"), source="here")
     assert created_pod["metadata"] == {"labels": {"app": "web"}, "name": "web", "namespace": "default"}

@@ -264,7 +264,7 @@ def test_json_file_is_equivalent(tmp_path: Path) -> None:
 
 NO_FILES = {
     "a missing file": (None, "kubeconfig: .*: the file does not exist"),
-    "a file that is not YAML": ("{", "the YAML does not parse"),
+    "a file that is not YAML": ("{", "invalid YAML"),
     "a file that is no kubeconfig": ("hello", "not a kubeconfig"),
 }
 

@@ -92,9 +92,9 @@ NOT_DECODED = {
     "a misspelt kind": (f"apiVersion: {API_VERSION}\nkind: KubeSchedulerConfig", [f"did you mean '{KIND}'?"]),
     "an empty file": ("", [f"expected a {KIND}, found nothing"]),
     "a list": ("- a", [f"expected a {KIND}, found a list"]),
-    "no YAML": ("a: [b\nc: d", ["the configuration, line 2, column 2: this is not YAML"]),
-    "a tab in YAML": ("a:\n\tb: 1", ["the configuration, line 2, column 1: this is not YAML"]),
-    "a character that YAML forbids": ("a: \x00", ["the configuration: this is not YAML"]),
+    "no YAML": ("a: [b\nc: d", ["the configuration, line 2, column 2: invalid YAML"]),
+    "a tab in YAML": ("a:\n\tb: 1", ["the configuration, line 2, column 1: invalid YAML"]),
+    "a character that YAML forbids": ("a: \x00", ["the configuration: invalid YAML"]),
 }
 
 

@@ -18,7 +18,7 @@ def test_json_may_be_indented_by_tabs() -> None:
 
 
 def test_invalid_text_is_reported_with_its_position() -> None:
-    with pytest.raises(ConfigError, match=r"^file, line 2, column 1: this is not YAML"):
+    with pytest.raises(ConfigError, match=r"^file, line 2, column 1: invalid YAML"):
         read_document("a: [\n", "file")
 
 

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from moorage.common.errors import InputError
+from moorage.common.user_files import not_writable
 
 MIN_SIZE: Final = 64 << 10
 MAX_FILES: Final = 1000
@@ -104,8 +105,7 @@ class LineWriter:
         try:
             self._file.open()
         except OSError as error:
-            hint = "name a file in an existing, writable directory"
-            raise InputError(self._flag, f"{self._file.path} cannot be opened: {error.strerror}", hint=hint) from error
+            raise not_writable(self._file.path, error, where=self._flag) from error
         self._thread.start()
 
     def put(self, line: msgspec.Struct) -> None:

@@ -84,7 +84,10 @@ def _long(argument: str, remaining: list[str], values: dict[str, Any]) -> None:
     name = raw_name.replace("_", "-")
     flag = FLAGS.get(name)
     if flag is None:
-        raise UsageError(f"unknown flag: --{raw_name}", REMOVED.get(name) or did_you_mean(name, FLAGS))
+        raise UsageError(
+            f"unknown flag: --{raw_name}",
+            REMOVED.get(name) or did_you_mean(f"--{name}", [f"--{known}" for known in FLAGS]),
+        )
     _set(flag, f"--{name}", text if equals else _next_value(flag, f"--{name}", remaining), values)
 
 

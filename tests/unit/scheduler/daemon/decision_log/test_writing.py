@@ -101,7 +101,7 @@ def test_lines_beyond_the_buffer_are_dropped_and_counted(tmp_path: Path) -> None
 
 def test_a_file_that_cannot_be_opened_is_refused_at_the_start(tmp_path: Path) -> None:
     writer = LineWriter(RotatedFile(tmp_path / "no" / "log", LogLimits()), Dropped())
-    with pytest.raises(InputError, match="log cannot be opened: No such file or directory"):
+    with pytest.raises(InputError, match="log: the file cannot be written: No such file or directory"):
         writer.start()
 
 
