@@ -22,6 +22,7 @@ from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.registry import Registry, extension_points
 from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.state.cache import Cache
+from moorage.scheduler.state.holds import Holds
 from moorage.scheduler.state.objects import Objects
 from moorage.testing.rig import make_nominator
 
@@ -74,6 +75,7 @@ def build_runner(
         nominator=make_nominator(*(pod for pod in waiting if pod.nominated_node_name)),
         background=NoBackground(),
         activate=activate or (lambda _pods: None),
+        holds=Holds(cache, lambda _placeholder: None),
     )
     for obj in objects:
         if isinstance(obj, Node):

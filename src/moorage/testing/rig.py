@@ -12,6 +12,7 @@ from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import DEFAULT_SCHEDULER_NAME, Pod
 from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
+from moorage.kube.api.quantity import Quantity
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.groups import GroupTree, Proposal
@@ -32,6 +33,7 @@ from moorage.scheduler.framework.plugin import (
 from moorage.scheduler.framework.status import Code, Status
 from moorage.scheduler.queue.nominator import PodNominator
 from moorage.scheduler.state.cache import Cache
+from moorage.scheduler.state.holds import Holds, Placeholder
 from moorage.scheduler.state.objects import ObjectCache, Objects
 from moorage.scheduler.state.pod_groups import PodGroups
 
@@ -79,6 +81,7 @@ class Rig:
         self.in_pre_bind: dict[str, str] = {}
         self.activated: dict[str, Pod] = {}
         self.invalidated: list[str] = []
+        self.holds = Holds(self.cache, lambda _placeholder: None)
         self.requests: list[str] = []
         """The calls of ``wake_rejected`` and ``resort_queue``."""
         self.background: list[Coroutine[Any, Any, object]] = []
@@ -206,6 +209,10 @@ class Rig:
     def wake_rejected(self) -> None:
         """Record the call."""
         self.requests.append("wake_rejected")
+
+    def hold(self, node_name: str, requests: Mapping[str, Quantity]) -> Placeholder:
+        """Keep resources of a node from all pods."""
+        return self.holds.add(self, "rig", node_name, requests)
 
     def resort_queue(self) -> None:
         """Record the call."""

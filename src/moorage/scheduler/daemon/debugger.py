@@ -57,7 +57,7 @@ class Debugger:
         in_api = {pod.key for pod in pods if pod.node_name or pod.scheduler_name in scheduler.runners}
         in_flight = {*scheduler.queue.in_flight()}
         in_cache = {
-            *(pod.key for info in infos for pod in info.pods.values()),
+            *(pod.key for info in infos for pod in info.pods.values() if pod.uid not in scheduler.services.holds),
             *(queued.key for queued in scheduler.queue),
             *(pod.key for pod in scheduler.objects[Pod].list() if pod.uid in in_flight),
         }

@@ -40,6 +40,7 @@ from moorage.scheduler.framework.plugin import (
     Wait,
 )
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, SKIP, Code, IntArray, Status
+from moorage.scheduler.state.holds import Placeholder
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Plugin)
@@ -94,6 +95,7 @@ NORMALIZE: Final = Point(
     'running Normalize on Score plugins: plugin "{plugin}" failed with: {problem}',
     "return an integer array with one score for each node",
 )
+USABLE_HOLDS: Final = Point("UsableHolds")
 RESERVE: Final = Point("Reserve")
 UNRESERVE: Final = Point("Unreserve")
 PERMIT: Final = Point("Permit", results="return None to allow the pod, Wait(seconds), or Status.unschedulable('why')")
@@ -351,6 +353,17 @@ def change_what_if(
                 text = point.wording.format(plugin=plugin.name, problem=status.message)
                 return Status.error(text).by(plugin.name)
     return None
+
+
+def usable_holds(profile: Profile, pod: Pod) -> list[Placeholder]:
+    """Return the holds of all plugins that a pod may use."""
+    usable: list[Placeholder] = []
+    for plugin in profile.reserve:
+        for hold in ask(USABLE_HOLDS, plugin, lambda plugin: list(plugin.usable_holds(pod)), plugin):
+            if not isinstance(hold, Placeholder):
+                raise failure(USABLE_HOLDS, plugin.name, f"it returned {shown(hold)}, not a result of handle.hold")
+            usable.append(hold)
+    return usable
 
 
 def idle(profile: Profile, cycle: CycleState) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """The services of one profile's plugins, backed by the engine's own parts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
@@ -9,6 +9,7 @@ from moorage.common.errors import PluginError
 from moorage.kube.api.kinds import find_kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.quantity import Quantity
 from moorage.scheduler.engine.extension_points import ADD_POD, REMOVE_POD, change_what_if, reserve, unreserve
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.services import Services
@@ -22,6 +23,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import RowArray
 from moorage.scheduler.framework.plugin import FilterPlugin, Plugin, PreFilterExtensions
 from moorage.scheduler.framework.status import Status
+from moorage.scheduler.state.holds import Placeholder
 from moorage.scheduler.state.objects import ObjectCache
 from moorage.scheduler.state.pod_groups import PodGroups
 
@@ -183,6 +185,12 @@ class EngineHandle:
         if self._profile is not None:  # otherwise there are no pods yet
             self._services.wake_rejected(self.profile, self._plugin)
 
+    def hold(self, node_name: str, requests: Mapping[str, Quantity]) -> Placeholder:
+        """Keep resources of a node from all pods, until the hold is released or the plugin is closed."""
+        if self._profile is None or self._is_closed:
+            raise PluginError(self._plugin, f"{self._plugin} is not running: call handle.hold in start or later")
+        return self._services.holds.add(self, self._plugin, node_name, requests)
+
     def resort_queue(self) -> None:
         """Get the sort keys of all queued pods again before the next attempt."""
         if self._profile is not None:
@@ -228,6 +236,7 @@ class EngineHandle:
     def cancel(self) -> None:
         """Cancel what the plugin left running, and run nothing more."""
         self._is_closed = True
+        self._services.holds.release_all(self)
         for task in self._tasks:
             task.cancel()
 

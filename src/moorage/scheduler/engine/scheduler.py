@@ -1,7 +1,8 @@
 """The scheduler: pops the next pod, finds a node for it, and hands it over to the binder."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -24,6 +25,7 @@ from moorage.scheduler.engine.cycle.search_result import (
 from moorage.scheduler.engine.effects import CLUSTER_EFFECTS, Effects
 from moorage.scheduler.engine.event_handlers import EventHandlers
 from moorage.scheduler.engine.extender import Extender, in_order
+from moorage.scheduler.engine.extension_points import usable_holds
 from moorage.scheduler.engine.failures import QueueFailureReporter
 from moorage.scheduler.engine.group_sources import GroupSources
 from moorage.scheduler.engine.observing import AttemptObserver
@@ -42,6 +44,7 @@ from moorage.scheduler.engine.services import Services
 from moorage.scheduler.engine.task_pool import TaskBackground
 from moorage.scheduler.engine.ties import Ties
 from moorage.scheduler.framework.cycle import ASSUMED, CycleState
+from moorage.scheduler.framework.events import ASSIGNED_POD_DELETE
 from moorage.scheduler.framework.faults import described
 from moorage.scheduler.framework.handle import ClusterApi
 from moorage.scheduler.framework.metering import SILENT_METER, PluginMeter
@@ -52,12 +55,14 @@ from moorage.scheduler.queue.nominator import PodNominator
 from moorage.scheduler.queue.observer import QueueObserver
 from moorage.scheduler.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE, SchedulingQueue
 from moorage.scheduler.state.cache import Cache, CacheObserver
+from moorage.scheduler.state.holds import Holds
 from moorage.scheduler.state.objects import Objects
 from moorage.scheduler.state.pod_groups import PodGroups
 
 if TYPE_CHECKING:
     from moorage.scheduler.engine.groups.group_cycle import GroupCycle
 
+NO_HOLDS: Final = nullcontext()
 MAX_BINDINGS = 256
 """The limit of concurrent bindings: beyond it, no further pod is tried."""
 
@@ -107,6 +112,7 @@ class Scheduler:
             nominator=self.nominator,
             background=background,
             activate=self._activate,
+            holds=Holds(self.cache, self._freed),
             wake_rejected=self._wake_rejected,
             meter=next((observer for observer in observers if isinstance(observer, PluginMeter)), SILENT_METER),
             ties=ties,
@@ -205,6 +211,10 @@ class Scheduler:
         self.queue.wake_rejected(profile, plugin)
         self.services.wake()
 
+    def _freed(self, placeholder: Pod) -> None:
+        self.queue.move_all_to_active_or_backoff(ASSIGNED_POD_DELETE, placeholder, None)
+        self.services.wake()
+
     async def schedule_next(self) -> Outcome | None:
         """Try the next pod of the queue; ``None`` if it is empty, or too many bindings are in flight."""
         if self.binder.in_flight >= MAX_BINDINGS:
@@ -227,7 +237,8 @@ class Scheduler:
         if self.observer is not None:
             self.observer.trying(queued)
         try:
-            outcome: Placed | Unschedulable | Failed = await self.schedule_one(queued, preempts=preempts)
+            with self._lift_holds(pod) if self.services.holds else NO_HOLDS:
+                outcome: Placed | Unschedulable | Failed = await self.schedule_one(queued, preempts=preempts)
         except MoorageError as error:
             outcome = Failed(str(error))
         except Exception as error:
@@ -240,6 +251,9 @@ class Scheduler:
         if not isinstance(outcome, Placed):
             self.failures.handle(queued, outcome)
         return outcome
+
+    def _lift_holds(self, pod: Pod) -> AbstractContextManager[None]:
+        return self.services.holds.lifted(usable_holds(self.runners[pod.scheduler_name].profile, pod))
 
     async def schedule_one(self, queued: QueuedPodInfo, *, preempts: bool = True) -> Placed | Unschedulable | Failed:
         """Find a node for one pod and hand it to the binder.

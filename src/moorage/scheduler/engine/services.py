@@ -20,6 +20,7 @@ from moorage.scheduler.framework.handle import ClusterApi
 from moorage.scheduler.framework.metering import SILENT_METER, PluginMeter
 from moorage.scheduler.queue.nominator import PodNominator
 from moorage.scheduler.state.cache import Cache
+from moorage.scheduler.state.holds import Holds
 from moorage.scheduler.state.objects import Objects
 
 log = structlog.get_logger(__name__)
@@ -57,6 +58,7 @@ class Services(Struct):
     nominator: PodNominator
     background: TaskBackground
     activate: Callable[[Mapping[str, Pod]], None]
+    holds: Holds
     wake_rejected: Callable[[str, str], None] = lambda _profile, _plugin: None
     resort_queue: Callable[[], None] = lambda: None
     shared: dict[StateKey[Any], tuple[Any, tuple[type[KubeObject], ...]]] = field(default_factory=dict)

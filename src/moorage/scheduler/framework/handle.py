@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 from moorage.common.clock import Clock
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.quantity import Quantity
 from moorage.kube.api.records import EventNote
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.framework.cycle import CycleState, StateKey
@@ -15,7 +16,7 @@ from moorage.scheduler.framework.logs import PluginLog
 from moorage.scheduler.framework.metering import Meter, PluginMetrics
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
-from moorage.scheduler.framework.plugin import FilterPlugin, PreFilterExtensions
+from moorage.scheduler.framework.plugin import FilterPlugin, HeldResources, PreFilterExtensions
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.framework.victims import Victims
 
@@ -213,6 +214,15 @@ class Handle(Protocol):
         The effect is that of a cluster event that helps them: pods still backing off are retried after their backoff,
         ``pre_enqueue`` is called again, and pods now in an attempt are retried if the plugin rejects them. It takes
         about 20 microseconds for each of these pods. Do not call it in ``pre_enqueue``.
+        """
+        ...
+
+    def hold(self, node_name: str, requests: Mapping[str, Quantity]) -> HeldResources:
+        """Keep resources of a node from all pods, for example for a reservation: ``{"cpu": "4", "memory": "8Gi"}``.
+
+        Filters and scores count the hold like a pod, which takes one of ``pods``, too. Preemption cannot evict it. It
+        exists in this scheduler only, and ends with ``release`` or with the plugin: hold again in ``start``. The
+        method ``usable_holds`` of a Reserve plugin lets pods use it.
         """
         ...
 

@@ -10,7 +10,7 @@ exception in a plugin fails the attempt with an error that names the plugin; the
 """
 
 from abc import abstractmethod
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
 from operator import index
@@ -206,6 +206,19 @@ class _ByLess:
     __hash__ = None  # type: ignore[assignment]
 
 
+class HeldResources(Protocol):
+    """Resources of a node that ``handle.hold`` keeps unavailable to pods until ``release``."""
+
+    @property
+    def node_name(self) -> str:
+        """The node."""
+        ...
+
+    def release(self) -> None:
+        """Make the resources available again, and requeue pods that may fit now; a second call has no effect."""
+        ...
+
+
 class NodeNames(Struct, frozen=True):
     """A pre-filter result that restricts the search to these nodes."""
 
@@ -360,6 +373,14 @@ class ReservePlugin(Plugin):
 
         It must not fail and cannot wait. Pass writes to ``handle.in_background(…, must_finish=True)``.
         """
+
+    def usable_holds(self, pod: Pod) -> Iterable[HeldResources]:
+        """Return the holds of ``handle.hold`` that this pod may use, for example because a reservation is for it.
+
+        Called before each attempt of a single pod while holds exist. During the attempt the resources of these holds
+        are available to the pod. Release the used ones in ``reserve``; the others return after the attempt.
+        """
+        return ()
 
 
 class Wait(Struct, frozen=True):
