@@ -25,6 +25,7 @@ MoorageError
 └── PluginError           a plugin violated its contract or raised: the attempt fails
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -178,6 +179,18 @@ class Unreachable(ApiError):
 
 class LeadershipLost(MoorageError):
     """The lease could not be renewed in time: another replica may lead now, so this one must stop."""
+
+
+def comment_hint(text: object) -> str:
+    """Return a hint if a text contains a comment in the style of C; URLs have no space before the slashes.
+
+    >>> comment_hint("parallelism: 16 // threads")
+    "in YAML '#' begins a comment, not '//'"
+    >>> comment_hint("urlPrefix: http://localhost")
+    ''
+    """
+    is_comment = isinstance(text, str) and re.search(r"(?:^|\s)//", text)
+    return "in YAML '#' begins a comment, not '//'" if is_comment else ""
 
 
 def did_you_mean(name: str, known: Collection[str], *, cutoff: float = 0.6) -> str:

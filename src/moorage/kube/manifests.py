@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from json import JSONDecoder
 from typing import Any, Final, TextIO
 
-from moorage.common.errors import InputError
+from moorage.common.errors import InputError, comment_hint
 from moorage.common.user_files import MAX_OBJECTS, read_text
 from moorage.kube.api.documents import read_documents
 from moorage.kube.schema import find_kind_schema, unknown_fields
@@ -85,7 +85,7 @@ def flatten(content: Any, source: str) -> Iterator[Document]:
         raise InputError(
             source,
             f"this is not a Kubernetes object but a {_describe(content)}",
-            hint="every document needs apiVersion, kind and metadata",
+            hint=comment_hint(content) or "every document needs apiVersion, kind and metadata",
         )
     kind = _text(content.get("kind"))
     if not kind.endswith("List") or "items" not in content:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from moorage.common.errors import InputError
+from moorage.common.errors import InputError, comment_hint
 
 MAX_DEPTH: Final = 200
 MAX_ALIASED: Final = 4 * 1024 * 1024
@@ -60,7 +60,7 @@ def read_documents(text: str, *, source: str) -> Iterator[Any]:
         mark = getattr(error, "problem_mark", None)
         where = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
         problem = getattr(error, "problem", None) or str(error)
-        raise InputError(where, f"invalid YAML: {problem}") from error
+        raise InputError(where, f"invalid YAML: {problem}", hint=comment_hint(text)) from error
 
 
 def parse_documents(text: str) -> Iterator[ParsedDocument]:

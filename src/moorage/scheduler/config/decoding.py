@@ -5,13 +5,14 @@ to msgspec. A null means "not written", as in Go.
 """
 
 import json
+from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Struct, field
 
-from moorage.common.errors import ConfigError, did_you_mean
+from moorage.common.errors import ConfigError, comment_hint, did_you_mean
 from moorage.scheduler.config.durations import Duration
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -32,12 +33,13 @@ class Decoder(Struct):
 
     `surplus` contains unknown fields; the rest of the document is still used. `mismatches` contains values of the wrong
     type, which count as absent, so that fields near them are not validated. `shortened` contains lists that lost such
-    an element, which moves the following ones.
+    an element, which moves the following ones. `replaced` has hints for the paths of unknown fields.
     """
 
     surplus: list[ConfigError] = field(default_factory=list)
     mismatches: list[ConfigError] = field(default_factory=list)
     shortened: list[str] = field(default_factory=list)
+    replaced: Mapping[str, str] = {}
 
     def struct(self, kind: type[T], data: Any, where: str) -> T | None:
         """Decode a mapping; a field that cannot be decoded keeps its default. `None` when that leaves no struct."""
@@ -49,7 +51,8 @@ class Decoder(Struct):
         for name, content in data.items():
             path = _field_path(where, str(name))
             if name not in fields:
-                hint = did_you_mean(str(name), [*fields]) or f"the fields here are {', '.join(sorted(fields))}"
+                hint = self.replaced.get(path) or comment_hint(name) or did_you_mean(str(name), [*fields])
+                hint = hint or f"the fields here are {', '.join(sorted(fields))}"
                 self.surplus.append(ConfigError(path, "unknown field", hint=hint))
             elif content is not None:
                 value = self._value(fields[name].type, content, path)
@@ -117,6 +120,7 @@ class Decoder(Struct):
 
     def _mismatch(self, where: str, expected: str, content: Any) -> None:
         hint = "put it in quotes" if expected == _IN_WORDS[str] and isinstance(content, int | float) else ""
+        hint = hint or comment_hint(content)
         field_path = where or "the document"
         self.mismatches.append(ConfigError(field_path, f"expected {expected}, found {_excerpt(content)}", hint=hint))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from moorage.common.errors import ConfigError, ConfigErrors, InputError, did_you_mean
+from moorage.common.errors import ConfigError, ConfigErrors, InputError, comment_hint, did_you_mean
 from moorage.common.user_files import read_text
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import args as plugin_args
@@ -34,6 +34,21 @@ from moorage.scheduler.config.validation import validate
 _DEFAULT_GATES = FeatureGates()
 CONVERTIBLE = ("Policy", "ConfigMap")
 """Other kinds that old configurations use."""
+_IN_A_PROFILE = "it belongs under profiles: write it into an element of that list"
+_FLAGS = "it was removed: write the flags --bind-address and --secure-port"
+FORMER_FIELDS = {
+    **dict.fromkeys(("schedulerName", "plugins", "pluginConfig"), _IN_A_PROFILE),
+    "algorithmSource": "it was replaced by profiles; omit it for the default plugins",
+    "disablePreemption": "it belongs under profiles: disable DefaultPreemption in plugins.postFilter",
+    "hardPodAffinitySymmetricWeight": "it belongs under profiles: hardPodAffinityWeight in InterPodAffinity's args",
+    "bindTimeoutSeconds": "it belongs under profiles: bindTimeoutSeconds in VolumeBinding's args",
+    "healthzBindAddress": _FLAGS,
+    "metricsBindAddress": _FLAGS,
+    "featureGates": "write the flag --feature-gates",
+    "leaderElection.lockObjectName": "it was renamed: write resourceName",
+    "leaderElection.lockObjectNamespace": "it was renamed: write resourceNamespace",
+}
+"""Fields of older versions, and their replacements."""
 _A_PROFILE = re.compile(r"profiles\[\d+\]")
 
 
@@ -64,7 +79,7 @@ def _load(text: str, source: str, gates: FeatureGates, catalogue: Catalogue) -> 
     body = {name: content for name, content in data.items() if name not in ("apiVersion", "kind")}
     _name_the_only_profile(body)
 
-    decoder = Decoder(surplus=repeated)
+    decoder = Decoder(surplus=repeated, replaced=FORMER_FIELDS)
     decoded = decoder.struct(SchedulerConfiguration, body, "") or SchedulerConfiguration()
     config = _decode_all_args(decoded, decoder, catalogue)
     if decoder.mismatches:
@@ -140,15 +155,17 @@ def _check_header(data: Any, source: str) -> None:
     correction = f"write apiVersion: {API_VERSION} and kind: {KIND}"
     if not isinstance(data, dict):
         content = "nothing" if data is None else f"a {type(data).__name__}"
-        raise ConfigError(source, f"expected a {KIND}, found {content}", hint=correction)
+        raise ConfigError(source, f"expected a {KIND}, found {content}", hint=comment_hint(data) or correction)
     for name, upstream_name in (("kind", "Kind"), ("apiVersion", "apiVersion")):
         if not data.get(name):
-            raise ConfigError(source, f"Object '{upstream_name}' is missing", hint=correction)
+            hint = next(filter(None, map(comment_hint, data)), correction)
+            raise ConfigError(source, f"Object '{upstream_name}' is missing", hint=hint)
     api_version, kind = data["apiVersion"], data["kind"]
     if (api_version, kind) != (API_VERSION, KIND):
         hint = did_you_mean(str(kind), [KIND]) if api_version == API_VERSION else ""
         if kind in (KIND, *CONVERTIBLE):
             hint = f"`moorage config convert {source}` writes it as {API_VERSION}"
+        hint = comment_hint(api_version) or comment_hint(kind) or hint
         raise ConfigError(source, f"couldn't decode as {KIND}, got {api_version}, Kind={kind}", hint=hint or correction)
 
 

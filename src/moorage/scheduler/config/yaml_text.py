@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from moorage.common.errors import ConfigError
+from moorage.common.errors import ConfigError, comment_hint
 from moorage.kube.api.documents import SHORT_BOOLS, parse_documents
 
 _LOOKALIKES: Final = tuple(f"tag:yaml.org,2002:{name}" for name in ("bool", "int", "float", "null", "timestamp"))
@@ -24,7 +24,7 @@ def read_document(text: str, source: str) -> tuple[Any, list[ConfigError]]:
     try:
         document = next(parse_documents(readable), None)
     except yaml.MarkedYAMLError as error:
-        raise _not_yaml(source, error) from error
+        raise _not_yaml(source, text, error) from error
     except yaml.YAMLError as error:
         raise ConfigError(source, f"invalid YAML: {error}") from error
     if document is None:
@@ -36,11 +36,12 @@ def read_document(text: str, source: str) -> tuple[Any, list[ConfigError]]:
     return document.data, repeated
 
 
-def _not_yaml(source: str, error: yaml.MarkedYAMLError) -> ConfigError:
+def _not_yaml(source: str, text: str, error: yaml.MarkedYAMLError) -> ConfigError:
     mark = error.problem_mark or error.context_mark
     where = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
     context = f" {error.context}" if error.context else ""
-    return ConfigError(where, f"invalid YAML: {error.problem or 'it cannot be read'}{context}")
+    problem = f"invalid YAML: {error.problem or 'it cannot be read'}{context}"
+    return ConfigError(where, problem, hint=comment_hint(text))
 
 
 def dump(view: Mapping[str, Any]) -> str:

@@ -22,10 +22,16 @@ from moorage.scheduler.config import (
     load_config,
     load_config_file,
 )
-from moorage.scheduler.config.types import SchedulerConfiguration
+from moorage.scheduler.config.types import ALL_PLUGINS, ExtensionPoint, SchedulerConfiguration
 from moorage.scheduler.framework.plugin import BindPlugin, Plugin, QueueSortPlugin
 from moorage.scheduler.framework.registry import Registry, extension_points
 from moorage.scheduler.plugins.included_plugins import CONTRIB, IN_TREE
+
+BOOKKEEPING: Final = (
+    *(ExtensionPoint.PRE_FILTER, ExtensionPoint.PRE_SCORE),
+    *(ExtensionPoint.RESERVE, ExtensionPoint.PERMIT, ExtensionPoint.PRE_BIND),
+)
+"""Extension points without which filters and scores of the same plugin are wrong."""
 
 log = structlog.get_logger(__name__)
 
@@ -110,6 +116,7 @@ def load_policy(
                 log.warning("arguments of a plugin that is not there", where=where, plugin=entry.name, hint=hint)
     if to_schedule:
         require_plugins(loaded, registry)
+        _warn_of_missing_points(loaded, catalogue)
     return Policy(loaded, registry, gates)
 
 
@@ -128,6 +135,30 @@ def require_plugins(config: SchedulerConfiguration, registry: Registry) -> None:
     ]
     if missing:
         raise ConfigErrors(missing)
+
+
+def _warn_of_missing_points(config: SchedulerConfiguration, catalogue: Catalogue) -> None:
+    """Log plugins that filter or score, but whose bookkeeping is not enabled: two pods may get the same devices.
+
+    Old configurations list each extension point, and plugins have implemented more of them since. An entry under
+    ``disabled`` is intended.
+    """
+    for number, profile in enumerate(config.profiles):
+        enabled = expand_plugins(profile, lambda name: catalogue[name].points)
+        for name in sorted({*enabled.names} - {*IN_TREE_PLUGINS}):
+            if not any(name in enabled[point] for point in (ExtensionPoint.FILTER, ExtensionPoint.SCORE)):
+                continue
+            missing = [
+                point.value
+                for point in BOOKKEEPING
+                if point in catalogue[name].points
+                and name not in enabled[point]
+                and {name, ALL_PLUGINS}.isdisjoint(entry.name for entry in profile.plugins.at(point).disabled)
+            ]
+            if missing:
+                hint = "enable it under multiPoint, or disable it at these points explicitly"
+                where = f"profiles[{number}].plugins"
+                log.warning("a plugin is only partly enabled", where=where, plugin=name, missing=missing, hint=hint)
 
 
 def _write_default_with(enabled: Iterable[type[Plugin]]) -> str:

@@ -204,3 +204,47 @@ def test_binary_file_is_rejected(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="the file is not UTF-8 text"):
         load_config_file(path)
+
+
+COMMENTS = {
+    "a comment as the first line": f"// mine\n{HEADER}",
+    "a comment with a colon as the first line": f"// note: mine\n{HEADER}",
+    "a comment after the apiVersion": HEADER.replace("/v1\n", "/v1 // the version\n"),
+    "a comment after the kind": HEADER.replace("Configuration\n", "Configuration // the kind\n"),
+    "the kind as a comment": HEADER.replace("kind:", "// kind:"),
+    "a comment between lines": f"{HEADER}profiles:\n// the default\n- schedulerName: a\n",
+    "a comment after a number": f"{HEADER}parallelism: 16 // threads\n",
+    "a comment in JSON": '{\n// mine\n"apiVersion": "kubescheduler.config.k8s.io/v1"}',
+}
+
+
+@pytest.mark.parametrize("text", COMMENTS.values(), ids=COMMENTS)
+def test_comment_in_the_style_of_c_gets_a_hint(text: str) -> None:
+    with pytest.raises(ConfigError, match="'#' begins a comment"):
+        load_config(text)
+
+
+def test_url_is_not_a_comment() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        load_config(f"{HEADER}extenders: [{{urlPrefix: http://127.0.0.1, filterVerbs: filter}}]")
+    assert "begins a comment" not in str(refusal.value)
+
+
+FORMER = {
+    "schedulerName": ("mine", "belongs under profiles"),
+    "plugins": ({}, "belongs under profiles"),
+    "pluginConfig": ([], "belongs under profiles"),
+    "disablePreemption": (True, "DefaultPreemption"),
+    "hardPodAffinitySymmetricWeight": (3, "hardPodAffinityWeight"),
+    "bindTimeoutSeconds": (100, "VolumeBinding"),
+    "algorithmSource": ({"provider": "DefaultProvider"}, "replaced by profiles"),
+    "healthzBindAddress": ("0.0.0.0:10251", "--secure-port"),
+    "metricsBindAddress": ("0.0.0.0:10251", "--secure-port"),
+    "leaderElection": ({"lockObjectName": "x"}, "write resourceName"),
+}
+
+
+@pytest.mark.parametrize(("field", "value", "hint"), [(field, *case) for field, case in FORMER.items()], ids=FORMER)
+def test_field_of_an_older_version_gets_a_hint(field: str, value: Any, hint: str) -> None:
+    with pytest.raises(ConfigErrors, match=rf"{field}.*: unknown field\n *hint: .*{hint}"):
+        load(**{field: value})

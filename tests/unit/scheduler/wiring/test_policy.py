@@ -12,11 +12,12 @@ from tests.support.options import load_options
 
 from moorage.cli.main import run
 from moorage.common.errors import ConfigError, ConfigErrors, MoorageError
+from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import ExtensionPoint, expand_plugins
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.nodeinfo import NodeInfo
-from moorage.scheduler.framework.plugin import BindPlugin, FilterPlugin, QueueSortPlugin
+from moorage.scheduler.framework.plugin import BindPlugin, FilterPlugin, PreBindPlugin, QueueSortPlugin, ReservePlugin
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.wiring.policy import build_catalogue, collect_plugins, keep_fixed_fields, load_policy
@@ -101,6 +102,47 @@ def test_arguments_of_an_unknown_plugin_are_logged(logged: list[MutableMapping[s
     assert [(line["where"], line["plugin"], line["hint"]) for line in warned] == [
         ("profiles[0].pluginConfig[0]", "NodeAfinity", "did you mean 'NodeAffinity'?")
     ]
+
+
+class Booked(FilterPlugin, ReservePlugin, PreBindPlugin):
+    """Filters by what it has reserved."""
+
+    def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        return None
+
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        return None
+
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
+        return
+
+    def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        return None
+
+    async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        return None
+
+
+BOOKED = {"enabled": [{"name": "Booked"}]}
+PARTLY_ENABLED: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "only the filter": ({"filter": BOOKED}, ["reserve", "preBind"]),
+    "without preBind": ({"filter": BOOKED, "reserve": BOOKED}, ["preBind"]),
+    "everywhere": ({"multiPoint": BOOKED}, []),
+    "disabled explicitly": (
+        {"multiPoint": BOOKED, "reserve": {"disabled": [{"name": "Booked"}]}, "preBind": {"disabled": [{"name": "*"}]}},
+        [],
+    ),
+    "without the filter": ({"reserve": BOOKED}, []),
+}
+
+
+@pytest.mark.parametrize(("plugins", "missing"), PARTLY_ENABLED.values(), ids=PARTLY_ENABLED)
+def test_plugin_whose_bookkeeping_is_not_enabled_is_logged(
+    plugins: dict[str, Any], missing: list[str], logged: list[MutableMapping[str, Any]]
+) -> None:
+    load_policy(collect_plugins([Booked]), json.dumps({**HEAD, "profiles": [{"plugins": plugins}]}))
+    warnings = [line for line in logged if line["event"] == "a plugin is only partly enabled"]
+    assert [line["missing"] for line in warnings] == ([missing] if missing else [])
 
 
 LACKED = "ImageLocality"

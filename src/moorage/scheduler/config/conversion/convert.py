@@ -92,7 +92,7 @@ def _convert(where: str, data: Mapping[str, Any]) -> Converted:
             hint=f"write one of {', '.join(f'{_GROUPS[0]}/{known}' for known in VERSIONS)}",
         )
     if version == VERSIONS[-1]:
-        notes.add(Effect.DROPPED, where, "this is v1 already; nothing is changed")
+        notes.add(Effect.UNCHANGED, "apiVersion", "the configuration is v1 already; nothing had to be changed")
         return _checked(where, dict(data), notes)
     return _checked(where, convert_configuration(data, version, notes), notes)
 
@@ -100,10 +100,13 @@ def _convert(where: str, data: Mapping[str, Any]) -> Converted:
 def _checked(where: str, data: dict[str, Any], notes: Notes) -> Converted:
     """Check that the result can be loaded; raise ConfigErrors with the cause in the old file."""
     out_of_tree = _others(data)
-    for name in sorted(out_of_tree):
-        notes.add(
-            Effect.CHANGED, f"plugin {name}", "is not in-tree: it must be installed where this configuration is used"
-        )
+    for name, facts in sorted(out_of_tree.items()):
+        text = "is not in-tree: it must be installed where this configuration is used"
+        notes.add(Effect.UNCHANGED, f"plugin {name}", text)
+        missing = [point for point in ExtensionPoint if point in _EVERYWHERE - facts.points]
+        if missing and facts.points != {_SORTING}:
+            text = f"is not enabled at {', '.join(missing)}: if it implements one of them, enable it under multiPoint"
+            notes.add(Effect.UNCHANGED, f"plugin {name}", text)
     load_config(to_yaml(data), source=f"{where}, as v1", catalogue={**KNOWN_PLUGINS, **out_of_tree})
     return Converted(where, data, notes)
 

@@ -13,6 +13,7 @@ class Effect(StrEnum):
     MOVED = "moved"
     RENAMED = "renamed"
     CHANGED = "changed"
+    UNCHANGED = "unchanged"
     DROPPED = "dropped"
     """Removed without an effect on decisions."""
     LOST = "lost"

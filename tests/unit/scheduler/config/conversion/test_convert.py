@@ -72,3 +72,41 @@ def test_converted_configurations_are_valid(version: str, sets: dict[str, list[s
     assert plugin_names.isdisjoint(GONE)
     if "Mine" not in plugin_names:
         load_config(to_yaml(converted.data))
+
+
+YODA = """
+apiVersion: v1
+kind: ConfigMap
+data:
+  scheduler-config.yaml: |
+    apiVersion: kubescheduler.config.k8s.io/v1alpha1
+    kind: KubeSchedulerConfiguration
+    schedulerName: yoda-scheduler
+    plugins:
+      queueSort: {enabled: [{name: yoda}]}
+      filter: {enabled: [{name: yoda}]}
+      postFilter: {enabled: [{name: yoda}]}
+      score: {enabled: [{name: yoda}]}
+"""
+
+
+def test_notes_list_the_points_at_which_a_third_party_plugin_is_not_enabled() -> None:
+    """The configuration of a well-known tutorial; the plugin also reserves today."""
+    (converted,) = convert_text(YODA, "f")
+    (note,) = [note.text for note in converted.notes if "is not enabled at" in note.text]
+    missing = note.partition("is not enabled at ")[2].partition(":")[0].split(", ")
+    assert {"preFilter", "reserve", "permit", "preBind"} <= {*missing}
+    assert {"filter", "preScore", "score", "queueSort"}.isdisjoint(missing)
+    assert "multiPoint" in note
+
+
+def test_plugin_under_multi_point_lacks_no_point() -> None:
+    text = old("v1beta3", profiles=[{"plugins": {"multiPoint": {"enabled": [{"name": "yoda"}]}}}])
+    assert not [note for note in convert_text(text, "f")[0].notes if "is not enabled at" in note.text]
+
+
+def test_notes_on_a_v1_file_state_that_nothing_had_to_be_changed() -> None:
+    (converted,) = convert_text(old("v1"), "f")
+    assert [str(note) for note in converted.notes] == [
+        "unchanged: apiVersion: the configuration is v1 already; nothing had to be changed"
+    ]
