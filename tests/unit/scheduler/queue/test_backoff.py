@@ -114,3 +114,19 @@ def test_pods_of_one_second_leave_the_backoff_in_queue_order() -> None:
         assert bench.fail(info, "Fit") == "backoff"
         bench.clock.advance(0.2)
     assert [bench.pop().pod.name for _ in infos] == ["high", "middle", "low"]
+
+
+@pytest.mark.parametrize(("size", "seconds"), [(1, 10.0), (4, 20.0), (9, 30.0), (100, 100.0)])
+def test_maximum_grows_with_the_root_of_the_group_size(size: int, seconds: float) -> None:
+    assert Backoff().duration(20, size) == seconds
+    assert Backoff().duration(1, size) == 1.0
+
+
+def test_size_counts_rejected_and_failed_pods() -> None:
+    bench = Bench()
+    for name, plugins in (("a", ()), ("b", ("Taint",)), ("c", ("Taint",))):
+        bench.add(name)
+        info = bench.pop(name)
+        bench.queue.activate([info.pod])
+        assert bench.fail(info, *plugins) == "backoff"
+    assert (len(bench.queue), bench.queue.sizes().backoff) == (3, 3)

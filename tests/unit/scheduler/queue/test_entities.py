@@ -85,3 +85,20 @@ def test_the_rejector_of_a_gated_group_counts_unless_only_its_own_events_help() 
     assert group.rejectors == {"Gate"}
     group.needs_own_event = True
     assert group.rejectors == frozenset()
+
+
+def test_representation_names_the_entity_and_its_attempts() -> None:
+    assert repr(member("a", timestamp=2.5, attempts=3)) == "QueuedPodInfo('default/a', attempts=3, timestamp=2.5)"
+    assert (
+        repr(group_of(member("a", timestamp=2.5)))
+        == "QueuedPodGroupInfo('podgroup/default/g', attempts=0, timestamp=2.5)"
+    )
+
+
+def test_equal_members_are_in_the_order_of_insertion() -> None:
+    twins = [member("same", leaf="g"), member("same", leaf="h")]
+    for namespace, info in zip(("x", "y"), twins, strict=True):
+        info.key = f"{namespace}/same"
+    group = group_of(*twins)
+    group.insert(member("same"))
+    assert [info.key for info in group.members] == ["x/same", "default/same", "y/same"]

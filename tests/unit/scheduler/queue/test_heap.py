@@ -1,3 +1,6 @@
+from random import Random
+from types import FunctionType
+
 import pytest
 from tests.unit.scheduler.queue.queue_bench import Bench, ByPriority, ByPriorityLess
 
@@ -99,8 +102,11 @@ def popped(bench: Bench) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize(("sort", "line"), [(Moody(), 81), (Keyless(), 90)], ids=["less", "sort_key"])
-def test_a_sort_plugin_that_raises_loses_no_pod(sort: QueueSortPlugin, line: int) -> None:
+@pytest.mark.parametrize(
+    ("sort", "method"), [(Moody(), Moody.less), (Keyless(), Keyless.sort_key)], ids=["less", "sort_key"]
+)
+def test_a_sort_plugin_that_raises_loses_no_pod(sort: QueueSortPlugin, method: FunctionType) -> None:
+    line = method.__code__.co_firstlineno + 2
     bench = Bench(sort=sort)
     names = ["d", "bad", "b", "c", "a"]
     bench.add(*names)
@@ -114,3 +120,18 @@ def test_a_sort_plugin_that_raises_loses_no_pod(sort: QueueSortPlugin, line: int
     assert [info.pod.name for _ in "ef" if (info := bench.queue.pop()) is not None] == ["e", "f"], (
         "the others are sorted"
     )
+
+
+def test_first_key_is_that_of_the_next_entity() -> None:
+    chance = Random(3)
+    heap, keys = KeyedHeap(), dict[str, int]()
+    for number in range(300):
+        name = f"e{chance.randrange(40)}"
+        if chance.random() < 0.3:
+            heap.remove(f"default/{name}")
+            keys.pop(name, None)
+        else:
+            keys[name] = chance.randrange(1000) + number
+            heap.put(entry(name), keys[name])
+        assert heap.first_key() == min(keys.values(), default=None)
+    assert [keys[name] for name in drained(heap)] == sorted(keys.values())

@@ -2,6 +2,8 @@ from typing import Any
 
 import pytest
 from tests.support.engine import build_runner
+from tests.support.groups import gang
+from tests.support.groups import member as group_member
 from tests.unit.scheduler.queue.queue_bench import (
     CLAIM_ADD,
     NODE_ADD,
@@ -24,7 +26,7 @@ from moorage.scheduler.framework.events import (
     Resource,
 )
 from moorage.scheduler.framework.plugin import FilterPlugin, PermitPlugin, ScorePlugin
-from moorage.scheduler.queue.entities import QueuedPodInfo
+from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
 from moorage.scheduler.queue.gates import ProfileQueueing
 from moorage.scheduler.queue.hints import EXTENDER, Hints, RequeueStrategy
 from moorage.testing import make_node, make_pod
@@ -224,3 +226,25 @@ def test_extenders_register_for_every_event_under_one_name() -> None:
     info = QueuedPodInfo(make_pod("p"), 0.0)
     info.rejected_by({EXTENDER})
     assert hints.strategy_for(info, POD_ADD, None, ref("x")) is LATER
+
+
+GROUPS = {
+    "one rejected member that is helped suffices": ([({"A"}, set()), ({"B"}, set())], LATER),
+    "no member is helped": ([({"B"}, set()), ({"B"}, set())], STAY),
+    "a member without rejectors is retried": ([({"B"}, set()), (set(), set())], LATER),
+    "a pending member that is helped is retried immediately": ([({"B"}, set()), (set(), {"A"})], NOW),
+    "even if another member has no rejectors": ([(set(), set()), (set(), {"A"})], NOW),
+}
+
+
+@pytest.mark.parametrize(("members", "want"), GROUPS.values(), ids=GROUPS)
+def test_strategy_of_a_group_is_the_strongest_of_its_members(
+    members: list[tuple[set[str], set[str]]], want: RequeueStrategy
+) -> None:
+    infos = [QueuedPodInfo(group_member(f"m{number}"), 0.0) for number in range(len(members))]
+    entity = QueuedPodGroupInfo(gang(), infos[0])
+    for info, (unschedulable, pending) in zip(infos, members, strict=True):
+        info.rejected_by(unschedulable, pending)
+        entity.insert(info)
+    registered = hints({"A": [(NODE_ADD, None)], "B": []})
+    assert registered.strategy_for(entity, NODE_ADD, None, make_node()) is want

@@ -44,3 +44,9 @@ def test_an_exception_is_reported_with_its_method_if_there_is_an_observer() -> N
     for observer in (Failures(), None):
         report_raised(observer, FaultRecord(), "Gate.pre_enqueue", make_pod("p"), ValueError("no route"))
     assert failures == [("Gate", "p", "Gate.pre_enqueue raised ValueError: no route")]
+
+
+def test_an_exception_is_recorded_without_an_observer() -> None:
+    faults, error = FaultRecord(), ValueError("no route")
+    report_raised(None, faults, "Gate.pre_enqueue", make_pod("p"), error)
+    assert faults.first is error
