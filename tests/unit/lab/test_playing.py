@@ -1,17 +1,20 @@
 """Events of a trial: arrivals, evictions, failures and ties."""
 
 import msgspec
+import pytest
 from tests.support.lab import config_with, pool_cluster, trial_with
 
 from moorage.kube.api.pod import Pod
 from moorage.lab.cluster import Scaling
 from moorage.lab.experiment import ConfigurationEntry, changed_config
 from moorage.lab.measuring import run_trial
+from moorage.lab.playing import Autoscaler
 from moorage.lab.trace import NodeOutage, Trace, TracePod
 from moorage.lab.trial import PolicyText, Trial, TrialResult
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import ScorePlugin
+from moorage.testing import make_pod
 
 
 def waited(result: TrialResult) -> dict[str, float | None]:
@@ -122,3 +125,67 @@ def test_autoscaled_pool_grows_for_pending_pods_and_shrinks_when_idle() -> None:
     waits = sorted(time for time in waited(result).values() if time is not None)
     assert waits[0] == 0.0
     assert 60.0 <= waits[2] <= 75.0, "a node starts within a minute"
+
+
+def test_requested_node_that_is_not_needed_is_removed_after_its_idle_time() -> None:
+    cluster = pool_cluster(1, scaling=Scaling(at_most=2, startup_seconds=60.0, idle_seconds=120.0))
+    pods = (
+        TracePod("first", 0.0, 10.0, cpu_milli=4000),
+        TracePod("second", 1.0, 1000.0, cpu_milli=4000),
+        TracePod("late", 3600.0, 1.0, cpu_milli=100),
+    )
+    result = run_trial(trial_with(*pods, cluster=cluster))
+    assert waited(result)["second"] == pytest.approx(9.0, abs=2.0), "the first one ends before the node starts"
+    nodes = [(point.at, point.nodes) for point in result.points]
+    assert max(count for _, count in nodes) == 2
+    assert {count for at, count in nodes if at > 60.0 + 120.0} == {1}
+
+
+def test_pods_that_do_not_fit_are_dropped_on_request() -> None:
+    pods = (TracePod("huge", 0.0, 10.0, cpu_milli=64_000), TracePod("fine", 5.0, 10.0, cpu_milli=100))
+    for skip_unplaced in (False, True):
+        result = run_trial(trial_with(*pods, skip_unplaced=skip_unplaced))
+        assert (result.trial.placed, result.trial.unplaced) == (1, 1)
+
+
+def autoscaler(at_most: int = 2) -> Autoscaler:
+    return Autoscaler(pool_cluster(0, scaling=Scaling(at_most, 60.0, 120.0)).scaled)
+
+
+def big(name: str) -> Pod:
+    return make_pod(name, uid=name, requests={"cpu": "3"})
+
+
+def test_pods_share_a_starting_node_that_has_space() -> None:
+    scaler = autoscaler()
+    small = [make_pod(f"s{number}", uid=f"s{number}", requests={"cpu": "2"}) for number in range(3)]
+    assert [(each.node.name, each.seconds) for each in scaler.request_nodes(small)] == [
+        ("pool-added-0", 60.0),
+        ("pool-added-1", 60.0),
+    ]
+    assert scaler.request_nodes(small) == [], "every pod has a node that starts"
+
+
+def test_pod_that_lost_its_node_to_another_requests_the_next_one() -> None:
+    scaler = autoscaler()
+    (first,) = scaler.request_nodes([big("a")])
+    scaler.add_node(first.node)
+    (second,) = scaler.request_nodes([big("a")])
+    assert second.node.name != first.node.name
+    scaler.add_node(second.node)
+    assert scaler.request_nodes([big("a")]) == [], "the pool has reached its limit"
+    scaler.forget_pod("a")
+
+
+def test_empty_node_is_removed_after_the_idle_time() -> None:
+    scaler = autoscaler()
+    (requested,) = scaler.request_nodes([big("a")])
+    name = requested.node.name
+    assert scaler.remove_idle(name, 1000.0) is None, "it has not started"
+    scaler.add_node(requested.node)
+    scaler.forget_pod("a")
+    assert scaler.start_idle(name, 100.0) == 220.0
+    assert scaler.remove_idle(name, 219.9) is None
+    assert scaler.remove_idle(name, 220.0) == requested.node
+    assert scaler.remove_idle(name, 220.0) is None, "it is gone"
+    assert scaler.start_idle("permanent", 1.0) is None

@@ -131,3 +131,10 @@ def test_long_list_is_truncated() -> None:
 
 def test_pods_that_only_wait_longer_are_counted() -> None:
     assert "0 got a node sooner, 2 later" in render_moved(2, waited=5.0)
+
+
+def test_pods_with_a_node_under_one_policy_are_counted_apart() -> None:
+    before = {name: row(name, None if name in "abc" else 1.0, "") for name in "abcdefgh"}
+    after = {name: row(name, None if name in "cdefg" else 1.0, "") for name in "abcdefgh"}
+    differences = compare_pods(before, after)
+    assert (differences.only_before, differences.only_after) == (4, 2)

@@ -12,13 +12,15 @@ from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node, NodeStatus
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.storage import StorageClass
 from moorage.kube.client.informer import InformerObserver, OnChanges
 from moorage.kube.client.list_watch import Change
 from moorage.scheduler.config.types import ExtenderConfig
 from moorage.scheduler.engine.observing import Apply, ApplyObserver
+from moorage.scheduler.engine.task_pool import TaskBackground
 from moorage.scheduler.framework.handle import ClusterApi
 from moorage.scheduler.state.objects import Objects
-from moorage.scheduler.wiring.assembly import AssembledScheduler, Keeps, Tuning, assemble
+from moorage.scheduler.wiring.assembly import AssembledScheduler, Keeps, Tuning, assemble, find_watched_kinds
 from moorage.scheduler.wiring.http_extender import HttpExtender
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from moorage.testing.builders import make_node, make_pod
@@ -154,3 +156,23 @@ def test_complete_objects_are_kept_only_for_extenders_without_a_node_cache() -> 
 
 def _assert_empty(keeps: Keeps) -> None:
     assert keeps == {}
+
+
+def test_nodes_pods_and_the_kinds_of_plugins_are_watched_once() -> None:
+    objects = Objects()
+    assert find_watched_kinds(objects) == (Node, Pod)
+    for kind in (StorageClass, Pod):
+        objects[kind]
+    assert find_watched_kinds(objects) == (Node, Pod, StorageClass)
+
+
+def test_background_work_runs_where_the_caller_says() -> None:
+    async def work() -> None:
+        policy, background = load_policy(collect_plugins()), NoBackground()
+        given = assemble(policy, Connection(), VirtualClock(), background=background)
+        assert given.background is background
+        default = assemble(policy, Connection(), VirtualClock())
+        assert isinstance(default.background, TaskBackground)
+        assert not isinstance(default.background, NoBackground)
+
+    asyncio.run(work())

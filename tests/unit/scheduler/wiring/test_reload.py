@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 import pytest
+from tests.support.gangs import COSCHEDULING
 from tests.support.ticketing import Ticket
 
 from moorage.cluster.apiserver.api import Api
 from moorage.cluster.embedded import RunningScheduler
 from moorage.cluster.in_process import InProcessClient
-from moorage.common.errors import MoorageError
+from moorage.common.errors import ConfigError, MoorageError
 from moorage.common.virtual_time import VirtualLoop
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
@@ -108,7 +109,7 @@ class CannotBeBuilt(Shares):
         raise ValueError("no")
 
 
-def policy_with_extenders(*ports: int, enabled: str = "") -> Policy:
+def policy_with_extenders(*ports: int, enabled: str = "", caches_nodes: bool = True) -> Policy:
     """Return a policy with an extender at each port."""
     registry = collect_plugins([CannotBeBuilt])
     plugins = {"multiPoint": {"enabled": [{"name": enabled}] if enabled else []}}
@@ -117,7 +118,7 @@ def policy_with_extenders(*ports: int, enabled: str = "") -> Policy:
         "kind": "KubeSchedulerConfiguration",
         "profiles": [{"plugins": plugins}],
         "extenders": [
-            {"urlPrefix": f"http://127.0.0.1:{port}", "filterVerb": "filter", "nodeCacheCapable": True}
+            {"urlPrefix": f"http://127.0.0.1:{port}", "filterVerb": "filter", "nodeCacheCapable": caches_nodes}
             for port in ports
         ],
     }
@@ -201,3 +202,22 @@ def test_pauses_are_measured_in_elapsed_and_cpu_time(monkeypatch: pytest.MonkeyP
         pass
     assert pauses.milliseconds == {"swap_ms": 250.0, "swap_cpu_ms": 125.0}
     assert observed == [("moorage_config_reload_hold_seconds", 0.25, ("swap",))]
+
+
+@in_virtual_time
+async def test_settings_that_need_a_restart_are_rejected() -> None:
+    plain = load_policy(collect_plugins())
+    grouping = load_policy(collect_plugins(), COSCHEDULING.replace("{ARGS}", "{}"))
+    parts = assembled(plain)
+    profiles = parts.scheduler.profiles
+    with pytest.raises(ConfigError, match="restart the scheduler with this configuration"):
+        await reload(parts, grouping)
+    with pytest.raises(ConfigError, match="nodeCacheCapable: true"):
+        await reload(parts, policy_with_extenders(1, caches_nodes=False))
+    assert parts.scheduler.profiles is profiles
+    parts.close()
+
+    parts = assembled(grouping)
+    await reload(parts, grouping)
+    assert parts.scheduler.profiles.config is grouping.config
+    parts.close()

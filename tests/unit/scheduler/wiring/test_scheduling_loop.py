@@ -24,7 +24,6 @@ from moorage.scheduler.daemon.metrics.instruments import EventInstruments
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.included_plugins import IN_TREE
-from moorage.scheduler.wiring.assembly import find_watched_kinds
 from moorage.scheduler.wiring.scheduling_loop import CYCLES_PER_TURN, Deliveries, SchedulingLoop
 from moorage.testing.builders import make_node, make_pod
 
@@ -133,10 +132,6 @@ def test_fields_of_disabled_features_are_ignored(gates: str, spec: bool, status:
     scheduler, _ = deliver(added(IN_PLACE), gates=gates)
     (queued,) = scheduler.queue
     assert queued.pod.requests["cpu"] == (3000 if spec else 1000)
-
-
-def test_pods_and_nodes_are_always_watched() -> None:
-    assert find_watched_kinds(scheduler_of(FeatureGates()).objects)[:2] == (Node, Pod)
 
 
 def test_an_object_that_cannot_be_applied_affects_no_other_object() -> None:
@@ -279,5 +274,9 @@ def test_unschedulable_pod_is_retried_when_the_queue_wakes() -> None:
         assert not await bench.loop.step()
         await bench.loop.sleep()
         assert bench.clock.now() == pytest.approx(wakeup)
+        await bench.loop.step()
+        following = bench.scheduler.queue.next_wakeup()
+        assert following is not None
+        assert following > wakeup, "the queue was flushed"
 
     with_bench(use)
