@@ -155,6 +155,12 @@ def find_kind_schema(api_version: str, kind: str) -> Schema | None:
     return find_schema(name) if name is not None else None
 
 
+@cache
+def _kind_types() -> frozenset[str]:
+    """Return the types that are kinds, also where other types contain them."""
+    return frozenset(tables().kinds.values())
+
+
 def _has_zeros(schema: Schema, above: frozenset[str]) -> bool:
     """Return whether a type has required plain fields at any depth; types can be recursive."""
     if schema.name in above:
@@ -176,6 +182,21 @@ def complete(data: dict[str, Any], schema: Schema) -> None:
         for item in items:
             if isinstance(item, dict):
                 complete(item, below)
+
+
+def empty_null_texts(data: dict[str, Any], schema: Schema) -> None:
+    """Replace nulls in maps of strings by empty strings, as Go's decoder does."""
+    for key, content in data.items():
+        field = schema.by_name.get(key)
+        if field is None or not content:
+            continue
+        if field.shape == "map" and field.type == "string" and isinstance(content, dict):
+            data[key] = {name: "" if text is None else text for name, text in content.items()}
+        elif (below := field.schema) is not None:
+            items = content.values() if isinstance(content, dict) and field.shape == "map" else content
+            for item in items if field.shape else (content,):
+                if isinstance(item, dict):
+                    empty_null_texts(item, below)
 
 
 def type_problem(data: Mapping[str, Any], schema: Schema, path: tuple[str, ...] = ()) -> str | None:
@@ -238,7 +259,7 @@ def unknown_fields(data: Mapping[str, Any], schema: Schema, path: str = "") -> I
     """Find fields that the type does not have."""
     for key, content in data.items():
         here = f"{path}.{key}" if path else key
-        if not path and key in ("apiVersion", "kind"):
+        if key in ("apiVersion", "kind") and (not path or schema.name in _kind_types()):
             continue
         field = schema.field(key)
         if field is None:

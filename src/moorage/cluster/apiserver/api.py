@@ -5,6 +5,7 @@ This module routes requests to the verbs. ``reading`` has lists, watches and tab
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from random import Random
 from secrets import token_urlsafe
 from typing import Any, Final
@@ -56,7 +57,7 @@ from moorage.kube.features import FeatureGates
 from moorage.kube.field_errors import required_value
 from moorage.kube.patches import json_patch, merge_patch, strategic_merge
 from moorage.kube.resources import Resources, ServedResource
-from moorage.kube.schema import find_kind_schema, unknown_fields
+from moorage.kube.schema import empty_null_texts, find_kind_schema, unknown_fields
 from moorage.kube.status_errors import (
     bad_request,
     error_status,
@@ -274,12 +275,15 @@ class Api:
         if resource.storage == DEFINITIONS:
             complete_definition(resource, data, self.clock.now())
         elif resource.is_custom:
+            if resource.has_status:
+                # The status of a new object is its default.
+                data.pop("status", None)
             self._custom.complete(resource, data)
         return self._writer.create(target, data, options)
 
     def _object(self, request: ApiRequest, kind: str, resource: ServedResource | None = None) -> Data:
         """Read the object in the body; 400 if it is of another kind than the path is for."""
-        data = read_object(request)
+        data = read_object(request, partial(_drop_nulls, resource) if resource is not None else without_nulls)
         actual_kind = data.get("kind") or kind
         if actual_kind != kind:
             raise bad_request(f'{actual_kind} in version "{data.get("apiVersion", "")}" cannot be handled as a {kind}')
@@ -420,6 +424,17 @@ def _options(request: ApiRequest, target: Target) -> WriteOptions:
     # The approval of a signing request is part of its status.
     part = "status" if target.subresource == "approval" else target.subresource
     return WriteOptions(request.is_dry_run, request.manager, part)
+
+
+def _drop_nulls(resource: ServedResource, data: Any) -> Any:
+    """Drop nulls as Go's decoder does; the schema of a custom resource decides which of its nulls are kept."""
+    if not isinstance(data, dict):
+        return data
+    if resource.is_custom:
+        return data | {"metadata": without_nulls(data.get("metadata")) or {}}
+    if (schema := find_kind_schema(resource.api_version, resource.name)) is not None:
+        empty_null_texts(data, schema)
+    return without_nulls(data)
 
 
 def _typed_data(obj: msgspec.Struct, target: Target) -> Data:

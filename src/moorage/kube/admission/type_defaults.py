@@ -6,7 +6,7 @@ The names and conditions are those of the `SetDefaults_*` functions of kube-apis
 
 import copy
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -181,6 +181,8 @@ def _namespace(data: Data) -> None:
 
 
 def _secret(data: Data) -> None:
+    for key, text in (data.get("data") or {}).items():
+        data["data"][key] = b64encode(b64decode(text or "")).decode()
     for key, text in (data.pop("stringData", None) or {}).items():
         part(data, "data")[key] = b64encode(str(text).encode()).decode()
 
@@ -205,6 +207,8 @@ _DERIVED: Final[Mapping[str, Callable[[Data], None]]] = {
     "core.v1.ServicePort": lambda port: port.update(targetPort=port.get("targetPort") or port.get("port", 0)),
     "core.v1.ServiceSpec": _service_spec,
     "core.v1.Volume": _volume,
+    "rbac.v1.RoleRef": lambda data: data.update(apiGroup=data.get("apiGroup") or _RBAC),
+    "core.v1.NodeSpec": lambda spec: fill(spec, {"podCIDRs": [spec["podCIDR"]]} if spec.get("podCIDR") else {}),
     "networking.v1.IngressClassSpec": lambda spec: fill(spec.get("parameters", {}), {"scope": "Cluster"}),
     "networking.v1.NetworkPolicySpec": _network_policy_spec,
     "rbac.v1.Subject": lambda data: fill(data, {"apiGroup": _RBAC} if data.get("kind") in ("User", "Group") else {}),
@@ -248,6 +252,7 @@ _FIXED: Final[Mapping[str, Data]] = {
         "failedJobsHistoryLimit": 1,
     },
     "batch.v1.PodFailurePolicyOnPodConditionsPattern": {"status": "True"},
+    "core.v1.AzureFilePersistentVolumeSource": {"secretNamespace": None},
     "core.v1.AzureDiskVolumeSource": {
         "cachingMode": "ReadWrite",
         "fsType": "ext4",
@@ -286,6 +291,8 @@ _FIXED: Final[Mapping[str, Data]] = {
     "core.v1.Secret": {"type": "Opaque"},
     "core.v1.SecretVolumeSource": _MODE,
     "core.v1.ResourceFieldSelector": {"divisor": "0"},
+    "core.v1.TypedLocalObjectReference": {"apiGroup": None},
+    "core.v1.TypedObjectReference": {"apiGroup": None},
     "core.v1.ServiceAccountTokenProjection": {"expirationSeconds": 3600},
     "core.v1.ServicePort": _TCP,
     "core.v1.LimitRangeSpec": {"limits": None},
@@ -295,7 +302,6 @@ _FIXED: Final[Mapping[str, Data]] = {
     "networking.v1.NetworkPolicySpec": {"podSelector": {}},
     "rbac.v1.ClusterRole": {"rules": None},
     "rbac.v1.Role": {"rules": None},
-    "rbac.v1.RoleRef": {"apiGroup": _RBAC},
     "scheduling.v1.PriorityClass": {"value": 0},
     "storage.v1.CSIDriver": {"spec": {}},
     "storage.v1.CSIDriverSpec": {

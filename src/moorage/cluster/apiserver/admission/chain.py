@@ -15,6 +15,7 @@ from moorage.common.errors import ApiError, InputError
 from moorage.kube.admission.checks.placement import comparisons
 from moorage.kube.admission.checks.rules import metadata_problems, rule_problems
 from moorage.kube.admission.checks.scheduling_groups import group_status
+from moorage.kube.admission.checks.type_checks import type_problems
 from moorage.kube.admission.checks.updates import update_problems
 from moorage.kube.admission.defaults import default_pod, with_defaults
 from moorage.kube.admission.device_admission import DeviceAdmission
@@ -43,6 +44,7 @@ PROTECTED: Final = {
     "persistentvolumeclaims": "kubernetes.io/pvc-protection",
     "persistentvolumes": "kubernetes.io/pv-protection",
     POD_GROUPS: "scheduling.k8s.io/podgroup-protection",
+    "volumeattributesclasses.storage.k8s.io": "kubernetes.io/vac-protection",
 }
 """The finalizers of new volumes, claims and groups; controllers remove them when the objects are not in use."""
 MAX_SPECS: Final = 1024
@@ -156,6 +158,7 @@ class Admission:
                 if defaults and "storageClassName" not in spec:
                     newest = max(defaults, key=lambda item: item.metadata.creation_timestamp or "")
                     spec["storageClassName"] = newest.name
+                _copy_data_source(spec)
                 check_claim(resource, data, limit_ranges(self._store, metadata["namespace"]))
             case storage if storage == PRIORITY_CLASSES and data.get("globalDefault"):
                 priorities = (entry.typed(PriorityClass) for entry in self._store.list(PRIORITY_CLASSES))
@@ -245,6 +248,19 @@ class Admission:
         return admitted
 
 
+def _copy_data_source(spec: dict[str, Any]) -> None:
+    """Keep both references to the source of a claim's data equal; the older one supports only claims and snapshots."""
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    supported = ((None, "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+    if source is not None and (source.get("apiGroup") or None, source.get("kind")) not in supported:
+        source = spec.pop("dataSource")
+        source = None
+    if source is not None and reference is None:
+        spec["dataSourceRef"] = dict(source)
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = {key: text for key, text in reference.items() if key != "namespace"}
+
+
 def _add_default_tolerations(spec: dict[str, Any]) -> None:
     """Add the default tolerations: pods stay on unhealthy nodes for five minutes."""
     tolerations = list(spec.get("tolerations") or ())
@@ -279,7 +295,8 @@ def undecodable(resource: ServedResource, problem: str) -> ApiError:
 
 def _problems(resource: ServedResource, data: dict[str, Any]) -> list[FieldError]:
     """Return the errors by the rules of the kind. If the rules find no errors, return those of the struct."""
-    errors = list(rule_problems(resource, data))
+    schema = _find_schema(resource, data)
+    errors = [*rule_problems(resource, data), *(type_problems(data, schema) if schema is not None else ())]
     if errors or not resource.has_struct:
         return errors
     problems = [

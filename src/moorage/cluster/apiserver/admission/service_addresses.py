@@ -1,13 +1,14 @@
 """The addresses and node ports of services."""
 
-from collections.abc import Mapping
-from ipaddress import IPv4Network
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Network, ip_address
 from itertools import count
 from typing import Any, Final
 
 from moorage.cluster.apiserver.storage.store import Store
+from moorage.kube.admission.checks.type_checks import NOT_AN_ADDRESS
 from moorage.kube.api.struct import Data
-from moorage.kube.field_errors import invalid_value
+from moorage.kube.field_errors import FieldError, invalid_value
 from moorage.kube.resources import ServedResource
 from moorage.kube.status_errors import invalid
 
@@ -24,22 +25,51 @@ def allocate_address(resource: ServedResource, data: Data, store: Store) -> None
     if spec.get("type") == "ExternalName":
         return
     requested = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
+    if problems := list(_address_problems(spec, requested)):
+        raise invalid(resource, data["metadata"].get("name", ""), problems)
     services = [entry.data.get("spec") or {} for entry in store.list(SERVICES)]
     in_use = {address for service in services for address in service.get("clusterIPs") or ()}
     if requested and requested != "None" and requested in in_use:
         why = f"failed to allocate IP {requested}: provided IP is already allocated"
         raise invalid(resource, data["metadata"]["name"], [invalid_value("spec.clusterIPs", [requested], why)])
     address = requested or next(str(item) for item in NETWORK.hosts() if str(item) not in in_use and str(item) != FIRST)
-    spec |= {"clusterIP": address, "clusterIPs": [address], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
+    policy = spec.get("ipFamilyPolicy") or "SingleStack"
+    spec |= {"clusterIP": address, "clusterIPs": [address], "ipFamilies": ["IPv4"], "ipFamilyPolicy": policy}
     if address == "None" and not spec.get("selector"):
         # The endpoints of such a service come from elsewhere, so they can be of both families.
         spec |= {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}
+    is_local = spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
     if spec.get("type") in ("NodePort", "LoadBalancer"):
         used_ports = {port.get("nodePort") for service in services for port in service.get("ports") or ()}
         free = (number for number in count(FIRST_PORT) if number not in used_ports)
         for port in spec.get("ports") or ():
             if not port.get("nodePort"):
                 port["nodePort"] = next(free)
+        if is_local and not spec.get("healthCheckNodePort"):
+            spec["healthCheckNodePort"] = next(free)
+
+
+def _address_problems(spec: Data, requested: str) -> Iterator[FieldError]:
+    """Yield the errors of addresses and families that a cluster with IPv4 only cannot provide."""
+    if spec.get("ipFamilyPolicy") == "RequireDualStack" and (requested != "None" or spec.get("selector")):
+        why = "this cluster is not configured for dual-stack services"
+        yield invalid_value("spec.ipFamilyPolicy", "RequireDualStack", why)
+    if requested != "None" or spec.get("selector"):
+        for number, family in enumerate(spec.get("ipFamilies") or ()):
+            if family == "IPv6":
+                yield invalid_value(f"spec.ipFamilies[{number}]", family, "not configured on this cluster")
+    if not requested or requested == "None":
+        return
+    try:
+        address = ip_address(requested)
+    except ValueError:
+        yield invalid_value("spec.clusterIPs[0]", requested, NOT_AN_ADDRESS)
+        return
+    if address.version == 6:
+        yield invalid_value("spec.clusterIPs[0]", [requested], "IPv6 is not configured on this cluster")
+    elif address not in NETWORK:
+        why = f"the provided IP ({requested}) is not in the valid range. The range of valid IPs is {NETWORK}"
+        yield invalid_value("spec.clusterIPs", [requested], f"failed to allocate IP {requested}: {why}")
 
 
 def keep_address(old: Mapping[str, Any], data: Data) -> None:

@@ -9,13 +9,16 @@ import msgspec
 from moorage.cluster.apiserver.storage.store import Store, StoredChange
 from moorage.kube.api.meta import format_time
 from moorage.kube.api.struct import Data
-from moorage.kube.field_errors import FieldError, invalid_value, required_value
+from moorage.kube.field_errors import FieldError, invalid_value, required_value, too_many_items
 from moorage.kube.resources import Resources, ServedResource
 from moorage.kube.schema import find_schema
 from moorage.kube.status_errors import bad_request, invalid
 
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 EMBEDDED: Final = "x-kubernetes-embedded-resource"
+APPROVAL: Final = "api-approved.kubernetes.io"
+APPROVAL_RULES: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
+PROTECTED_GROUPS: Final = (".k8s.io", ".kubernetes.io")
 METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 ACCEPTED: Final = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
@@ -151,6 +154,7 @@ class CustomResources:
         schema = self.schemas.get(f"{resource.api_version}/{resource.name}")
         if not schema:
             return
+        drop_invalid_nulls(data, schema)
         for parent, name, _ in list(undeclared(data, {**schema, EMBEDDED: True})):
             del parent[name]
         fill_defaults(data, schema, skipped=("apiVersion", "kind", "metadata"))
@@ -177,6 +181,15 @@ def complete_definition(resource: ServedResource, data: Data, now: float) -> Non
         causes.append(invalid_value("spec.scope", spec.scope, "write Namespaced or Cluster"))
     if sum(version.storage for version in spec.versions) != 1:
         causes.append(invalid_value("spec.versions", [], "must have exactly one version marked as storage version"))
+    if f".{spec.group}".endswith(PROTECTED_GROUPS) and APPROVAL not in (data["metadata"].get("annotations") or {}):
+        why = f'protected groups must have approval annotation "{APPROVAL}", {APPROVAL_RULES}'
+        causes.append(required_value(f"metadata.annotations[{APPROVAL}]", why))
+    for number, version in enumerate(spec.versions):
+        if not version.schema.openapi:
+            causes.append(required_value(f"spec.versions[{number}].schema.openAPIV3Schema"))
+    if data["spec"].get("preserveUnknownFields"):
+        why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        causes.append(invalid_value("spec.preserveUnknownFields", True, why))
     if causes:
         raise invalid(resource, name, causes)
     data["status"] = _definition_status(data, definition, format_time(now))
@@ -201,6 +214,22 @@ def _definition_status(data: Data, definition: WrittenDefinition, moment: str) -
 def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     properties = schema.get("properties")
     return properties if isinstance(properties, dict) else {}
+
+
+def drop_invalid_nulls(data: Any, schema: Mapping[str, Any]) -> None:
+    """Remove the nulls of fields that are not nullable."""
+    items, additional = schema.get("items"), schema.get("additionalProperties")
+    if isinstance(data, dict):
+        properties = _properties(schema)
+        for name, content in list(data.items()):
+            below = properties.get(name, additional)
+            if isinstance(below, dict):
+                if content is None and below.get("nullable") is not True:
+                    del data[name]
+                drop_invalid_nulls(content, below)
+    elif isinstance(data, list) and isinstance(items, dict):
+        for item in data:
+            drop_invalid_nulls(item, items)
 
 
 def fill_defaults(data: Any, schema: Mapping[str, Any], skipped: Sequence[str] = ()) -> None:
@@ -250,6 +279,8 @@ def undeclared(data: Any, schema: Mapping[str, Any], path: str = "") -> Iterator
 def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     """Yield the schema violations of data: types, required fields, enumerations and ranges."""
     types = _TYPES.get(str(schema.get("type", ""))) if schema.get("x-kubernetes-int-or-string") is not True else None
+    if data is None and schema.get("nullable") is True:
+        return
     # In Python a bool is an int, in JSON it is not.
     if types is not None and not (isinstance(data, types) and (bool in types or not isinstance(data, bool))):
         type_name = _TYPE_NAMES.get(type(data), "null")
@@ -266,11 +297,53 @@ def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator
             yield invalid_value(path, data, f"{path} in body should be greater than or equal to {least}")
         if isinstance(most, int | float) and data > most:
             yield invalid_value(path, data, f"{path} in body should be less than or equal to {most}")
+    yield from _text_and_size_problems(data, schema, path)
     if isinstance(data, dict):
         yield from _object_problems(data, schema, path)
     elif isinstance(data, list) and isinstance(schema.get("items"), dict):
         for number, item in enumerate(data):
             yield from schema_problems(item, schema["items"], f"{path}[{number}]")
+
+
+_SIZES: Final[Mapping[type, tuple[str, str]]] = {
+    str: ("Length", "chars long"),
+    list: ("Items", "items"),
+    dict: ("Properties", "properties"),
+}
+"""The keywords that limit the size of each type, and the unit in messages."""
+
+
+def _text_and_size_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    """Check the pattern of a text, and the size of a text, list or object."""
+    pattern = schema.get("pattern")
+    if isinstance(data, str) and isinstance(pattern, str) and not _matches(pattern, data):
+        yield invalid_value(path, data, f"{path} in body should match '{pattern}'")
+    if (size := _SIZES.get(type(data))) is None:
+        return
+    keyword, unit = size
+    least, most = schema.get(f"min{keyword}"), schema.get(f"max{keyword}")
+    if isinstance(least, int) and len(data) < least:
+        yield invalid_value(path, data, f"{path} in body should be at least {least} {unit}")
+    if isinstance(most, int) and len(data) > most:
+        if isinstance(data, str):
+            yield FieldError("FieldValueTooLong", f"Too long: may not be more than {most} bytes", path)
+        else:
+            yield too_many_items(path, len(data), most)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    """Return whether a pattern occurs in a text; true for invalid patterns, and if RE2 is not installed.
+
+    Python's own engine would backtrack, so a pattern could block the server.
+    """
+    try:
+        import re2
+    except ImportError:
+        return True
+    try:
+        return re2.search(pattern, text) is not None
+    except re2.error:
+        return True
 
 
 def _object_problems(data: Data, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +32,7 @@ def media_type(header: str) -> str:
     return header.partition(";")[0].strip().lower()
 
 
-def read_object(request: ApiRequest) -> dict[str, Any]:
+def read_object(request: ApiRequest, drop_nulls: Callable[[Any], Any] = without_nulls) -> dict[str, Any]:
     """Decode the object in a body; 400 if it is missing, 415 for unsupported formats."""
     kind = media_type(request.content_type)
     if kind == PROTOBUF:
@@ -46,7 +46,7 @@ def read_object(request: ApiRequest) -> dict[str, Any]:
         data = read_yaml(request.body)
     else:
         raise unsupported_media_type(kind, (JSON, YAML, PROTOBUF))
-    return _checked(data, has_nulls=kind == YAML or b"null" in request.body)
+    return _checked(drop_nulls(data) if kind == YAML or b"null" in request.body else data)
 
 
 def read_patch(request: ApiRequest) -> tuple[str, Any]:
@@ -59,7 +59,7 @@ def read_patch(request: ApiRequest) -> tuple[str, Any]:
         return kind, patch
     if not isinstance(patch, dict):
         raise bad_request(f"a patch is an object, found {type(patch).__name__}")
-    return kind, _checked(patch) if kind == APPLY_PATCH else patch
+    return kind, _checked(without_nulls(patch)) if kind == APPLY_PATCH else patch
 
 
 def read_options(request: ApiRequest, kind: str) -> dict[str, Any]:
@@ -178,10 +178,9 @@ def _check_depth(data: Any) -> None:
     raise bad_request(f"the body is nested more than {MAX_DEPTH} levels deep")
 
 
-def _checked(data: Any, *, has_nulls: bool = True) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise bad_request(f"an object is expected, found {type(data).__name__}")
-    cleaned: dict[str, Any] = without_nulls(data) if has_nulls else data
+def _checked(cleaned: Any) -> dict[str, Any]:
+    if not isinstance(cleaned, dict):
+        raise bad_request(f"an object is expected, found {type(cleaned).__name__}")
     metadata = cleaned.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise bad_request(f"metadata: an object is expected, found {type(metadata).__name__}")

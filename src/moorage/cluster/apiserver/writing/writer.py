@@ -65,6 +65,8 @@ UNCOUNTED_SPECS: Final = WITHOUT_GENERATION | frozenset(
         *("limitranges", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "resourcequotas"),
         *("services", "apiservices.apiregistration.k8s.io", "leases.coordination.k8s.io"),
         *("csidrivers.storage.k8s.io", "csinodes.storage.k8s.io"),
+        *("resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io"),
+        "certificatesigningrequests.certificates.k8s.io",
     )
 )
 """Kinds with a spec whose changes upstream does not count."""
@@ -151,7 +153,7 @@ class Writer:
     def create(self, target: Target, data: Data, options: WriteOptions) -> Entry:
         """Store a new object and return it as stored."""
         resource, metadata = target.resource, data["metadata"]
-        if metadata.get("resourceVersion"):
+        if metadata.get("resourceVersion") and not options.is_dry_run:
             raise bad_request("resourceVersion should not be set on objects to be created")
         if not metadata.get("name") and isinstance(metadata.get("generateName"), str):
             suffix = "".join(self._chance.choices(SUFFIX_LETTERS, k=5))
@@ -162,7 +164,7 @@ class Writer:
         # Only the server sets these fields and the status.
         for name in (*SYSTEM_METADATA, "resourceVersion", "selfLink"):
             metadata.pop(name, None)
-        if resource.has_status and resource.storage not in KEEPS_STATUS:
+        if resource.has_status and resource.storage not in KEEPS_STATUS and not resource.is_custom:
             data.pop("status", None)
             if resource.storage in INITIAL_STATUS:
                 data["status"] = dict(INITIAL_STATUS[resource.storage])
@@ -175,11 +177,10 @@ class Writer:
             raise already_exists(resource, metadata["name"])
         metadata["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
         metadata["creationTimestamp"] = format_time(self.clock.now())
-        if ("spec" in data and resource.storage not in UNCOUNTED_SPECS) or resource.storage in COUNTED_OBJECTS:
+        has_counted_spec = "spec" in data and resource.storage not in UNCOUNTED_SPECS
+        if has_counted_spec or resource.is_custom or resource.storage in COUNTED_OBJECTS:
             metadata["generation"] = 1
-        if resource.storage == "jobs.batch":
-            select_own_pods(data)
-            copy_template_labels(data)
+        _complete_identity(resource, data)
         if self.admission.quotas.limits(target.namespace):
             self.admission.quotas.check(resource, Entry(key, 0, encode_body(data)))
         if options.is_dry_run:
@@ -342,6 +343,16 @@ class Writer:
 def _is_empty(resource: ServedResource, data: Data) -> bool:
     """Return whether a namespace has been emptied; true for other kinds."""
     return resource.storage != "namespaces" or not (data.get("spec") or {}).get("finalizers")
+
+
+def _complete_identity(resource: ServedResource, data: Data) -> None:
+    """Set the fields that depend on the UID or the creation time of an object."""
+    if resource.storage == "pods":
+        for condition in data["status"].get("conditions") or ():
+            condition["lastTransitionTime"] = data["metadata"]["creationTimestamp"]
+    elif resource.storage == "jobs.batch":
+        select_own_pods(data)
+        copy_template_labels(data)
 
 
 def select_own_pods(job: Data) -> None:

@@ -212,6 +212,8 @@ def pod_template(template: Data, path: str) -> Iterator[FieldError]:
     """Check a pod template."""
     yield from labels((template.get("metadata") or {}).get("labels") or {}, f"{path}.labels")
     yield from pod_spec(template.get("spec") or {}, f"{path}.spec")
+    if (template.get("spec") or {}).get("ephemeralContainers"):
+        yield forbidden_field(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
 
 
 _NAMES: Final = {"persistentVolumeClaim": "claimName", "configMap": "name", "hostPath": "path", "csi": "driver"}

@@ -19,6 +19,7 @@ from moorage.kube.field_errors import (
 from moorage.kube.resources import ServedResource
 
 CANDIDATES: Final = "leasecandidates.coordination.k8s.io"
+STATIC: Final = ".static.k8s.io"
 LABEL_NAMES: Final = frozenset(("namespaces", "services"))
 
 BINDING: Final = ("Immediate", "WaitForFirstConsumer")
@@ -56,8 +57,11 @@ def volume(data: Data) -> Iterator[FieldError]:
     for name, amount in capacity.items():
         if nano_value(amount) <= 0:
             yield invalid_value(f"spec.capacity[{name}]", str(amount), names.POSITIVE)
-    if not spec.keys() - _PLAIN_FIELDS:
+    sources = sorted(spec.keys() - _PLAIN_FIELDS, key=lambda name: (name != "hostPath", name))
+    if not sources:
         yield required_value("spec", "must specify a volume type")
+    for name in sources[1:] if "flexVolume" not in sources else ():
+        yield forbidden_field(f"spec.{name}", "may not specify more than 1 volume type")
     required_terms = (spec.get("nodeAffinity") or {}).get("required")
     if required_terms is not None:
         yield from node_selector(required_terms, "spec.nodeAffinity.required")
@@ -149,6 +153,9 @@ def metadata_problems(resource: ServedResource, metadata: Mapping[str, Any]) -> 
     else:
         rule = names.dns_label if resource.storage in LABEL_NAMES else names.subdomain
         yield from invalid_values("metadata.name", name, rule(name))
+    if resource.group == "admissionregistration.k8s.io" and name.endswith(STATIC):
+        why = f'names ending with "{STATIC}" are reserved for static manifest-based configurations'
+        yield invalid_value("metadata.name", name, f"{why} and cannot be managed via the API")
     yield from names.labels(metadata.get("labels") or {}, "metadata.labels")
     yield from names.annotations(metadata.get("annotations") or {}, "metadata.annotations")
     for number, owner in enumerate(metadata.get("ownerReferences") or ()):
@@ -157,4 +164,5 @@ def metadata_problems(resource: ServedResource, metadata: Mapping[str, Any]) -> 
             yield invalid_value(f"{path}.apiVersion", "", "version must not be empty")
         for field in ("kind", "name", "uid"):
             if not owner.get(field):
-                yield invalid_value(f"{path}.{field}", "", "must not be empty")
+                where, why = f"{path}.{field}", "must not be empty"
+                yield required_value(where, why) if field == "uid" else invalid_value(where, "", why)

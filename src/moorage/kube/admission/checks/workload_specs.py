@@ -101,7 +101,9 @@ def replication_controller(data: Data) -> Iterator[FieldError]:
 def _selector(spec: Data) -> Iterator[FieldError]:
     selector = spec.get("selector")
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    mismatch = invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+    mismatch = invalid_value(
+        "spec.template.metadata.labels", labels or None, "`selector` does not match template `labels`"
+    )
     if selector is None:
         yield required_value("spec.selector")
         yield mismatch
@@ -118,7 +120,10 @@ def _selector(spec: Data) -> Iterator[FieldError]:
 
 
 def _always_restarts(spec: Data) -> Iterator[FieldError]:
-    policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy")
+    pod = (spec.get("template") or {}).get("spec") or {}
+    policy = pod.get("restartPolicy")
+    if "activeDeadlineSeconds" in pod:
+        yield forbidden_field("spec.template.spec.activeDeadlineSeconds", "activeDeadlineSeconds is not Supported")
     if policy in ("OnFailure", "Never"):
         yield unsupported_value("spec.template.spec.restartPolicy", policy, ("Always",))
 

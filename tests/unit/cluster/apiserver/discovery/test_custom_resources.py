@@ -119,3 +119,43 @@ def test_custom_resources_are_served_again_after_a_restart():
     client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
     again = ApiHarness(store=client.api.store)
     assert again.names("/apis/example.org/v1/quotas") == []
+
+
+def test_nulls_patterns_sizes_and_status_follow_the_schema():
+    described = definition()
+    [version] = described["spec"]["versions"]
+    properties = version["schema"]["openAPIV3Schema"]["properties"]
+    properties["status"] = {"type": "object", "properties": {"phase": {"type": "string"}}, "default": {"phase": "new"}}
+    properties["spec"]["properties"] |= {
+        "note": {"type": "string", "nullable": True},
+        "code": {"type": "string", "pattern": "^[a-z]+$", "maxLength": 3},
+        "parts": {"type": "array", "items": {"type": "string"}, "maxItems": 1},
+    }
+    client = ApiHarness()
+    client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", described)
+    path = "/apis/example.org/v1/namespaces/default/quotas"
+    stored = client.create(path, quota("a", most=3, note=None, unit=None, code="abc") | {"status": {"phase": 7}})
+    assert stored["spec"] == {"most": 3, "note": None, "unit": "gpu", "code": "abc"}
+    assert stored["status"] == {"phase": "new"}
+    assert stored["metadata"]["generation"] == 1
+    bad = quota("b", most=3, code="A1", parts=["x", "y"])
+    message = client.request("POST", path, bad, want=422)["message"]
+    assert "spec.code in body should match '^[a-z]+$'" in message
+    assert "spec.parts: Too many: 2: must have at most 1 item" in message
+    long = client.request("POST", path, quota("c", most=3, code="abcd"), want=422)["message"]
+    assert "spec.code: Too long: may not be more than 3 bytes" in long
+
+
+def test_definition_of_a_protected_group_needs_approval():
+    described = definition()
+    described["spec"]["group"] = "quota.k8s.io"
+    described["metadata"]["name"] = "quotas.quota.k8s.io"
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    client = ApiHarness()
+    assert (
+        "protected groups must have approval annotation" in client.request("POST", path, described, want=422)["message"]
+    )
+    described["metadata"]["annotations"] = {"api-approved.kubernetes.io": "https://example.org"}
+    client.create(path, described)
+    described["spec"]["group"], described["metadata"] = "quota.x-k8s.io", {"name": "quotas.quota.x-k8s.io"}
+    client.create(path, described)

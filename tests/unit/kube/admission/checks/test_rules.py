@@ -35,7 +35,7 @@ OBJECTS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             'metadata.ownerReferences[0].apiVersion: Invalid value: "": version must not be empty',
             'metadata.ownerReferences[0].kind: Invalid value: "": must not be empty',
             'metadata.ownerReferences[0].name: Invalid value: "": must not be empty',
-            'metadata.ownerReferences[0].uid: Invalid value: "": must not be empty',
+            "metadata.ownerReferences[0].uid: Required value: must not be empty",
         ],
     ),
     "a valid claim": ("persistentvolumeclaims", {"spec": CLAIM}, []),

@@ -1,0 +1,316 @@
+"""Validation by type: enumerations, required fields, addresses and ports, at every place where a type occurs.
+
+Each row names a field of a type of the Kubernetes API. Checks that depend on several fields are functions.
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from moorage.common.caches import cached
+from moorage.kube.admission.checks.names import dns_label, port_number, qualified_name, subdomain
+from moorage.kube.api.struct import Data
+from moorage.kube.field_errors import (
+    FieldError,
+    duplicate_value,
+    forbidden_field,
+    invalid_value,
+    invalid_values,
+    required_value,
+    unsupported_value,
+)
+from moorage.kube.schema import Field, Schema, find_schema
+
+Check = Callable[[Data, str], Iterator[FieldError]]
+_PROTOCOLS: Final = "SCTP TCP UDP"
+_POLICY: Final = "Fail Ignore"
+_MATCH: Final = "Equivalent Exact"
+_CHOICES: Final[Mapping[str, str]] = {
+    "admissionregistration.v1.MutatingWebhook.failurePolicy": _POLICY,
+    "admissionregistration.v1.MutatingWebhook.matchPolicy": _MATCH,
+    "admissionregistration.v1.MutatingWebhook.reinvocationPolicy": "IfNeeded Never",
+    "admissionregistration.v1.RuleWithOperations.scope": "* Cluster Namespaced",
+    "admissionregistration.v1.ValidatingWebhook.failurePolicy": _POLICY,
+    "admissionregistration.v1.ValidatingWebhook.matchPolicy": _MATCH,
+    "apiextensions.v1.CustomResourceConversion.strategy": "None Webhook",
+    "autoscaling.v2.MetricSpec.type": "ContainerResource External Object Pods Resource",
+    "batch.v1.JobSpec.podReplacementPolicy": "Failed TerminatingOrFailed",
+    "batch.v1.PodFailurePolicyRule.action": "Count FailIndex FailJob Ignore",
+    "core.v1.Container.restartPolicy": "Always Never OnFailure",
+    "core.v1.EndpointPort.protocol": _PROTOCOLS,
+    "core.v1.PersistentVolumeClaimSpec.volumeMode": "Block Filesystem",
+    "core.v1.PersistentVolumeSpec.persistentVolumeReclaimPolicy": "Delete Recycle Retain",
+    "core.v1.PersistentVolumeSpec.volumeMode": "Block Filesystem",
+    "core.v1.PodOS.name": "linux windows",
+    "core.v1.PodSpec.preemptionPolicy": "PreemptLowerPriority Never",
+    "core.v1.ServicePort.protocol": _PROTOCOLS,
+    "core.v1.ServiceSpec.internalTrafficPolicy": "Cluster Local",
+    "core.v1.ServiceSpec.ipFamilies": "IPv4 IPv6",
+    "core.v1.ServiceSpec.ipFamilyPolicy": "PreferDualStack RequireDualStack SingleStack",
+    "core.v1.ServiceSpec.sessionAffinity": "ClientIP None",
+    "core.v1.ServiceSpec.trafficDistribution": "PreferClose PreferSameZone PreferSameNode",
+    "core.v1.ServiceSpec.type": "ClusterIP ExternalName LoadBalancer NodePort",
+    "discovery.v1.EndpointPort.protocol": _PROTOCOLS,
+    "discovery.v1.EndpointSlice.addressType": "FQDN IPv4 IPv6",
+    "policy.v1.PodDisruptionBudgetSpec.unhealthyPodEvictionPolicy": "AlwaysAllow IfHealthyBudget",
+    "storage.v1.CSIDriverSpec.fsGroupPolicy": "File None ReadWriteOnceWithFSType",
+    "storage.v1.CSIDriverSpec.volumeLifecycleModes": "Persistent Ephemeral",
+}
+"""The values that a field or the items of a list may have."""
+_REVIEWS: Final = "must specify one of v1, v1beta1"
+_EFFECTS: Final = "must specify one of None, NoneOnDryRun"
+_REQUIRED: Final[Mapping[str, str]] = {
+    "admissionregistration.v1.MutatingWebhook.admissionReviewVersions": _REVIEWS,
+    "admissionregistration.v1.MutatingWebhook.name": "",
+    "admissionregistration.v1.MutatingWebhook.sideEffects": _EFFECTS,
+    **{
+        f"admissionregistration.v1.{kind}.{field}": ""
+        for kind in ("RuleWithOperations", "NamedRuleWithOperations")
+        for field in ("apiGroups", "apiVersions", "operations", "resources")
+    },
+    "admissionregistration.v1.ParamRef.parameterNotFoundAction": "",
+    "admissionregistration.v1.ServiceReference.name": "",
+    "admissionregistration.v1.ServiceReference.namespace": "",
+    "admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec.policyName": "",
+    "admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec.validationActions": "",
+    "admissionregistration.v1.ValidatingWebhook.admissionReviewVersions": _REVIEWS,
+    "admissionregistration.v1.ValidatingWebhook.name": "",
+    "admissionregistration.v1.ValidatingWebhook.sideEffects": _EFFECTS,
+    "autoscaling.v2.CrossVersionObjectReference.kind": "",
+    "autoscaling.v2.CrossVersionObjectReference.name": "",
+    "autoscaling.v2.HorizontalPodAutoscalerSpec.maxReplicas": "",
+    "autoscaling.v2.MetricSpec.type": "must specify a metric source type",
+    "core.v1.ConfigMapKeySelector.key": "",
+    "core.v1.EnvVar.name": "",
+    "core.v1.HostPathVolumeSource.path": "",
+    "core.v1.KeyToPath.key": "",
+    "core.v1.KeyToPath.path": "",
+    "core.v1.NFSVolumeSource.path": "",
+    "core.v1.NFSVolumeSource.server": "",
+    "core.v1.SecretKeySelector.key": "",
+    "core.v1.VolumeNodeAffinity.required": "must specify required node constraints",
+    "discovery.v1.Endpoint.addresses": "",
+    "discovery.v1.EndpointSlice.addressType": "",
+    "networking.v1.IngressClassSpec.controller": "",
+    "node.v1.RuntimeClass.handler": "",
+    "storage.v1.CSINodeDriver.name": "",
+    "storage.v1.CSINodeDriver.nodeID": "",
+}
+"""Fields without which an object is invalid, and the explanation in the message."""
+_ADDRESSES: Final = frozenset(("core.v1.EndpointAddress.ip", "core.v1.HostAlias.ip", "core.v1.ServiceSpec.externalIPs"))
+_PORTS: Final = frozenset(("core.v1.EndpointPort.port", "core.v1.TCPSocketAction.port", "core.v1.HTTPGetAction.port"))
+NOT_AN_ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_FIELD_REFERENCES: Final = frozenset(
+    (
+        *("metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.annotations"),
+        *("spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP"),
+        "status.podIPs",
+    )
+)
+
+
+def _webhook(webhook: Data, path: str) -> Iterator[FieldError]:
+    config = webhook.get("clientConfig") or {}
+    if ("url" in config) == ("service" in config):
+        yield required_value(f"{path}.clientConfig", "exactly one of url or service is required")
+    service_path = (config.get("service") or {}).get("path")
+    if service_path and not service_path.startswith("/"):
+        yield invalid_value(f"{path}.clientConfig.service.path", service_path, "must start with a '/'")
+    if name := webhook.get("name"):
+        problems = list(subdomain(name))
+        yield from invalid_values(f"{path}.name", name, problems)
+        if not problems and name.count(".") < 2:
+            yield invalid_value(
+                f"{path}.name", name, "should be a domain with at least three segments separated by dots"
+            )
+
+
+def _autoscaler(spec: Data, path: str) -> Iterator[FieldError]:
+    target, least = spec.get("scaleTargetRef") or {}, spec.get("minReplicas", 1)
+    if least < 1:
+        yield invalid_value(f"{path}.minReplicas", least, "must be greater than or equal to 1")
+    if spec.get("maxReplicas", 0) < least:
+        why = "must be greater than or equal to `minReplicas`"
+        yield invalid_value(f"{path}.maxReplicas", spec.get("maxReplicas", 0), why)
+    if not target.get("apiVersion") and target.get("kind") != "ReplicationController":
+        yield invalid_value(f"{path}.scaleTargetRef.apiVersion", "", "apiVersion must specify API group")
+
+
+def _service(spec: Data, path: str) -> Iterator[FieldError]:
+    kind, ports = spec.get("type"), spec.get("ports") or ()
+    if kind == "ExternalName" and not spec.get("externalName"):
+        yield required_value(f"{path}.externalName")
+    if kind == "LoadBalancer" and spec.get("clusterIP") == "None":
+        yield invalid_value(f"{path}.clusterIPs[0]", "None", "may not be set to 'None' for LoadBalancer services")
+    for field in ("loadBalancerClass", "allocateLoadBalancerNodePorts"):
+        if field in spec and kind != "LoadBalancer":
+            yield forbidden_field(f"{path}.{field}", "may only be used when `type` is 'LoadBalancer'")
+    is_external = kind in ("NodePort", "LoadBalancer") or spec.get("externalIPs")
+    if (policy := spec.get("externalTrafficPolicy")) and not is_external:
+        why = "may only be set for externally-accessible services"
+        yield invalid_value(f"{path}.externalTrafficPolicy", policy, why)
+    names, numbers = set(), set()
+    for index, port in enumerate(ports):
+        where, name, number = f"{path}.ports[{index}]", port.get("name", ""), (port.get("protocol"), port.get("port"))
+        if not name and len(ports) > 1:
+            yield required_value(f"{where}.name")
+        elif name:
+            yield from invalid_values(f"{where}.name", name, dns_label(name))
+            if name in names:
+                yield duplicate_value(f"{where}.name", name)
+        if number in numbers:
+            yield duplicate_value(where, {"Port": number[1], "Protocol": number[0]})
+        if port.get("nodePort") and kind == "ClusterIP":
+            yield forbidden_field(f"{where}.nodePort", "may not be used when `type` is 'ClusterIP'")
+        names.add(name)
+        numbers.add(number)
+
+
+def _job(spec: Data, path: str) -> Iterator[FieldError]:
+    if spec.get("completionMode") != "Indexed":
+        for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
+            if field in spec:
+                yield invalid_value(f"{path}.{field}", spec[field], "requires indexed completion mode")
+        if "successPolicy" in spec:
+            yield invalid_value(f"{path}.successPolicy", spec["successPolicy"], "requires indexed completion mode")
+    if (manager := spec.get("managedBy")) is not None and "/" not in manager:
+        why = 'must be a domain-prefixed path (such as "acme.io/foo")'
+        yield invalid_value(f"{path}.managedBy", manager, why)
+
+
+def _container(container: Data, path: str) -> Iterator[FieldError]:
+    for source in container.get("envFrom") or ():
+        if not source.get("configMapRef") and not source.get("secretRef"):
+            yield invalid_value(f"{path}.envFrom", "", "must specify one of: `configMapRef` or `secretRef`")
+    mounts = [mount.get("mountPath") for mount in container.get("volumeMounts") or ()]
+    for index, mount in enumerate(mounts):
+        if mount and mount in mounts[:index]:
+            yield invalid_value(f"{path}.volumeMounts[{index}].mountPath", mount, "must be unique")
+    for item in container.get("resizePolicy") or ():
+        if item.get("resourceName") not in ("cpu", "memory"):
+            yield unsupported_value(f"{path}.resizePolicy", item.get("resourceName", ""), ("cpu", "memory"))
+    if container.get("restartPolicyRules") and "restartPolicy" not in container:
+        yield required_value(f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used")
+
+
+def _field_reference(reference: Data, path: str) -> Iterator[FieldError]:
+    field, version = reference.get("fieldPath", ""), reference.get("apiVersion")
+    if not field:
+        yield required_value(f"{path}.fieldPath")
+    elif version != "v1":
+        why = f"error converting fieldPath: unsupported pod version: {version}"
+        yield invalid_value(f"{path}.fieldPath", field, why)
+    elif field not in _FIELD_REFERENCES and not field.startswith(("metadata.labels['", "metadata.annotations['")):
+        why = f"error converting fieldPath: field label not supported: {field}"
+        yield invalid_value(f"{path}.fieldPath", field, why)
+
+
+def _limit(item: Data, path: str) -> Iterator[FieldError]:
+    yield from invalid_values(f"{path}.type", item.get("type", ""), qualified_name(item.get("type", "")))
+
+
+def _probe(probe: Data, path: str) -> Iterator[FieldError]:
+    for field in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
+        if (number := probe.get(field, 0)) < 0:
+            yield invalid_value(f"{path}.{field}", number, "must be greater than or equal to 0")
+    if path.endswith(("livenessProbe", "startupProbe")) and probe.get("successThreshold", 1) != 1:
+        yield invalid_value(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
+
+
+def _subset(subset: Data, path: str) -> Iterator[FieldError]:
+    if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+        yield required_value(path, "must specify `addresses` or `notReadyAddresses`")
+
+
+def _policy_port(port: Data, path: str) -> Iterator[FieldError]:
+    first, last = port.get("port"), port.get("endPort")
+    if last is not None and isinstance(first, int) and last < first:
+        yield invalid_value(f"{path}.endPort", last, "must be greater than or equal to `port`")
+
+
+_FUNCTIONS: Final[Mapping[str, Check]] = {
+    "admissionregistration.v1.MutatingWebhook": _webhook,
+    "admissionregistration.v1.ValidatingWebhook": _webhook,
+    "autoscaling.v2.HorizontalPodAutoscalerSpec": _autoscaler,
+    "batch.v1.JobSpec": _job,
+    "core.v1.Container": _container,
+    "core.v1.EndpointSubset": _subset,
+    "core.v1.LimitRangeItem": _limit,
+    "core.v1.ObjectFieldSelector": _field_reference,
+    "core.v1.Probe": _probe,
+    "core.v1.ServiceSpec": _service,
+    "networking.v1.NetworkPolicyPort": _policy_port,
+}
+
+
+def type_problems(data: Data, schema: Schema, path: str = "") -> Iterator[FieldError]:
+    """Yield the errors of an object by the types of its fields, after defaults were set."""
+    rows, below, check = _plan(schema.name)
+    prefix = f"{path}." if path else ""
+    for field, required, supported, is_address, is_port in rows:
+        content, here = data.get(field), f"{prefix}{field}"
+        if not content and required is not None:
+            yield required_value(here, required)
+        items = (
+            [(here, content)]
+            if not isinstance(content, list)
+            else [(f"{here}[{number}]", item) for number, item in enumerate(content)]
+        )
+        for where, item in items if content else ():
+            if supported and item not in supported:
+                yield unsupported_value(where, item, supported)
+            if is_address and not _is_address(item):
+                yield invalid_value(where, item, NOT_AN_ADDRESS)
+        if is_port:
+            yield from port_number(content or 0, here)
+    if check is not None:
+        yield from check(data, path)
+    for nested in below:
+        content, here, inner = data.get(nested.name), f"{prefix}{nested.name}", nested.schema
+        if not content or inner is None:
+            continue
+        if not nested.shape:
+            yield from type_problems(content, inner, here)
+        elif isinstance(content, list):
+            for number, item in enumerate(content):
+                yield from type_problems(item or {}, inner, f"{here}[{number}]")
+
+
+def _is_address(text: Any) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+_Row = tuple[str, str | None, tuple[str, ...], bool, bool]
+
+
+@cached(1024)
+def _plan(type_name: str) -> tuple[tuple[_Row, ...], tuple[Field, ...], Check | None]:
+    """Return the rows of a type, its fields that lead to other rows, and its function."""
+    schema = find_schema(type_name)
+    assert schema is not None
+    name = ".".join(type_name.rsplit(".", 3)[1:])
+    rows = []
+    for field in schema.by_name:
+        key = f"{name}.{field}"
+        row = (field, _REQUIRED.get(key), tuple(_CHOICES.get(key, "").split()), key in _ADDRESSES, key in _PORTS)
+        if row[1] is not None or any(row[2:]):
+            rows.append(row)
+    below = [field for field in schema.by_name.values() if _has_rows(field.type, frozenset((type_name,)))]
+    return tuple(rows), tuple(below), _FUNCTIONS.get(name)
+
+
+@cached(4096)
+def _has_rows(type_name: str, above: frozenset[str]) -> bool:
+    """Return whether a type or a type inside of it has checks."""
+    schema = find_schema(type_name)
+    if schema is None or type_name in above:
+        return False
+    name = ".".join(type_name.rsplit(".", 3)[1:])
+    keys = [f"{name}.{field}" for field in schema.by_name]
+    has_own = any(key in _CHOICES or key in _REQUIRED or key in _ADDRESSES or key in _PORTS for key in keys)
+    inner = above | {type_name}
+    return has_own or name in _FUNCTIONS or any(_has_rows(field.type, inner) for field in schema.by_name.values())

@@ -1,0 +1,35 @@
+"""Addresses, families and ports of services."""
+
+import pytest
+from tests.support.api import ApiHarness
+
+SERVICES = "/api/v1/namespaces/default/services"
+PORTS = [{"port": 80}]
+
+
+def create(spec, want=201):
+    service = {"metadata": {"name": "web"}, "spec": {"ports": PORTS, **spec}}
+    return ApiHarness().request("POST", SERVICES, service, want=want)
+
+
+REFUSED = {
+    "an address outside of the network": ({"clusterIP": "1.2.3.4"}, "is not in the valid range"),
+    "text instead of an address": ({"clusterIP": "here"}, "must be a valid IP address"),
+    "an IPv6 address": ({"clusterIP": "fd00::1"}, "IPv6 is not configured on this cluster"),
+    "the family IPv6": ({"ipFamilies": ["IPv6"]}, "not configured on this cluster"),
+    "two families": ({"ipFamilyPolicy": "RequireDualStack"}, "this cluster is not configured for dual-stack services"),
+}
+
+
+@pytest.mark.parametrize(("spec", "message"), REFUSED.values(), ids=REFUSED)
+def test_service_that_the_cluster_cannot_provide_is_refused(spec: dict[str, object], message: str) -> None:
+    assert message in create(spec, want=422)["message"]
+
+
+def test_balancer_with_local_traffic_gets_a_port_for_health_checks():
+    spec = create({"type": "LoadBalancer", "externalTrafficPolicy": "Local"})["spec"]
+    assert spec["healthCheckNodePort"] != spec["ports"][0]["nodePort"]
+
+
+def test_preferred_families_are_kept():
+    assert create({"ipFamilyPolicy": "PreferDualStack"})["spec"]["ipFamilyPolicy"] == "PreferDualStack"

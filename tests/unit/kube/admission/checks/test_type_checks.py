@@ -1,0 +1,87 @@
+"""Each type is checked wherever it occurs."""
+
+from typing import Any
+
+import pytest
+
+from moorage.kube.admission.checks.type_checks import type_problems
+from moorage.kube.schema import find_kind_schema
+
+HOOK = {
+    "name": "a.example.org",
+    "clientConfig": {"url": "https://example.org"},
+    "sideEffects": "None",
+    "admissionReviewVersions": ["v1"],
+}
+REFERENCE = {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}
+PROBLEMS: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
+    "an enumeration inside of a template": (
+        "apps/v1",
+        "Deployment",
+        {"spec": {"template": {"spec": {"preemptionPolicy": "Often"}}}},
+        ["spec.template.spec.preemptionPolicy: Unsupported value"],
+    ),
+    "items of a list": (
+        "storage.k8s.io/v1",
+        "CSIDriver",
+        {"spec": {"volumeLifecycleModes": ["Persistent", "Other"]}},
+        ["spec.volumeLifecycleModes[1]: Unsupported value"],
+    ),
+    "a missing required field": ("node.k8s.io/v1", "RuntimeClass", {}, ["handler: Required value"]),
+    "an address": (
+        "v1",
+        "Pod",
+        {"spec": {"hostAliases": [{"ip": "here"}]}},
+        ["spec.hostAliases[0].ip: Invalid value"],
+    ),
+    "a valid webhook": ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", {"webhooks": [HOOK]}, []),
+    "a webhook with a short name and no server": (
+        "admissionregistration.k8s.io/v1",
+        "ValidatingWebhookConfiguration",
+        {"webhooks": [{**HOOK, "name": "a.b", "clientConfig": {}}]},
+        ["webhooks[0].clientConfig: Required value", "webhooks[0].name: Invalid value"],
+    ),
+    "an autoscaler with more pods at least than at most": (
+        "autoscaling/v2",
+        "HorizontalPodAutoscaler",
+        {"spec": {"scaleTargetRef": REFERENCE, "minReplicas": 3, "maxReplicas": 2}},
+        ["spec.maxReplicas: Invalid value"],
+    ),
+    "ports of a service without names, and a node port": (
+        "v1",
+        "Service",
+        {"spec": {"type": "ClusterIP", "ports": [{"port": 1, "nodePort": 30000}, {"port": 1}]}},
+        [
+            "spec.ports[0].name: Required value",
+            "spec.ports[0].nodePort: Forbidden",
+            "spec.ports[1].name: Required value",
+            "spec.ports[1]: Duplicate value",
+        ],
+    ),
+    "a job with indexes that is not indexed": (
+        "batch/v1",
+        "Job",
+        {"spec": {"backoffLimitPerIndex": 1, "managedBy": "me"}},
+        ["spec.backoffLimitPerIndex: Invalid value", "spec.managedBy: Invalid value"],
+    ),
+    "a container that mounts two volumes at one path": (
+        "v1",
+        "Pod",
+        {"spec": {"containers": [{"volumeMounts": [{"mountPath": "/a"}, {"mountPath": "/a"}], "envFrom": [{}]}]}},
+        ["spec.containers[0].envFrom: Invalid value", "spec.containers[0].volumeMounts[1].mountPath: Invalid value"],
+    ),
+    "an unknown field reference": (
+        "v1",
+        "Pod",
+        {"spec": {"containers": [{"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}]}]}},
+        ["spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: Invalid value"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("version", "kind", "data", "want"), PROBLEMS.values(), ids=PROBLEMS)
+def test_problems_by_type(version: str, kind: str, data: dict[str, Any], want: list[str]) -> None:
+    schema = find_kind_schema(version, kind)
+    assert schema is not None
+    found = [f"{error.field}: {error.message.partition(':')[0]}" for error in type_problems(data, schema)]
+    assert found == want
