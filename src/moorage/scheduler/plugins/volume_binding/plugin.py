@@ -68,8 +68,8 @@ FILTERED = StateKey[bool]("VolumeBinding/filtered")
 RESERVE_CALLED = StateKey[bool]("VolumeBinding/reserve calls")
 """Set by Reserve, even if nothing is reserved; a profile may disable Reserve."""
 RESERVED = StateKey[Reservation]("VolumeBinding/reserved")
-VOLUMES = StateKey[AssumeCache[PersistentVolume]]("VolumeBinding/volumes given to pods")
-CLAIMS = StateKey[AssumeCache[PersistentVolumeClaim]]("VolumeBinding/claims given volumes")
+VOLUMES = StateKey[dict[str, AssumeCache[PersistentVolume]]]("VolumeBinding/volumes given to pods, by profile")
+CLAIMS = StateKey[dict[str, AssumeCache[PersistentVolumeClaim]]]("VolumeBinding/claims given volumes, by profile")
 NOT_PREPARED: Final = Status.error(FINDER.missing)
 NOTHING_TO_FIND: Final = VolumeFinder()
 """The finder of pods without claims; shared, so it must never be changed."""
@@ -93,9 +93,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         self._handle = handle
         self._timeout = completed.bind_timeout_seconds
         self._classes = handle.lister(StorageClass)
-        # Shared: assumed volumes are in use for all profiles, also after a reload of the configuration.
-        self._volumes = handle.shared(VOLUMES, lambda: AssumeCache(volumes, "persistentvolumes"))
-        self._claims = handle.shared(CLAIMS, lambda: AssumeCache(claims, "persistentvolumeclaims"))
+        # Shared, so that assumed volumes stay in use after a reload of the configuration. Each profile has its own, as
+        # in kube-scheduler: if two profiles assume one volume, the API server rejects the second write.
+        profile, volume_caches, claim_caches = handle.profile, handle.shared(VOLUMES, dict), handle.shared(CLAIMS, dict)
+        self._volumes = volume_caches.setdefault(profile, AssumeCache(volumes, "persistentvolumes"))
+        self._claims = claim_caches.setdefault(profile, AssumeCache(claims, "persistentvolumeclaims"))
         self._static = StaticVolumes(volumes, self._volumes)
         self._provisioners = Provisioners(handle)
         self._migrated = MigratedPlugins(handle)

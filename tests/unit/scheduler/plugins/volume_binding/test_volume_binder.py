@@ -159,6 +159,19 @@ def test_reserved_volumes_are_unavailable_until_released() -> None:
     reserve(plugin, rig, second)
 
 
+def test_volume_reserved_by_another_profile_counts_as_free() -> None:
+    """As in kube-scheduler, where each profile has its own volume binder; a profile keeps its own across reloads."""
+    rig = static_rig()
+    rig.add(make_claim("d", storage_class="local"))
+    reserve(VolumeBinding(handle=rig), rig)
+    second = make_pod("q", volumes=(claim_volume("d"),))
+    reloaded, cycle = VolumeBinding(handle=rig), CycleState()
+    assert reloaded.pre_filter(cycle, second, rig.nodes) is None
+    assert reloaded.filter(cycle, second, rig.nodes[0]) == Status.unresolvable(BIND_CONFLICT)
+    rig.profile = "second"
+    reserve(VolumeBinding(handle=rig), rig, second)
+
+
 def test_claim_to_provision_is_tied_to_its_node_until_it_is_released() -> None:
     rig = dynamic_rig()
     rig.add(make_node("other"))
