@@ -1,6 +1,6 @@
 """`moorage whatif`: what-if questions about a copy of a cluster, on the command line or as a service."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -8,6 +8,7 @@ from moorage.cli import options
 from moorage.cli.startup import start_lightly
 from moorage.common.durations import parse_duration
 
+MAX_NAMES: Final = 5
 app = options.make_group("Answer what-if questions about a cluster.")
 
 
@@ -24,10 +25,11 @@ def fewest_nodes(  # noqa: PLR0913, PLR0917 - the parameters of a command are it
     verbosity: options.Verbosity = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Find the smallest number of nodes that holds all running pods.
+    """Find the smallest number of nodes that holds all pods.
 
     Two methods are tried, and the better result is printed. The first drains nodes, the emptiest first, while their
-    pods fit elsewhere. The second packs all pods from scratch, the largest first. Nothing is written to the cluster.
+    pods fit elsewhere. The second packs all pods from scratch, the largest first. Pending pods are placed first; those
+    that fit nowhere are listed. Nothing is written to the cluster.
     """
     start_lightly()
     options.configure_trial_logs(verbosity)
@@ -41,7 +43,11 @@ def fewest_nodes(  # noqa: PLR0913, PLR0917 - the parameters of a command are it
         return
     is_optimal = result.needed == result.at_least
     bound = "this is optimal" if is_optimal else f"at least {result.at_least} are needed in any case"
-    typer.echo(f"{result.needed} of {result.of} nodes hold all running pods; {bound}")
+    if result.unplaced:
+        names = ", ".join(result.unplaced[:MAX_NAMES]) + (", …" if len(result.unplaced) > MAX_NAMES else "")
+        typer.echo(f"pending and without a fitting node ({len(result.unplaced)}): {names}")
+    which = "all other pods" if result.unplaced else "all pods"
+    typer.echo(f"{result.needed} of {result.of} nodes hold {which}; {bound}")
     for name in result.spare:
         typer.echo(f"  {name} can be removed")
 

@@ -164,4 +164,13 @@ def test_two_configurations_are_compared(cluster: str, tmp_path: Path, capsys: p
     assert run(["simulate", "--one-pass", "-q", "-f", cluster_file, "--compare", str(config)]) == 0
     assert "default/fits  n2  →  n1" in capsys.readouterr().out
     assert run(["whatif", "fewest-nodes", "-f", cluster_file]) == 0
-    assert "1 of 2 nodes hold all running pods" in capsys.readouterr().out
+    assert "1 of 2 nodes hold all pods" in capsys.readouterr().out
+
+
+def test_fewest_nodes_lists_pending_pods_that_fit_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pods = [pod("runs", on="n1"), pod("huge", requests={"cpu": "100"}), pod("waits")]
+    cluster_file = written(tmp_path / "two.json", [node("n1"), node("n2"), *pods])
+    assert run(["whatif", "fewest-nodes", "-f", cluster_file]) == 0
+    output = capsys.readouterr().out
+    assert "pending and without a fitting node (1): default/huge" in output
+    assert "1 of 2 nodes hold all other pods" in output

@@ -73,11 +73,16 @@ class AdmissionCheck:
         return entry
 
     def find_problem(self, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
-        """Return why the API server would reject a new object, or the change of an object; empty if it accepts it."""
+        """Return why a new object, or the change of an object, is invalid; empty if it is valid.
+
+        Rules that depend on other objects, such as priority classes, are not checked.
+        """
         try:
             new = self._admit(after)
             if before is not None:
                 self._admission.admit_changed(served(BY_NAME[str(after["kind"])]), self._admit(before), new)
+        except Forbidden:
+            return ""
         except ApiError as error:
             return str(error)
         return ""

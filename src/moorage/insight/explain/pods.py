@@ -26,6 +26,7 @@ from moorage.insight.explain.groups import (
     remove_gates,
     view_group,
 )
+from moorage.insight.explain.notes import find_notes
 from moorage.insight.explain.obstacles import INSUFFICIENT, TOO_MANY_PODS, Obstacles, find_obstacles
 from moorage.insight.explain.search import search
 from moorage.insight.explain.subject import DEFAULT_SECONDS, Limits, Remedy
@@ -92,6 +93,7 @@ def _describe(
         runner_up=runner_up,
         wakes=() if decision.node else tuple(_list_retry_events(session, pod, decision.unschedulable_plugins)),
         group=group_facts(session, pod),
+        notes=() if decision.node else find_notes(session, pod),
     )
 
 

@@ -4,9 +4,9 @@ Single changes come first, by obstacle. If none helps, two are combined, then th
 plugins accept the pod on the changed cluster for every suggestion.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ from moorage.insight.explain.fixes import (
     storage,
 )
 from moorage.insight.explain.obstacles import FIT
-from moorage.insight.explain.subject import DEFAULT_SECONDS, Fix, LimitReached, Limits, Remedy, Subject
+from moorage.insight.explain.subject import DEFAULT_SECONDS, LAST_RESORT, Fix, LimitReached, Limits, Remedy, Subject
 from moorage.insight.whatif.edits import Edit, ObjectId, PatchObject
 from moorage.insight.whatif.session import Session
 
@@ -33,7 +33,7 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
     "NodeResourcesFit": (resources.lower_requests, resources.enlarge_node),
     "TaintToleration": (nodes.tolerate, nodes.untaint),
     "NodeUnschedulable": (nodes.uncordon, nodes.tolerate_cordon),
-    "NodeAffinity": (node_selection.loosen, nodes.label_node),
+    "NodeAffinity": (node_selection.correct, node_selection.loosen, nodes.label_node),
     "NodeDeclaredFeatures": (nodes.declare_features,),
     "NodePorts": (neighbours.free_ports,),
     "InterPodAffinity": (neighbours.drop_terms, neighbours.drop_labels, neighbours.label_domain),
@@ -49,9 +49,9 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
 """The fixes for the rejections of each plugin."""
 
 INTRUSIVENESS: Final = (
-    *("gate", "toleration", "request", "spread", "affinity", "selector", "port", "claim", "volume", "priority"),
+    *("gate", "toleration", "request", "spread", "affinity", "selector", "port", "claim", "volume"),
     *("group", "topology", "label", "cordon", "node-label", "node-taint", "delete-pod", "add-node", "node-capacity"),
-    *("node-feature", "config"),
+    *("node-feature", "priority", "config"),
 )
 """Kinds of changes, the least intrusive first: the pod, then its surroundings, then the rules for all pods."""
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
@@ -62,6 +62,15 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "NodeUnschedulable": ("NodeUnschedulable", "TaintToleration"),
 }
 """Plugins that one change may satisfy together: all of them look at volumes, and a cordon is a taint as well."""
+GATE_OWNERS: Final = {
+    "kueue.x-k8s.io": "Kueue",
+    "volcano.sh": "Volcano",
+    "run.ai": "Run:ai",
+    "koordinator.sh": "Koordinator",
+    "yunikorn.apache.org": "YuniKorn",
+    "armadaproject.io": "Armada",
+}
+"""Controllers that own scheduling gates, by the domain of the gate."""
 MAX_TOGETHER: Final = 4
 """Maximum number of obstacles on one node that are removed together."""
 MAX_ALIKE_ROWS: Final = 8
@@ -108,15 +117,26 @@ def collect(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
     def rank(kind: str) -> int:
         return INTRUSIVENESS.index(kind) if kind in INTRUSIVENESS else len(INTRUSIVENESS)
 
-    def intrusiveness(offer: Remedy) -> tuple[int, list[int], int, int]:
-        """Order by kind; combinations come last, by the most intrusive of their parts."""
-        return rank(offer.kind), sorted(map(rank, offer.parts), reverse=True), offer.cost, len(offer.edits)
+    def intrusiveness(offer: Remedy) -> tuple[bool, bool, int, list[int], int, int]:
+        """Order by kind; then combinations, by the most intrusive of their parts, last resorts, and preemption."""
+        preempts = not offer.attempt.node and bool(offer.attempt.victims)
+        parts = sorted(map(rank, offer.parts), reverse=True)
+        return (
+            preempts,
+            offer.cost >= LAST_RESORT,
+            -1 if offer.cost < 0 else rank(offer.kind),
+            parts,
+            offer.cost,
+            len(offer.edits),
+        )
 
     result.offers.sort(key=intrusiveness)
     return result
 
 
 def _search(subject: Subject) -> Iterator[Remedy]:
+    if subject.attempt.gates and find_gate_owners(subject.content):
+        return  # only their owners know when the pod may be scheduled
     released = _find_release(subject) if subject.attempt.gates else None
     if released is None:
         yield from offers(subject)
@@ -156,11 +176,29 @@ def offers(subject: Subject) -> Iterator[Remedy]:
         raise stopped
 
 
+def find_gate_owners(content: Mapping[str, Any]) -> dict[str, str]:
+    """Return the scheduling gates of a pod that a well-known controller owns, with its name.
+
+    >>> find_gate_owners({"spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}, {"name": "mine"}]}})
+    {'kueue.x-k8s.io/admission': 'Kueue'}
+    """
+    owners = {}
+    for gate in (content.get("spec") or {}).get("schedulingGates") or ():
+        name = str(gate.get("name"))
+        domain = name.rpartition("/")[0]
+        known = next((owner for suffix, owner in GATE_OWNERS.items() if domain.endswith(suffix)), "")
+        if known or domain.endswith((".k8s.io", "kubernetes.io")):
+            owners[name] = known or f"the controller of {domain}"
+    return owners
+
+
 def _find_release(subject: Subject) -> tuple[str, str, PatchObject] | None:
     """Return the change that admits the pod to the queue: remove its gates, or a group that does not exist."""
     spec = subject.content.get("spec") or {}
     if gates := spec.get("schedulingGates"):
         names = " and ".join(str(gate.get("name")) for gate in gates)
+        owners = sorted({domain for gate in gates if (domain := str(gate.get("name")).rpartition("/")[0])})
+        names += f", unless a controller of {' or '.join(owners)} removes it" if owners else ""
         edit = subject.live_draft().remove("spec", "schedulingGates").edit()
         return "gate", f"Remove the scheduling gate {names}", edit
     group = (spec.get("schedulingGroup") or {}).get("podGroupName")

@@ -14,6 +14,7 @@ from moorage.insight.explain.obstacles import Obstacles, find_obstacles
 from moorage.insight.whatif.attempts import Attempt
 from moorage.insight.whatif.edits import (
     DEFAULT_NAMESPACE,
+    CreateObject,
     Edit,
     EditConfig,
     ObjectId,
@@ -24,16 +25,23 @@ from moorage.insight.whatif.edits import (
     remove,
 )
 from moorage.insight.whatif.session import Session
+from moorage.kube.api.cluster import PodDisruptionBudget
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.selectors import label_matcher
 from moorage.kube.patches import json_patch
 from moorage.scheduler.framework.nodeinfo import ports_conflict
 from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.plugins.default_preemption.budgets import Budgets
 
 NEVER: Final = "Never"
 DEFAULT_SECONDS: Final = 10.0
 """Default time limit of a search, in seconds."""
 MAX_TRIALS: Final = 2_000
 """Limit of trials, however fast the machine is. Usual pods take a few dozen trials."""
+
+
+LAST_RESORT: Final = 100
+"""Changes with at least this cost come after all others."""
 
 
 class LimitReached(Exception):
@@ -347,7 +355,41 @@ class Subject:
     def offer(self, kind: str, text: str, *edits: Edit, cost: int = 0) -> Remedy | None:
         """Return a change if it helps."""
         attempt = self.trial(*edits)
-        return None if attempt is None else Remedy(kind, text, (*self.base, *edits), attempt, cost)
+        if attempt is None or not self.is_admitted(edits):
+            return None
+        return Remedy(kind, f"{text}{self._name_budgets(attempt)}", (*self.base, *edits), attempt, cost)
+
+    def is_admitted(self, edits: Sequence[Edit]) -> bool:
+        """Return whether the API server accepts the edits; an object that is invalid already is not checked."""
+        objects, check = self.session.objects, self.session.objects.check
+        with self.session.branch():
+            for edit in (*self.base, *edits):
+                if isinstance(edit, CreateObject) and check.find_problem(None, edit.content):
+                    return False
+                before = objects.content(edit.target) if isinstance(edit, PatchObject) else None
+                self.session.apply(edit)
+                if isinstance(edit, PatchObject) and before is not None and not check.find_problem(None, before):
+                    after = objects.content(edit.target)
+                    if check.find_problem(None if edit.must_replace else before, after):
+                        return False
+        return True
+
+    def _name_budgets(self, attempt: Attempt) -> str:
+        """Name the disruption budgets that the preemption of an attempt violates."""
+        if attempt.node or not attempt.victims:
+            return ""
+        lister = self.session.scheduler.objects[PodDisruptionBudget]
+        protected, _ = Budgets(lister).split([self.session.pod(key) for key in attempt.victims])
+        names = [
+            budget.name
+            for budget in lister.list()
+            if budget.spec.selector is not None
+            and any(
+                pod.namespace == budget.namespace and label_matcher(budget.spec.selector).matches(pod.labels)
+                for pod in protected
+            )
+        ]
+        return f", although this violates the disruption budget {' and '.join(names)}" if names else ""
 
 
 Fix = Callable[[Subject, list[int]], Iterator[Remedy]]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from moorage.cluster import ClusterInput, Creation
+from moorage.cluster import AdmissionCheck, ClusterInput, Creation
 from moorage.common.errors import ApiError, InputError, did_you_mean
 from moorage.insight.whatif.edits import Content, ObjectId, PatchObject
 from moorage.kube.api.cluster import PriorityClass
@@ -20,6 +20,8 @@ class WrittenObjects:
     def __init__(self, documents: Iterable[Document], features: FeatureGates) -> None:
         document_list = list(documents)
         self._creation = Creation(features, runs_workloads=False)
+        self.check = AdmissionCheck(features)
+        """The API server's rules for single objects."""
         self.given: ClusterInput = self._creation.create(document_list)
         self._documents = {ObjectId.of(document.content): document for document in document_list}
         self._objects = {ObjectId(BY_TYPE[type(obj)].name, obj.namespace, obj.name): obj for obj in self.given.objects}

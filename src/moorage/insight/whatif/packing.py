@@ -5,7 +5,7 @@ into the first node that accepts it, and then drains nodes, too. The better resu
 accept every placement.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
 
@@ -29,10 +29,18 @@ class FewestNodes(msgspec.Struct, frozen=True, rename="camel"):
     of: int
     at_least: int = 0
     spare: tuple[str, ...] = ()
+    unplaced: tuple[str, ...] = ()
+    """Pending pods that fit on no node, even with all nodes."""
 
 
 def find_fewest_nodes(session: Session) -> FewestNodes:
-    """Find the smallest number of nodes that holds all running pods."""
+    """Find the smallest number of nodes that holds all running pods, and all pending pods that fit."""
+    with session.branch():
+        unplaced = tuple(_place_pending(session))
+        return msgspec.structs.replace(_pack(session), unplaced=unplaced)
+
+
+def _pack(session: Session) -> FewestNodes:
     infos = list(session.scheduler.cache.nodes)
     lowest = _lower_bound(session, infos)
     with session.branch():
@@ -45,6 +53,18 @@ def find_fewest_nodes(session: Session) -> FewestNodes:
         if unused is not None and len(unused) > len(spare):
             spare = unused
     return FewestNodes(len(infos) - len(spare), len(infos), lowest, tuple(spare))
+
+
+def _place_pending(session: Session) -> Iterator[str]:
+    """Yield the pending pods that fit on no node; the others keep the nodes that they get."""
+    for pod in session.objects.given.pending:
+        if pod.scheduler_name not in session.scheduler.runners:
+            continue
+        attempt = session.try_pod(pod.key, preempts=False)
+        if not attempt.node or attempt.gates:
+            yield pod.key
+        else:
+            _bind(session, session.objects.content(ObjectId("Pod", pod.namespace, pod.name)), attempt.node)
 
 
 def _drain_nodes(session: Session) -> list[str]:

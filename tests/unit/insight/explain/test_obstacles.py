@@ -22,8 +22,8 @@ def test_missing_device_is_one_obstacle_among_available_devices() -> None:
     objects = (node("n1"), node("n2"), devices("n2", 2), BACKED, pod("p", requests=asks))
     with session(*objects) as opened:
         changes = explain_pod(opened, "default/p").changes
-    assert [(change.kind, change.node) for change in changes] == [("request", "n2"), ("node-capacity", "n2")]
-    assert changes[0].text == "Lower the example.com/gone request of container main from 3 to 0"
+    assert [(change.kind, change.node) for change in changes] == [("node-capacity", "n2")]
+    assert changes[0].text == "Add 3 example.com/gone to node n2"
 
 
 def test_filter_failure_on_one_node_does_not_affect_other_nodes() -> None:

@@ -64,7 +64,7 @@ def test_three_obstacles_need_three_changes() -> None:
         (change,) = explain_pod(opened, "default/p").changes
     assert change.kind == "several"
     assert change.text == (
-        "Tolerate gpu=only:NoSchedule. Remove disk=ssd from its node selector. "
+        "Tolerate gpu=only:NoSchedule. Remove disk=ssd from its node selector (no node has this label). "
         "Lower the cpu request of container main from 5 to 4"
     )
     assert outcome([node("n1", taints=[TAINT]), wants], change.edits) == ("n1", ())

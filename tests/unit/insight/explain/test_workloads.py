@@ -33,7 +33,7 @@ def test_no_pod_of_a_workload_goes_for_another_of_it() -> None:
     explanation = explained(node("n1"), node("n2"), running)
     assert (explanation.fits, explanation.of) == (4, 5)
     assert explanation.next is not None
-    assert [change.kind for change in explanation.next.changes] == ["request", "add-node", "node-capacity"]
+    assert [change.kind for change in explanation.next.changes] == ["add-node", "node-capacity", "request"]
 
 
 def test_other_pods_may_be_deleted() -> None:
@@ -119,7 +119,7 @@ def test_default_requests_of_a_limit_range_count() -> None:
         explanation = explain_workload(opened, workload)
     assert (explanation.fits, explanation.is_refused) == (2, False)
     assert explanation.next is not None
-    edit = explanation.next.changes[0].edits[0]
+    edit = next(change for change in explanation.next.changes if change.kind == "request").edits[0]
     assert json_patch(web, edit["patch"])["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from moorage.insight.explain.fixes.nodes import label_edit, topology_keys
-from moorage.insight.explain.subject import ProposedChange, Subject, fix
+from moorage.insight.explain.fixes.nodes import is_reserved, label_edit, topology_keys
+from moorage.insight.explain.subject import LAST_RESORT, ProposedChange, Subject, fix
 from moorage.insight.whatif.edits import Edit, remove_items
 from moorage.kube.api.pod import HostPort
 from moorage.scheduler.framework.nodeinfo import ports_conflict
@@ -148,4 +148,5 @@ def label_domain(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
         values = sorted({text for text in subject.nodes.label(missing[0]).values if text is not None})
         for text in [*values[:MAX_SETS], node.name]:
             description = f"Add the label {missing[0]}={text} to node {node.name}"
-            yield ProposedChange("node-label", description, [label_edit(subject, node.name, {missing[0]: text})], 2)
+            cost = LAST_RESORT if is_reserved(missing[0]) else 2
+            yield ProposedChange("node-label", description, [label_edit(subject, node.name, {missing[0]: text})], cost)

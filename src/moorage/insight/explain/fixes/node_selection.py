@@ -1,6 +1,7 @@
 """Requirements of a pod on the labels and names of nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher, get_close_matches
 from typing import Any, Final
 
 from moorage.common.errors import SelectorError
@@ -11,7 +12,45 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.plugins.node_affinity import find_node_affinity, read_demands
 
 MAX_SETS: Final = 12
+MAX_VALUES: Final = 6
 REQUIRED: Final = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+
+
+def correct(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Replace values that no node has, and that are similar to an existing one: they are probably misspelt."""
+    draft, texts = subject.draft(), list[str]()
+    for key, text in (subject.pod.spec.node_selector or {}).items():
+        if close := _similar(subject, key, text):
+            draft.put(("spec", "nodeSelector", key), close[0])
+            texts.append(f"{key} in its node selector from {text} to {close[0]}{_others(close)}")
+    required = find_node_affinity(subject.pod).required
+    for at, term in enumerate(required.node_selector_terms if required is not None else ()):
+        for number, item in enumerate(term.match_expressions):
+            similar = [_similar(subject, item.key, text) for text in item.values] if item.operator == "In" else []
+            if similar and all(similar):
+                path = (*REQUIRED, "nodeSelectorTerms", at, "matchExpressions", number, "values")
+                draft.put(path, [close[0] for close in similar])
+                old, new = ",".join(item.values), ",".join(close[0] for close in similar)
+                texts.append(f"{item.key} in its required node affinity from {old} to {new}{_others(similar[0])}")
+    if texts and (offer := subject.offer("selector", f"Change {' and '.join(texts)}", draft.edit(), cost=-1)):
+        yield offer
+
+
+def _similar(subject: Subject, key: str, text: str) -> list[str]:
+    """Return the values of a label, the most similar first; none if the value exists or no other is similar."""
+    values = [value for value in subject.nodes.label(key).values if value is not None]
+    if text in values or not get_close_matches(text, values, 1):
+        return []
+    return sorted(values, key=lambda value: -SequenceMatcher(None, text, value).ratio())
+
+
+def _others(values: Sequence[str]) -> str:
+    return f" (existing values: {', '.join(values[:MAX_VALUES])})" if len(values) > 1 else ""
+
+
+def _existing(subject: Subject, key: str) -> str:
+    values = sorted(value for value in subject.nodes.label(key).values if value is not None)
+    return f" (nodes have {', '.join(values[:MAX_VALUES])})" if values else " (no node has this label)"
 
 
 def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
@@ -23,7 +62,8 @@ def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         draft = subject.draft()
         for key in keys:
             draft.remove("spec", "nodeSelector", key)
-        descriptions = [f"{key}={(subject.pod.spec.node_selector or {})[key]} from its node selector" for key in keys]
+        selector = subject.pod.spec.node_selector or {}
+        descriptions = [f"{key}={selector[key]} from its node selector{_existing(subject, key)}" for key in keys]
         if term is not None:
             descriptions.append(_drop(draft, subject, term, expressions, fields))
         kind = "affinity" if term is not None else "selector"

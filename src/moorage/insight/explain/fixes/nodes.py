@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from moorage.insight.explain.fixes.resources import format_amount
-from moorage.insight.explain.subject import ProposedChange, Subject, fix
+from moorage.insight.explain.subject import LAST_RESORT, ProposedChange, Subject, fix
 from moorage.insight.whatif.changes import UNSCHEDULABLE, cloned_node
 from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, remove_items
 from moorage.kube.api.affinity import Taint
@@ -15,6 +15,8 @@ from moorage.scheduler.plugins.node_affinity import read_demands
 from moorage.scheduler.plugins.node_declared_features import required_features
 
 HOSTNAME: Final = "kubernetes.io/hostname"
+NODE_STATES: Final = ("node.kubernetes.io/", "node-role.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Taints of nodes that are out of order, cordoned or reserved: pods should not tolerate them."""
 MAX_SETS: Final = 12
 """Number of sets of taints or labels to try, the smallest first."""
 MAX_SHAPES: Final = 12
@@ -28,7 +30,8 @@ def tolerate(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
         draft = subject.live_draft()
         draft.append(("spec", "tolerations"), [_toleration(taint) for taint in taints])
         text = f"Tolerate {' and '.join(taint.text for taint in taints)}"
-        yield ProposedChange("toleration", text, [draft.edit()], len(taints))
+        is_reserved = any(taint.key.startswith(NODE_STATES) for taint in taints)
+        yield ProposedChange("toleration", text, [draft.edit()], len(taints) + LAST_RESORT * is_reserved)
 
 
 @fix()
@@ -45,7 +48,10 @@ def untaint(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
             if (item.get("key", ""), item.get("value") or "", item.get("effect")) in parts
         ]
         draft.do(*remove_items(("spec", "taints"), indexes))
-        text = f"Remove the taint {' and '.join(taint.text for taint in taints)} from node {name}"
+        names = " and ".join(taint.text for taint in taints)
+        text = f"Remove the taint {names} from node {name}"
+        if any(taint.key.startswith(NODE_STATES[0]) for taint in taints):
+            text = f"Repair node {name}: the node controller then removes the taint {names}"
         yield ProposedChange("node-taint", text, [draft.edit()], len(taints))
 
 
@@ -89,7 +95,7 @@ def tolerate_cordon(subject: Subject, _rows: list[int]) -> Iterator[ProposedChan
     toleration = {"key": UNSCHEDULABLE, "operator": "Exists", "effect": "NoSchedule"}
     draft.append(("spec", "tolerations"), [toleration])
     text = f"Tolerate {UNSCHEDULABLE}:NoSchedule, so that the pod can run on cordoned nodes"
-    yield ProposedChange("toleration", text, [draft.edit()], 2)
+    yield ProposedChange("toleration", text, [draft.edit()], LAST_RESORT)
 
 
 @fix()
@@ -117,8 +123,20 @@ def label_node(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
             continue
         tried_labels.add(key)
         name = subject.nodes[row].name
+        if any(is_reserved(label) for label in labels):
+            continue  # the cloud provider and the kubelet own these labels
         text = f"{_label_text(labels)} node {name}"
         yield ProposedChange("node-label", text, [label_edit(subject, name, labels)], len(labels))
+
+
+def is_reserved(label: str) -> bool:
+    """Return whether the cloud provider or the kubelet owns a label, such as a zone or a host name.
+
+    >>> is_reserved("topology.kubernetes.io/zone"), is_reserved("disk"), is_reserved("example.com/kubernetes.io")
+    (True, False, False)
+    """
+    domain = label.rpartition("/")[0]
+    return domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
 
 
 def label_edit(subject: Subject, name: str, labels: Mapping[str, str | None]) -> Edit:

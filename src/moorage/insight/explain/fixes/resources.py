@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from moorage.common.errors import InputError
 from moorage.insight.explain.obstacles import list_short_resources
-from moorage.insight.explain.subject import Draft, ProposedChange, Remedy, Subject, fix
+from moorage.insight.explain.subject import LAST_RESORT, Draft, ProposedChange, Remedy, Subject, fix
 from moorage.insight.whatif.edits import Edit
 from moorage.kube.api.container import Container
 from moorage.kube.api.quantity import NANO, nano_value
@@ -92,9 +92,13 @@ def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remed
         subject.trial(*edits_for({k: v for k, v in targets.items() if k != name})) for name in names
     ):
         return None  # fewer resources are enough, elsewhere
+    if any("/" in name and not targets[name] for name in names):
+        return None  # a pod without the device that it requests cannot work
     draft = subject.draft()
     lowered = [text for name in names for text in lower(draft, subject, name, targets[name] * find_unit(name))]
-    return subject.offer("request", f"Lower {' and '.join(lowered)}", draft.edit(), cost=len(names))
+    is_drastic = any(targets[name] * find_unit(name) * 10 < requests[name] for name in names)
+    cost = len(names) + LAST_RESORT * is_drastic
+    return subject.offer("request", f"Lower {' and '.join(lowered)}", draft.edit(), cost=cost)
 
 
 class ContainerRequest:
@@ -249,7 +253,7 @@ def lower_extended(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
                 lower(draft, subject, name, amount)
                 return [draft.edit()] if draft.operations else []
 
-            largest = subject.largest(0, request, edits_for, request - 1)
+            largest = subject.largest(1, request, edits_for, request - 1) if request > 1 else None
             if largest is not None:
                 draft = subject.draft()
                 lowered = lower(draft, subject, name, largest)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from moorage.insight.explain.subject import Draft, ProposedChange, Subject, fix
+from moorage.insight.explain.subject import LAST_RESORT, Draft, ProposedChange, Subject, fix
 from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, remove_items
 from moorage.kube.api.storage import CSINode, PersistentVolumeClaim, StorageClass
 
@@ -30,7 +30,7 @@ def drop_volumes(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]
     removable = subject.fewest(indexes, edits_for)
     if removable is not None:
         names = " and ".join(str(volumes[index].get("name")) for index in removable)
-        yield ProposedChange("volume", f"Remove the volume {names}", edits_for(removable), 5)
+        yield ProposedChange("volume", f"Remove the volume {names}", edits_for(removable), LAST_RESORT)
 
 
 def _drop_from_containers(draft: Draft, path: tuple[str, ...], name: Any) -> None:
@@ -159,7 +159,7 @@ def drop_claims(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     removable = subject.fewest(list(range(len(claims))), edits_for)
     if removable is not None:
         names = " and ".join(str(claims[index].get("name")) for index in removable)
-        yield ProposedChange("claim", f"Remove the claim {names}", edits_for(removable), 5)
+        yield ProposedChange("claim", f"Remove the claim {names}", edits_for(removable), LAST_RESORT)
 
 
 @fix()

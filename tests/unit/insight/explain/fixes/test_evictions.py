@@ -40,4 +40,4 @@ def test_terminating_pods_are_not_preempted() -> None:
     leaving["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/f"]}
     with session(node("n1"), leaving, pod("p")) as opened:
         kinds = [change.kind for change in explain_pod(opened, "default/p").changes]
-    assert kinds == ["request", "delete-pod", "add-node", "node-capacity"]
+    assert kinds == ["delete-pod", "add-node", "node-capacity", "request"]

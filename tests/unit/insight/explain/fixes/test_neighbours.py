@@ -16,11 +16,11 @@ from tests.unit.insight.explain.clusters import (
 OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
     "the pod has anti-affinity to a running pod": (
         [node("n1"), pod("a", on="n1", labels={"app": "web"}), pod("p", affinity=ANTI)],
-        ["affinity", "priority", "delete-pod"],
+        ["affinity", "delete-pod", "priority"],
     ),
     "a running pod has anti-affinity to the pod": (
         [node("n1"), pod("a", on="n1", affinity=ANTI), pod("p", labels={"app": "web"})],
-        ["priority", "label", "delete-pod"],
+        ["label", "delete-pod", "priority"],
     ),
     "no pod matches the pod affinity": ([node("n1"), pod("p", affinity=NEAR)], ["affinity"]),
     "the topology spread would become uneven": (
@@ -30,11 +30,11 @@ OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
             pod("a", on="n1", labels={"app": "web"}),
             pod("p", labels={"app": "web"}, nodeSelector={ZONE: "z1"}, topologySpreadConstraints=SPREAD),
         ],
-        ["spread", "selector", "priority", "label", "node-label", "delete-pod"],
+        ["spread", "selector", "label", "delete-pod", "priority"],
     ),
     "the host port is in use": (
         [node("n1"), pod("a", on="n1", containers=PORT), pod("p", containers=PORT)],
-        ["port", "priority", "delete-pod", "add-node"],
+        ["port", "delete-pod", "add-node", "priority"],
     ),
 }
 

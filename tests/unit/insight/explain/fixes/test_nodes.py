@@ -14,7 +14,7 @@ from tests.unit.insight.explain.clusters import (
 
 OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
     "the node has a taint": ([node("n1", taints=[TAINT]), pod("p")], ["toleration", "node-taint"]),
-    "the node is cordoned": ([node("n1", unschedulable=True), pod("p")], ["toleration", "cordon", "add-node"]),
+    "the node is cordoned": ([node("n1", unschedulable=True), pod("p")], ["cordon", "add-node", "toleration"]),
     "the cluster has no nodes": ([pod("p")], ["add-node"]),
     "without nodes, the pod requires labels": ([pod("p", affinity=ON_SSD, nodeSelector={"arch": "arm"})], ["add-node"]),
     "without nodes, the pod requires a node name": ([pod("p", affinity=TO_ONE)], ["add-node"]),
