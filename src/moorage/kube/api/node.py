@@ -5,7 +5,7 @@ from typing import Final
 from moorage.kube.api.affinity import Taint
 from moorage.kube.api.meta import Condition, KubeObject
 from moorage.kube.api.quantity import ResourceList
-from moorage.kube.api.requests import countable
+from moorage.kube.api.requests import Amounts, countable
 from moorage.kube.api.struct import Int64, KubeStruct, once
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
@@ -58,8 +58,8 @@ class Node(KubeObject, frozen=True, dict=True, gc=True):
         return self.spec.taints
 
     @once
-    def allocatable(self) -> dict[str, int]:
-        """The allocatable amounts: milli-CPU, bytes, and plain counts, including ``pods``."""
+    def allocatable(self) -> Amounts:
+        """The allocatable amounts: milli-CPU, bytes, and plain counts, including ``pods``; 0 if absent."""
         return countable(self.status.allocatable)
 
     @once

@@ -9,6 +9,7 @@ from moorage.kube.api.affinity import Affinity, Taint, Toleration, TopologySprea
 from moorage.kube.api.container import Container, ContainerStatus, ResourceRequirements
 from moorage.kube.api.meta import Condition, KubeObject
 from moorage.kube.api.quantity import Quantity, ResourceList
+from moorage.kube.api.requests import Amounts
 from moorage.kube.api.shape import Shape, take_shape
 from moorage.kube.api.struct import Int32, Int64, KubeStruct, once
 from moorage.kube.api.volume import Volume
@@ -200,17 +201,17 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
         return take_shape(self)
 
     @once
-    def requests(self) -> dict[str, int]:
-        """The requests of the pod, from its spec alone: milli-CPU, bytes, and plain counts."""
+    def requests(self) -> Amounts:
+        """The requests of the pod, from its spec alone: milli-CPU, bytes, and plain counts; 0 if absent."""
         return self.shape.requests
 
     @once
-    def scoring_requests(self) -> dict[str, int]:
+    def scoring_requests(self) -> Amounts:
         """The requests of the pod for scores: containers without a CPU or memory request get a default."""
         return self.shape.scoring_requests
 
     @once
-    def requests_on_node(self) -> dict[str, int]:
+    def requests_on_node(self) -> Amounts:
         """The resources that the pod uses on its node, including resizes in progress."""
         return self.shape.requests_on_node
 

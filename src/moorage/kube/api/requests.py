@@ -31,6 +31,21 @@ DEFAULT_MILLI_CPU: Final = 100
 DEFAULT_MEMORY: Final = 200 * 1024 * 1024
 RESIZE_PENDING: Final = "PodResizePending"
 
+
+class Amounts(dict[str, int]):
+    """Amounts by resource. An absent resource counts as 0: ``amounts["nvidia.com/gpu"]`` does not raise.
+
+    >>> amounts = Amounts(cpu=500)
+    >>> amounts["cpu"], amounts["memory"], "memory" in amounts
+    (500, 0, False)
+    """
+
+    __slots__ = ()
+
+    def __missing__(self, resource: str) -> int:
+        return 0
+
+
 Nanos = dict[str, int]
 RequestsOf = Callable[[Container], Nanos]
 
@@ -54,16 +69,16 @@ def is_scalar(name: str) -> bool:
     return "kubernetes.io/" in name
 
 
-def countable(resources: ResourceList) -> dict[str, int]:
+def countable(resources: ResourceList) -> Amounts:
     """Convert quantities to the integers of the scheduler; unknown resources are left out."""
-    return {
-        name: milli_value(quantity) if name == CPU else value(quantity)
-        for name, quantity in resources.items()
-        if _is_counted(name)
-    }
+    amounts = Amounts()
+    for name, quantity in resources.items():
+        if _is_counted(name):
+            amounts[name] = milli_value(quantity) if name == CPU else value(quantity)
+    return amounts
 
 
-def spec_requests(pod: "Pod") -> dict[str, int]:
+def spec_requests(pod: "Pod") -> Amounts:
     """Return the sum of the requests in the spec, including pod-level requests and overhead."""
     spec = pod.spec
     if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead or spec.resources):
@@ -72,7 +87,7 @@ def spec_requests(pod: "Pod") -> dict[str, int]:
     return _rounded(_with_pod_level(pod, _spec_total(pod), use_status=False))
 
 
-def scoring_requests(pod: "Pod", of_spec: dict[str, int]) -> dict[str, int]:
+def scoring_requests(pod: "Pod", of_spec: Amounts) -> Amounts:
     """Return the requests of an incoming pod for scores: containers without a CPU or memory request get a default.
 
     Pod-level requests are left out, as in upstream's scorer.
@@ -80,11 +95,11 @@ def scoring_requests(pod: "Pod", of_spec: dict[str, int]) -> dict[str, int]:
     spec = pod.spec
     if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
         requests = countable(spec.containers[0].resources.requests) if spec.resources else of_spec
-        return requests if CPU in requests and MEMORY in requests else _SCORING_DEFAULTS | requests
+        return requests if CPU in requests and MEMORY in requests else Amounts(_SCORING_DEFAULTS | requests)
     return _rounded(_with_overhead(pod, _spec_total(pod, _NONZERO_DEFAULTS)))
 
 
-def placed_requests(pod: "Pod") -> dict[str, int]:
+def placed_requests(pod: "Pod") -> Amounts:
     """Return the resources that a pod uses on its node, including allocated and actuated amounts of the kubelet."""
     return _rounded(_with_pod_level(pod, _status_total(pod, {}), use_status=True))
 
@@ -140,12 +155,12 @@ def limits_total(pod: "Pod") -> dict[str, int]:
     return _rounded(limit_nanos(pod))
 
 
-def _rounded(total: Nanos) -> dict[str, int]:
-    return {
-        name: nano_to_milli(nanos) if name == CPU else nano_to_unit(nanos)
+def _rounded(total: Nanos) -> Amounts:
+    return Amounts(
+        (name, nano_to_milli(nanos) if name == CPU else nano_to_unit(nanos))
         for name, nanos in total.items()
         if _is_counted(name)
-    }
+    )
 
 
 def _is_counted(name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final, Never
 from moorage.kube.api.affinity import Taint
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import ANY_ADDRESS, HostPort, Pod
+from moorage.kube.api.requests import Amounts
 
 NO_ROW: Final = -1
 
@@ -55,23 +56,23 @@ class NodeInfo:
     pods: Mapping[str, Pod] = _read("_pods_view")
     """The pods, by uid."""
     requested: Mapping[str, int] = _read("_requested_view")
-    """The sum of the pods' requests."""
+    """The sum of the pods' requests; 0 for an absent resource."""
     allocatable: Mapping[str, int] = _read("_allocatable")
-    """The allocatable amounts: milli-CPU, bytes, and plain counts."""
+    """The allocatable amounts: milli-CPU, bytes, and plain counts; 0 for an absent resource."""
     labels: Mapping[str, str] = _read("_labels")
     """The node's labels."""
 
     def __init__(self, node: Node | None, pods: Iterable[Pod] = ()) -> None:
         self._take(node)
         self._row = NO_ROW
-        self._hold({}, {}, {})
+        self._hold({}, Amounts(), {})
         self._nonzero_cpu = 0
         self._nonzero_memory = 0
         self._version = 0
         for pod in pods:
             NodeInfo.add_pod(self, pod)
 
-    def _hold(self, pods: dict[str, Pod], requested: dict[str, int], ports: dict[HostPort, None]) -> None:
+    def _hold(self, pods: dict[str, Pod], requested: Amounts, ports: dict[HostPort, None]) -> None:
         self._pods, self._requested, self._ports = pods, requested, ports
         self._pods_view: Mapping[str, Pod] = MappingProxyType(pods)
         self._requested_view: Mapping[str, int] = MappingProxyType(requested)
@@ -90,7 +91,7 @@ class NodeInfo:
 
     def _take(self, node: Node | None) -> None:
         # Parse quantities first: an invalid one must not leave a partial update.
-        self._allocatable: Mapping[str, int] = MappingProxyType({} if node is None else node.allocatable)
+        self._allocatable: Mapping[str, int] = MappingProxyType(Amounts() if node is None else node.allocatable)
         self._labels: Mapping[str, str] = MappingProxyType({} if node is None else node.labels)
         self._node = node
         self._name = "" if node is None else node.name
@@ -145,7 +146,7 @@ class NodeInfo:
         clone._labels = self._labels
         clone._version = self.version
         clone._row = self.row
-        clone._hold(dict(self._pods), dict(self._requested), dict(self._ports))
+        clone._hold(dict(self._pods), Amounts(self._requested), dict(self._ports))
         clone._nonzero_cpu = self.nonzero_cpu
         clone._nonzero_memory = self.nonzero_memory
         return clone

@@ -68,3 +68,17 @@ def described(node: NodeInfo) -> object:
     read = (node.pods, node.labels, node.allocatable, node.requested)
     plain = (node.node, node.name, node.row, node.version, node.nonzero_cpu, node.nonzero_memory)
     return [dict(part) for part in read], {*node.used_ports}, plain
+
+
+def test_absent_resources_count_as_zero() -> None:
+    empty = NodeInfo(make_node("empty", allocatable={"cpu": 2}))
+    pod = make_pod(requests={"memory": "1Gi"})
+    for amounts in (empty.requested, empty.copy().requested, empty.allocatable, pod.requests, row().requested):
+        assert amounts["nvidia.com/gpu"] == 0
+        assert "nvidia.com/gpu" not in amounts
+        assert amounts.get("nvidia.com/gpu") is None
+    assert (empty.requested["cpu"], empty.allocatable["cpu"], pod.requests["cpu"]) == (0, 2000, 0)
+    assert dict(empty.requested) == {} == empty.requested
+    copy = empty.copy()
+    copy.add_pod(pod)
+    assert copy.requested == {"memory": 2**30}
