@@ -4,7 +4,8 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
+from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +16,6 @@ from typer.main import get_command
 
 from manual import schemas
 from moorage.scheduler.config import types as config_types
-from moorage.scheduler.framework import handle as handle_module
 from moorage.scheduler.framework import plugin as plugin_module
 from moorage.scheduler.framework.events import EVERY_EVENT
 from moorage.scheduler.framework.plugin import Plugin
@@ -30,7 +30,6 @@ def pages() -> dict[str, str]:
         "reference/plugins.md": plugins_page(),
         "reference/configuration.md": configuration_page(),
         "reference/commands.md": commands_page(),
-        "reference/plugin-api.md": api_page(),
         "reference/testing.md": testing_page(),
         "reference/caches.md": caches_page(),
         "reference/python-api.md": python_api_page(),
@@ -38,18 +37,79 @@ def pages() -> dict[str, str]:
     }
 
 
+API_SECTIONS: dict[str, Callable[[Any], bool]] = {
+    "Plugins": lambda obj: inspect.isclass(obj) and issubclass(obj, Plugin),
+    "Functions": inspect.isfunction,
+    "Errors": lambda obj: inspect.isclass(obj) and issubclass(obj, Exception),
+    "Kubernetes objects": lambda obj: getattr(obj, "__module__", "").startswith("moorage.kube"),
+    "Framework": lambda obj: obj is not None,
+}
+"""The sections of the page, each with the test for its names; a name belongs to the first section that takes it."""
+
+
 def python_api_page() -> str:
-    """Show the names that `from moorage import ...` offers."""
+    """Show every name of `from moorage import …`: signature, fields, methods and documentation."""
     import moorage
 
-    parts = ["# Python API", "The names of the package `moorage`, which plugins and notebooks import."]
-    for name in moorage.__all__:
-        obj = getattr(moorage, name)
-        if inspect.isclass(obj):
-            parts += [f"## {name}", doc_of(obj), *_methods(obj)]
-        elif inspect.isfunction(obj):
-            parts += [f"## {name}", _signature(obj), doc_of(obj)]
+    parts = [
+        "# Python API",
+        "All names of the package `moorage`. Plugins and notebooks need no others; tests have the "
+        "[testing kit](testing.md). [Versions](versioning.md) describes what may change.",
+    ]
+    names = {name: getattr(moorage, name) for name in moorage.__all__}
+    for title, takes in API_SECTIONS.items():
+        section = [name for name, obj in names.items() if takes(obj)]
+        parts += [f"## {title}", doc_of(plugin_module) if title == "Plugins" else ""]
+        for name in section:
+            parts += [f"### {name}", *_described(name, names.pop(name))]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _described(name: str, obj: Any) -> Iterator[str]:
+    """Describe a public name: a class with its members, a function, or a constant."""
+    if inspect.isfunction(obj):
+        yield from (_signature(obj), doc_of(obj))
+    elif inspect.isclass(obj) and not get_args(obj):
+        bases = ", ".join(f"`{base.__name__}`" for base in obj.__bases__ if base.__module__.startswith("moorage"))
+        yield doc_of(obj)
+        yield f"Inherits from {bases}." if bases else ""
+        yield from _attributes(obj)
+        yield from _methods(obj)
+    else:
+        value = re.sub(r"\b(?:moorage|typing|numpy)(?:\.\w+)*\.", "", str(obj))
+        yield f"`{name} = {value}`"
+        yield _CONSTANTS.get(name, "")
+
+
+_CONSTANTS = {
+    "ASSUMED": "Key of the cycle state under which a reserve plugin stores the pod if it uses more resources on its "
+    "node than it requests.",
+    "BoolArray": "A NumPy array of bool, one value for each node.",
+    "FloatArray": "A NumPy array of float64.",
+    "IntArray": "A NumPy array of integers, one value for each node.",
+    "MAX_NODE_SCORE": "The best score after normalization.",
+    "MIN_NODE_SCORE": "The worst score after normalization.",
+    "Quantity": "A Kubernetes quantity as in a manifest: a text such as `500m`, or a number.",
+}
+
+
+def _attributes(kind: type) -> Iterator[str]:
+    """Describe the fields and documented attributes of a class, in the order of its source."""
+    if issubclass(kind, Enum):
+        yield "\n".join(f"- `{member.name}`" for member in kind)
+        return
+    tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    lines = []
+    for node, following in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if isinstance(node, ast.AnnAssign) and not ast.unparse(node.target).startswith("_"):
+            is_documented = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+            text = str(following.value.value) if is_documented else ""  # type: ignore[union-attr]
+            text = re.sub(r"\s+", " ", text).replace("``", "`")
+            lines.append(
+                f"- `{ast.unparse(node.target)}: {ast.unparse(node.annotation)}`" + (f" — {text}" if text else "")
+            )
+    yield "\n".join(lines)
 
 
 def caches_page() -> str:
@@ -223,15 +283,6 @@ def _helps(command: Any, name: str) -> Iterator[str]:
             yield from _helps(part, f"{name} {part.name}")
 
 
-def api_page() -> str:
-    """Show the contracts of extension points and of the handle."""
-    parts = ["# The API of plugins", doc_of(plugin_module)]
-    for module in (plugin_module, handle_module):
-        for _, kind in sorted(_classes_in(module), key=lambda item: inspect.getsourcelines(item[1])[1]):
-            parts += [f"## {kind.__name__}", doc_of(kind), *_methods(kind)]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
 def testing_page() -> str:
     """Show what tests of plugins are made of."""
     parts = ["# Testing kit", doc_of(import_module("moorage.testing"))]
@@ -245,11 +296,6 @@ def testing_page() -> str:
             elif inspect.isclass(member) and not member.__name__.startswith("_"):
                 parts += [f"### {member.__name__}", doc_of(member), *_methods(member)]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _classes_in(module: ModuleType) -> Iterable[tuple[str, type]]:
-    classes = inspect.getmembers(module, inspect.isclass)
-    return [(name, kind) for name, kind in classes if kind.__module__ == module.__name__ and not name.startswith("_")]
 
 
 def _methods(kind: type) -> Iterator[str]:

@@ -1,8 +1,6 @@
 """A first plugin: batch pods run on spot capacity only."""
 
-from moorage.kube.api.pod import Pod
-from moorage.scheduler.framework.functions import filter_function
-from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage import NodeInfo, Pod, filter_function
 
 
 @filter_function("node(s) were not spot capacity")

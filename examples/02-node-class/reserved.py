@@ -1,14 +1,6 @@
 """Nodes reserved for a team by a custom resource: a plugin class with an informer."""
 
-from moorage.kube.api.custom import custom_kind
-from moorage.kube.api.meta import KubeObject
-from moorage.kube.api.pod import Pod
-from moorage.kube.api.struct import KubeStruct
-from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.framework.handle import Handle
-from moorage.scheduler.framework.nodeinfo import NodeInfo
-from moorage.scheduler.framework.plugin import FilterPlugin
-from moorage.scheduler.framework.status import Status
+from moorage import CycleState, FilterPlugin, Handle, KubeObject, KubeStruct, NodeInfo, Pod, Status, custom_kind
 
 
 class ReservationSpec(KubeStruct, frozen=True):

@@ -13,8 +13,7 @@ from yoda.plugin import Yoda
 from yoda.scv import Scv
 from yoda.sniffer import MODELS, status_of
 
-from moorage import Pod
-from moorage.kube.api.meta import KubeObject, ObjectMeta
+from moorage import KubeObject, ObjectMeta, Pod
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from moorage.testing import make_pod
 

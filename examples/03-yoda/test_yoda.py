@@ -11,11 +11,21 @@ from yoda import sniffer
 from yoda.plugin import Yoda, YodaArgs
 from yoda.scv import Scv
 
-from moorage import CycleState, Pod
-from moorage.kube.api.meta import Condition, KubeObject, ObjectMeta
-from moorage.kube.api.pod import PodStatus
-from moorage.testing import Cluster, check_plugin, in_virtual_time, make_node, make_pod
-from moorage.testing.rig import FORMS, SCORE_FORMS, FilterForm, Rig, ScoreForm, run_filter, run_score
+from moorage import Condition, CycleState, KubeObject, ObjectMeta, Pod, PodStatus
+from moorage.testing import (
+    FORMS,
+    SCORE_FORMS,
+    Cluster,
+    FilterForm,
+    Rig,
+    ScoreForm,
+    check_plugin,
+    in_virtual_time,
+    make_node,
+    make_pod,
+    run_filter,
+    run_score,
+)
 
 DIRECTORY = Path(__file__).parent
 TITAN = {"id": 0, "health": "Healthy", "model": "TITAN Xp", "bandwidth": 15760, "clock": 5705, "core": 1911,

@@ -3,9 +3,7 @@
 from typing import Any
 
 import moorage as m
-from moorage.scheduler.framework.node_statuses import NodeStatuses
-from moorage.scheduler.framework.plugin import QueuedPod
-from moorage.scheduler.framework.status import IntArray
+from moorage import IntArray, NodeStatuses, QueuedPod
 
 SEEN = m.StateKey[int]("tour: how many nodes there were")
 

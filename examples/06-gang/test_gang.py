@@ -2,7 +2,7 @@ from pathlib import Path
 
 from gang import Gang
 
-from moorage.kube.api.pod import Pod
+from moorage import Pod
 from moorage.testing import Cluster, in_virtual_time
 
 WORKLOAD = Path(__file__).with_name("workload.yaml")

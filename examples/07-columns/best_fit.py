@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from moorage import CycleState, DependsOn, NodeInfo, NodeTable, Pod, ScorePlugin
-from moorage.scheduler.framework.status import IntArray
+from moorage import CycleState, DependsOn, IntArray, NodeInfo, NodeTable, Pod, ScorePlugin
 
 RESOURCES = ("cpu", "memory")
 

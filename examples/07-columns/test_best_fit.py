@@ -1,7 +1,6 @@
 from best_fit import BestFit
 
-from moorage.testing import check_plugin, make_node, make_pod
-from moorage.testing.rig import SCORE_FORMS, Rig, run_score
+from moorage.testing import SCORE_FORMS, Rig, check_plugin, make_node, make_pod, run_score
 
 
 def test_fuller_node_wins() -> None:

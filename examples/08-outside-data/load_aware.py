@@ -4,10 +4,20 @@ from collections.abc import Hashable
 
 import msgspec
 
-from moorage import CycleState, DependsOn, Handle, NodeInfo, NodeTable, Pod, PreScorePlugin, ScorePlugin, Status
-from moorage.common.errors import ServiceError
-from moorage.kube.http.web_service import WebService
-from moorage.scheduler.framework.polling import Polled
+from moorage import (
+    CycleState,
+    DependsOn,
+    Handle,
+    NodeInfo,
+    NodeTable,
+    Pod,
+    Polled,
+    PreScorePlugin,
+    ScorePlugin,
+    ServiceError,
+    Status,
+    WebService,
+)
 
 UNMEASURED = 50
 

@@ -7,10 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from load_aware import LoadAware, LoadAwareArgs
 
-from moorage import Handle
-from moorage.common.errors import InputError
-from moorage.testing import Cluster, check_plugin, in_virtual_time
-from moorage.testing.rig import Rig
+from moorage import Handle, InputError
+from moorage.testing import Cluster, Rig, check_plugin, in_virtual_time
 
 
 class Prometheus(ThreadingHTTPServer):

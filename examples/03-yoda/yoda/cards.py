@@ -4,10 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from moorage import Handle, NodeInfo, Pod, Status
-from moorage.kube.api.meta import parse_time
-from moorage.scheduler.framework.handle import Lister
-from moorage.scheduler.framework.status import BoolArray, IntArray
+from moorage import BoolArray, Handle, IntArray, Lister, NodeInfo, Pod, Status, parse_time
 from yoda.demand import Demand, WrongLabel, cards_given, demand_of, original_demand_of
 from yoda.scv import HEALTHY, Card, Report, Scv
 

@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from moorage import Handle, NodeInfo, NodeTable, Status, Verdict
-from moorage.scheduler.framework.handle import Lister
-from moorage.scheduler.framework.status import IntArray
+from moorage import Handle, IntArray, Lister, NodeInfo, NodeTable, Status, Verdict
 from yoda.cards import FACTS, SUMS, CardReader, Cards, facts_of, sums_of
 from yoda.scv import Report, Scv
 

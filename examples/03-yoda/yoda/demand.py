@@ -6,8 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from moorage.common.caches import cached
-from moorage.kube.api.pod import Pod
+from moorage import Pod
 
 NUMBER: Final = "scv/number"
 MEMORY: Final = "scv/memory"
@@ -78,7 +77,7 @@ def cards_given(pod: Pod) -> tuple[int, ...]:
     return _ids(pod.annotations.get(CARDS, ""))
 
 
-@cached(4096)
+@lru_cache(4096)
 def _ids(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(",")) if re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", text) else ()
 

@@ -8,30 +8,31 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage import (
+    ASSUMED,
+    Action,
     ClusterEvent,
     CycleState,
     DependsOn,
     EventRegistration,
     FilterPlugin,
     Handle,
+    IntArray,
     NodeInfo,
     NodeTable,
     Pod,
     PreBindPlugin,
     PreFilterPlugin,
     PreScorePlugin,
+    QueuedPod,
     QueueingHint,
     QueueSortPlugin,
     ReservePlugin,
+    Resource,
     ScorePlugin,
     StateKey,
     Status,
     Verdict,
 )
-from moorage.scheduler.framework.cycle import ASSUMED
-from moorage.scheduler.framework.events import Action, Resource
-from moorage.scheduler.framework.plugin import QueuedPod
-from moorage.scheduler.framework.status import IntArray
 from yoda.cards import CardReader, Cards, best_cards
 from yoda.columns import CardColumns
 from yoda.demand import CARDS, Demand, WrongLabel

@@ -8,9 +8,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta, Struct
 
-from moorage import Pod, Status
-from moorage.scheduler.framework.plugin import QueuedPod
-from moorage.scheduler.framework.status import BoolArray, IntArray
+from moorage import BoolArray, IntArray, Pod, QueuedPod, Status
 from yoda.cards import Cards, usable
 from yoda.demand import PRIORITY, Demand, check_labels, demand_of, number, original_demand_of
 

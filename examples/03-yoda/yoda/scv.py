@@ -5,9 +5,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.kube.api.custom import custom_kind
-from moorage.kube.api.meta import KubeObject, parse_time
-from moorage.kube.api.struct import once
+from moorage import KubeObject, custom_kind, once, parse_time
 
 Amount = Annotated[int, Meta(ge=0, le=1 << 40)]
 """MB, MHz or W: NVML's units. A hundred times as much still fits into 64 bits."""

@@ -11,12 +11,7 @@ import time
 from typing import Any, Final
 from zlib import crc32
 
-from moorage.common.errors import MoorageError
-from moorage.kube.api.meta import ObjectMeta, format_time
-from moorage.kube.api.node import Node
-from moorage.kube.api.pod import Pod
-from moorage.kube.client.kubeconfig import load_connection
-from moorage.kube.client.rest import ApiClient
+from moorage import ApiClient, MoorageError, Node, ObjectMeta, Pod, format_time, load_connection
 from yoda.demand import MEMORY, cards_given, number
 from yoda.scv import Scv
 

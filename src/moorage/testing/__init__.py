@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from moorage.testing.builders import make_node, make_pod
     from moorage.testing.checks import check_plugin
     from moorage.testing.cluster import Cluster, in_virtual_time
+    from moorage.testing.rig import FORMS, SCORE_FORMS, FilterForm, Rig, ScoreForm, run_filter, run_score
     from moorage.testing.strategies import clusters, nodes, pods
 else:
     __getattr__, __dir__ = lazy_exports(
@@ -19,8 +20,25 @@ else:
             "builders": ("make_node", "make_pod"),
             "checks": ("check_plugin",),
             "cluster": ("Cluster", "in_virtual_time"),
+            "rig": ("FORMS", "SCORE_FORMS", "FilterForm", "Rig", "ScoreForm", "run_filter", "run_score"),
             "strategies": ("clusters", "nodes", "pods"),
         },
     )
 
-__all__ = ["Cluster", "check_plugin", "clusters", "in_virtual_time", "make_node", "make_pod", "nodes", "pods"]
+__all__ = [
+    "FORMS",
+    "SCORE_FORMS",
+    "Cluster",
+    "FilterForm",
+    "Rig",
+    "ScoreForm",
+    "check_plugin",
+    "clusters",
+    "in_virtual_time",
+    "make_node",
+    "make_pod",
+    "nodes",
+    "pods",
+    "run_filter",
+    "run_score",
+]

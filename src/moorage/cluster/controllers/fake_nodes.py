@@ -15,7 +15,7 @@ from moorage.common.errors import InputError, QuantityError, did_you_mean
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.meta import KubeObject, format_micro_time, format_time, parse_time
 from moorage.kube.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node
-from moorage.kube.api.quantity import value
+from moorage.kube.api.quantity import unit_value
 from moorage.kube.api.records import Lease
 from moorage.kube.api.struct import Data
 
@@ -62,7 +62,7 @@ class NodeShape:
                 hint = did_you_mean(name, [*_RESOURCES, "zones"]) or "other resources have a domain: nvidia.com/gpu=2"
                 raise InputError(where, f"{name}: unknown resource", hint=hint)
             try:
-                if value(amount) < 0:
+                if unit_value(amount) < 0:
                     raise InputError(where, f"{name}={amount} is negative")
             except QuantityError as error:
                 hint = "write an amount such as 8, 500m or 32Gi"

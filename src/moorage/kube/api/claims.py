@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from moorage.common.caches import cached
 from moorage.kube.api.pod import Pod
-from moorage.kube.api.quantity import nano_value, value
+from moorage.kube.api.quantity import nano_value, unit_value
 from moorage.kube.api.selectors import NodeMatcher, NodeSelector, NodeTermMatcher, count_characters, node_matcher
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.kube.api.volume import Volume
@@ -84,7 +84,7 @@ def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 def requested_storage(claim: PersistentVolumeClaim) -> int:
     """Return the requested bytes of a claim."""
-    return value(claim.spec.resources.requests.get(STORAGE, 0))
+    return unit_value(claim.spec.resources.requests.get(STORAGE, 0))
 
 
 def exact_request(claim: PersistentVolumeClaim) -> int:

@@ -1,12 +1,15 @@
 """Custom resources, as typed structs of an author or as plain data."""
 
+import builtins
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 
 import msgspec
 
 from moorage.kube.api.kinds import Kind, add_kind
 from moorage.kube.api.meta import KubeObject, ObjectMeta
+
+T = TypeVar("T", bound=KubeObject)
 
 _HEAD: Final = ("apiVersion", "kind", "metadata")
 
@@ -52,9 +55,29 @@ class CustomObject(KubeObject, frozen=True, dict=True, gc=True):
 _MAKER: Final = "CustomObject.of(…), and change metadata by msgspec.structs.replace(thing, metadata=…)"
 
 
+class CustomKind(Kind, Generic[T], frozen=True):
+    """A kind whose objects have the type ``T``."""
+
+    if TYPE_CHECKING:
+
+        @property  # type: ignore[misc]
+        def type(self) -> builtins.type[T]:
+            """The struct of the objects."""
+
+
+@overload
 def custom_kind(
-    name: str, plural: str, api_version: str, *, namespaced: bool = True, type: type[KubeObject] | None = None
-) -> Kind:
+    name: str, plural: str, api_version: str, *, namespaced: bool = True, type: None = None
+) -> CustomKind[CustomObject]: ...
+@overload
+def custom_kind(
+    name: str, plural: str, api_version: str, *, namespaced: bool = True, type: type[T]
+) -> CustomKind[T]: ...
+
+
+def custom_kind(
+    name: str, plural: str, api_version: str, *, namespaced: bool = True, type: type[Any] | None = None
+) -> CustomKind[Any]:
     """Describe a kind of custom resource; ``handle.lister(kind.type)`` lists and watches it.
 
     ``type`` is a struct for typed objects; the default is :class:`CustomObject`.
@@ -64,10 +87,26 @@ def custom_kind(
     '/apis/example.org/v1/namespaces/shop/quotas'
     """
     group, _, version = api_version.rpartition("/")
-    kind = Kind(name, group, version, plural, namespaced, type or _plain_type(name, api_version))
+    kind = CustomKind[Any](name, group, version, plural, namespaced, type or _plain_type(name, api_version))
     add_kind(kind)
     return kind
 
 
 def _plain_type(name: str, api_version: str) -> type[CustomObject]:
     return type(name, (CustomObject,), {"__doc__": f"A {name} of {api_version}.", "__module__": __name__})
+
+
+class RawPod(CustomObject, frozen=True, dict=True, gc=True):
+    """A pod as plain data, with every field that the API has: ``handle.lister(RawPod).find(pod.key)["spec"]``.
+
+    Listing it costs a second watch and the memory of all pods; :class:`~moorage.kube.api.pod.Pod` has the fields that
+    matter for scheduling.
+    """
+
+
+class RawNode(CustomObject, frozen=True, dict=True, gc=True):
+    """A node as plain data, with every field that the API has: ``handle.lister(RawNode).get(name)["status"]``."""
+
+
+custom_kind("Pod", "pods", "v1", type=RawPod)
+custom_kind("Node", "nodes", "v1", namespaced=False, type=RawNode)

@@ -8,6 +8,7 @@ from moorage.kube.api import requests
 from moorage.kube.api.affinity import Affinity, Taint, Toleration, TopologySpreadConstraint
 from moorage.kube.api.container import Container, ContainerStatus, ResourceRequirements
 from moorage.kube.api.meta import Condition, KubeObject
+from moorage.kube.api.qos import qos_class
 from moorage.kube.api.quantity import Quantity, ResourceList
 from moorage.kube.api.requests import Amounts
 from moorage.kube.api.shape import Shape, take_shape
@@ -184,6 +185,11 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
     def is_finished(self) -> bool:
         """Whether the pod has ended and uses no resources."""
         return self.status.phase in FINISHED
+
+    @once
+    def qos_class(self) -> str:
+        """The QoS class: ``Guaranteed``, ``Burstable`` or ``BestEffort``."""
+        return qos_class(msgspec.to_builtins(self.spec))
 
     @once
     def host_ports(self) -> tuple[HostPort, ...]:

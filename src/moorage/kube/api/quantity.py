@@ -1,9 +1,9 @@
 """Kubernetes quantities: "500m", "1.5Gi", "2e3" as exact integers.
 
 A quantity is stored in its wire format (text or a JSON number) and read through three functions: :func:`nano_value`
-is exact, :func:`milli_value` and :func:`value` round up, away from zero, as upstream's do.
+is exact, :func:`milli_value` and :func:`unit_value` round up, away from zero, as upstream's do.
 
->>> milli_value("500m"), value("1.5Gi"), milli_value("100u"), value("2e3")
+>>> milli_value("500m"), unit_value("1.5Gi"), milli_value("100u"), unit_value("2e3")
 (500, 1610612736, 1, 2000)
 """
 
@@ -66,7 +66,7 @@ def milli_value(quantity: Quantity) -> int:
     return nano_to_milli(nano_value(quantity))
 
 
-def value(quantity: Quantity) -> int:
+def unit_value(quantity: Quantity) -> int:
     """Return whole units, rounded up: the unit of all resources except CPU."""
     return nano_to_unit(nano_value(quantity))
 

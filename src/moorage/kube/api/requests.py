@@ -14,7 +14,7 @@ from moorage.kube.api.quantity import (
     nano_to_milli,
     nano_to_unit,
     nano_value,
-    value,
+    unit_value,
 )
 from moorage.kube.api.selectors import is_qualified_name
 
@@ -74,7 +74,7 @@ def countable(resources: ResourceList) -> Amounts:
     amounts = Amounts()
     for name, quantity in resources.items():
         if _is_counted(name):
-            amounts[name] = milli_value(quantity) if name == CPU else value(quantity)
+            amounts[name] = milli_value(quantity) if name == CPU else unit_value(quantity)
     return amounts
 
 

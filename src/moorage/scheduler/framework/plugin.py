@@ -14,7 +14,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
 from operator import index
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -29,6 +29,12 @@ from moorage.scheduler.framework.node_statuses import NodeStatuses
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import IntArray, Status, Verdict
+
+if TYPE_CHECKING:
+    # Pyright reports missing abstract methods only for subclasses of ABC, whose isinstance is slow at run time.
+    from abc import ABC
+else:
+    ABC = object
 
 
 class DependsOn(IntEnum):
@@ -48,7 +54,7 @@ class DependsOn(IntEnum):
     """Also other nodes and their pods. The plugin is called again for every pod."""
 
 
-class Plugin:
+class Plugin(ABC):
     """Base class of all plugins. The configuration name is the class name unless ``name`` is set.
 
     The constructor may take ``args`` (an instance of ``Args``, as configured) and ``handle`` (a ``Handle``), by these

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.common.errors import QuantityError
-from moorage.kube.api.quantity import MAX_INT64, NANO, milli_value, nano_value, value
+from moorage.kube.api.quantity import MAX_INT64, NANO, milli_value, nano_value, unit_value
 
 # Text, thousandths, units: as kube-scheduler's own library reads them.
 GOOD: dict[str, tuple[int, int]] = {
@@ -50,7 +50,7 @@ GOOD: dict[str, tuple[int, int]] = {
 
 @pytest.mark.parametrize(("text", "want"), GOOD.items(), ids=GOOD)
 def test_text(text: str, want: tuple[int, int]) -> None:
-    assert (milli_value(text), value(text)) == want
+    assert (milli_value(text), unit_value(text)) == want
 
 
 NUMBERS: dict[str, tuple[Any, int]] = {
@@ -80,7 +80,7 @@ LARGE = {
 
 @pytest.mark.parametrize(("text", "want"), LARGE.values(), ids=LARGE)
 def test_limits(text: str, want: int) -> None:
-    assert value(text) == want
+    assert unit_value(text) == want
     assert abs(milli_value(text)) <= MAX_INT64
 
 
@@ -126,5 +126,5 @@ def test_billionths_are_exact(nano: int) -> None:
 @given(st.integers(0, 10**12), st.integers(0, 999_999_999))
 def test_rounding_never_gives_less_than_requested(whole: int, fraction: int) -> None:
     text = f"{whole}.{fraction:09d}"
-    assert value(text) * NANO >= nano_value(text) > (value(text) - 1) * NANO
+    assert unit_value(text) * NANO >= nano_value(text) > (unit_value(text) - 1) * NANO
     assert milli_value(text) * 10**6 >= nano_value(text) > (milli_value(text) - 1) * 10**6

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.cluster.apiserver.admission.limit_ranges import LIMITS, check_claim, check_pod, limit_ranges
-from moorage.cluster.apiserver.admission.pod_resources import RUNTIMES, default_limits, qos_class, with_runtime_class
+from moorage.cluster.apiserver.admission.pod_resources import RUNTIMES, default_limits, with_runtime_class
 from moorage.cluster.apiserver.admission.quotas import Quotas
 from moorage.cluster.apiserver.admission.service_addresses import SERVICES, allocate_address, keep_address
 from moorage.cluster.apiserver.storage.store import Store, StoredChange
@@ -27,6 +27,7 @@ from moorage.kube.api.cluster import Namespace, PriorityClass
 from moorage.kube.api.codec import convert, to_data
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.qos import qos_class
 from moorage.kube.api.storage import StorageClass
 from moorage.kube.features import FeatureGates
 from moorage.kube.field_errors import FieldError

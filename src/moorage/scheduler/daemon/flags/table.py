@@ -106,7 +106,7 @@ def _read_certificate(text: str) -> tuple[NamedCertificate, ...]:
 
 def _read_bytes(text: str) -> int:
     try:
-        return quantity.value(text)
+        return quantity.unit_value(text)
     except QuantityError as error:
         raise ValueError(str(error)) from error
 

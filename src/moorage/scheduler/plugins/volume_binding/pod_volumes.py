@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from moorage.kube.api.arithmetic import round_half_away
 from moorage.kube.api.claims import STORAGE, requested_storage, storage_class_name
-from moorage.kube.api.quantity import value
+from moorage.kube.api.quantity import unit_value
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.scheduler.config.args import MAX_SHAPE_SCORE, UtilizationShapePoint
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
@@ -166,7 +166,7 @@ def _storage_by_class(volumes: PodVolumes) -> dict[str, tuple[int, int]]:
     for binding in volumes.bindings:
         name = binding.volume.spec.storage_class_name
         requested, capacity = classes.get(name, (0, 0))
-        size = value(binding.volume.spec.capacity.get(STORAGE, 0))
+        size = unit_value(binding.volume.spec.capacity.get(STORAGE, 0))
         classes[name] = (requested + requested_storage(binding.claim), capacity + size)
     if classes:
         return classes
@@ -175,5 +175,5 @@ def _storage_by_class(volumes: PodVolumes) -> dict[str, tuple[int, int]]:
             name = provision.claim.spec.storage_class_name or storage_class_name(provision.claim)
             requested, _ = classes.get(name, (0, 0))
             # Claims of one class share the pool, so its capacity counts once: that of the last claim.
-            classes[name] = (requested + requested_storage(provision.claim), value(provision.pool.capacity or 0))
+            classes[name] = (requested + requested_storage(provision.claim), unit_value(provision.pool.capacity or 0))
     return classes

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from moorage.common.errors import SelectorError
 from moorage.kube.api.claims import NO_PROVISIONER, STORAGE, requested_storage, storage_class_name
-from moorage.kube.api.quantity import value
+from moorage.kube.api.quantity import unit_value
 from moorage.kube.api.selectors import (
     NOTHING,
     LabelMatcher,
@@ -119,7 +119,7 @@ class Provisioners:
 def volume_limit(pool: CSIStorageCapacity) -> int | None:
     """Return the size of the largest volume a storage pool can create; ``None`` if unknown."""
     limit = pool.capacity if pool.maximum_volume_size is None else pool.maximum_volume_size
-    return None if limit is None else value(limit)
+    return None if limit is None else unit_value(limit)
 
 
 def _reach(pool: CSIStorageCapacity) -> LabelMatcher:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.support.api import PODS, ApiHarness, Data, pod
 
-from moorage.cluster.apiserver.admission.pod_resources import qos_class
+from moorage.kube.api.qos import qos_class
 
 RUNTIMES = "/apis/node.k8s.io/v1/runtimeclasses"
 LIMITS = "/api/v1/namespaces/default/limitranges"

@@ -4,9 +4,8 @@ import pytest
 from {{ package }}.plugin import {{ plugin }}, {{ plugin }}Args, Reservation, ReservationSpec
 
 from moorage import CycleState
-from moorage.kube.api.meta import ObjectMeta
-from moorage.testing import Cluster, check_plugin, in_virtual_time, make_node, make_pod
-from moorage.testing.rig import Rig
+from moorage import ObjectMeta
+from moorage.testing import Cluster, Rig, check_plugin, in_virtual_time, make_node, make_pod
 
 PROJECT = Path(__file__).parents[1]
 

@@ -2,10 +2,7 @@
 
 import msgspec
 
-from moorage import CycleState, FilterPlugin, Handle, NodeInfo, Pod, Status
-from moorage.kube.api.custom import custom_kind
-from moorage.kube.api.meta import KubeObject
-from moorage.kube.api.struct import KubeStruct
+from moorage import CycleState, FilterPlugin, Handle, KubeObject, KubeStruct, NodeInfo, Pod, Status, custom_kind
 
 GROUP = "{{ project }}.example.org"
 
