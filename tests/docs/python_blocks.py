@@ -1,6 +1,5 @@
 """Python of pages: blocks share a namespace per page, and an indented block continues the class before it."""
 
-import asyncio
 import importlib.util
 import inspect
 import re
@@ -10,16 +9,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import msgspec
-import numpy as np
-
-import moorage
 from moorage.scheduler.framework.plugin import Plugin
 from tests.docs.snippets import Snippet
 
 
 class PythonBlocks:
-    """The Python code of one page. The names of ``moorage``, NumPy, asyncio and msgspec are imported.
+    """The Python code of one page. Nothing is imported for it, as in the file of a reader.
 
     A block that is named ``test_…`` and needs nothing is called.
     """
@@ -28,8 +23,6 @@ class PythonBlocks:
         self._page = page
         self._sources = merged([each for each in snippets if each.language == "python"])
         module = ModuleType(re.sub(r"\W", "_", page))
-        module.__dict__.update({name: getattr(moorage, name) for name in moorage.__all__})
-        module.__dict__.update({"asyncio": asyncio, "msgspec": msgspec, "np": np})
         sys.modules[module.__name__] = module
         self.defined = module.__dict__
 
