@@ -152,9 +152,9 @@ class Mutants:
         status = 1
         try:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            signal.alarm(TIMEOUT_SECONDS)
             items = session.items
             if mutant is not None:
+                signal.alarm(TIMEOUT_SECONDS)
                 items = [item for item in items if item.path in nearby_tests(mutant[0])]
                 install(*mutant, self._functions)
             for item, following in zip(items, (*items[1:], None), strict=True):

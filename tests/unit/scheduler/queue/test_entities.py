@@ -102,3 +102,9 @@ def test_equal_members_are_in_the_order_of_insertion() -> None:
     group = group_of(*twins)
     group.insert(member("same"))
     assert [info.key for info in group.members] == ["x/same", "default/same", "y/same"]
+
+
+def test_new_entity_has_no_history() -> None:
+    info = member("a", timestamp=2.5)
+    assert (info.attempts, info.unschedulable_count, info.consecutive_errors) == (0, 0, 0)
+    assert (info.was_flushed, info.is_gated, info.rejectors) == (False, False, frozenset())

@@ -135,3 +135,25 @@ def test_first_key_is_that_of_the_next_entity() -> None:
             heap.put(entry(name), keys[name])
         assert heap.first_key() == min(keys.values(), default=None)
     assert [keys[name] for name in drained(heap)] == sorted(keys.values())
+
+
+class Spoilt(str):
+    """A key that cannot be compared from some moment on."""
+
+    is_spoilt = False
+
+    def __lt__(self, other: str) -> bool:
+        if self.is_spoilt:
+            raise RuntimeError("no order")
+        return str.__lt__(self, other)
+
+
+def test_keys_that_fail_during_a_removal_lose_no_entity(monkeypatch: pytest.MonkeyPatch) -> None:
+    heap = KeyedHeap(lambda key, info: (0, info.pod.name))
+    for number in range(200):
+        heap.put(entry(f"e{number:03}"), Spoilt(f"{number:03}"))
+    monkeypatch.setattr(Spoilt, "is_spoilt", True)
+    for number in range(190):
+        assert heap.remove(f"default/e{number:03}") is not None
+    heap.check_invariants()
+    assert drained(heap) == [f"e{number}" for number in range(190, 200)]

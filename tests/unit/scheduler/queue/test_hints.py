@@ -248,3 +248,13 @@ def test_strategy_of_a_group_is_the_strongest_of_its_members(
         entity.insert(info)
     registered = hints({"A": [(NODE_ADD, None)], "B": []})
     assert registered.strategy_for(entity, NODE_ADD, None, make_node()) is want
+
+
+def test_plugin_whose_inputs_changed_concerns_only_pods_that_it_rejected() -> None:
+    registered = hints({"A": [], "B": []})
+    event = registered.event_of_plugin("default-scheduler", "A")
+    for plugin, want in (("A", LATER), ("B", STAY)):
+        info = QueuedPodInfo(make_pod("p"), 0.0)
+        info.rejected_by({plugin})
+        assert registered.strategy_for(info, event, None, None) is want
+    assert registered.interest_in(event).registered == (("default-scheduler", "A"),)

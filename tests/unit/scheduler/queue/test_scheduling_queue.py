@@ -21,11 +21,13 @@ from tests.unit.scheduler.queue.queue_bench import (
     ref,
 )
 
+from moorage.kube.api.pod import Pod, PodStatus
 from moorage.scheduler.framework.events import CONFIGURATION_CHANGED, ClusterEvent, EventRegistration, QueueingHint
 from moorage.scheduler.framework.plugin import QueuedPod, QueueSortPlugin
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.queue.backoff import Backoff
 from moorage.scheduler.queue.gates import ProfileQueueing, Queueing
+from moorage.scheduler.queue.observer import QueueObserver
 from moorage.testing import make_pod
 
 SKIP = QueueingHint.SKIP
@@ -844,3 +846,40 @@ def test_events_are_looked_up_in_the_new_registrations() -> None:
     assert bench.queue.where(info.pod) == "backoff"
     assert bench.queue.serves(PROFILE)
     assert not bench.queue.serves("another")
+
+
+def test_deleted_pod_leaves_no_nomination() -> None:
+    bench = Bench()
+    pod = bench.add("p", status=PodStatus(nominated_node_name="n"))
+    assert pod.uid in bench.queue.nominator
+    bench.queue.delete(pod)
+    bench.check()
+    assert pod.uid not in bench.queue.nominator
+
+
+def test_flush_at_the_time_of_the_wakeup_releases_the_pod() -> None:
+    bench = Bench(pop_from_backoff=False)
+    bench.add("p")
+    assert bench.fail(bench.pop("p")) == "backoff"
+    wakeup = bench.queue.next_wakeup()
+    assert wakeup is not None
+    bench.queue.flush(wakeup - 0.001)
+    assert bench.where("p") == "backoff"
+    bench.queue.flush(wakeup)
+    bench.check()
+    assert bench.where("p") == "active"
+
+
+def test_each_attempt_is_observed() -> None:
+    popped: list[tuple[str, int]] = []
+
+    class Watching(QueueObserver):
+        def popped(self, pod: Pod, attempt: int) -> None:
+            popped.append((pod.name, attempt))
+
+    bench = Bench(observer=Watching())
+    bench.add("p")
+    bench.fail(bench.pop("p"))
+    bench.wait(5.0)
+    bench.pop("p")
+    assert popped == [("p", 1), ("p", 2)]

@@ -221,3 +221,32 @@ async def test_settings_that_need_a_restart_are_rejected() -> None:
     await reload(parts, grouping)
     assert parts.scheduler.profiles.config is grouping.config
     parts.close()
+
+
+class CannotStart(Shares):
+    """Fails when it starts."""
+
+    async def start(self) -> None:
+        await super().start()
+        raise ValueError("no")
+
+
+@in_virtual_time
+async def test_plugin_that_cannot_start_leaves_nothing_behind() -> None:
+    Shares.lives.clear()
+    scheduling = standing_by(policy_with())
+    services, objects = scheduling.scheduler.services, scheduling.scheduler.objects
+    running = asyncio.create_task(scheduling.run())
+    await asyncio.sleep(5.0)
+    profiles = scheduling.scheduler.profiles
+    with pytest.raises(MoorageError, match="CannotStart"):
+        await scheduling.reload(policy_with(CannotStart))
+    assert scheduling.scheduler.profiles is profiles
+    assert (BOOK in services.shared, Ticket in objects.kinds()) == (False, False)
+
+    await scheduling.reload(policy_with(SharesToo))
+    assert Shares.lives[-1] == "SharesToo starts", "before the first pod"
+    assert (BOOK in services.shared, Ticket in objects.kinds()) == (True, True)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert Shares.lives[-1] == "SharesToo closes"
