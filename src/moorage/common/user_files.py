@@ -1,8 +1,10 @@
-"""Files that a user names: regular files up to a limit, and one wording for each problem with them."""
+"""Files that a user names: regular files up to a limit, private output files, and one wording for each problem."""
 
 import os
 import stat
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -60,6 +62,25 @@ def read_text(path: str | Path, *, limit: int = MAX_SETTINGS, where: str = "", h
     except UnicodeDecodeError as error:
         location = f"{where}: {path}" if where else str(path)
         raise not_utf8(location, content.splitlines(keepends=True)) from error
+
+
+@contextmanager
+def private_file(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
+    """Write a file that only its owner can read; it appears complete at the end of the block, or not at all.
+
+    The content goes to a new temporary file, which then replaces the path: a link at the path is not followed.
+    """
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, mode)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def not_writable(path: str | Path, error: OSError, *, where: str = "", hint: str = "") -> InputError:

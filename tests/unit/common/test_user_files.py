@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moorage.common.errors import InputError
-from moorage.common.user_files import MAX_SETTINGS, open_file, read_file, read_text
+from moorage.common.user_files import MAX_SETTINGS, open_file, private_file, read_file, read_text
 
 
 def sparse(path: Path) -> None:
@@ -87,3 +87,23 @@ def test_file_with_the_size_of_the_limit_is_read(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc has regular files of size 0")
 def test_file_of_unknown_size_is_read() -> None:
     assert read_file("/proc/self/status")
+
+
+def test_private_file_replaces_a_planted_link_and_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    path, planted = tmp_path / "secret", tmp_path / "planted"
+    planted.write_text("theirs")
+    path.symlink_to(planted)
+    with private_file(path) as file:
+        file.write(b"token")
+        assert path.is_symlink(), "the path changes at the end"
+    assert (path.read_bytes(), path.is_symlink(), path.stat().st_mode & 0o777) == (b"token", False, 0o600)
+    assert planted.read_text() == "theirs"
+
+
+def test_private_file_is_not_replaced_after_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_text("before")
+    with pytest.raises(TypeError), private_file(path) as file:
+        file.writelines([b"half", "a text"])  # type: ignore[list-item]
+    assert path.read_text() == "before"
+    assert [*tmp_path.iterdir()] == [path]

@@ -1,8 +1,6 @@
 """`moorage up`: the lifecycle of a local cluster."""
 
 import asyncio
-import os
-import stat
 import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
@@ -21,7 +19,7 @@ from moorage.common.clock import SystemClock
 from moorage.common.errors import InputError
 from moorage.common.memory import relax_gc
 from moorage.common.signals import stop_on_signals
-from moorage.common.user_files import not_writable, read_text
+from moorage.common.user_files import not_writable, private_file, read_text
 from moorage.insight import LiveCluster, PageObserver, PageServer, QuestionProcess, request_for
 from moorage.kube.api.documents import read_documents
 from moorage.kube.client.credentials import FixedCredentials
@@ -195,12 +193,8 @@ class KubeconfigFile:
             check_overwritable(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # The file holds a token: other users must not read it, not even for a moment.
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, stat.S_IRUSR | stat.S_IWUSR)
-            os.fchmod(descriptor, stat.S_IRUSR | stat.S_IWUSR)  # an existing file may have been readable by all
-            os.ftruncate(descriptor, 0)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                yaml.safe_dump(self._config, file, sort_keys=False)
+            with private_file(path) as file:  # it holds a token
+                yaml.safe_dump(self._config, file, sort_keys=False, encoding="utf-8")
         except OSError as error:
             raise not_writable(path, error, where="--kubeconfig") from error
         self._file = path

@@ -4,9 +4,7 @@ Configurations are in a file, or in a key of a ConfigMap; the previous one is st
 """
 
 import asyncio
-import os
-import shutil
-import tempfile
+import stat
 from collections.abc import Callable, Mapping
 from difflib import unified_diff
 from pathlib import Path
@@ -17,7 +15,7 @@ import yaml
 from msgspec import Struct
 
 from moorage.common.errors import ConfigErrors, Conflict, InputError, MoorageError, NotFound
-from moorage.common.user_files import not_writable
+from moorage.common.user_files import not_writable, private_file
 from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.rest import MERGE_PATCH, ApiClient
 from moorage.scheduler.config import completed_view, to_yaml
@@ -145,17 +143,8 @@ class ConfigFile:
 def _replace(path: Path, text: str, *, like: Path) -> None:
     """Write a file atomically: readers that follow it never see half of it."""
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            shutil.copymode(like, name)
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with private_file(path, stat.S_IMODE(like.stat().st_mode)) as file:
+            file.write(text.encode())
     except OSError as error:
         hint = "a mounted ConfigMap is read-only: write --config-map NAMESPACE/NAME" if path.is_symlink() else ""
         raise not_writable(path, error, hint=hint) from error

@@ -3,6 +3,7 @@
 import gzip
 import zlib
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.common.errors import InputError
-from moorage.common.user_files import MAX_OBJECTS, not_writable, read_file, too_large
+from moorage.common.user_files import MAX_OBJECTS, not_writable, private_file, read_file, too_large
 from moorage.kube.api.codec import UNREADABLE
 from moorage.kube.api.meta import format_time, parse_time
 
@@ -47,7 +48,7 @@ class SnapshotFacts(msgspec.Struct, frozen=True):
 def write_snapshot(
     path: Path, contents: Iterable[Mapping[str, Any]], *, source: str, versions: Mapping[str, str]
 ) -> None:
-    """Write a snapshot; it is there whole or not at all. InputError if it cannot be written."""
+    """Write a snapshot that only its owner can read, completely or not at all; InputError if it cannot be written."""
     annotations = {
         TAKEN_AT: format_time(datetime.now(UTC).timestamp()),
         TAKEN_FROM: source,
@@ -55,18 +56,18 @@ def write_snapshot(
     }
     head = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "metadata": {"annotations": annotations}})
     encoder = msgspec.json.Encoder()
-    beside = path.with_name(f".{path.name}.partial")
     try:
-        with gzip.open(beside, "wb", compresslevel=3) if path.suffix == COMPRESSED else beside.open("wb") as file:
+        with (
+            private_file(path) as plain,
+            gzip.GzipFile("", "wb", 3, plain) if path.suffix == COMPRESSED else nullcontext(plain) as file,
+        ):
             file.write(head[:-1] + b',"items":[\n')
             is_first = True
             for content in contents:
                 file.write((b"" if is_first else b",\n") + encoder.encode(content))
                 is_first = False
             file.write(b"\n]}\n")
-        beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise not_writable(path, error) from error
 
 

@@ -42,3 +42,11 @@ def test_invalid_snapshot_is_reported(body: bytes | None, message: str, tmp_path
         path.write_bytes(body)
     with pytest.raises(InputError, match=message):
         read_snapshot(str(path))
+
+
+@pytest.mark.parametrize("name", ["cluster.json", "cluster.json.gz"])
+def test_snapshot_is_private(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    write_snapshot(path, [], source="here", versions={})
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_snapshot(str(path))[0] == []

@@ -192,10 +192,9 @@ class Journal:
 
 
 def _make_private(directory: Path, file: Path) -> None:
-    """Restrict access to the owner, because the data includes secrets; the directory may have existed before."""
-    directory.mkdir(parents=True, exist_ok=True)
-    directory.chmod(0o700)
-    os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    """Restrict access to the owner, because the data includes secrets; an existing directory keeps its mode."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(file, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
     for part in (file, file.with_name(f"{FILE}-wal"), file.with_name(f"{FILE}-shm")):
         if part.exists():
             part.chmod(0o600)

@@ -1,6 +1,5 @@
 """TLS of the server: certificates from files, by name (SNI) or generated; cipher suites by their Go names."""
 
-import os
 import ssl
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from moorage.common.errors import InputError, did_you_mean
-from moorage.common.user_files import read_file
+from moorage.common.user_files import private_file, read_file
 from moorage.kube.http.tls import load_certificate, verify_as_go
 from moorage.scheduler.daemon.flags.table import NamedCertificate
 from moorage.scheduler.daemon.options import ServingOptions
@@ -157,9 +156,9 @@ def _load_files(context: ssl.SSLContext, certificate: str, key: str, flag: str) 
 
 def _write_pair(certificate: Path, key: Path, pair: tuple[bytes, bytes]) -> None:
     certificate.parent.mkdir(parents=True, exist_ok=True)
-    certificate.write_bytes(pair[0])
-    with os.fdopen(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(pair[1])
+    for path, content, mode in ((certificate, pair[0], 0o644), (key, pair[1], 0o600)):
+        with private_file(path, mode) as file:
+            file.write(content)
 
 
 def _named_contexts(options: ServingOptions, client_cas: Sequence[bytes]) -> dict[str, ssl.SSLContext]:

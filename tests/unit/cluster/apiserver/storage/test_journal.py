@@ -72,7 +72,7 @@ def test_late_waiter_gets_the_error_of_an_undone_write(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_data_directory_is_restricted_to_its_owner(tmp_path: Path) -> None:
+def test_files_in_an_existing_directory_are_restricted_to_their_owner(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     directory.mkdir(mode=0o755)
     (directory / "moorage.db").touch(mode=0o644)
@@ -86,8 +86,21 @@ def test_data_directory_is_restricted_to_its_owner(tmp_path: Path) -> None:
         assert set(modes.values()) == {0o600}, modes
         await journal.close()
 
+    before = directory.stat().st_mode
     asyncio.run(run())
-    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert directory.stat().st_mode == before, "other programs may use the directory"
+
+
+def test_new_directory_is_private(tmp_path: Path) -> None:
+    asyncio.run(Journal(tmp_path / "new").close())
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+
+
+def test_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / FILE).symlink_to(tmp_path / "planted")
+    with pytest.raises(InputError, match="the data cannot be opened"):
+        Journal(tmp_path)
+    assert not (tmp_path / "planted").exists()
 
 
 DAMAGED = {
