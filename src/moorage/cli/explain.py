@@ -72,10 +72,11 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
             raise typer.BadParameter(f"--decision-log does not read a cluster: {hint}")
         _print_attempts(decision_log, pod, namespace or "default", as_json=output is ExplanationFormat.JSON)
         return
-    policy = options.load_policy(config, plugin, feature_gates)
     cluster = options.load_cluster(file, snapshot, kubeconfig, context, quiet=quiet)
+    policy = options.load_live_policy(config, cluster, plugin, feature_gates, quiet=quiet)
     if implied_gates := _find_implied_gates(cluster, feature_gates or []):
-        policy = options.load_policy(config, plugin, [*(feature_gates or []), *implied_gates])
+        gates_set = [*(feature_gates or []), *implied_gates]
+        policy = options.load_live_policy(config, cluster, plugin, gates_set, quiet=quiet)
         gates = ",".join(implied_gates)
         options.print_note(f"the cluster has pod groups; assuming --feature-gates {gates}", quiet=quiet)
     from moorage.common.durations import parse_duration

@@ -186,7 +186,23 @@ def configure_trial_logs(level: int | None) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
-def load_policy(config: Path | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
+def load_live_policy(
+    config: Path | None, cluster: "LoadedCluster", plugins: list[str] | None, gates: list[str] | None, *, quiet: bool
+) -> "Policy":
+    """Return the policy of the options; without --config, that of the scheduler in a live cluster if it is known."""
+    from moorage.common.errors import MoorageError
+
+    if config is None and cluster.config_source:
+        print_note(f"{cluster.config_source}; --config FILE sets another", quiet=quiet)
+    if config is None and cluster.config:
+        try:
+            return load_policy(cluster.config, plugins, gates)
+        except MoorageError as error:
+            print_note(f"the configuration in the cluster cannot be used, assuming the default: {error}", quiet=quiet)
+    return load_policy(config, plugins, gates)
+
+
+def load_policy(config: Path | str | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
     """Return the scheduling policy of the options; without a configuration, every --plugin is enabled."""
     from moorage.scheduler.daemon.feature_gates import choose_gates
     from moorage.scheduler.framework.registry import Registry

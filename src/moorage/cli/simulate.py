@@ -148,6 +148,7 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
     compared_policy = None if compare is None else options.load_policy(compare, plugin, feature_gates)
     cluster = cluster_from_documents(documents, features=policy.features)
     _print_ignored(cluster, quiet=quiet)
+    _print_foreign(cluster, policy, quiet=quiet)
     if one_pass:
         cluster = add_workload_pods(cluster, policy.features)
     with_nodes = output is not DecisionFormat.TABLE or len(cluster.nodes) * cluster.expected_pods <= MAX_DETAILS
@@ -222,6 +223,15 @@ def _print_ignored(cluster: "ClusterInput", *, quiet: bool) -> None:
         options.print_note(f"ignored objects that do not affect scheduling: {counts}", quiet=quiet)
     for title, problem in cluster.selecting.items():
         options.print_note(f"{title} creates no pods; the API server would reject it: {problem}", quiet=quiet)
+
+
+def _print_foreign(cluster: "ClusterInput", policy: "Policy", *, quiet: bool) -> None:
+    """Print the pending pods that no profile schedules."""
+    names = {profile.scheduler_name for profile in policy.config.profiles}
+    for pod in cluster.pending:
+        if pod.scheduler_name not in names:
+            note = f"{pod.key}: another scheduler is responsible (schedulerName {pod.scheduler_name})"
+            options.print_note(note, quiet=quiet)
 
 
 def _print_notes(cluster: "ClusterInput", refusals: Mapping[str, str], *, quiet: bool) -> None:

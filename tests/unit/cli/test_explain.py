@@ -134,7 +134,6 @@ def test_text_and_html_contain_the_explanation(
 MISTAKES = {
     "no such pod": (["bog"], "did you mean 'default/big'?"),
     "a pod of another namespace": (["big", "-n", "shop"], "there is 'default/big'"),
-    "another scheduler's": (["foreign"], "no profile for schedulerName 'other'"),
     "a pod that is being deleted": (["leaving"], "the pod is being deleted"),
     "a pod that has ended": (["ended"], "the pod has finished (Failed)"),
     "no such node": (["big", "--node", "n9"], "node not found"),

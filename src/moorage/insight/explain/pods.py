@@ -30,6 +30,7 @@ from moorage.insight.explain.notes import find_notes
 from moorage.insight.explain.obstacles import INSUFFICIENT, TOO_MANY_PODS, Obstacles, find_obstacles
 from moorage.insight.explain.search import search
 from moorage.insight.explain.subject import DEFAULT_SECONDS, Limits, Remedy
+from moorage.insight.whatif.edits import ObjectId, PatchObject, put
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.decision import Decision, Result
@@ -56,7 +57,8 @@ def explain_pod(
         raise InputError(f"Pod {pod.key}", f"the pod has finished ({pod.status.phase})")
     if pod.is_terminating and not pod.node_name:
         raise InputError(f"Pod {pod.key}", "the pod is being deleted")
-    session.find_runner(pod)
+    if pod.scheduler_name not in session.scheduler.runners:
+        return _explain_foreign(session, pod, node, seconds, with_changes)
     if node and session.scheduler.cache.node(node) is None:
         node_names = session.scheduler.cache.nodes.names
         raise InputError(f"--node {node}", "node not found", hint=did_you_mean(node, node_names))
@@ -77,6 +79,21 @@ def explain_pod(
             result = search(session, pod.key, only_node=node, seconds=seconds, spared=spared)
             explained = replace(explained, changes=tuple(map(_to_change, result.offers)), stopped=result.stopped)
         return _restrict_to_node(explained, node)
+
+
+def _explain_foreign(session: Session, pod: Pod, node: str, seconds: float, with_changes: bool) -> PodExplanation:
+    """Explain a pod of another scheduler as if it belonged to the first profile of the configuration."""
+    names = list(session.scheduler.runners)
+    target = ObjectId("Pod", pod.namespace, pod.name)
+    hint = did_you_mean(pod.scheduler_name, names)
+    responsible = f"another scheduler is responsible: schedulerName is {pod.scheduler_name}"
+    note = f"{responsible}{f' ({hint})' if hint else ''}; this is the result if it were {names[0]}"
+    with session.branch():
+        operation = put(session.objects.content(target), ("spec", "schedulerName"), names[0])
+        session.apply(PatchObject(target, (operation,)))
+        explained = explain_pod(session, pod.key, node=node, seconds=seconds, with_changes=with_changes)
+    decision = replace(explained.decision, profile=pod.scheduler_name)
+    return replace(explained, decision=decision, notes=(note, *explained.notes))
 
 
 def _describe(

@@ -35,6 +35,9 @@ KINDS: Final = tuple(
 """The kinds to read; kinds that the server does not have are skipped."""
 SHAPING: Final = tuple(kind for kind in ALL_KINDS if kind.name in ("LimitRange", "ResourceQuota", "RuntimeClass"))
 """Kinds that change or limit new pods; they are read if permitted."""
+CONFIG_LABEL: Final = "app.kubernetes.io/name=moorage"
+CONFIG_KEY: Final = "config.yaml"
+"""The ConfigMap of the manifests and of the chart."""
 NEEDED: Final = ("Node", "Pod")
 KEPT_ANNOTATIONS: Final = frozenset(
     (
@@ -78,6 +81,9 @@ class ReadCluster(msgspec.Struct):
     versions: dict[str, str]
     skipped: tuple[str, ...] = ()
     """Optional kinds that may not be listed."""
+    config: str = ""
+    """The configuration of the scheduler that runs in the cluster, from its ConfigMap."""
+    config_source: str = ""
 
 
 async def read_cluster(
@@ -124,7 +130,20 @@ async def read_cluster(
             versions[kind.full_name] = answer[1]
     contents += [item for _, answer in shaping if not isinstance(answer, ApiError) for item in answer[0]]
     skipped = tuple(kind.full_name for kind, answer in shaping if isinstance(answer, ApiError))
-    return ReadCluster(contents, versions, skipped)
+    return ReadCluster(contents, versions, skipped, *await _read_config(client))
+
+
+async def _read_config(client: ApiClient) -> tuple[str, str]:
+    """Return the configuration of a running Moorage and the ConfigMap that has it; empty texts without one."""
+    path = f"/api/v1/configmaps?{urlencode({'labelSelector': CONFIG_LABEL})}"
+    try:
+        items = msgspec.json.decode(await client.request("GET", path)).get("items") or ()
+    except ApiError:
+        return "", ""
+    for item in items:
+        if text := (item.get("data") or {}).get(CONFIG_KEY):
+            return str(text), f"{item['metadata'].get('namespace')}/{item['metadata'].get('name')}"
+    return "", ""
 
 
 async def _read_kind(

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import time
-from typing import TextIO
+from typing import Final, TextIO
 
 import structlog
+import yaml
 from msgspec import Struct
 
 from moorage.common.errors import ApiError, InputError, Unreachable
@@ -23,6 +24,7 @@ from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
 
+DEFAULT_NAME: Final = "default-scheduler"
 log = structlog.get_logger(__name__)
 
 
@@ -50,6 +52,10 @@ class LoadedCluster(Struct, frozen=True):
     note: str = ""
     honours_nominations: bool = True
     namespace: str = "default"
+    config: str = ""
+    """The configuration of the scheduler that runs in a live cluster, if it is known."""
+    config_source: str = ""
+    """States where the configuration of a live cluster comes from, or what is assumed."""
 
     def session(self, policy: Policy) -> Session:
         """Open a session on it."""
@@ -93,7 +99,27 @@ def load_cluster(
         return LoadedCluster(list(to_documents(contents, source=source.snapshot)), note)
     read, namespace, server = read_server(source, progress=progress)
     note = f"no permission to list {', '.join(read.skipped)}; they are ignored" if read.skipped else ""
-    return LoadedCluster(list(to_documents(read.contents, source=server)), note, namespace=namespace)
+    assumed = f"using the scheduler's configuration in the ConfigMap {read.config_source}"
+    if not read.config:
+        assumed = "assuming kube-scheduler's default profile, because no ConfigMap of Moorage was found"
+    documents = list(to_documents(read.contents, source=server))
+    config = with_default_profile(read.config)
+    return LoadedCluster(documents, note, namespace=namespace, config=config, config_source=assumed)
+
+
+def with_default_profile(config: str) -> str:
+    """Add the profile of kube-scheduler to a configuration without it: it schedules the other pods of the cluster.
+
+    >>> "default-scheduler" in with_default_profile("{profiles: [{schedulerName: moorage}]}")
+    True
+    """
+    if not config:
+        return ""
+    data = yaml.safe_load(config)
+    profiles = data.get("profiles") or [{}]
+    if all(profile.get("schedulerName", DEFAULT_NAME) != DEFAULT_NAME for profile in profiles):
+        data["profiles"] = [*profiles, {"schedulerName": DEFAULT_NAME}]
+    return yaml.safe_dump(data, sort_keys=False)
 
 
 def read_server(

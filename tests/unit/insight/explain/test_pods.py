@@ -44,3 +44,11 @@ def test_gang_that_fits_is_placed() -> None:
     with session(node("n1"), *gang(3, "3"), config=CONFIG) as cluster:
         explanation = explain_pod(cluster, "default/ring-0")
     assert explanation.decision.node == "n1"
+
+
+def test_pod_of_another_scheduler_is_explained_as_if_it_were_ours() -> None:
+    with session(node("n1"), pod("p", schedulerName="volcano", requests={"cpu": "8"})) as opened:
+        explained = explain_pod(opened, "default/p")
+    assert explained.notes[0].startswith("another scheduler is responsible: schedulerName is volcano")
+    assert explained.decision.profile == "volcano"
+    assert explained.changes[0].text == "Lower the cpu request of container main from 8 to 4"

@@ -75,3 +75,10 @@ def test_quotas_need_no_permission() -> None:
 
     cluster = asyncio.run(read_cluster(Refusing(Connection("http://localhost", "here"))))
     assert cluster.skipped == ("resourcequotas",)
+
+
+def test_configuration_of_the_running_scheduler_is_read() -> None:
+    metadata = {"name": "moorage", "namespace": "default", "labels": {"app.kubernetes.io/name": "moorage"}}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": "profiles: []"}}
+    cluster = read(node("n1"), config)
+    assert (cluster.config, cluster.config_source) == ("profiles: []", "default/moorage")
