@@ -83,12 +83,13 @@ class Beside:
 
     def __init__(self, scheduler: Scheduler, apply: Any, shadow: Shadow, feed: ShadowFeed, seen: Seen) -> None:
         self.scheduler, self.apply, self.shadow, self.feed, self.seen = scheduler, apply, shadow, feed, seen
-        self.file = shadow._plan.file
+        self.file = shadow.plan.file
 
     @property
     def pid(self) -> int:
-        assert self.shadow._process is not None
-        return self.shadow._process.pid
+        assert self.shadow.current is not None
+        assert self.shadow.current.process is not None
+        return self.shadow.current.process.pid
 
     async def place(self, *pods: Pod) -> list[Outcome]:
         """Schedule pods."""
@@ -390,7 +391,8 @@ def test_shadow_that_does_not_read_changes_is_restarted(tmp_path: Path, monkeypa
                     number += 1
                     both.apply(None, make_pod(f"q{number}", uid=f"q{number}", node="n1", labels={"x": "y" * 60}))
                 assert number < 100_000
-                assert both.shadow._waiting_bytes < 3 << 20
+                assert both.shadow.current is not None
+                assert both.shadow.current.pending_bytes < 3 << 20
                 await asyncio.sleep(0.01)
             await both.until(lambda: not both.seen.is_looking_on)
             assert isinstance((await both.place(pod("after")))[0], Placed)

@@ -78,7 +78,11 @@ class RunningScheduler:
                 await self._parts.loop.run()
         except BaseExceptionGroup as group:
             # Report a single message; the failed task is not relevant to users.
-            raise _first(group) from group
+            # The first MoorageError has the message for the user.
+            error: BaseException | None = group.subgroup(MoorageError)
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            raise (error or group) from group
         finally:
             await self._finish()
             self._parts.close()
@@ -94,14 +98,6 @@ class RunningScheduler:
         with suppress(TimeoutError):
             async with asyncio.timeout(EVENT_SECONDS):
                 await self._api.recorder.flush()
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first MoorageError of a group, or the group itself."""
-    error: BaseException | None = group.subgroup(MoorageError)
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error or group
 
 
 AT_ONCE: Final = 32
@@ -169,7 +165,12 @@ class EmbeddedCluster:
             self._start(self.manager.run(), "controllers")
             if self.scheduling is not None:
                 self._start(self.scheduling.run(), "scheduler")
-            await self._unless_ended(self.manager.synced())
+            # A component that ends before the controllers are synced has failed: raise its error.
+            task = asyncio.ensure_future(self.manager.synced())
+            finished, _ = await asyncio.wait((task, *self.tasks), return_when=asyncio.FIRST_COMPLETED)
+            task.cancel()
+            for part in finished - {task}:
+                part.result()
         except BaseException:
             await self._end()
             raise
@@ -180,14 +181,6 @@ class EmbeddedCluster:
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self.tasks.append(asyncio.get_running_loop().create_task(work, name=name))
-
-    async def _unless_ended(self, waiting: Coroutine[Any, Any, None]) -> None:
-        """Wait for a coroutine; raise the error of a component that ends first."""
-        task = asyncio.ensure_future(waiting)
-        finished, _ = await asyncio.wait((task, *self.tasks), return_when=asyncio.FIRST_COMPLETED)
-        task.cancel()
-        for part in finished - {task}:
-            part.result()
 
     async def _end(self) -> None:
         for task in self.tasks:

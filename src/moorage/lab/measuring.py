@@ -46,7 +46,11 @@ class Measures(TrialWatch):
         self._capacity, self._resource = measure_capacity(trial.cluster)
         self._requested = 0
         self._next_share = 1
-        self._window = _find_window(trial)
+        # Measurements end with the last arrival; if all pods arrive at 0, after the longest duration.
+        pods, horizon = trial.trace.pods, trial.conditions.horizon
+        last = max((pod.arrives for pod in pods), default=0.0)
+        end = last or max((pod.runs or 0.0 for pod in pods), default=0.0) or 1.0
+        self._window = end if horizon is None else min(end, horizon)
         self._step = trial.conditions.point_every or self._window / POINTS
         self._next_point = self._step
         self._until = self._end = 0.0
@@ -173,11 +177,3 @@ class Measures(TrialWatch):
 def rounded(number: float) -> float:
     """Return a number with the precision of all rows."""
     return round(number, DIGITS)
-
-
-def _find_window(trial: Trial) -> float:
-    """Return the end of the measurements: the last arrival; if all pods arrive at 0, the longest duration."""
-    pods, horizon = trial.trace.pods, trial.conditions.horizon
-    last = max((pod.arrives for pod in pods), default=0.0)
-    end = last or max((pod.runs or 0.0 for pod in pods), default=0.0) or 1.0
-    return end if horizon is None else min(end, horizon)

@@ -42,7 +42,13 @@ class Results:
         """Return the file of a trial; its name depends on everything that affects the rows."""
         names = (trial.policy.name, trial.cluster.name, trial.trace.name)
         prefix = "--".join(sub(r"[^\w.-]+", "_", name)[:60] for name in names)
-        return self.directory / TRIALS / f"{prefix}--{trial.seed}-{self._digest(trial)}.json"
+        hashed = blake2b(digest_size=8)
+        hashed.update(_encode((__version__, trial.policy, trial.seed, trial.conditions)))
+        for part in (trial.trace, trial.cluster):
+            hashed.update(self._content(part))
+        for plugin in trial.policy.plugins:
+            hashed.update(_source(plugin))
+        return self.directory / TRIALS / f"{prefix}--{trial.seed}-{hashed.hexdigest()}.json"
 
     def find(self, trial: Trial) -> TrialResult | None:
         """Return the rows of a finished trial; ``None`` if its file is missing or incomplete."""
@@ -105,15 +111,6 @@ class Results:
         except OSError as error:
             partial.unlink(missing_ok=True)
             raise _cannot_write(path, error) from error
-
-    def _digest(self, trial: Trial) -> str:
-        hashed = blake2b(digest_size=8)
-        hashed.update(_encode((__version__, trial.policy, trial.seed, trial.conditions)))
-        for part in (trial.trace, trial.cluster):
-            hashed.update(self._content(part))
-        for plugin in trial.policy.plugins:
-            hashed.update(_source(plugin))
-        return hashed.hexdigest()
 
     def _content(self, part: Trace | LabCluster) -> bytes:
         """Return the digest of a trace or a cluster; many trials share one."""

@@ -67,7 +67,8 @@ class AdmissionCheck:
             ranges = self.ranges(str(data["metadata"].get("namespace") or "default"))
             default_limits(data["spec"], ranges)
             check_pod(resource, data, ranges)
-        entry = _make_entry(data)
+        metadata = data["metadata"]
+        entry = Entry(f"{metadata.get('namespace') or 'default'}/{metadata['name']}", 0, msgspec.json.encode(data))
         self._admission.quotas.check(resource, entry)
         self._store.put(PODS, entry.key, data)
         return entry
@@ -95,11 +96,6 @@ class AdmissionCheck:
         if resource.storage == PODS:
             data["status"] = {"phase": "Pending"}
         return self._admission.admit_new(resource, data)
-
-
-def _make_entry(data: Data) -> Entry:
-    metadata = data["metadata"]
-    return Entry(f"{metadata.get('namespace') or 'default'}/{metadata['name']}", 0, msgspec.json.encode(data))
 
 
 def _copy(content: Mapping[str, Any]) -> Data:

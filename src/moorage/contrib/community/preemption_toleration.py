@@ -59,7 +59,10 @@ class Tolerations:
             return True
         if toleration.seconds < 0:
             return False
-        end = self._scheduled_at(victim) + toleration.seconds
+        condition = victim.condition(SCHEDULED)
+        since = None if condition is None or condition.status != "True" else condition.last_transition_time
+        # A pod that is not bound yet was scheduled just now.
+        end = (self._handle.clock.wall() if since is None else parse_time(since)) + toleration.seconds
         if self._handle.clock.wall() > end:
             return True
         self.ends_at = end if self.ends_at is None else min(self.ends_at, end)
@@ -86,12 +89,6 @@ class Tolerations:
             hint = "write a whole number, in quotes"
             facts = {"priority_class": priority_class.name, "annotation": key, "found": text[:40], "hint": hint}
             self._handle.log.warning("toleration of preemption cannot be read", **facts)
-
-    def _scheduled_at(self, pod: Pod) -> float:
-        condition = pod.condition(SCHEDULED)
-        since = None if condition is None or condition.status != "True" else condition.last_transition_time
-        # A pod that is not bound yet was scheduled just now.
-        return self._handle.clock.wall() if since is None else parse_time(since)
 
 
 class PreemptionToleration(DefaultPreemption):

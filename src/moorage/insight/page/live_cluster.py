@@ -172,11 +172,6 @@ class LiveCluster(PageSource):
     def _profiles(self) -> list[Profile]:
         return [runner.profile for runner in self._scheduler.runners.values()]  # others after a change of configuration
 
-    def _events(self) -> dict[str, list[str]]:
-        if self._registered[0] is not self._scheduler.runners:
-            self._registered = self._scheduler.runners, list_events(self._profiles)
-        return self._registered[1]
-
     def about(self) -> About:
         """Describe the source."""
         weights = {profile.name: dict(profile.weights) for profile in self._profiles}
@@ -210,6 +205,8 @@ class LiveCluster(PageSource):
         sizes = queue.sizes()
         self._counts.append((int(self._clock.now()), len(lines)))
         load = compute_load(nodes)
+        if self._registered[0] is not self._scheduler.runners:
+            self._registered = self._scheduler.runners, list_events(self._profiles)
         return page_state(
             lines,
             self._suggestions.found,
@@ -220,7 +217,7 @@ class LiveCluster(PageSource):
             placed=sum(load.pods),
             bound=self._observer.bound_count,
             queues={name: count for name, count in sizes._asdict().items() if count},
-            events=self._events(),
+            events=self._registered[1],
             members=self._members(lines),
         )
 

@@ -29,7 +29,12 @@ class Query:
         self.run = self.number("run", 0)
         if self.run >= runs:
             raise InputError("run", f"{self.run} is not a run; there are {runs}", hint="the first run is 0")
-        self.at = self._moment()
+        text = str(self.given.get("at", "inf"))
+        try:
+            at = float(text)
+        except ValueError as error:
+            raise InputError("at", f"{text[:40]!r} is not a number of seconds") from error
+        self.at = at if isfinite(at) else 2.0**53
 
     def number(self, key: str, default: int, most: int = 2**53) -> int:
         """Read a whole number."""
@@ -37,14 +42,6 @@ class Query:
         if not (text.isascii() and text.isdecimal()) or int(text) > most:
             raise InputError(key, f"{text[:40]!r} is not a number from 0 to {most}")
         return int(text)
-
-    def _moment(self) -> float:
-        text = str(self.given.get("at", "inf"))
-        try:
-            at = float(text)
-        except ValueError as error:
-            raise InputError("at", f"{text[:40]!r} is not a number of seconds") from error
-        return at if isfinite(at) else 2.0**53
 
 
 class PageService:

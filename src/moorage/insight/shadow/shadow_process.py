@@ -7,8 +7,9 @@ not respond, or uses too much memory is killed.
 import asyncio
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -23,6 +24,7 @@ from moorage.common.user_files import read_file
 from moorage.insight.explain.explain_events import ExplainRequest
 from moorage.insight.shadow.feed import ShadowFeed
 from moorage.insight.shadow.messages import (
+    ERROR,
     Answer,
     Comparison,
     ShadowBroken,
@@ -87,6 +89,10 @@ class ShadowOff(Exception):
     """The shadow is broken; the message describes how."""
 
 
+class ShadowUnusable(ShadowOff):
+    """The shadow is broken in a way that a restart does not fix."""
+
+
 class Shadow:
     """Runs a shadow next to a scheduler until :meth:`run` is cancelled; ``request`` has the active configuration."""
 
@@ -98,15 +104,9 @@ class Shadow:
         request: Callable[[], ExplainRequest],
         events: ShadowEvents,
     ) -> None:
-        self._plan, self._feed, self._scheduler, self._request, self._events = plan, feed, scheduler, request, events
-        self._process: ChildProcess | None = None
-        self._out: list[bytes] = []
-        self._waiting_bytes = 0
-        self._is_whole = False
-        self._overflow = asyncio.Event()
-        self._errors = 0
+        self.plan, self._feed, self._scheduler, self._request, self._events = plan, feed, scheduler, request, events
         self._changed = asyncio.Event()
-        feed.may_ask = self._may_ask
+        self.current: ShadowRun | None = None
 
     def restart(self) -> None:
         """Restart, also if disabled: the active configuration changed."""
@@ -120,31 +120,122 @@ class Shadow:
             version = self._version()
             self._changed.clear()
             starts_at, is_final = monotonic(), False
+            self.current = ShadowRun(self.plan, self._feed, self._scheduler, self._events)
             try:
-                await self._live(version)
+                await self.current.run_until(partial(self._wait_for_change, version), self._request())
             except ShadowOff as error:
-                log.warning("the shadow ended", file=str(self._plan.file), reason=str(error))
+                log.warning("the shadow ended", file=str(self.plan.file), reason=str(error))
                 restarts.failed()
                 is_final = restarts.is_exhausted or isinstance(error, ShadowUnusable)
             else:
                 restarts.succeeded()
             finally:
-                await self._end()
+                await self.current.close()
             # Saving a file every second does not start a new process every time.
             await asyncio.sleep(max(restarts.remaining, starts_at + MIN_SECONDS - monotonic()))
             if is_final:
-                log.error("the shadow is disabled until its file changes", file=str(self._plan.file))
+                log.error("the shadow is disabled until its file changes", file=str(self.plan.file))
                 await self._wait_for_change(version)
                 restarts.succeeded()
 
-    async def _live(self, version: str) -> None:
-        """Run one process until its file changes; ShadowOff if it breaks."""
-        process = await self._start()
+    async def _wait_for_change(self, version: str) -> None:
+        """Wait until the file or the active configuration changes."""
+        while self._version() == version and not self._changed.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._changed.wait()
+
+    def _version(self) -> str:
+        """Return a fingerprint of the file's content; a missing file has its own fingerprint."""
+        try:
+            return hashlib.sha256(read_file(self.plan.file)).hexdigest()
+        except InputError as error:
+            return str(error)
+
+
+class ShadowRun:
+    """One process of the shadow, from its start to its end.
+
+    :meth:`put`, :meth:`may_ask`, :meth:`take` and :meth:`find_problem` change or read the state without I/O. The tasks
+    below :meth:`run_until` connect them with the process.
+    """
+
+    def __init__(self, plan: ShadowPlan, feed: ShadowFeed, scheduler: Scheduler, events: ShadowEvents) -> None:
+        self._plan, self._feed, self._scheduler, self._events = plan, feed, scheduler, events
+        self._start = monotonic()
+        self.process: ChildProcess | None = None
+        self._out: list[bytes] = []
+        self.pending_bytes = 0
+        """The size of the messages that the shadow has not read."""
+        self._is_whole = False
+        self._overflow = asyncio.Event()
+        self._errors = 0
+
+    def put(self, message: bytes) -> None:
+        """Buffer a message for the shadow; a shadow with too many pending messages is ended."""
+        if self._overflow.is_set():
+            return
+        self.pending_bytes += len(message)
+        self._out.append(message)
+        # Until the shadow has the whole cluster, its size sets the limit; _introduce waits for the shadow.
+        if self.pending_bytes > MAX_BUFFER and self._is_whole:
+            self._overflow.set()
+            self._out.clear()
+
+    def may_ask(self) -> bool:
+        """Return whether another request may be sent now; count it as dropped if not."""
+        reason = ""
+        if not self._is_whole:
+            reason = STARTING
+        elif self._overflow.is_set():
+            reason = LOST
+        elif len(self._feed.asked) >= MAX_QUESTIONS:
+            reason = BUSY
+        if reason:
+            self._events.dropped(reason, 1)
+        return not reason
+
+    def take(self, answer: Answer) -> None:
+        """Handle a message of the shadow; raise ShadowUnusable if a restart would not help."""
+        match answer:
+            case ShadowReady():
+                return
+            case ShadowBroken(problem):
+                raise ShadowUnusable(problem)
+            case ShadowWhole():
+                self._is_whole = True
+                self._events.is_up(up=True)
+                log.info("the shadow is ready", file=str(self._plan.file))
+            case Comparison():
+                self._feed.asked.pop(answer.number, None)
+                self._events.compared(answer)
+                self._errors = self._errors + 1 if answer.result == ERROR else 0
+                if self._errors >= MAX_ERRORS:
+                    raise ShadowUnusable(f"{MAX_ERRORS} errors in a row, the last: {answer.message}")
+
+    def find_problem(self, now: float, memory: int) -> str:
+        """Return why the process must end; an empty string if it is healthy."""
+        if self._overflow.is_set():
+            return f"it is too slow: {MAX_BUFFER >> 10} KiB of changes are pending"
+        if now - min(self._feed.asked.values(), default=now) > ANSWER_SECONDS:
+            return f"no response for {ANSWER_SECONDS:.0f} s"
+        if not self._is_whole and now - self._start > START_SECONDS:
+            return f"not ready within {START_SECONDS:.0f} s"
+        if memory > self._plan.max_memory:
+            return f"it uses {memory >> 20} MiB of memory; the limit is {self._plan.max_memory >> 20} MiB"
+        return ""
+
+    async def run_until(self, changed: Callable[[], Awaitable[None]], request: ExplainRequest) -> None:
+        """Run the process until ``changed`` returns; raise ShadowOff if it breaks."""
+        kinds = tuple(find_kind(kind).full_name for kind in find_watched_kinds(self._scheduler.objects))
+        self.process = process = await ChildProcess.start(WORKER)
+        self.put(encode_frame(ShadowSetup(request, str(self._plan.file), self._plan.plugins, kinds)))
+        self._feed.may_ask, self._feed.send = self.may_ask, self.put
         try:
             async with asyncio.TaskGroup() as group:
                 work = self._listen(process), self._introduce(), self._flush(process), self._look_after(process)
                 tasks = [group.create_task(coroutine, name="shadow") for coroutine in work]
-                await self._wait_for_change(version)
+                await changed()
                 for task in tasks:
                     task.cancel()
         except BaseExceptionGroup as group_of_errors:
@@ -159,36 +250,21 @@ class Shadow:
             log.warning("supervision of the shadow failed", exception=format_traceback(remaining))
             raise ShadowOff(f"supervision failed: {described(remaining.exceptions[0])}") from remaining
 
-    async def _start(self) -> ChildProcess:
-        request = self._request()
-        kinds = tuple(find_kind(kind).full_name for kind in find_watched_kinds(self._scheduler.objects))
-        setup = ShadowSetup(request, str(self._plan.file), self._plan.plugins, kinds)
-        process = self._process = await ChildProcess.start(WORKER)
-        self._out, self._waiting_bytes = [], 0
-        self._overflow.clear()
-        self._is_whole, self._errors = False, 0
-        self._put(encode_frame(setup))
-        self._feed.send = self._put
-        return process
-
-    def _put(self, message: bytes) -> None:
-        """Buffer a message for the shadow; a shadow with too many pending messages is ended."""
-        if self._overflow.is_set():
-            return
-        self._waiting_bytes += len(message)
-        self._out.append(message)
-        if self._waiting_bytes > MAX_BUFFER and self._is_whole:
-            self._overflow.set()
-            self._out.clear()
-
-    def _may_ask(self) -> bool:
-        if not self._is_whole or self._overflow.is_set():
-            self._events.dropped(STARTING if not self._is_whole else LOST, 1)
-            return False
-        if len(self._feed.asked) >= MAX_QUESTIONS:
-            self._events.dropped(BUSY, 1)
-            return False
-        return True
+    async def _introduce(self) -> None:
+        """Send all objects in small batches: changes in that time are sent, too, and come later."""
+        objects = self._scheduler.objects
+        for kind in find_watched_kinds(objects):
+            keys = [kube_object.key for kube_object in objects[kind].list()]
+            for first in range(0, len(keys), SLICE):
+                for key in keys[first : first + SLICE]:
+                    # The current state: the object may have changed since, or be gone.
+                    if (kube_object := objects[kind].find(key)) is not None:
+                        self.put(encode_frame(encode_object(kube_object)))
+                await asyncio.sleep(0)
+                while self.pending_bytes > MAX_BUFFER // 2:
+                    await asyncio.sleep(FLUSH_SECONDS)
+        assumed = [(pod.key, pod.node_name) for pod in self._scheduler.cache.assumed_pods()]
+        self.put(encode_frame(Whole(assumed)))
 
     async def _flush(self, process: ChildProcess) -> None:
         """Write queued messages periodically; only this task waits for the shadow to read them."""
@@ -201,87 +277,30 @@ class Shadow:
                 self._out.clear()
                 process.write(data)
                 await process.drain()
-                self._waiting_bytes = max(0, self._waiting_bytes - len(data))
+                self.pending_bytes = max(0, self.pending_bytes - len(data))
         except ChildEnded as error:
             raise ShadowOff(str(error)) from error
-
-    async def _introduce(self) -> None:
-        """Send all objects in small batches: changes in that time are sent, too, and come later."""
-        objects = self._scheduler.objects
-        for kind in find_watched_kinds(objects):
-            keys = [kube_object.key for kube_object in objects[kind].list()]
-            for first in range(0, len(keys), SLICE):
-                for key in keys[first : first + SLICE]:
-                    # The current state: the object may have changed since, or be gone.
-                    if (kube_object := objects[kind].find(key)) is not None:
-                        self._put(encode_frame(encode_object(kube_object)))
-                await asyncio.sleep(0)
-                while self._waiting_bytes > MAX_BUFFER // 2:
-                    await asyncio.sleep(FLUSH_SECONDS)
-        cache = self._scheduler.cache
-        assumed = [(pod.key, pod.node_name) for pod in cache.assumed_pods()]
-        self._put(encode_frame(Whole(assumed)))
 
     async def _listen(self, process: ChildProcess) -> None:
         decoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
         try:
             while True:
-                self._handle(await process.receive(decoder))
+                self.take(await process.receive(decoder))
         except ChildEnded as error:
             raise ShadowOff(str(error)) from error
         except msgspec.MsgspecError as error:
             raise ShadowOff(f"invalid message from its process: {error}") from error
 
-    def _handle(self, answer: Answer) -> None:
-        match answer:
-            case ShadowReady():
-                return
-            case ShadowBroken(problem):
-                raise ShadowUnusable(problem)
-            case ShadowWhole():
-                self._is_whole = True
-                self._events.is_up(up=True)
-                log.info("the shadow is ready", file=str(self._plan.file))
-            case Comparison():
-                self._feed.asked.pop(answer.number, None)
-                self._events.compared(answer)
-                self._errors = self._errors + 1 if answer.result == "error" else 0
-                if self._errors >= MAX_ERRORS:
-                    raise ShadowUnusable(f"{MAX_ERRORS} errors in a row, the last: {answer.message}")
-
     async def _look_after(self, process: ChildProcess) -> None:
-        """Require that the shadow responds, and that it does not grow."""
-        start = monotonic()
+        """Check the process once per second, and immediately after an overflow."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._overflow.wait()
-            if self._overflow.is_set():
-                raise ShadowOff(f"it is too slow: {MAX_BUFFER >> 10} KiB of changes are pending")
-            now = monotonic()
-            oldest = min(self._feed.asked.values(), default=now)
-            if now - oldest > ANSWER_SECONDS:
-                raise ShadowOff(f"no response for {ANSWER_SECONDS:.0f} s")
-            if not self._is_whole and now - start > START_SECONDS:
-                raise ShadowOff(f"not ready within {START_SECONDS:.0f} s")
-            if (size := _resident(process.pid)) > self._plan.max_memory:
-                raise ShadowOff(f"it uses {size >> 20} MiB of memory; the limit is {self._plan.max_memory >> 20} MiB")
+            if problem := self.find_problem(monotonic(), _resident(process.pid)):
+                raise ShadowOff(problem)
 
-    async def _wait_for_change(self, version: str) -> None:
-        """Wait until the file or the active configuration changes."""
-        while self._version() == version and not self._changed.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self._changed.wait()
-
-    def _version(self) -> str:
-        """Return a fingerprint of the file's content; a missing file has its own fingerprint."""
-        try:
-            return hashlib.sha256(read_file(self._plan.file)).hexdigest()
-        except InputError as error:
-            return str(error)
-
-    async def _end(self) -> None:
+    async def close(self) -> None:
         """Kill the process, and stop sending requests."""
         self._feed.send = None
         if self._feed.asked:
@@ -289,13 +308,8 @@ class Shadow:
             self._feed.asked.clear()
         self._is_whole = False
         self._events.is_up(up=False)
-        process, self._process = self._process, None
-        if process is not None:
-            await process.close()
-
-
-class ShadowUnusable(ShadowOff):
-    """The shadow is broken in a way that a restart does not fix."""
+        if self.process is not None:
+            await self.process.close()
 
 
 def _resident(pid: int) -> int:

@@ -63,7 +63,11 @@ class Anonymizer:
         """Return objects with other names."""
         objects = list(contents)
         for content in objects:
-            self._register_drivers(content)
+            # Keep the names of drivers: claims and classes refer to them.
+            drivers = (content.get("spec") or {}).get("drivers") or () if content.get("kind") == "CSINode" else ()
+            names = [driver["name"] for driver in drivers]
+            names += [content["metadata"]["name"]] if content.get("kind") == "CSIDriver" else []
+            self._names.update(zip(names, names, strict=True))
             self._register_members(content)
         for content in objects:
             if content.get("kind") == "Pod":
@@ -98,20 +102,6 @@ class Anonymizer:
             return text
         return f"{self.name(prefix)}.example/{self.name(local)}" if slash else self.name(text)
 
-    def _image(self, text: str) -> str:
-        """Rename an image; the tag `latest` stays, because it equals a missing tag."""
-        repository, colon, tag = text.rpartition(":")
-        if not colon or "/" in tag:
-            return self.name(text)
-        return f"{self.name(repository)}:{tag if tag == 'latest' else self.name(tag)}"
-
-    def _register_drivers(self, content: Any) -> None:
-        """Keep the names of drivers: claims and classes refer to them."""
-        drivers = (content.get("spec") or {}).get("drivers") or () if content.get("kind") == "CSINode" else ()
-        names = [driver["name"] for driver in drivers]
-        names += [content["metadata"]["name"]] if content.get("kind") == "CSIDriver" else []
-        self._names.update(zip(names, names, strict=True))
-
     def _register_members(self, content: Any) -> None:
         """Name the pods of a StatefulSet and their claims after it, as Kubernetes does."""
         name = content["metadata"]["name"]
@@ -143,5 +133,9 @@ class Anonymizer:
         if not isinstance(content, str) or field in KEPT_FIELDS or field in AMOUNTS:
             return content
         if field in IMAGES:
-            return self._image(content)
+            # The tag `latest` stays, because it equals a missing tag.
+            repository, colon, tag = content.rpartition(":")
+            if not colon or "/" in tag:
+                return self.name(content)
+            return f"{self.name(repository)}:{tag if tag == 'latest' else self.name(tag)}"
         return self._key(content) if field in KEYS else self.name(content)

@@ -58,16 +58,13 @@ class Toleration(KubeStruct, frozen=True):
         if self.operator in ("", "Equal"):
             return self.value == taint.value
         if by_number and self.operator in COMPARISONS:
-            return self._compares(taint)
+            limit, taint_value = whole_number(self.value), whole_number(taint.value)
+            if limit is None or taint_value is None:
+                which, text = ("toleration", self.value) if limit is None else ("taint", taint.value)
+                log.error(f"failed to parse {which} value as int64", key=self.key, value=text)
+                return False
+            return taint_value < limit if self.operator == "Lt" else taint_value > limit
         return self.operator == "Exists"
-
-    def _compares(self, taint: Taint) -> bool:
-        limit, taint_value = whole_number(self.value), whole_number(taint.value)
-        if limit is None or taint_value is None:
-            which, text = ("toleration", self.value) if limit is None else ("taint", taint.value)
-            log.error(f"failed to parse {which} value as int64", key=self.key, value=text)
-            return False
-        return taint_value < limit if self.operator == "Lt" else taint_value > limit
 
 
 def whole_number(text: str) -> int | None:

@@ -69,15 +69,12 @@ class Schedule(Struct, frozen=True):
         """Return the next moment worth looking at; ``None`` if this one is it."""
         if when.month not in self.months:
             return (when.replace(day=1, hour=0, minute=0) + timedelta(days=32)).replace(day=1)
-        if not self._is_on(when):
+        day, weekday = when.day in self.days, when.isoweekday() % 7 in self.weekdays
+        if not ((day or weekday) if self.either_day else (day and weekday)):
             return when.replace(hour=0, minute=0) + timedelta(days=1)
         if when.hour not in self.hours:
             return when.replace(minute=0) + timedelta(hours=1)
         return None if when.minute in self.minutes else when + timedelta(minutes=1)
-
-    def _is_on(self, when: datetime) -> bool:
-        day, weekday = when.day in self.days, when.isoweekday() % 7 in self.weekdays
-        return (day or weekday) if self.either_day else (day and weekday)
 
     def latest(self, start: float, end: float, zone: tzinfo = UTC) -> float | None:
         """Return the last time after ``start``, up to ``end``, at which the schedule was due."""

@@ -228,7 +228,14 @@ class EventRecorder:
         tries = 1
         while tries < MAX_TRIES and isinstance(error, PASSING):
             pause = error.retry_after
-            await self._pause(EVENT_BACKOFF.delay(tries, self._chance) if pause is None else pause)
+            # While this writer waits, another one continues with the queue.
+            seconds = EVENT_BACKOFF.delay(tries, self._chance) if pause is None else pause
+            self._at_work -= 1
+            self._staff()
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                self._at_work += 1
             if self._limit is not None:
                 await self._limit.acquire()
             tries += 1
@@ -245,15 +252,6 @@ class EventRecorder:
             log.debug("event exists already", reason=event.reason)
         else:
             log.warning("event rejected", reason=event.reason, error=str(error))
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait, while another writer continues with the queue."""
-        self._at_work -= 1
-        self._staff()
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            self._at_work += 1
 
     async def _send_once(self, event: Outgoing) -> None:
         try:

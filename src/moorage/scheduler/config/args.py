@@ -120,7 +120,12 @@ def complete_args(args: Any, gates: FeatureGates) -> Any:
             default = DEFAULT_SHAPE if gates.enabled("StorageCapacityScoring") else ()
             return replace(args, shape=shape or default)
         case DynamicResourcesArgs():
-            return _with_timeouts(args, gates)
+            filtering, binding = args.filter_timeout, args.binding_timeout
+            if filtering is None and gates.enabled("DRASchedulerFilterTimeout"):
+                filtering = Duration.of(seconds=10)
+            if binding is None and binding_timeout_applies(gates):
+                binding = Duration.of(seconds=600)
+            return DynamicResourcesArgs(filtering, binding)
         case _:
             return args
 
@@ -132,12 +137,3 @@ def binding_timeout_applies(gates: FeatureGates) -> bool:
 
 def _weighed(resources: Sequence[ResourceSpec]) -> tuple[ResourceSpec, ...]:
     return tuple(replace(spec, weight=spec.weight or 1) for spec in resources) or DEFAULT_RESOURCES
-
-
-def _with_timeouts(args: DynamicResourcesArgs, gates: FeatureGates) -> DynamicResourcesArgs:
-    filtering, binding = args.filter_timeout, args.binding_timeout
-    if filtering is None and gates.enabled("DRASchedulerFilterTimeout"):
-        filtering = Duration.of(seconds=10)
-    if binding is None and binding_timeout_applies(gates):
-        binding = Duration.of(seconds=600)
-    return DynamicResourcesArgs(filtering, binding)

@@ -41,7 +41,15 @@ def args_problems(args: Any, where: str, gates: FeatureGates) -> Iterator[Config
     """Yield the problems of arguments; those of NodeResourcesFit and of third-party plugins are checked elsewhere."""
     match args:
         case DefaultPreemptionArgs():
-            yield from _default_preemption(args, where)
+            percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+            by_percentage, by_number = f"{where}.minCandidateNodesPercentage", f"{where}.minCandidateNodesAbsolute"
+            if not 0 <= percentage <= 100:
+                yield invalid(by_percentage, percentage, "not in valid range [0, 100]")
+            if absolute < 0:
+                yield invalid(by_number, absolute, "not in valid range [0, inf)")
+            if percentage == absolute == 0:
+                yield invalid(by_percentage, percentage, "cannot be zero at the same time as minCandidateNodesAbsolute")
+                yield invalid(by_number, absolute, "cannot be zero at the same time as minCandidateNodesPercentage")
         case InterPodAffinityArgs(hard_pod_affinity_weight=weight):
             if not 0 <= weight <= 100:
                 yield invalid(f"{where}.hardPodAffinityWeight", weight, "not in valid range [0, 100]")
@@ -87,18 +95,6 @@ def _scoring_strategy(strategy: ScoringStrategy, where: str) -> Iterator[ConfigE
             yield from _shape(ratio.shape, f"{field_path}.shape")
     elif ratio is not None:
         yield forbidden(field_path, "must be nil when type is not RequestedToCapacityRatio")
-
-
-def _default_preemption(args: DefaultPreemptionArgs, where: str) -> Iterator[ConfigError]:
-    percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
-    by_percentage, by_number = f"{where}.minCandidateNodesPercentage", f"{where}.minCandidateNodesAbsolute"
-    if not 0 <= percentage <= 100:
-        yield invalid(by_percentage, percentage, "not in valid range [0, 100]")
-    if absolute < 0:
-        yield invalid(by_number, absolute, "not in valid range [0, inf)")
-    if percentage == absolute == 0:
-        yield invalid(by_percentage, percentage, "cannot be zero at the same time as minCandidateNodesAbsolute")
-        yield invalid(by_number, absolute, "cannot be zero at the same time as minCandidateNodesPercentage")
 
 
 def _node_affinity(affinity: NodeAffinity, where: str) -> Iterator[ConfigError]:

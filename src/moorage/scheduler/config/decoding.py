@@ -74,7 +74,14 @@ class Decoder(Struct):
         if origin in (tuple, list):
             return self._list(kind, content, where)
         if kind is Duration:
-            return self._duration(content, where)
+            if not isinstance(content, str):
+                self._mismatch(where, 'a duration with its unit, such as "15s" or "1m30s"', content)
+                return _MISSING
+            try:
+                return Duration.parse(content)
+            except ValueError as error:
+                self.mismatches.append(ConfigError(where, str(error), hint='write a duration such as "15s" or "1m30s"'))
+                return _MISSING
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             return _MISSING if (decoded := self.struct(kind, content, where)) is None else decoded
         return self._single(kind, content, where)
@@ -91,16 +98,6 @@ class Decoder(Struct):
         if len(valid) < len(values):
             self.shortened.append(where)
         return valid
-
-    def _duration(self, content: Any, where: str) -> Any:
-        if not isinstance(content, str):
-            self._mismatch(where, 'a duration with its unit, such as "15s" or "1m30s"', content)
-            return _MISSING
-        try:
-            return Duration.parse(content)
-        except ValueError as error:
-            self.mismatches.append(ConfigError(where, str(error), hint='write a duration such as "15s" or "1m30s"'))
-            return _MISSING
 
     def _single(self, kind: Any, content: Any, where: str) -> Any:
         # YAML's 16.0 is JSON's 16 upstream, and an integer here too.

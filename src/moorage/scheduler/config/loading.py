@@ -77,7 +77,13 @@ def _load(text: str, source: str, gates: FeatureGates, catalogue: Catalogue) -> 
     data, repeated = read_document(text, source)
     _check_header(data, source)
     body = {name: content for name, content in data.items() if name not in ("apiVersion", "kind")}
-    _name_the_only_profile(body)
+    # A single profile needs no name.
+    profiles = body.get("profiles") or [{}]
+    if isinstance(profiles, list) and len(profiles) == 1 and isinstance(profiles[0], dict | None):
+        only = profiles[0] or {}
+        if only.get("schedulerName") is None:
+            profiles = [{**only, "schedulerName": DEFAULT_SCHEDULER_NAME}]
+    body["profiles"] = profiles
 
     decoder = Decoder(surplus=repeated, replaced=FORMER_FIELDS)
     decoded = decoder.struct(SchedulerConfiguration, body, "") or SchedulerConfiguration()
@@ -167,16 +173,6 @@ def _check_header(data: Any, source: str) -> None:
             hint = f"`moorage config convert {source}` writes it as {API_VERSION}"
         hint = comment_hint(api_version) or comment_hint(kind) or hint
         raise ConfigError(source, f"couldn't decode as {KIND}, got {api_version}, Kind={kind}", hint=hint or correction)
-
-
-def _name_the_only_profile(body: dict[str, Any]) -> None:
-    """Name the profile if it is the only one and has no name."""
-    profiles = body.get("profiles") or [{}]
-    if isinstance(profiles, list) and len(profiles) == 1 and isinstance(profiles[0], dict | None):
-        only = profiles[0] or {}
-        if only.get("schedulerName") is None:
-            profiles = [{**only, "schedulerName": DEFAULT_SCHEDULER_NAME}]
-    body["profiles"] = profiles
 
 
 def _decode_all_args(config: SchedulerConfiguration, decoder: Decoder, catalogue: Catalogue) -> SchedulerConfiguration:

@@ -137,7 +137,7 @@ class Daemon:
                 service.start(parts, supervisor.router)
             # Usually done already, but a signal may arrive before or while plugins start.
             ending.push_async_callback(lambda: parts.scheduler.lifecycle.close())  # noqa: PLW0108 - the one in force then
-            if await self._is_reachable(parts.connection.client):
+            if await wait_for_server(parts.connection.client, self._stopping):
                 await self._work(parts, resources)
 
     def _reconfigure_services(self) -> None:
@@ -168,27 +168,6 @@ class Daemon:
 
             add_profiling(router)
             router.add("PUT", "/debug/flags/v", set_verbosity)
-
-    async def _is_reachable(self, client: ApiClient) -> bool:
-        """Wait for the API server to respond; return False if stopped first.
-
-        Raise permanent errors, such as untrusted certificates and invalid credentials.
-        """
-        pause = FIRST_PAUSE
-        while not self._stopping.is_set():
-            try:
-                await client.request("GET", "/version")
-            except Forbidden:
-                return True
-            except (Unreachable, ServerError, TooManyRequests) as error:
-                log.warning("waiting for the API server", error=str(error))
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(max(pause, error.retry_after or 0.0)):
-                        await self._stopping.wait()
-                pause = min(pause * 2, MAX_PAUSE)
-            else:
-                return True
-        return False
 
     async def _work(self, parts: DaemonParts, resources: PodResources) -> None:
         """Lead, or wait to lead, until stopped."""
@@ -290,6 +269,28 @@ def make_setup(options: Options) -> Setup:
         lease=lease if election.leader_elect else None,
         component=config.profiles[0].scheduler_name or "",
     )
+
+
+async def wait_for_server(client: ApiClient, stopping: asyncio.Event) -> bool:
+    """Wait for the API server to respond; return False if stopped first.
+
+    Raise permanent errors, such as untrusted certificates and invalid credentials.
+    """
+    pause = FIRST_PAUSE
+    while not stopping.is_set():
+        try:
+            await client.request("GET", "/version")
+        except Forbidden:
+            return True
+        except (Unreachable, ServerError, TooManyRequests) as error:
+            log.warning("waiting for the API server", error=str(error))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(pause, error.retry_after or 0.0)):
+                    await stopping.wait()
+            pause = min(pause * 2, MAX_PAUSE)
+        else:
+            return True
+    return False
 
 
 async def _catch_up(informers: Informers) -> None:

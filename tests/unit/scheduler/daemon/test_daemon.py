@@ -1,9 +1,7 @@
 """The daemon without processes: the setup of its supervisor, and its wait for the API server."""
 
 import asyncio
-import os
 import socket
-from collections.abc import Iterator
 
 import pytest
 from tests.support.fault_server import FaultServer
@@ -12,8 +10,7 @@ from tests.support.options import load_options
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import ApiError, Unauthorized
 from moorage.common.virtual_time import run_virtual
-from moorage.scheduler.daemon.daemon import MAX_PAUSE, Daemon, make_setup
-from moorage.scheduler.daemon.supervisor.process import Ends, SharedState
+from moorage.scheduler.daemon.daemon import MAX_PAUSE, make_setup, wait_for_server
 
 MASTER = "--master=http://127.0.0.1:1"
 
@@ -48,32 +45,21 @@ def test_scheduler_without_election_has_no_lease() -> None:
     assert (setup.stuck_seconds, setup.master, setup.component) == (90.0, "http://127.0.0.1:1", "default-scheduler")
 
 
-@pytest.fixture
-def ends() -> Iterator[Ends]:
-    ours, theirs = socket.socketpair()
-    reading, writing = os.pipe()
-    with ours, theirs:
-        yield Ends(SharedState(), ours, writing, os.getpid())
-    os.close(reading)
-    os.close(writing)
-
-
 class Waiting:
     """A daemon that waits for an API server in virtual time."""
 
-    def __init__(self, ends: Ends) -> None:
+    def __init__(self) -> None:
         self.clock = VirtualClock()
         self.server = FaultServer(self.clock)
-        self._ends = ends
 
     def wait(self, *, stop_after: float | None = None) -> tuple[bool, float]:
         """Return whether the server responded, and after how many seconds."""
 
         async def work() -> bool:
-            daemon = Daemon(load_options([MASTER]), self._ends)
+            stopping = asyncio.Event()
             if stop_after is not None:
-                asyncio.get_running_loop().call_later(stop_after, daemon._stopping.set)
-            return await daemon._is_reachable(self.server.client())
+                asyncio.get_running_loop().call_later(stop_after, stopping.set)
+            return await wait_for_server(self.server.client(), stopping)
 
         began = self.clock.now()
         return run_virtual(work(), self.clock), self.clock.now() - began
@@ -89,9 +75,9 @@ REACHABLE = {
 
 @pytest.mark.parametrize(("status", "times", "retry_after", "seconds"), REACHABLE.values(), ids=REACHABLE)
 def test_daemon_waits_for_the_api_server(
-    ends: Ends, status: int, times: int, retry_after: str | None, seconds: tuple[float, float]
+    status: int, times: int, retry_after: str | None, seconds: tuple[float, float]
 ) -> None:
-    waiting = Waiting(ends)
+    waiting = Waiting()
     if times:
         waiting.server.fail("GET /version", status, times=times, retry_after=retry_after)
     is_reachable, waited = waiting.wait()
@@ -99,20 +85,20 @@ def test_daemon_waits_for_the_api_server(
     assert seconds[0] <= waited < seconds[1]
 
 
-def test_pauses_have_a_maximum(ends: Ends) -> None:
-    waiting = Waiting(ends)
+def test_pauses_have_a_maximum() -> None:
+    waiting = Waiting()
     waiting.server.fail("GET /version", 503, times=20)
     assert waiting.wait()[1] == pytest.approx(0.5 + 1 + 2 + 4 + 8 + 15 * MAX_PAUSE, abs=0.1)
 
 
-def test_daemon_that_is_stopped_does_not_wait(ends: Ends) -> None:
-    waiting = Waiting(ends)
+def test_daemon_that_is_stopped_does_not_wait() -> None:
+    waiting = Waiting()
     waiting.server.fail("GET /version", 503, times=1000)
     assert waiting.wait(stop_after=100.0) == (False, pytest.approx(100.0, abs=0.1))
 
 
-def test_permanent_errors_are_raised(ends: Ends) -> None:
-    waiting = Waiting(ends)
+def test_permanent_errors_are_raised() -> None:
+    waiting = Waiting()
     waiting.server.fail("GET /version", 401, times=1000)
     with pytest.raises(ApiError) as raised:
         waiting.wait()

@@ -86,7 +86,10 @@ class ServingTls:
         context = _context(options, client_cas)
         by_name = _named_contexts(options, client_cas)
         if options.cert_file or options.cert_dir:
-            _load_default_pair(context, options)
+            certificate, key = _default_pair(options)
+            if not options.cert_file and not (Path(certificate).exists() and Path(key).exists()):
+                _write_pair(Path(certificate), Path(key), self_signed())
+            _load_files(context, certificate, key, "--tls-cert-file" if options.cert_file else "--cert-dir")
             if by_name:
                 # A weak reference: a context that refers to itself would stay until the next garbage collection.
                 context.sni_callback = _chooser(by_name, cast("Callable[[], ssl.SSLContext]", weakref.ref(context)))
@@ -133,13 +136,6 @@ def _default_pair(options: ServingOptions) -> tuple[str, str]:
     if options.cert_file:
         return options.cert_file, options.key_file
     return str(Path(options.cert_dir, f"{PAIR_NAME}.crt")), str(Path(options.cert_dir, f"{PAIR_NAME}.key"))
-
-
-def _load_default_pair(context: ssl.SSLContext, options: ServingOptions) -> None:
-    certificate, key = _default_pair(options)
-    if not options.cert_file and not (Path(certificate).exists() and Path(key).exists()):
-        _write_pair(Path(certificate), Path(key), self_signed())
-    _load_files(context, certificate, key, "--tls-cert-file" if options.cert_file else "--cert-dir")
 
 
 def _content(path: str) -> bytes:

@@ -36,7 +36,7 @@ from moorage.scheduler.daemon.supervisor.link import (
     Setup,
     Stop,
 )
-from moorage.scheduler.daemon.supervisor.process import HELD_UNTIL, IS_STOPPING, IS_SYNCED, Child, Ends
+from moorage.scheduler.daemon.supervisor.process import HELD_UNTIL, IS_STOPPING, IS_SYNCED, Child, Ends, SharedState
 from moorage.scheduler.daemon.supervisor.watchdog import BEAT_SECONDS, Incidents, Watchdog
 
 if TYPE_CHECKING:
@@ -116,10 +116,7 @@ class Supervisor:
         await self._finish()
         if self._error is not None:
             raise self._error
-        if self._code is None and code < 0:
-            log.error("the scheduler was killed", signal=signal.Signals(-code).name)
-            return 128 - code
-        return code if self._code is None else self._code
+        return exit_code(code) if self._code is None else self._code
 
     async def _finish(self) -> None:
         """Release the lease, now that all writes have ended, and stop serving."""
@@ -193,29 +190,14 @@ class Supervisor:
 
     async def _serve(self, setup: Setup) -> None:
         # The scheduler imports its modules now: this runs in parallel, and is not in its memory.
-        from moorage.scheduler.daemon.serving.health import HealthChecks, ping
+        from moorage.scheduler.daemon.serving.health import HealthChecks
         from moorage.scheduler.daemon.serving.pages import HealthPages
         from moorage.scheduler.daemon.serving.routing import Router
         from moorage.scheduler.daemon.serving.server import MAX_BODY, Server
 
-        router, state, watchdog = Router(), self._state, self._watchdog
-        # The checks and names of kube-scheduler, and the watchdog. None of them waits for the scheduler.
-        checks: dict[str, HealthCheck] = {
-            "ping": ping,
-            "leaderElection": lambda: "failed election to renew leadership on lease" if self._is_overdue() else None,
-            "watchdog": lambda: "the scheduler is stuck" if watchdog.is_stuck else None,
-            "shutdown": lambda: "process is shutting down" if state[IS_STOPPING] else None,
-            "sched-handler-sync": lambda: None if state[IS_SYNCED] else "handlers are not fully synchronized",
-            "lease-candidate-sync": lambda: None if self._is_known() else "lease candidate is not synchronized",
-        }
-        endpoints = {
-            "healthz": ("ping", "leaderElection", "watchdog"),
-            "livez": ("ping", "watchdog"),
-            "readyz": ("ping", "leaderElection", "shutdown", "sched-handler-sync", "lease-candidate-sync"),
-        }
-        HealthPages(
-            HealthChecks({endpoint: {name: checks[name] for name in names} for endpoint, names in endpoints.items()})
-        ).add_to(router)
+        router = Router()
+        checks = list_checks(self._state, self._watchdog, self._is_overdue, self._is_known)
+        HealthPages(HealthChecks(checks)).add_to(router)
 
         async def page(request: HttpRequest) -> Reply | ReplyStream:
             return await (router.answer if router.has(request.path) else self._forwarding.page)(request)
@@ -300,3 +282,31 @@ class Supervisor:
         host = self._elector.client.connection.server.partition("://")[2]
         self._meter.count("rest_client_requests_total", str(status or "<error>"), method, host)
         self._meter.observe("rest_client_request_duration_seconds", seconds, method, host)
+
+
+def exit_code(code: int) -> int:
+    """Return the exit code of the program for that of the scheduler; as in a shell, 128 and more are signals."""
+    if code >= 0:
+        return code
+    log.error("the scheduler was killed", signal=signal.Signals(-code).name)
+    return 128 - code
+
+
+def list_checks(
+    state: SharedState, watchdog: Watchdog, is_overdue: Callable[[], bool], is_candidate_known: Callable[[], bool]
+) -> "dict[str, dict[str, HealthCheck]]":
+    """Return the checks and names of kube-scheduler, and the watchdog. None of them waits for the scheduler."""
+    checks: dict[str, HealthCheck] = {
+        "ping": lambda: None,
+        "leaderElection": lambda: "failed election to renew leadership on lease" if is_overdue() else None,
+        "watchdog": lambda: "the scheduler is stuck" if watchdog.is_stuck else None,
+        "shutdown": lambda: "process is shutting down" if state[IS_STOPPING] else None,
+        "sched-handler-sync": lambda: None if state[IS_SYNCED] else "handlers are not fully synchronized",
+        "lease-candidate-sync": lambda: None if is_candidate_known() else "lease candidate is not synchronized",
+    }
+    endpoints = {
+        "healthz": ("ping", "leaderElection", "watchdog"),
+        "livez": ("ping", "watchdog"),
+        "readyz": ("ping", "leaderElection", "shutdown", "sched-handler-sync", "lease-candidate-sync"),
+    }
+    return {endpoint: {name: checks[name] for name in names} for endpoint, names in endpoints.items()}

@@ -153,7 +153,13 @@ class GroupSearch:
         if isinstance(plain, NoNode):
             trial.diagnosis = plain.diagnosis
             trial.diagnosis.statuses = trial.diagnosis.statuses.kept()
-        self._note_tried(pod, plain)
+        # The post-filters of the group need the statuses of each pod.
+        skipped, statuses = plain.cycle.skipped_filters, plain.diagnosis.statuses
+        if not any(plugin.name not in skipped for plugin in self._filtering_helpers):
+            statuses = NodeStatuses({}, statuses.absent)
+        elif not isinstance(plain, NoNode):
+            statuses = statuses.kept()
+        self._findings.tried[pod.metadata.uid] = TriedMember(pod, plain.cycle, statuses)
         if isinstance(result, NoNode):
             return
         if extended:
@@ -169,15 +175,6 @@ class GroupSearch:
             trial.kept_state = trial.state.detached()
         trial.runner, trial.node_name, trial.tied = runner, choice.node.name, choice.tied
         self._stack.place(trial)
-
-    def _note_tried(self, pod: Pod, result: SearchResult) -> None:
-        """Store the statuses of a pod for the post-filters of the group."""
-        skipped, statuses = result.cycle.skipped_filters, result.diagnosis.statuses
-        if not any(plugin.name not in skipped for plugin in self._filtering_helpers):
-            statuses = NodeStatuses({}, statuses.absent)
-        elif not isinstance(result, NoNode):
-            statuses = statuses.kept()
-        self._findings.tried[pod.metadata.uid] = TriedMember(pod, result.cycle, statuses)
 
     def _note_pre_filters(self, result: SearchResult | ExtendedNodes) -> None:
         """Store which pre-filters were called: an unresolvable rejection ends the sequence."""

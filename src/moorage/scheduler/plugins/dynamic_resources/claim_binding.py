@@ -175,7 +175,13 @@ class ClaimBinder:
         state.claims[index] = stored
         if is_extended:
             state.extended = stored
-            await self._report_extended(state, stored, pod)
+            mappings = state.reserved.mappings if state.reserved is not None else ()
+            if not mappings:
+                text = f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus"
+                raise BindingProblem(text)
+            status = ExtendedResourceClaimStatus(request_mappings=mappings, resource_claim_name=stored.name)
+            with describing(f"update pod {pod.key} ExtendedResourceClaimStatus"):
+                await self._handle.cluster.patch_status(pod, {"extendedResourceClaimStatus": to_builtins(status)})
 
     async def _create(self, state: DeviceState) -> ResourceClaim:
         assert state.reserved is not None
@@ -236,15 +242,6 @@ class ClaimBinder:
                 claim = await self._handle.cluster.get(claim)
             self._claims.assume(claim)
         return await write(claim)
-
-    async def _report_extended(self, state: DeviceState, claim: ResourceClaim, pod: Pod) -> None:
-        mappings = state.reserved.mappings if state.reserved is not None else ()
-        if not mappings:
-            text = f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus"
-            raise BindingProblem(text)
-        status = ExtendedResourceClaimStatus(request_mappings=mappings, resource_claim_name=claim.name)
-        with describing(f"update pod {pod.key} ExtendedResourceClaimStatus"):
-            await self._handle.cluster.patch_status(pod, {"extendedResourceClaimStatus": to_builtins(status)})
 
     async def _wait_for_devices(self, state: DeviceState, pod: Pod, node_name: str, timeout: float) -> None:
         began, result = self._handle.clock.now(), "error"

@@ -88,18 +88,15 @@ class SpreadScores:
             if score < low or score > high or not self._at_low or not self._at_high:
                 self._extremes = None
 
-    def _find_extremes(self) -> tuple[int, int]:
-        """Return the extremes; scans all rows only after the last row with an extreme score changed."""
+    def turned(self) -> IntArray:
+        """Return the normalized scores of all rows in 32 bits; few change while the extremes stay the same."""
+        # Scan all rows for the extremes only after the last row with an extreme score changed.
         if self._extremes is None:
             self._extremes = low, high = bounds(self._raw, self.ignored)
             counted = self._raw if self.ignored is None else self._raw[~self.ignored]
             self._at_low = int(np.count_nonzero(counted == low))
             self._at_high = int(np.count_nonzero(counted == high))
-        return self._extremes
-
-    def turned(self) -> IntArray:
-        """Return the normalized scores of all rows in 32 bits; few change while the extremes stay the same."""
-        now = self._find_extremes()
+        now = self._extremes
         if self._turned is None or now != self._bounds or len(self._stale) > FEW_ROWS:
             self._turned = turned_round(self._raw, now, self.ignored).astype(np.int32)
             self._bounds = now
@@ -252,7 +249,15 @@ class PreferenceCounts:
         state, rows = self._state, self._follow()
         if state is None or rows is None or sizes != self._scored_for:
             self._scored_for = sizes
-            self._state = state = self._score(sizes, everywhere)
+            preferences = [
+                SpreadPreference(
+                    constraint, log(size + 2), tally.tally if isinstance(tally, SpreadTally) else tally.per_row()
+                )
+                for constraint, size, tally in zip(self.constraints, sizes, self._tallies, strict=True)
+            ]
+            ignored = self._lacking if self._needs_all_keys else None
+            scores = SpreadScores(spread_scores(preferences, everywhere, ignored), ignored)
+            self._state = state = PreferenceState(preferences, self._needs_all_keys, everywhere, scores)
             return state
         for row in rows:
             state.scores.put(row, self._score_row(row, state.preferences))
@@ -297,17 +302,6 @@ class PreferenceCounts:
         return [
             _size(constraint, column, ignored) for constraint, column in zip(self.constraints, columns, strict=True)
         ]
-
-    def _score(self, sizes: list[int], everywhere: NodeTable) -> PreferenceState:
-        preferences = [
-            SpreadPreference(
-                constraint, log(size + 2), tally.tally if isinstance(tally, SpreadTally) else tally.per_row()
-            )
-            for constraint, size, tally in zip(self.constraints, sizes, self._tallies, strict=True)
-        ]
-        ignored = self._lacking if self._needs_all_keys else None
-        scores = SpreadScores(spread_scores(preferences, everywhere, ignored), ignored)
-        return PreferenceState(preferences, self._needs_all_keys, everywhere, scores)
 
     def _score_row(self, row: int, preferences: Sequence[SpreadPreference]) -> int:
         """Score one row; all nodes have all keys."""

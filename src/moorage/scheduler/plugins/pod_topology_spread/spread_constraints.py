@@ -257,17 +257,7 @@ class SpreadTally:
         self.values = column.values
         self.codes: IntArray = column.codes.astype(np.int64)
         self.lacking = nodes_lacking(column)
-        self._domains = self._counting(where)
-        inhabited = np.bincount(self._domains.codes, minlength=len(self.values) + 1)[: len(self.values)]
-        self.eligible: BoolArray = np.greater(inhabited, 0)
-        """The domains with at least one row that counts."""
-        self.domain_count = int(np.count_nonzero(self.eligible))
-        pods = constraint.counted_pods(namespace, index)
-        self.tally = DomainTally(() if pods is None else ((pods, 1),))
-        self.refresh()
-
-    def _counting(self, where: BoolArray | None) -> Domains:
-        """Return the domain code of each row; rows without a domain get an extra code after all others."""
+        # Rows without a domain get an extra code after all others.
         into, nowhere = self.codes, len(self.values)
         if self.lacking is not None:
             # As upstream, a missing label equals the value "", so these pods count in the domain of the empty value.
@@ -275,7 +265,14 @@ class SpreadTally:
             into = np.where(self.lacking, nowhere if empty is None else empty, into)
         if where is not None:
             into = np.where(where, into, nowhere)
-        return Domains(self.values, into, nowhere, next_version())
+        self._domains = Domains(self.values, into, nowhere, next_version())
+        inhabited = np.bincount(self._domains.codes, minlength=len(self.values) + 1)[: len(self.values)]
+        self.eligible: BoolArray = np.greater(inhabited, 0)
+        """The domains with at least one row that counts."""
+        self.domain_count = int(np.count_nonzero(self.eligible))
+        pods = constraint.counted_pods(namespace, index)
+        self.tally = DomainTally(() if pods is None else ((pods, 1),))
+        self.refresh()
 
     def refresh(self) -> None:
         """Apply added and removed pods."""

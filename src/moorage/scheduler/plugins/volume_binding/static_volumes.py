@@ -13,7 +13,7 @@ from moorage.kube.api.claims import (
     is_bound_to,
     storage_class_name,
 )
-from moorage.kube.api.selectors import EVERYTHING, LabelMatcher, label_matcher
+from moorage.kube.api.selectors import EVERYTHING, label_matcher
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.scheduler.framework.handle import Lister
 from moorage.scheduler.plugins.volume_binding.assume_cache import AssumeCache
@@ -72,7 +72,12 @@ class StaticVolumes:
                 continue
             if volume.spec.claim_ref is not None:
                 set_aside.append(volume)
-            elif _is_available(claim, volume, selects):
+            elif (
+                volume.status.phase == "Available"
+                and selects.matches(volume.labels)
+                and storage_class_name(volume) == storage_class_name(claim)
+                and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
+            ):
                 available.append(volume)
         # The sort is stable; upstream iterates over a map, in random order.
         available.sort(key=exact_capacity)
@@ -109,13 +114,4 @@ def _may_hold(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
         and (volume.spec.volume_mode or FILESYSTEM) == (claim.spec.volume_mode or FILESYSTEM)
         and (volume.spec.volume_attributes_class_name or "") == (claim.spec.volume_attributes_class_name or "")
         and not volume.is_terminating
-    )
-
-
-def _is_available(claim: PersistentVolumeClaim, volume: PersistentVolume, selects: LabelMatcher) -> bool:
-    return (
-        volume.status.phase == "Available"
-        and selects.matches(volume.labels)
-        and storage_class_name(volume) == storage_class_name(claim)
-        and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
     )

@@ -95,7 +95,15 @@ class VolumeBinder:
         while seconds > POLL_SECONDS:
             await asyncio.sleep(POLL_SECONDS)
             seconds -= POLL_SECONDS
-            if self._is_bound(pod, node_name, reservation):
+            # Check observed objects, not assumed ones: assumptions of another attempt may be newer.
+            node = self._handle.nodes.find(node_name)
+            if node is None:
+                raise BindingError(f'failed to get node "{node_name}": node "{node_name}" not found')
+            if self._pods.get(pod.name, pod.namespace) is None:
+                raise BindingError(f'pod does not exist any more: pod "{pod.name}" not found')
+            if all(self._is_static_bound(binding, node) for binding in reservation.bindings) and all(
+                self._is_provisioned(claim, node) for claim in reservation.claims
+            ):
                 return
         await asyncio.sleep(seconds)
         raise BindingError("context deadline exceeded")
@@ -104,17 +112,6 @@ class VolumeBinder:
         stored = await self._handle.cluster.update(obj)
         assert isinstance(stored, type(obj)), "an update returns the object as stored"
         return stored
-
-    def _is_bound(self, pod: Pod, node_name: str, reservation: Reservation) -> bool:
-        """Check observed objects, not assumed ones: assumptions of another attempt may be newer."""
-        node = self._handle.nodes.find(node_name)
-        if node is None:
-            raise BindingError(f'failed to get node "{node_name}": node "{node_name}" not found')
-        if self._pods.get(pod.name, pod.namespace) is None:
-            raise BindingError(f'pod does not exist any more: pod "{pod.name}" not found')
-        return all(self._is_static_bound(binding, node) for binding in reservation.bindings) and all(
-            self._is_provisioned(claim, node) for claim in reservation.claims
-        )
 
     def _is_static_bound(self, binding: StaticBinding, node: NodeInfo) -> bool:
         volume = self._volumes.known(binding.volume.name)

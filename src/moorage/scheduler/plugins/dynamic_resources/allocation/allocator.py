@@ -328,18 +328,15 @@ class Search:
     def _visit(self) -> None:
         self._visits += 1
         if self._visits == HARD_SEARCH:
-            self._prepare_for_long()
+            # Enable the cache of dead ends and the bounds: most searches finish before these pay off.
+            self._is_hard = True
+            self._bits = {device.id: 1 << index for index, (device, _, _) in enumerate(self._view.candidates)}
+            devices = [device for device, _, _ in self._view.candidates]
+            bounds = SearchBounds(self._parsed_claims, self._constraints, devices, lists=self._lists)
+            if bounds.prepare(self._could_take, MAX_RESULTS):
+                self._bounds = bounds
         if self._visits & 63 == 0:
             self._budget.spend(64)
-
-    def _prepare_for_long(self) -> None:
-        """Enable the cache of dead ends and the bounds: most searches finish before these pay off."""
-        self._is_hard = True
-        self._bits = {device.id: 1 << index for index, (device, _, _) in enumerate(self._view.candidates)}
-        devices = [device for device, _, _ in self._view.candidates]
-        bounds = SearchBounds(self._parsed_claims, self._constraints, devices, lists=self._lists)
-        if bounds.prepare(self._could_take, MAX_RESULTS):
-            self._bounds = bounds
 
     def _could_take(self, claim: int, alternative: Alternative, index: int) -> bool:
         """Return whether a device could be chosen if this search had not chosen any device yet."""

@@ -158,7 +158,14 @@ class _Estimate:
 
     def _call(self, node: Call, names: Mapping[str, Size]) -> Size:
         if node.function == "_?_:_" and len(node.arguments) == 3:
-            return self._choice(node.arguments, names)
+            self._charge(1)
+            self.visit(node.arguments[0], names)
+            before = self.cost
+            yes = self.visit(node.arguments[1], names)
+            after_yes, self.cost = self.cost, before
+            no = self.visit(node.arguments[2], names)
+            self.cost = max(self.cost, after_yes)
+            return either(yes, no)
         arguments = [self.visit(argument, names) for argument in node.arguments]
         first = node.arguments[0] if node.arguments else None
         if isinstance(first, Name) and node.function == "_+_" and first.name.startswith("@"):
@@ -179,16 +186,6 @@ class _Estimate:
         )
         self._charge(cost)
         return result
-
-    def _choice(self, arguments: Sequence[Expression], names: Mapping[str, Size]) -> Size:
-        self._charge(1)
-        self.visit(arguments[0], names)
-        before = self.cost
-        yes = self.visit(arguments[1], names)
-        after_yes, self.cost = self.cost, before
-        no = self.visit(arguments[2], names)
-        self.cost = max(self.cost, after_yes)
-        return either(yes, no)
 
 
 Priced = tuple[float, Size]

@@ -42,7 +42,13 @@ class SliceIndex:
         changed = self._slices.changed_since(self._versions[0]) if self._versions[1] == rules_version else None
         self._versions = (self._slices.version, rules_version)
         if changed is None:
-            self._rebuild()
+            self._by_name.clear()
+            self._local.clear()
+            self._shared.clear()
+            self._by_pool.clear()
+            self.builder = PoolBuilder(self._by_pool, self._features)
+            for resource_slice in self._slices.list():
+                self._put(self._parse(resource_slice))
             return None
         nodes: set[str] = set()
         is_local = True
@@ -59,15 +65,6 @@ class SliceIndex:
     def device(self, device_id: DeviceId) -> Device | None:
         slices = self._by_pool.get(PoolId(device_id.driver, device_id.pool), {}).values()
         return next((pooled.device for each in slices for pooled in each.devices if pooled.id == device_id), None)
-
-    def _rebuild(self) -> None:
-        self._by_name.clear()
-        self._local.clear()
-        self._shared.clear()
-        self._by_pool.clear()
-        self.builder = PoolBuilder(self._by_pool, self._features)
-        for resource_slice in self._slices.list():
-            self._put(self._parse(resource_slice))
 
     def _replace(self, name: str, resource_slice: ResourceSlice | None) -> set[str] | None:
         """Replace a slice by name; return the nodes of its pools, ``None`` for all nodes."""
