@@ -62,7 +62,7 @@ _COMMUNITY: Final = f"{_CONTRIB}.community"
 CONTRIB: Final[Mapping[str, str]] = {
     "CapacityScheduling": f"{_COMMUNITY}.capacity_scheduling.plugin:CapacityScheduling",
     "Coscheduling": f"{_COMMUNITY}.coscheduling.plugin:Coscheduling",
-    "FGD": f"{_GPU}.fgd:FGD",
+    "FGD": f"{_GPU}.gpu_policies:FGD",
     "GpuBestFit": f"{_GPU}.gpu_policies:GpuBestFit",
     "GpuClustering": f"{_GPU}.gpu_policies:GpuClustering",
     "GpuDotProd": f"{_GPU}.gpu_policies:GpuDotProd",
