@@ -29,6 +29,7 @@ from moorage.kube.manifests import Document
 from moorage.scheduler.config import completed_view
 from moorage.scheduler.daemon.config_reload import FileFollower
 from moorage.scheduler.framework.metering import NumberCell
+from moorage.scheduler.wiring.attempt_log import AttemptLogger
 from moorage.scheduler.wiring.policy import Policy
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ class Up:
             connection = Connection(server.plain_url, "this cluster", credentials=credentials)
             page_observer = PageObserver(SystemClock()) if options.page_port is not None else None
             log = self._open_log()
-            observers = [observer for observer in (page_observer, None if log is None else log.observer) if observer]
+            recorder = None if log is None else log.observer
+            observers = [observer for observer in (AttemptLogger(), page_observer, recorder) if observer]
             embedded = EmbeddedCluster(
                 lambda: ApiClient(connection), SystemClock(), options.cluster, (self._tally,), observers
             )

@@ -42,6 +42,7 @@ class Profile:
         def at(point: str) -> tuple[Any, ...]:
             return tuple(self.plugins[name] for name in enabled[ExtensionPoint(point)] if name in self.plugins)
 
+        self.names_by_point = {point: [plugin.name for plugin in at(point)] for point in EXTENSION_POINTS if at(point)}
         self.pre_enqueue: tuple[points.PreEnqueuePlugin, ...] = at("preEnqueue")
         self.queue_sort: tuple[points.QueueSortPlugin, ...] = at("queueSort")
         self.pre_filter: tuple[points.PreFilterPlugin, ...] = at("preFilter")

@@ -30,6 +30,7 @@ from moorage.scheduler.framework.cycle import StateKey
 from moorage.scheduler.framework.events import EVERY_EVENT, with_groups
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
 from moorage.scheduler.framework.group_plugins import GroupSourcePlugin
+from moorage.scheduler.framework.logs import VERBOSITY
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.queue.backoff import Backoff
@@ -38,6 +39,8 @@ from moorage.scheduler.queue.hints import EXTENDER
 
 START_SECONDS: Final = 60.0
 CLOSE_SECONDS: Final = 5.0
+PLUGINS_LEVEL: Final = 2
+"""Log level from which the plugins of each profile are logged."""
 SETTLED: Final = (
     *("NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "VolumeRestrictions", "NodeVolumeLimits"),
     *("VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity", "DynamicResources"),
@@ -88,6 +91,10 @@ class Profiles:
             for runner in built:
                 runner.handles.cancel()
             raise
+        if VERBOSITY.of(__name__) >= PLUGINS_LEVEL:
+            for name, runner in self.runners.items():
+                message = "the scheduler starts to work with those plugins"
+                log.info(message, v=PLUGINS_LEVEL, profile=name, Plugins=runner.profile.names_by_point)
         self._handles: list[EngineHandle] = [handle for runner in built for handle in runner.handles.made.values()]
         self.lifecycle = PluginLifecycle((runner.profile, runner.handles) for runner in built)
 

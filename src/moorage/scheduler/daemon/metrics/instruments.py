@@ -1,4 +1,4 @@
-"""Observers that count attempts, queue events, informer failures and API requests, and log each decision."""
+"""Observers that count attempts, queue events, informer failures and API requests."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence, Set
@@ -26,15 +26,13 @@ from moorage.scheduler.engine.observing import Apply, ApplyObserver, AttemptObse
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Placed, Unschedulable
 from moorage.scheduler.engine.phases import F, Phase
 from moorage.scheduler.framework.events import Action, ClusterEvent
-from moorage.scheduler.framework.logs import VERBOSITY
 from moorage.scheduler.framework.metering import HistogramCell, NumberCell
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.observer import QueueObserver, Story
+from moorage.scheduler.wiring.attempt_log import AttemptLogger
 
 MAX_ATTEMPTS: Final = 15
-DECISION_LEVEL: Final = 2
-"""Log level from which each decision is logged."""
 SLOW_SECONDS: Final = 0.1
 """Attempts that take longer are always logged."""
 SCHEDULED: Final = "scheduled"
@@ -58,7 +56,14 @@ class Instruments:
         self.queue = QueueInstruments(registry, self.attempts)
         self.events = EventInstruments(registry)
         self.informers = InformerInstruments(registry)
-        self.observers: tuple[Observer, ...] = (self.attempts, self.queue, self.events, self.informers, registry)
+        self.observers: tuple[Observer, ...] = (
+            AttemptLogger(),
+            self.attempts,
+            self.queue,
+            self.events,
+            self.informers,
+            registry,
+        )
 
 
 class AttemptInstruments(AttemptObserver):
@@ -70,7 +75,7 @@ class AttemptInstruments(AttemptObserver):
         self._clock = clock
         self._began = 0.0
         self._found: tuple[ProfileRunner, SearchResult | ExtendedNodes] | None = None
-        self._bindings: dict[str, tuple[float, int, int]] = {}
+        self._bindings: dict[str, float] = {}
         self._results: dict[tuple[str, str], tuple[NumberCell, HistogramCell]] = {}
         self._algorithm = registry["scheduler_scheduling_algorithm_duration_seconds"].histogram()
         self._attempts = registry["scheduler_pod_scheduling_attempts"].histogram()
@@ -100,20 +105,15 @@ class AttemptInstruments(AttemptObserver):
         self._algorithm.observe(took)
         if took > SLOW_SECONDS:
             log.info("slow scheduling attempt", pod=queued.key, took_ms=round(took * 1000, 1))
-        nodes, feasible = self._note_evaluations()
+        self._note_evaluations()
         if isinstance(outcome, Placed):
-            self._bindings[queued.pod.metadata.uid] = (self._began, nodes, feasible)
+            self._bindings[queued.pod.metadata.uid] = self._began
         elif isinstance(outcome, Unschedulable | Failed):
             self._count_failure(queued, outcome, self._began)
 
     def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
         """Count a pod that got its node."""
-        began, evaluated, feasible = self._bindings.pop(queued.pod.metadata.uid)
-        self._count(queued, SCHEDULED, began)
-        if VERBOSITY.of(__name__) >= DECISION_LEVEL:
-            nodes = {"evaluatedNodes": evaluated, "feasibleNodes": feasible}
-            message = "Successfully bound pod to node"
-            log.info(message, v=DECISION_LEVEL, pod=queued.key, node=node_name, **nodes)
+        self._count(queued, SCHEDULED, self._bindings.pop(queued.pod.metadata.uid))
         attempts = queued.attempts
         self._attempts.observe(attempts)
         if queued.initial_attempt_timestamp is not None:
@@ -124,17 +124,13 @@ class AttemptInstruments(AttemptObserver):
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Count a pod whose binding cycle failed."""
-        self._count_failure(queued, outcome, self._bindings.pop(queued.uid)[0])
+        self._count_failure(queued, outcome, self._bindings.pop(queued.uid))
 
     def _count_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed, began: float) -> None:
         if isinstance(outcome, Failed) and not outcome.is_rejection:
             self._count(queued, ERROR, began)
-            log.error("Error scheduling pod; retrying", pod=queued.key, err=outcome.message)
         else:
             self._count(queued, UNSCHEDULABLE, began)
-            if VERBOSITY.of(__name__) >= DECISION_LEVEL:
-                message = "Unable to schedule pod; no fit; waiting"
-                log.info(message, v=DECISION_LEVEL, pod=queued.key, err=outcome.message)
 
     def _count(self, queued: QueuedPodInfo, result: str, since: float) -> None:
         key = (result, queued.pod.scheduler_name)
@@ -147,10 +143,10 @@ class AttemptInstruments(AttemptObserver):
         cells[0].value += 1
         cells[1].observe(perf_counter() - since)
 
-    def _note_evaluations(self) -> tuple[int, int]:
-        """Note the plugins that ran; return the numbers of evaluated and feasible nodes."""
+    def _note_evaluations(self) -> None:
+        """Note the plugins that ran."""
         if self._found is None:
-            return 0, 0
+            return
         (cycle, result), self._found = self._found, None
         if isinstance(result, ExtendedNodes):
             result = result.result
@@ -162,7 +158,6 @@ class AttemptInstruments(AttemptObserver):
             key = (cycle, frozenset(evaluated[1]), None if evaluated[2] is None else frozenset(evaluated[2]))
             latest = self._latest = key, self._evaluated.setdefault(key, NumberCell())
         latest[1].value += 1
-        return result.diagnosis.node_count, count
 
     def _evaluations(self) -> list[tuple[tuple[str, ...], float]]:
         """Derive from the cycles how often each plugin ran: counting each plugin in each cycle would cost more."""

@@ -19,7 +19,6 @@ from moorage.scheduler.daemon.log_lines import configure_logs
 from moorage.scheduler.daemon.metrics import instruments as instruments_module
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
 from moorage.scheduler.daemon.metrics.instruments import (
-    DECISION_LEVEL,
     MAX_ATTEMPTS,
     SLOW_SECONDS,
     EventInstruments,
@@ -36,6 +35,7 @@ from moorage.scheduler.framework.logs import VERBOSITY
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.observer import QueueObserver
 from moorage.scheduler.queue.scheduling_queue import POD_ADDED
+from moorage.scheduler.wiring.attempt_log import ATTEMPT_LEVEL, DECISION_LEVEL
 from moorage.testing.builders import make_node, make_pod
 
 
@@ -324,7 +324,7 @@ def test_groups_are_counted_as_one_entity_and_by_pods() -> None:
 @pytest.fixture
 def log_lines() -> io.StringIO:
     stream = io.StringIO()
-    configure_logs(LoggingOptions(verbosity=DECISION_LEVEL), stream)
+    configure_logs(LoggingOptions(verbosity=ATTEMPT_LEVEL), stream)
     return stream
 
 
@@ -335,6 +335,8 @@ def test_each_decision_is_logged(log_lines: io.StringIO) -> None:
     assert bound in lines
     assert "evaluatedNodes=2 feasibleNodes=2" in lines
     assert '"Unable to schedule pod; no fit; waiting" pod="default/huge"' in lines
+    assert '"Attempting to schedule pod" pod="default/small"' in lines
+    assert '"the scheduler starts to work with those plugins" profile="default-scheduler"' in lines
     VERBOSITY.set(DECISION_LEVEL - 1)
     written = len(log_lines.getvalue())
     simulate(BUSY)
@@ -349,11 +351,12 @@ def test_errors_and_slow_attempts_are_logged_at_any_level(
     VERBOSITY.set(0)
     moments = iter((0.0, SLOW_SECONDS + 0.05678, 0.0, 1.0, 1.0 + SLOW_SECONDS / 2, 1.0))
     monkeypatch.setattr(instruments_module, "perf_counter", lambda: next(moments))
-    observer = Instruments(CellRegistry(), VirtualClock()).attempts
-    observer.began()
-    observer.ended(placed("slow", 1), Failed("broken"))
-    observer.began()
-    observer.ended(placed("fast", 1), Failed("no nodes", is_rejection=True))
+    instruments = Instruments(CellRegistry(), VirtualClock())
+    for name, outcome in {"slow": Failed("broken"), "fast": Failed("no nodes", is_rejection=True)}.items():
+        instruments.attempts.began()
+        for observer in instruments.observers:
+            if isinstance(observer, AttemptObserver):
+                observer.ended(placed(name, 1), outcome)
     lines = log_lines.getvalue()
     assert '"slow scheduling attempt" pod="default/slow" took_ms=156.8\n' in lines
     assert '"Error scheduling pod; retrying" pod="default/slow" err="broken"' in lines
