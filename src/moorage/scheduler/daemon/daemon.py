@@ -145,13 +145,10 @@ class Daemon:
             service.reconfigure(self._reloads.options)
 
     def _watch_plugins(self, parts: DaemonParts, instruments: Instruments) -> None:
-        """Time the active plugins, watch them for blocking, and log those without a columnar form."""
+        """Time the active plugins, and watch them for blocking."""
         profiles = [runner.profile for runner in parts.scheduler.runners.values()]
         instruments.sampler.watch(profiles)
         self._supervisor.watch(profiles, parts.scheduler.services.freeze)
-        for profile in profiles:
-            if slow := profile.per_node_plugins():
-                log.info("plugins without a vectorized form are slow", profile=profile.name, plugins=", ".join(slow))
 
     def _add_pages(self, resources: PodResources) -> None:
         options, router, reloads = self.options, self._supervisor.router, self._reloads

@@ -30,6 +30,8 @@ BYTES_PER_ROW: Final = 48
 MIN_RESULTS: Final = 4
 MAX_RESULTS: Final = 1024
 MAX_STATUSES: Final = 10_000
+MANY_NODES: Final = 500
+"""From this number of nodes on, plugins that are called for each pod and node are reported."""
 MAX_RENEWALS: Final = 100
 """The number of consecutive pods with another epoch after which a plugin is reported."""
 _EPOCH: Final = methodcaller("epoch")
@@ -62,9 +64,15 @@ class ResultCache:
         self._reported: set[str] = set()
         self._structure = -1
         self._layouts: dict[tuple[bool, ...], Layout] = {}
+        caching = {plugin.name for plugin in self._signers}
+        self._slow = [name for name in profile.per_node_plugins() if name not in caching]
         self._reset()
 
     def _reset(self) -> None:
+        if self._slow and self._cache.columns.count >= MANY_NODES:
+            slow, self._slow = ", ".join(self._slow), []
+            hint = "declare sign() and depends_on, or define filter_nodes or score_nodes"
+            log.warning("plugins are called for each pod and node, which is slow", plugins=slow, hint=hint)
         affordable = MEMORY_BUDGET // (BYTES_PER_ROW * max(1, self._cache.columns.count))
         limit = max(MIN_RESULTS, min(MAX_RESULTS, affordable))
         self._table = StatusTable()

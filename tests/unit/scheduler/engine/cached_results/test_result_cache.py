@@ -10,7 +10,7 @@ from tests.support.engine import build_runner, feasible_nodes
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import ConfigError
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.cached_results.result_cache import MAX_RENEWALS
+from moorage.scheduler.engine.cached_results.result_cache import MANY_NODES, MAX_RENEWALS
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.reference import CrossCheckError
 from moorage.scheduler.framework.handle import Handle
@@ -154,3 +154,22 @@ def test_times_that_are_not_positive_are_rejected(seconds: Any) -> None:
     wrong = type("Wrong", (Seats,), {"valid_for": seconds})
     with pytest.raises(ConfigError, match=r"Wrong\.valid_for is .*\n  hint: write a number"):
         Registry([wrong])
+
+
+class UnsignedByDefault(FilterPlugin):
+    def filter(self, cycle: Any, pod: Pod, node: NodeInfo) -> Status | None:
+        return None
+
+
+@pytest.mark.parametrize(("plugin", "nodes", "is_reported"), [
+    (UnsignedByDefault, MANY_NODES, True), (UnsignedByDefault, MANY_NODES - 1, False), (Seats, MANY_NODES, False),
+])  # fmt: skip
+def test_plugins_called_for_each_pod_and_node_are_reported_once_on_large_clusters(
+    plugin: type[FilterPlugin], nodes: int, is_reported: bool, logged: list[MutableMapping[str, Any]]
+) -> None:
+    runner = build_runner(*(make_node(f"n{number}") for number in range(nodes)), plugins=[plugin], cross_check=False)
+    runner.find(make_pod("p"))
+    runner.cache.add_node(make_node("another") if nodes >= MANY_NODES else make_node("n0"))
+    runner.find(make_pod("q"))
+    lines = [line for line in logged if line["log_level"] == "warning"]
+    assert [line["plugins"] for line in lines] == (["UnsignedByDefault"] if is_reported else [])
