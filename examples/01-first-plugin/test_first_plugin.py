@@ -24,4 +24,4 @@ async def test_batch_pods_run_on_spot_capacity_only() -> None:
 
 
 def test_both_forms_agree() -> None:
-    check_plugin(spot_only)
+    check_plugin(spot_only, labels={"tier": ["batch", "web"], "capacity": ["spot", "reserved"]})

@@ -29,4 +29,4 @@ def test_a_pod_is_filtered_and_bound(logged: list[MutableMapping[str, Any]], mon
 
 
 def test_both_forms_agree() -> None:
-    check_plugin(Sample, examples=20)
+    check_plugin(Sample, examples=20, require_coverage=False)  # it rejects no node

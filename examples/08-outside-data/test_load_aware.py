@@ -111,4 +111,4 @@ def test_both_forms_agree() -> None:
     def make(handle: Handle) -> LoadAware:
         return LoadAware(args=LoadAwareArgs(), handle=handle)
 
-    check_plugin(make)
+    check_plugin(make, require_coverage=False)  # nothing is measured here

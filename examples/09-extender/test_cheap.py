@@ -17,4 +17,4 @@ async def test_plugin_gives_the_same_result_in_process() -> None:
 
 
 def test_both_forms_agree() -> None:
-    check_plugin(Cheap, examples=30)
+    check_plugin(Cheap, labels={"price": ["5", "90"], "budget": ["10", "cheap"]}, examples=30)

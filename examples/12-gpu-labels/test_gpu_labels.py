@@ -16,5 +16,15 @@ async def test_pods_get_the_requested_gpus() -> None:
         await cluster.wait_for(lambda: "is '8GB': write a whole number" in cluster.why_pending("mistaken"))
 
 
+LABELS = {
+    "scv/Gpu": ["True"],
+    "scv/Health": ["Healthy"],
+    "scv/Level": ["High", "Low"],
+    "scv/FreeMemory": ["1000", "8000", "much"],
+    "scv/Memory": ["8000", "16000"],
+    "scv/Number": ["1", "2"],
+}
+
+
 def test_both_forms_agree() -> None:
-    check_plugin(GpuLabels, examples=30)
+    check_plugin(GpuLabels, labels=LABELS, examples=50)

@@ -4,24 +4,28 @@
 >>> @filter_function("node(s) were not spot capacity")
 ... def spot_only(pod, node):
 ...     return node.labels.get("capacity") == "spot"
->>> check_plugin(spot_only, examples=5)
+>>> report = check_plugin(spot_only, labels={"capacity": ["spot", "reserved"]}, examples=30)
+>>> report.plugins[0].rejected > 0
+True
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
-from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.kinds import find_kind
+from moorage.kube.api.meta import KubeObject, ObjectMeta
+from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.features import FeatureGates
-from moorage.scheduler.framework.contracts import broken_contract
+from moorage.scheduler.framework.contracts import EXTENSION_POINTS, broken_contract
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodetable import NodeTable
@@ -43,6 +47,8 @@ from moorage.testing.rig import Rig
 MOST_COPIES = 4
 """Maximum number of copies of a pod in the test of ``how_many``."""
 PluginFactory = Callable[[Handle], Plugin]
+AnyObject = TypeVar("AnyObject", bound=KubeObject)
+_CHECKED = ("preFilter", "filter", "preScore", "score")
 _REJECTING = (Code.ERROR, Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
 
@@ -52,8 +58,10 @@ def check_plugin(
     features: FeatureGates | None = None,
     clusters: st.SearchStrategy[tuple[KubeObject, ...]] | None = None,
     pods: st.SearchStrategy[Pod] | None = None,
+    labels: Mapping[str, Sequence[str]] | None = None,
     examples: int = 100,
-) -> None:
+    require_coverage: bool = True,
+) -> "CheckReport":
     """Run plugins on random clusters and pods, and raise AssertionError at the first violated rule.
 
     The rules: methods accept their arguments; both forms agree, and so does ``how_many``; the status of a row does not
@@ -63,13 +71,20 @@ def check_plugin(
 
     Pass a plugin class, which is constructed with its default arguments, or a function that constructs a plugin from a
     handle. Several plugins share the clusters, since generating those takes longest. ``objects`` are added to every
-    cluster.
+    cluster, and objects of custom resources that a plugin lists with a struct type. ``labels`` are given to nodes and
+    pods at random: pass those that the plugin reads, with some values.
+
+    The report counts the results. A plugin whose inputs did not occur was not tested: if ``filter`` rejects no node,
+    or all scores are equal, the check fails, unless ``require_coverage`` is false.
     """
     for plugin in plugins:
         broken = broken_contract(plugin) if isinstance(plugin, type) else None
         assert broken is None, f"{broken[0]}: {broken[1]}"
     random_clusters = strategies.clusters() if clusters is None else clusters
     random_pods = strategies.pods("incoming") if pods is None else pods
+    kinds = list(dict.fromkeys(kind for plugin in plugins for kind in _custom_kinds(plugin, objects, features)))
+    values = sorted({value for choices in (labels or {}).values() for value in choices}) or ["a", "b"]
+    report = CheckReport([PluginCoverage() for _ in plugins])
 
     @settings(
         max_examples=examples,
@@ -80,13 +95,134 @@ def check_plugin(
     )
     @given(cluster=random_clusters, pod=random_pods, data=st.data())
     def try_out(cluster: tuple[KubeObject, ...], pod: Pod, data: st.DataObject) -> None:
-        rig = Rig(*objects, *cluster, features=features)
+        if labels:
+            (pod,) = data.draw(_labelled([pod], labels), label="labels of the pod")
+            cluster = tuple(data.draw(_labelled(cluster, labels), label="labels of the cluster"))
+        custom = data.draw(_custom_objects(kinds, cluster, values), label="custom resources") if kinds else []
+        rig = Rig(*objects, *custom, *cluster, features=features)
         rows = data.draw(st.permutations(range(len(rig.nodes))), label="order of rows")
         window = np.array(rows[: data.draw(st.integers(0, len(rows)), label="rows in the window")], dtype=np.int64)
-        for plugin in plugins:
-            _Trial(_build(plugin, rig), rig, pod, window).run()
+        for plugin, coverage in zip(plugins, report.plugins, strict=True):
+            _Trial(_build(plugin, rig), rig, pod, window, coverage).run()
 
     try_out()
+    for coverage, plugin in zip(report.plugins, plugins, strict=True):
+        coverage.describe(_build(plugin, Rig(*objects, features=features)))
+        problem = coverage.problem()
+        assert not (require_coverage and problem), problem
+    return report
+
+
+class PluginCoverage:
+    """The results of one plugin during a check."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.accepted = self.rejected = self.scored = 0
+        self.scores: set[int] = set()
+        self.filters = self.scores_nodes = False
+        self.unchecked: list[str] = []
+        """The methods that the check does not call."""
+
+    def describe(self, plugin: Plugin) -> None:
+        """Take the name and the extension points of the plugin."""
+        self.name = plugin.name
+        self.filters, self.scores_nodes = isinstance(plugin, FilterPlugin), isinstance(plugin, ScorePlugin)
+        others = [base for name, base in EXTENSION_POINTS.items() if name not in _CHECKED and isinstance(plugin, base)]
+        self.unchecked = sorted(
+            name
+            for base in others
+            for name in getattr(base, "__abstractmethods__", vars(base))
+            if inspect.isfunction(getattr(base, name, None)) and name[0] != "_"
+        )
+
+    def problem(self) -> str:
+        """Return why the plugin was not tested, with a hint; an empty text if it was."""
+        inputs = 'pass what it reads: labels={"key": ["a", "b"]}, objects=…, pods=… or clusters=…'
+        if not self.filters and not self.scores_nodes:
+            return f"{self.name} has neither filter nor score: test it with moorage.testing.Cluster instead"
+        if self.filters and not self.rejected:
+            reached = f"accepted all {self.accepted} nodes" if self.accepted else "was never called"
+            return f"{self.name}.filter {reached}, so its rejections were not tested; {inputs}"
+        if self.scores_nodes and len(self.scores) < 2:
+            reached = f"returned {min(self.scores)} for all nodes" if self.scores else "was never called"
+            return f"{self.name}.score {reached}, so its order was not tested; {inputs}"
+        return ""
+
+    def __str__(self) -> str:
+        parts = []
+        if self.filters:
+            parts.append(f"filter accepted {self.accepted} and rejected {self.rejected} nodes")
+        if self.scores_nodes:
+            limits = f" from {min(self.scores)} to {max(self.scores)}" if self.scores else ""
+            parts.append(f"score returned {self.scored} scores{limits}")
+        if self.unchecked:
+            parts.append(f"not checked: {', '.join(self.unchecked)}")
+        return f"{self.name}: {'; '.join(parts)}"
+
+
+class CheckReport:
+    """What :func:`check_plugin` tested: one line for each plugin."""
+
+    def __init__(self, plugins: list[PluginCoverage]) -> None:
+        self.plugins = plugins
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.plugins))
+
+
+def _custom_kinds(
+    plugin: type[Plugin] | PluginFactory, objects: Sequence[KubeObject], features: FeatureGates | None
+) -> list[type[KubeObject]]:
+    """Return the kinds that a plugin lists and whose types are not Moorage's, unless there are objects of the kind."""
+    rig = Rig(features=features)
+    _build(plugin, rig)
+    given_kinds = {type(obj) for obj in objects}
+    return [kind for kind in rig.objects.kinds() if kind.__module__[:8] != "moorage." and kind not in given_kinds]
+
+
+@st.composite
+def _labelled(draw: st.DrawFn, objects: Sequence[AnyObject], labels: Mapping[str, Sequence[str]]) -> list[AnyObject]:
+    """Give nodes and pods some of these labels."""
+    choices = st.fixed_dictionaries({}, optional={key: st.sampled_from(values) for key, values in labels.items()})
+    return [
+        replace(obj, metadata=replace(obj.metadata, labels={**obj.metadata.labels, **draw(choices)}))
+        if isinstance(obj, Node | Pod)
+        else obj
+        for obj in objects
+    ]
+
+
+@st.composite
+def _custom_objects(
+    draw: st.DrawFn, kinds: Sequence[type[KubeObject]], cluster: Sequence[KubeObject], values: Sequence[str]
+) -> list[KubeObject]:
+    """Draw objects of custom resources, named after objects of the cluster, with fields of their types."""
+    names = sorted({obj.name for obj in cluster})
+    made = []
+    for kind in kinds:
+        for name in draw(st.lists(st.sampled_from(names), unique=True, max_size=3)):
+            namespace = draw(st.sampled_from(strategies.NAMESPACES)) if find_kind(kind).namespaced else ""
+            metadata = ObjectMeta(name=name, namespace=namespace, uid=f"{kind.__name__}-{name}")
+            made.append(replace(draw(_instances(kind, values)), metadata=metadata))
+    return made
+
+
+def _instances(struct: type[Any], values: Sequence[str]) -> st.SearchStrategy[Any]:
+    """Draw a struct: texts, numbers, booleans and structs in it vary, other fields have their defaults."""
+    drawn: dict[str, st.SearchStrategy[Any]] = {}
+    hints = get_type_hints(struct)
+    for item in fields(struct):
+        kind = hints[item.name]
+        if kind is str:
+            drawn[item.name] = st.sampled_from(values)
+        elif kind is bool:
+            drawn[item.name] = st.booleans()
+        elif kind in (int, float):
+            drawn[item.name] = st.integers(0, 100).map(kind)
+        elif isinstance(kind, type) and issubclass(kind, msgspec.Struct) and item.name != "metadata":
+            drawn[item.name] = _instances(kind, values)
+    return st.builds(struct, **drawn)
 
 
 def _build(plugin: type[Plugin] | PluginFactory, rig: Rig) -> Plugin:
@@ -105,8 +241,9 @@ def _build(plugin: type[Plugin] | PluginFactory, rig: Rig) -> Plugin:
 class _Trial:
     """One plugin, one pod, one cluster, and a window on some of its rows."""
 
-    def __init__(self, plugin: Plugin, rig: Rig, pod: Pod, window: IntArray) -> None:
+    def __init__(self, plugin: Plugin, rig: Rig, pod: Pod, window: IntArray, coverage: PluginCoverage) -> None:
         self.plugin = plugin
+        self.coverage = coverage
         self.rig = rig
         self.pod = pod
         self.window = window
@@ -142,8 +279,12 @@ class _Trial:
                 assert answer.code in (*_REJECTING, Code.SKIP, Code.PENDING), (
                     f"{plugin.name}.pre_filter returned {answer}"
                 )
+                self.coverage.rejected += 0 if answer.code == Code.SKIP else len(nodes)
                 return
         statuses = self._verdict(plugin, cycle, nodes)
+        rejected = sum(status is not None for status in statuses)
+        self.coverage.rejected += rejected
+        self.coverage.accepted += len(statuses) - rejected
         one_by_one = [plugin.filter(cycle, self.pod, node) for node in nodes]
         self._agree("filter", "filter_nodes", one_by_one, statuses)
         self._agree(
@@ -201,6 +342,8 @@ class _Trial:
                 assert status.code in (Code.SKIP, Code.ERROR), f"{plugin.name}.pre_score returned {status}"
                 return
         scores = self._scores(plugin, cycle, nodes)
+        self.coverage.scored += len(scores)
+        self.coverage.scores.update(scores)
         self._agree("score", "score_nodes", [plugin.score(cycle, self.pod, node) for node in nodes], scores)
         in_window = self._scores(plugin, cycle, nodes.take(self.window))
         self._agree("score_nodes of a window", "the whole", in_window, [scores[row] for row in self.window])

@@ -108,7 +108,7 @@ def test_the_entry_point_leads_to_a_plugin_that_keeps_the_rules_and_the_configur
     monkeypatch.syspath_prepend(str(directory / "src"))
     registry = collect_plugins(paths=[path])
     assert registry[name].__module__ == f"spot_{kind.value}.plugin"
-    check_plugin(registry[name], examples=5)
+    check_plugin(registry[name], examples=5, require_coverage=False)
     config = load_config((directory / "deploy" / "scheduler.yaml").read_text(), catalogue=build_catalogue(registry))
     assert [profile.scheduler_name for profile in config.profiles] == [f"spot-{kind.value}"]
 

@@ -53,7 +53,8 @@ def test_functions_are_plugins_like_any_other() -> None:
         "by_name": {"score"},
     }
     assert (spot_only.__doc__, spot_only.__module__) == ("Keep batch pods on spot capacity.", __name__)
-    check_plugin(spot_only, by_name, examples=20)
+    check_plugin(spot_only, labels={"batch": ["yes"], "capacity": ["spot", "reserved"]}, examples=50)
+    check_plugin(by_name, examples=20, require_coverage=False)
 
 
 def test_decorators_work_with_and_without_parentheses() -> None:

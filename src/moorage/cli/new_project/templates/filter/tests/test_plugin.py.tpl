@@ -25,7 +25,8 @@ def test_filter(pod_labels: dict[str, str], node_labels: dict[str, str], fits: b
 
 
 def test_plugin_follows_the_rules_for_plugins() -> None:
-    check_plugin({{ plugin }})
+    # The labels that the plugin reads, with some values: random nodes and pods get them.
+    check_plugin({{ plugin }}, labels={"{{ label }}": ["fast", "slow"]})
 
 
 @in_virtual_time

@@ -28,7 +28,8 @@ def test_filter(team: str, labels: dict[str, str], fits: bool) -> None:
 
 
 def test_plugin_follows_the_rules_for_plugins() -> None:
-    check_plugin({{ plugin }})
+    # Random pods get the label, and random reservations exist.
+    check_plugin({{ plugin }}, labels={"{{ label }}": ["search", "ads"]})
 
 
 @in_virtual_time

@@ -24,7 +24,8 @@ def test_score(labels: dict[str, str], want: int) -> None:
 
 
 def test_plugin_follows_the_rules_for_plugins() -> None:
-    check_plugin({{ plugin }})
+    # The labels that the plugin reads, with some values: random nodes and pods get them.
+    check_plugin({{ plugin }}, labels={"{{ label }}": ["0", "30", "cheap"]})
 
 
 @in_virtual_time
