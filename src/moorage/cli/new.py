@@ -14,13 +14,21 @@ class PluginKind(StrEnum):
     FILTER = "filter"
     SCORE = "score"
     RESOURCE = "resource"
+    QUEUE_SORT = "queue-sort"
+    RESERVE = "reserve"
+    POST_FILTER = "post-filter"
+    BIND = "bind"
 
 
 def new(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the project, such as spot-only.")],
     kind: Annotated[
         PluginKind,
-        typer.Option("--kind", help="Plugin type: reject nodes, score nodes, or use a custom resource."),
+        typer.Option(
+            "--kind",
+            help="Plugin type: reject nodes, score nodes, use a custom resource, order the queue, reserve and permit, "
+            "act for pods without a feasible node, or bind.",
+        ),
     ] = PluginKind.FILTER,
     directory: Annotated[
         Path | None, typer.Option("--directory", metavar="DIR", help="Directory to create (default: ./NAME).")

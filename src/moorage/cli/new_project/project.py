@@ -32,7 +32,15 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _FIELD: Final = re.compile(r"\{\{ (\w+) \}\}")
 
 
-LABELS: Final = {PluginKind.FILTER: "pool", PluginKind.SCORE: "price", PluginKind.RESOURCE: "team"}
+LABELS: Final = {
+    PluginKind.FILTER: "pool",
+    PluginKind.SCORE: "price",
+    PluginKind.RESOURCE: "team",
+    PluginKind.QUEUE_SORT: "deadline",
+    PluginKind.RESERVE: "license",
+    PluginKind.POST_FILTER: "pool",
+    PluginKind.BIND: "audit",
+}
 """The label that the sample plugin of each kind reads."""
 
 
@@ -106,7 +114,7 @@ def _write(names: ProjectNames, kind: PluginKind, directory: Path) -> Iterator[P
         "package": names.package,
         "plugin": names.plugin,
         "label": LABELS[kind],
-        "ask": "score" if kind is PluginKind.SCORE else "filter",
+        "alone": _evaluate_alone(names, kind),
         "definition": " -f deploy/definition.yaml" if kind is PluginKind.RESOURCE else "",
         "moorage": __version__,
     }
@@ -120,6 +128,17 @@ def _write(names: ProjectNames, kind: PluginKind, directory: Path) -> Iterator[P
         filled = _FIELD.sub(lambda match: fields[match[1]], text) if is_template else text
         (directory / path).write_text(filled, encoding="utf-8")
         yield path
+
+
+def _evaluate_alone(names: ProjectNames, kind: PluginKind) -> str:
+    """Return the lines of a script that evaluate the plugin alone; only filters and scores can be."""
+    if kind not in (PluginKind.FILTER, PluginKind.SCORE, PluginKind.RESOURCE):
+        return ""
+    method = "score" if kind is PluginKind.SCORE else "filter"
+    return f"""    print("{names.plugin} alone:")
+    for row in session.{method}("web", "{names.plugin}"):  # pandas.DataFrame(...) turns the rows into a table
+        print(" ", row)
+"""
 
 
 def _find_templates(kind: PluginKind) -> dict[Path, Path]:

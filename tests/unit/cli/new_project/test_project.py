@@ -20,6 +20,8 @@ from moorage.testing import check_plugin
 
 ROOT = Path(__file__).parents[4]
 KINDS = [*PluginKind]
+NODE_KINDS = (PluginKind.FILTER, PluginKind.SCORE, PluginKind.RESOURCE)
+"""The kinds that filter or score nodes."""
 
 BAD_NAMES = {
     "as a class is written": ("SpotOnly", "hint: use spot-only"),
@@ -73,7 +75,7 @@ def test_its_tests_pass_unchanged(projects: dict[PluginKind, Path]) -> None:
         check=False,
     )
     assert completed.returncode == 0, completed.stdout + completed.stderr
-    assert re.search(r"16 passed, 3 deselected", completed.stdout)
+    assert re.search(r"30 passed, 3 deselected", completed.stdout)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -83,7 +85,8 @@ def test_script_calls_the_plugin_and_places_a_pod(
     monkeypatch.syspath_prepend(str(projects[kind] / "src"))
     runpy.run_path(str(projects[kind] / "explore.py"))
     output = capsys.readouterr().out
-    assert f"Spot{kind.value.capitalize()} alone:\n  {{'node': 'node-1'" in output
+    if kind in NODE_KINDS:
+        assert f"Spot{kind.value.capitalize()} alone:\n  {{'node': 'node-1'" in output
     assert output.endswith("scheduled to node-1\n")
 
 
@@ -107,7 +110,7 @@ def test_the_entry_point_leads_to_a_plugin_that_keeps_the_rules_and_the_configur
     ((name, path),) = offered.items()
     monkeypatch.syspath_prepend(str(directory / "src"))
     registry = collect_plugins(paths=[path])
-    assert registry[name].__module__ == f"spot_{kind.value}.plugin"
+    assert registry[name].__module__ == f"spot_{kind.value.replace('-', '_')}.plugin"
     check_plugin(registry[name], examples=5, require_coverage=False)
     config = load_config((directory / "deploy" / "scheduler.yaml").read_text(), catalogue=build_catalogue(registry))
     assert [profile.scheduler_name for profile in config.profiles] == [f"spot-{kind.value}"]
@@ -125,6 +128,19 @@ def test_manifests_include_the_base_and_the_plugin(projects: dict[PluginKind, Pa
     role, binding = loaded(deploy / "rbac.yaml")
     assert binding["roleRef"]["name"] == role["metadata"]["name"] == f"spot-{kind.value}"
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "moorage", "namespace": "kube-system"}]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_makefile_has_the_usual_targets(projects: dict[PluginKind, Path], kind: PluginKind) -> None:
+    command = ["make", "--dry-run", "test", "fmt", "push", "IMAGE=registry.example/p:2", "ENGINE=podman"]
+    lines = subprocess.run(command, cwd=projects[kind], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines == [
+        "python -m pytest",
+        "python -m ruff format .",
+        "python -m ruff check --fix .",
+        "podman build -t registry.example/p:2 .",
+        "podman push registry.example/p:2",
+    ]
 
 
 def test_a_plugin_with_a_resource_may_list_it(projects: dict[PluginKind, Path]) -> None:

@@ -11,11 +11,12 @@ A plugin for the [Moorage](https://pypi.org/project/moorage/) scheduler: `src/{{
 | `deploy/scheduler.yaml` | the configuration: which plugins run, with which arguments, for pods of which `schedulerName` |
 | `deploy/` | the manifests: `base/` deploys Moorage, `rbac.yaml` has the permissions of the plugin |
 | `Dockerfile` | the image of Moorage with the plugin |
+| `Makefile` | `make test`, `make fmt`, `make image` and `make push IMAGE=registry.example/{{ project }}:0.1.0` |
 
 ## Test it
 
 ```console
-$ pip install pytest 'moorage[testing]'
+$ pip install pytest ruff 'moorage[testing]'
 $ python -m pytest
 ```
 
@@ -36,7 +37,7 @@ $ PYTHONPATH=src python explore.py
 ## Run it on a cluster
 
 ```console
-$ docker build -t {{ project }}:0.1.0 .    # or podman, or buildah; push it to your registry, and set its name in deploy/kustomization.yaml
+$ make push IMAGE=registry.example/{{ project }}:0.1.0    # ENGINE=podman or buildah; set the name in deploy/kustomization.yaml
 $ kubectl apply -k deploy
 ```
 
@@ -52,4 +53,4 @@ $ PYTHONPATH=src moorage scheduler --config deploy/scheduler.yaml --kubeconfig ~
 $ PYTHONPATH=src moorage extender --plugin {{ package }}:{{ plugin }} --kubeconfig ~/.kube/config
 ```
 
-It prints the section for the configuration of kube-scheduler.
+It prints the section for the configuration of kube-scheduler. An extender filters and scores nodes, and reserves nothing.

@@ -21,10 +21,7 @@ POD = {
 # A cluster can also be a file ("cluster.yaml") or a snapshot (snapshot="today.json.gz"). Without arguments, it is the
 # live cluster that kubectl uses, which is only read.
 with Session.open(node("node-1", "5"), node("node-2", "90"), POD, plugins=[{{ plugin }}]) as session:
-    print("{{ plugin }} alone:")
-    for row in session.{{ ask }}("web", "{{ plugin }}"):  # pandas.DataFrame(...) turns the rows into a table
-        print(" ", row)
-    print("all plugins of the profile:")
+{{ alone }}    print("all plugins of the profile:")
     for row in session.score("web"):
         print(" ", row)
     print("scheduled to", session.place("web").node)

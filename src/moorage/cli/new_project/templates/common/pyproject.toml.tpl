@@ -11,7 +11,7 @@ requires-python = ">=3.11"
 dependencies = ["moorage>={{ moorage }}"]
 
 [project.optional-dependencies]
-test = ["moorage[testing]", "pytest>=8"]
+test = ["moorage[testing]", "pytest>=8", "ruff"]
 
 # Moorage loads the plugin from the installed package: --plugin is not needed.
 [project.entry-points."moorage.scheduler.plugins"]
@@ -23,3 +23,6 @@ packages = ["src/{{ package }}"]
 [tool.pytest.ini_options]
 testpaths = ["tests"]
 pythonpath = ["src"]  # the tests need no installation
+
+[tool.ruff]
+line-length = 120

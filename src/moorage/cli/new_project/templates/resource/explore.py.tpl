@@ -28,7 +28,7 @@ POD = {
 # live cluster that kubectl uses, which is only read.
 with Session.open(node("node-1"), node("node-2"), RESERVED, POD, plugins=[{{ plugin }}]) as session:
     print("{{ plugin }} alone:")
-    for row in session.{{ ask }}("web", "{{ plugin }}"):  # pandas.DataFrame(...) turns the rows into a table
+    for row in session.filter("web", "{{ plugin }}"):  # pandas.DataFrame(...) turns the rows into a table
         print(" ", row)
     print("all plugins of the profile:")
     for row in session.score("web"):

@@ -1,0 +1,50 @@
+# The nodes have 4 CPUs each: one pod fits on each of them. The pod of deadline 5 is tried before that of 60.
+apiVersion: v1
+kind: Pod
+metadata: {name: {{ project }}-first, labels: {app: {{ project }}}}
+spec:
+  schedulerName: {{ project }}
+  containers:
+    - name: main
+      image: registry.k8s.io/pause:3.10
+      resources: {requests: {cpu: 3}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: {{ project }}-second, labels: {app: {{ project }}}}
+spec:
+  schedulerName: {{ project }}
+  containers:
+    - name: main
+      image: registry.k8s.io/pause:3.10
+      resources: {requests: {cpu: 3}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: {{ project }}-third, labels: {app: {{ project }}}}
+spec:
+  schedulerName: {{ project }}
+  containers:
+    - name: main
+      image: registry.k8s.io/pause:3.10
+      resources: {requests: {cpu: 3}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: late, labels: {app: {{ project }}, {{ label }}: "60"}}
+spec:
+  schedulerName: {{ project }}
+  containers:
+    - name: main
+      image: registry.k8s.io/pause:3.10
+      resources: {requests: {cpu: 3}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: soon, labels: {app: {{ project }}, {{ label }}: "5"}}
+spec:
+  schedulerName: {{ project }}
+  containers:
+    - name: main
+      image: registry.k8s.io/pause:3.10
+      resources: {requests: {cpu: 3}}
