@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 def chromium() -> str | None:
     """Find a Chromium on this machine."""
-    given = os.environ.get("MOORAGE_CHROMIUM")
-    return given or next((path for name in NAMES if (path := shutil.which(name)) is not None), None)
+    value = os.environ.get("MOORAGE_CHROMIUM")
+    return value or next((path for name in NAMES if (path := shutil.which(name)) is not None), None)
 
 
 @contextmanager
@@ -105,7 +105,10 @@ class Looker:
     def __init__(self, page: Page) -> None:
         self.page = page
         self.problems: list[str] = []
-        page.on("console", lambda said: self.problems.append(said.text) if said.type in ("error", "warning") else None)
+        page.on(
+            "console",
+            lambda message: self.problems.append(message.text) if message.type in ("error", "warning") else None,
+        )
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("dialog", lambda dialog: self.problems.append(f"a dialog: {dialog.message}"))
 
@@ -120,5 +123,5 @@ class Looker:
 
     def wait_for(self, text: str) -> None:
         """Wait until a text is visible."""
-        wanted = "text => document.querySelector('main').innerText.replace(/\\s+/g, ' ').includes(text)"
-        self.page.wait_for_function(wanted, arg=text)
+        expected = "text => document.querySelector('main').innerText.replace(/\\s+/g, ' ').includes(text)"
+        self.page.wait_for_function(expected, arg=text)

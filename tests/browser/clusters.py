@@ -33,16 +33,16 @@ def placed(number: int, free: dict[str, float], chance: Random) -> Content:
     names = list(free)
     name = next((name for name in (chance.choice(names) for _ in range(50)) if free[name] >= 2), names[0])
     free[name] -= 2
-    made = pod(f"web-{number:05d}", node=name)
-    made["spec"]["containers"][0]["resources"]["requests"] = {"cpu": cpu, "memory": memory}
-    return made
+    created = pod(f"web-{number:05d}", node=name)
+    created["spec"]["containers"][0]["resources"]["requests"] = {"cpu": cpu, "memory": memory}
+    return created
 
 
 def waits(number: int) -> Content:
     """Describe a pending pod with one of five reasons."""
-    made = pod(f"job-{number:05d}", "2")
-    made["metadata"]["namespace"] = "batch"
-    spec, requests = made["spec"], made["spec"]["containers"][0]["resources"]["requests"]
+    created = pod(f"job-{number:05d}", "2")
+    created["metadata"]["namespace"] = "batch"
+    spec, requests = created["spec"], created["spec"]["containers"][0]["resources"]["requests"]
     match number % 10:
         case 0 | 1 | 2 | 3:
             requests["cpu"] = "96"
@@ -54,7 +54,7 @@ def waits(number: int) -> Content:
             spec["schedulingGates"] = [{"name": "example.com/quota"}]
         case _:
             spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-    return made
+    return created
 
 
 def fleet(nodes: int, pods: int, waiting: int) -> list[Content]:

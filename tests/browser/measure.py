@@ -37,11 +37,11 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=20_000)
     parser.add_argument("--waiting", type=int, default=1000)
-    asked = parser.parse_args()
-    contents = fleet(asked.nodes, asked.pods, asked.waiting)
+    arguments = parser.parse_args()
+    contents = fleet(arguments.nodes, arguments.pods, arguments.waiting)
     began = perf_counter()
     with ServedPage(lambda: still(contents)) as served, browsing() as browser:
-        found: dict[str, Any] = {"served_after_seconds": round(perf_counter() - began, 1)}
+        result: dict[str, Any] = {"served_after_seconds": round(perf_counter() - began, 1)}
         empty = browser.new_page(viewport=WIDE)
         empty.goto("about:blank")
         before = memory(empty)
@@ -50,19 +50,19 @@ def main() -> None:
         began = perf_counter()
         window.page.goto(served.url)
         window.page.wait_for_function("() => document.querySelector('canvas.map')?.dataset.took")
-        found["first_drawing_seconds"] = round(perf_counter() - began, 2)
+        result["first_drawing_seconds"] = round(perf_counter() - began, 2)
         window.page.wait_for_function("() => !document.querySelector('main').innerText.includes('not been tried yet')")
-        found["all_tried_after_seconds"] = round(perf_counter() - began, 1)
+        result["all_tried_after_seconds"] = round(perf_counter() - began, 1)
         window.page.reload()
         began = perf_counter()
         window.page.wait_for_function("() => document.querySelector('canvas.map')?.dataset.took")
-        found["drawing_again_seconds"] = round(perf_counter() - began, 2)
-        found["map_ms"] = float(window.page.evaluate("document.querySelector('canvas.map').dataset.took"))
-        found["pointing_ms"] = round(float(window.page.evaluate(FLUENCY % FRAMES)), 1)
-        found["script_heap_mb"] = round(window.page.evaluate("performance.memory.usedJSHeapSize") / 2**20, 1)
-        found["page_mb"] = memory(window.page) - before
-        found["empty_browser_mb"] = before
-        sys.stdout.write(f"{json.dumps(found, indent=2)}\n")
+        result["drawing_again_seconds"] = round(perf_counter() - began, 2)
+        result["map_ms"] = float(window.page.evaluate("document.querySelector('canvas.map').dataset.took"))
+        result["pointing_ms"] = round(float(window.page.evaluate(FLUENCY % FRAMES)), 1)
+        result["script_heap_mb"] = round(window.page.evaluate("performance.memory.usedJSHeapSize") / 2**20, 1)
+        result["page_mb"] = memory(window.page) - before
+        result["empty_browser_mb"] = before
+        sys.stdout.write(f"{json.dumps(result, indent=2)}\n")
 
 
 def memory(page: Page) -> int:

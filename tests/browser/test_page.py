@@ -60,18 +60,18 @@ def test_all_views_load_without_errors_in_all_sizes_and_colour_schemes(look: Loo
                 assert window.page.evaluate(UNNAMED) == [], view
                 assert window.page.evaluate(FAINT) == [], view
             assert window.page.evaluate("document.documentElement.dataset.theme") == ("dark" if dark else "light")
-            assert [said for said in window.problems if "422" not in said] == []
+            assert [message for message in window.problems if "422" not in message] == []
 
 
 def test_skip_link_keeps_the_view(look: Look) -> None:
     with ServedPage(still) as served:
         window = look(WIDE)
         window.open(served.url, "queues")
-        shown = window.page.locator("main h1").inner_text()
+        output = window.page.locator("main h1").inner_text()
         window.page.locator("a.skip").focus()
         window.page.keyboard.press("Enter")
         assert window.page.evaluate("document.activeElement.id") == "main"
-        assert window.page.locator("main h1").inner_text() == shown
+        assert window.page.locator("main h1").inner_text() == output
 
 
 def explanation(key: str) -> PodExplanation:
@@ -93,8 +93,8 @@ def test_pod_view_equals_the_output_of_explain(look: Look, key: str) -> None:
     assert " ".join(headline.removeprefix(key).split()).lower() in output
     sentences = [line for line in lines if " : " not in line and "Scores: " not in line]
     for line in sentences:
-        said = line.lstrip("0123456789. ") if line[:2].rstrip(".").isdigit() else line
-        assert " ".join(said.split()).lower() in output, line
+        message = line.lstrip("0123456789. ") if line[:2].rstrip(".").isdigit() else line
+        assert " ".join(message.split()).lower() in output, line
 
 
 def test_click_or_key_on_the_map_opens_a_node(look: Look) -> None:
@@ -144,7 +144,7 @@ def test_drained_node_shows_moved_pods(look: Look) -> None:
         window.page.fill("textarea", "kind: {")
         window.page.click("button.primary")
         window.wait_for("The simulation failed")
-        assert [said for said in window.problems if "422" not in said] == []
+        assert [message for message in window.problems if "422" not in message] == []
 
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -166,7 +166,7 @@ def test_hostile_names_stay_text(look: Look) -> None:
         window.wait_for(HOSTILE)
         window.open(served.url, "node/n9")
         window.wait_for("<script>alert(2)</script>")
-        assert [said for said in window.problems if "422" not in said] == []
+        assert [message for message in window.problems if "422" not in message] == []
 
 
 def test_lost_connection_is_shown_and_restored(look: Look) -> None:

@@ -34,12 +34,12 @@ def one_unit_nearer(edit: Edit, priority: int = 0) -> Iterator[tuple[str, Edit]]
             match = re.fullmatch(pattern, operation["path"])
             if match and kind == edit["object"]["kind"] and operation["op"] != "remove":
                 together.setdefault((match[1], match[2]), []).append((number, direction))
-    for (place, name), amounts in together.items():
+    for (location, name), amounts in together.items():
         changed = deepcopy(edit)
         for number, direction in amounts:
             operation = changed["patch"][number]
             operation["value"] = _stepped(name.replace("~1", "/"), operation["value"], direction)
-        yield f"{place}/{name}", changed
+        yield f"{location}/{name}", changed
 
 
 def _stepped(name: str, amount: str | int, direction: int) -> str | int:

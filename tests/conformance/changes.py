@@ -56,10 +56,10 @@ class Tally:
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{count} {kind}" for kind, count in self.changes.most_common())
-        found = f"{self.pods} pending pods ({self.planted} by a planted obstacle), {self.without} without an offer"
-        found += f", {self.groups} groups" if self.groups else ""
+        summary = f"{self.pods} pending pods ({self.planted} by a planted obstacle), {self.without} without an offer"
+        summary += f", {self.groups} groups" if self.groups else ""
         crashed = f", {self.crashed} where kube-scheduler crashes" if self.crashed else ""
-        return f"{found}, {self.amounts} amounts, {len(self.wrong)} wrong{crashed}; {kinds}"
+        return f"{summary}, {self.amounts} amounts, {len(self.wrong)} wrong{crashed}; {kinds}"
 
 
 class Prover:
@@ -113,24 +113,24 @@ class Prover:
                 for problem in self._group_problems(alone, spec, edits, policy):
                     self._tell(f"{case.seed} group {key}: {problem}\n    {offer.text} {json.dumps(edits)}")
 
-    def _group_problems(self, case: Case, wanted: dict[str, str], edits: list[Edit], policy: Policy) -> Iterator[str]:
-        if not self._is_group_placed(case, wanted, edits, policy):
+    def _group_problems(self, case: Case, expected: dict[str, str], edits: list[Edit], policy: Policy) -> Iterator[str]:
+        if not self._is_group_placed(case, expected, edits, policy):
             yield "the oracle does not place the group"
         nearer = [dict(one_unit_nearer(edit)) for edit in edits]
-        for amount in dict.fromkeys(amount for found in nearer for amount in found):
+        for amount in dict.fromkeys(amount for result in nearer for amount in result):
             self.tally.amounts += 1
-            changed = [found.get(amount, edit) for edit, found in zip(edits, nearer, strict=True)]
-            if self._is_group_placed(case, wanted, changed, policy):
+            changed = [result.get(amount, edit) for edit, result in zip(edits, nearer, strict=True)]
+            if self._is_group_placed(case, expected, changed, policy):
                 yield f"{amount} could be one unit nearer to what it was"
 
-    def _is_group_placed(self, case: Case, wanted: dict[str, str], edits: list[Edit], policy: Policy) -> bool:
+    def _is_group_placed(self, case: Case, expected: dict[str, str], edits: list[Edit], policy: Policy) -> bool:
         """Return whether a gang can start, or, for a group without a minimum, whether the stuck pod can."""
         try:
-            said = self._oracle.decide(applied(case, edits, policy))
+            decisions = self._oracle.decide(applied(case, edits, policy))
         except OracleError as error:
-            self._tell(f"{case.seed} {wanted}: the oracle refuses the changed cluster: {error}")
+            self._tell(f"{case.seed} {expected}: the oracle refuses the changed cluster: {error}")
             return False
-        return any(wanted.items() <= item.items() and item["result"] == "scheduled" for item in said)
+        return any(expected.items() <= item.items() and item["result"] == "scheduled" for item in decisions)
 
     def _prove_pod(self, case: Case, session: Session, key: str, policy: Policy) -> None:
         explained = explain_pod(session, key, seconds=inf).as_data()
@@ -154,9 +154,9 @@ class Prover:
         self.tally.planted += 1
         offered = {change["kind"] for change in explained["changes"]}
         if not offered or (len(plants) == 1 and plants[0].kind not in offered):
-            wanted = plants[0].kind if len(plants) == 1 else "change"
-            what = f"{' and '.join(names)} planted, and no {wanted} is offered"
-            self._tell(f"{case.seed} {key}: {what}: {explained['changes']}")
+            expected = plants[0].kind if len(plants) == 1 else "change"
+            description = f"{' and '.join(names)} planted, and no {expected} is offered"
+            self._tell(f"{case.seed} {key}: {description}: {explained['changes']}")
         self._judge(obstructed, key, explained, policy)
 
     def _is_placed(self, case: Case, key: str) -> bool:
@@ -184,31 +184,34 @@ class Prover:
     def _problems(self, case: Case, key: str, change: dict[str, Any], policy: Policy) -> Iterator[str]:
         edits = change["edits"]
         try:
-            said = self._outcome(case, key, edits, policy)
+            outcome = self._outcome(case, key, edits, policy)
         except KubeSchedulerCrash:
             self.tally.crashed += 1
             return
-        wanted = ("nominated" if change.get("victims") or change["kind"] == "priority" else "scheduled", change["node"])
-        if said is None:
+        expected = (
+            "nominated" if change.get("victims") or change["kind"] == "priority" else "scheduled",
+            change["node"],
+        )
+        if outcome is None:
             yield f"the oracle refuses the changed cluster: {self.refusal}"
-        elif said[0] != wanted[0] or (said[1] != wanted[1] and wanted[1] not in said[2]):
-            yield f"said {wanted}, the oracle says {said}"
+        elif outcome[0] != expected[0] or (outcome[1] != expected[1] and expected[1] not in outcome[2]):
+            yield f"said {expected}, the oracle says {outcome}"
             return
         for at, edit in enumerate(edits):
             fewer = [other for n, other in enumerate(edits) if n != at]
-            if self._helps(case, key, fewer, policy, wanted[0]):
+            if self._helps(case, key, fewer, policy, expected[0]):
                 yield f"edit {at} can be left out"
             for amount, nearer in one_unit_nearer(edit, _priority(case, key)):
                 self.tally.amounts += 1
-                if self._helps(case, key, [*edits[:at], nearer, *edits[at + 1 :]], policy, wanted[0]):
+                if self._helps(case, key, [*edits[:at], nearer, *edits[at + 1 :]], policy, expected[0]):
                     yield f"{amount} could be one unit nearer to what it was"
 
-    def _helps(self, case: Case, key: str, edits: list[Edit], policy: Policy, wanted: str) -> bool:
+    def _helps(self, case: Case, key: str, edits: list[Edit], policy: Policy, expected: str) -> bool:
         try:
-            said = self._outcome(case, key, edits, policy)
+            outcome = self._outcome(case, key, edits, policy)
         except KubeSchedulerCrash:
             return False
-        return said is not None and said[0] == wanted
+        return outcome is not None and outcome[0] == expected
 
     def _outcome(self, case: Case, key: str, edits: list[Edit], policy: Policy) -> tuple[str, str, list[str]] | None:
         try:
@@ -263,8 +266,8 @@ def _priority(case: Case, key: str) -> int:
     spec = next(item["spec"] for item in case.objects if item["kind"] == "Pod" and _key(item) == key)
     classes = {item["metadata"]["name"]: item for item in case.objects if item["kind"] == "PriorityClass"}
     usual = next((item["value"] for item in classes.values() if item.get("globalDefault")), 0)
-    named = classes.get(spec.get("priorityClassName", ""), {"value": usual})
-    return int(spec.get("priority", named["value"]))
+    priority_class = classes.get(spec.get("priorityClassName", ""), {"value": usual})
+    return int(spec.get("priority", priority_class["value"]))
 
 
 def applied(case: Case, edits: list[Edit], policy: Policy) -> Case:
@@ -287,14 +290,14 @@ def applied(case: Case, edits: list[Edit], policy: Policy) -> Case:
     return replace(case, objects=objects, config=config)
 
 
-def _is(item: Object, wanted: Object) -> bool:
+def _is(item: Object, expected: Object) -> bool:
     metadata = item["metadata"]
-    namespace = metadata.get("namespace") or "default" if "namespace" in wanted else wanted.get("namespace")
+    namespace = metadata.get("namespace") or "default" if "namespace" in expected else expected.get("namespace")
     return (item["apiVersion"], item["kind"], metadata["name"], namespace) == (
-        wanted["apiVersion"],
-        wanted["kind"],
-        wanted["name"],
-        wanted.get("namespace"),
+        expected["apiVersion"],
+        expected["kind"],
+        expected["name"],
+        expected.get("namespace"),
     )
 
 

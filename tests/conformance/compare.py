@@ -26,13 +26,13 @@ class Difference(NamedTuple):
         return f"{self.pod}: {self.path}\n    ours:   {self.ours!r}\n    theirs: {self.theirs!r}"
 
 
-def differences(ours: list[Decision], theirs: list[Decision]) -> list[Difference]:
+def differences(actual: list[Decision], upstream: list[Decision]) -> list[Difference]:
     """Return all differing fields, pod by pod; another order of pods is a separate difference."""
-    own_order, their_order = [_subject(item) for item in ours], [_subject(item) for item in theirs]
+    own_order, their_order = [_subject(item) for item in actual], [_subject(item) for item in upstream]
     if own_order != their_order:
         return [Difference("*", "decisions[].pod", "order", own_order, their_order)]
     results: list[Difference] = []
-    for own, their in zip(ours, theirs, strict=True):
+    for own, their in zip(actual, upstream, strict=True):
         if _is_by_chance(own, their):
             break
         results += _decision(own, their)
@@ -43,40 +43,40 @@ def _subject(decision: Decision) -> str:
     return decision["pod"] if "pod" in decision else f"group {decision['group']}"
 
 
-def _is_by_chance(ours: Decision, theirs: Decision) -> bool:
+def _is_by_chance(actual: Decision, upstream: Decision) -> bool:
     """Return whether upstream selected the node at random: a narrowed search uses map order, without scores the first.
 
     Later results depend on this selection, so they cannot be compared either.
     """
-    if ours.get("node", "") == theirs.get("node", "") or "node" not in ours or "node" not in theirs:
+    if actual.get("node", "") == upstream.get("node", "") or "node" not in actual or "node" not in upstream:
         return False
-    entries = [*ours.get("nodes", {}).values(), *theirs.get("nodes", {}).values()]
+    entries = [*actual.get("nodes", {}).values(), *upstream.get("nodes", {}).values()]
     narrowed = any(reason.startswith(_NARROWED) for entry in entries for reason in entry.get("reasons", ()))
     return narrowed and not any("total" in entry for entry in entries)
 
 
-def _decision(ours: Decision, theirs: Decision) -> Iterator[Difference]:
-    pod = _subject(theirs)
+def _decision(actual: Decision, upstream: Decision) -> Iterator[Difference]:
+    pod = _subject(upstream)
     # Of several gating plugins, upstream names the first one of its map.
-    by_chance = {"unschedulablePlugins"} if ours.get("result") == theirs.get("result") == "gated" else set()
-    for key in sorted({*ours, *theirs} - {"nodes"} - by_chance):
-        own, their = ours.get(key, _ABSENT), theirs.get(key, _ABSENT)
+    by_chance = {"unschedulablePlugins"} if actual.get("result") == upstream.get("result") == "gated" else set()
+    for key in sorted({*actual, *upstream} - {"nodes"} - by_chance):
+        own, their = actual.get(key, _ABSENT), upstream.get(key, _ABSENT)
         if _comparable(own) != _comparable(their):
             yield Difference(pod, key, key, own, their)
-    own_nodes, their_nodes = ours.get("nodes", {}), theirs.get("nodes", {})
+    own_nodes, their_nodes = actual.get("nodes", {}), upstream.get("nodes", {})
     for node in sorted({*own_nodes, *their_nodes}):
         yield from _node(pod, node, own_nodes.get(node), their_nodes.get(node))
 
 
-def _node(pod: str, node: str, ours: Decision | None, theirs: Decision | None) -> Iterator[Difference]:
-    if ours is None or theirs is None:
-        yield Difference(pod, f"nodes.{node}", "nodes", ours or _ABSENT, theirs or _ABSENT)
+def _node(pod: str, node: str, actual: Decision | None, upstream: Decision | None) -> Iterator[Difference]:
+    if actual is None or upstream is None:
+        yield Difference(pod, f"nodes.{node}", "nodes", actual or _ABSENT, upstream or _ABSENT)
         return
-    for key in sorted({*ours, *theirs} - {"scores"}):
-        own, their = ours.get(key, _ABSENT), theirs.get(key, _ABSENT)
+    for key in sorted({*actual, *upstream} - {"scores"}):
+        own, their = actual.get(key, _ABSENT), upstream.get(key, _ABSENT)
         if _comparable(own) != _comparable(their):
             yield Difference(pod, f"nodes.{node}.{key}", f"nodes.{key}", own, their)
-    own_scores, their_scores = ours.get("scores", {}), theirs.get("scores", {})
+    own_scores, their_scores = actual.get("scores", {}), upstream.get("scores", {})
     for plugin in sorted({*own_scores, *their_scores}):
         own, their = own_scores.get(plugin, _ABSENT), their_scores.get(plugin, _ABSENT)
         if own != their:

@@ -31,8 +31,8 @@ class Coverage:
             self._seen[("result", decision["result"], "")] += 1
             if rejected := decision.get("preFilter"):
                 self._count("preFilter", rejected)
-            if found := decision.get("postFilter"):
-                self._seen[("postFilter", "nominated", f"{min(len(found['victims']), 3)} victims")] += 1
+            if post_filter := decision.get("postFilter"):
+                self._seen[("postFilter", "nominated", f"{min(len(post_filter['victims']), 3)} victims")] += 1
             if decision.get("result") == "error":
                 self._seen[("error", _anonymous(decision.get("message", "")), "")] += 1
             self._add_nodes(decision.get("nodes", {}))
@@ -40,8 +40,8 @@ class Coverage:
     def _add_group(self, decision: dict[str, Any]) -> None:
         self.groups += 1
         self._seen[("group", decision["result"], _anonymous(re.sub(r"\d+", "#", decision.get("message", ""))))] += 1
-        if found := decision.get("postFilter"):
-            self._seen[("group", "preempts", f"{min(len(found['victims']), 3)} victims")] += 1
+        if post_filter := decision.get("postFilter"):
+            self._seen[("group", "preempts", f"{min(len(post_filter['victims']), 3)} victims")] += 1
         for scored in decision.get("scored", ()):
             self._seen[("group", "placements", "tied" if "tied" in scored else "told apart")] += 1
 
@@ -63,8 +63,8 @@ class Coverage:
     def table(self) -> Table:
         """Format the counts."""
         table = Table("Where", "Who", "What", "How often", box=box.SIMPLE_HEAD)
-        for (point, who, what), count in sorted(self._seen.items()):
-            table.add_row(point, who, what, str(count))
+        for (point, name, description), count in sorted(self._seen.items()):
+            table.add_row(point, name, description, str(count))
         return table
 
 

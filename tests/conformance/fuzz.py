@@ -66,9 +66,9 @@ def report(outcome: Outcome, options: Options, console: Console) -> None:
 def features_of(text: str) -> frozenset[str]:
     """Read a comma-separated list of features; ``all`` selects those that need no feature gate."""
     names = frozenset(filter(None, text.split(",")))
-    known = (*EXTRA_FEATURES, *GATED_FEATURES)
-    if unknown := names - {*known, "all"}:
-        raise SystemExit(f"--features: {', '.join(sorted(unknown))} is none of {', '.join(known)}")
+    existing = (*EXTRA_FEATURES, *GATED_FEATURES)
+    if unknown := names - {*existing, "all"}:
+        raise SystemExit(f"--features: {', '.join(sorted(unknown))} is none of {', '.join(existing)}")
     return names - {"all"} | frozenset(EXTRA_FEATURES) if "all" in names else names
 
 

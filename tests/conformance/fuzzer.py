@@ -47,45 +47,45 @@ class Outcome:
     kinds: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
-        seen = self.coverage
-        groups = f"{seen.groups} attempts of groups, " if seen.groups else ""
-        counted = f"{seen.clusters} clusters, {seen.pods} pods, {groups}{seen.verdicts} node verdicts"
+        observed = self.coverage
+        groups = f"{observed.groups} attempts of groups, " if observed.groups else ""
+        counted = f"{observed.clusters} clusters, {observed.pods} pods, {groups}{observed.verdicts} node verdicts"
         return f"{counted}, {self.differing} differences"
 
 
 class Fuzzer:
     """Both sides, and the output for differences."""
 
-    def __init__(self, options: Options, oracle: Oracle, ours: Decide, console: Console) -> None:
+    def __init__(self, options: Options, oracle: Oracle, decide: Decide, console: Console) -> None:
         self._options = options
         self._oracle = oracle
-        self._ours = ours
+        self._ours = decide
         self._console = console
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
         """Compare the requested number of clusters."""
-        chosen = self._options
+        selected = self._options
         with Progress(console=self._console, transient=True, disable=not self._console.is_terminal) as bar:
-            task = bar.add_task("comparing", total=chosen.count)
-            for number in range(chosen.first, chosen.first + chosen.count):
-                self._compare(generate(f"{chosen.seed}/{number}", features=chosen.features, search=chosen.search))
+            task = bar.add_task("comparing", total=selected.count)
+            for number in range(selected.first, selected.first + selected.count):
+                self._compare(generate(f"{selected.seed}/{number}", features=selected.features, search=selected.search))
                 bar.advance(task)
         return self.outcome
 
     def _compare(self, case: Case) -> None:
-        found, theirs = self._ask_both(case)
-        if theirs is None:
+        mismatches, upstream = self._ask_both(case)
+        if upstream is None:
             self.outcome.refused.append(case.seed)
             return
-        self.outcome.coverage.add(theirs)
-        if not found:
+        self.outcome.coverage.add(upstream)
+        if not mismatches:
             return
-        self.outcome.differing += len({item.pod for item in found})
+        self.outcome.differing += len({item.pod for item in mismatches})
         self.outcome.clusters.append(case)
-        self.outcome.kinds[", ".join(sorted({item.kind for item in found}))] += 1
+        self.outcome.kinds[", ".join(sorted({item.kind for item in mismatches}))] += 1
         if len(self.outcome.clusters) <= self._options.show:
-            self._show(case, found)
+            self._show(case, mismatches)
 
     def _ask_both(self, case: Case) -> tuple[list[Difference], list[dict[str, Any]] | None]:
         """Run both sides in parallel; return no decisions of the oracle if it rejects the cluster."""
@@ -93,13 +93,13 @@ class Fuzzer:
         self._oracle.ask(case)
         own, crash = _guarded(self._ours, case)
         try:
-            theirs = self._oracle.answer()
+            upstream = self._oracle.answer()
         except OracleError:
             return [], None
-        return [crash] if crash is not None else differences(own, theirs), theirs
+        return [crash] if crash is not None else differences(own, upstream), upstream
 
-    def _show(self, case: Case, found: list[Difference]) -> None:
-        kinds = {item.kind for item in found}
+    def _show(self, case: Case, mismatches: list[Difference]) -> None:
+        kinds = {item.kind for item in mismatches}
 
         def still_differs(smaller: Case) -> bool:
             now, _ = self._ask_both(smaller)
@@ -107,26 +107,26 @@ class Fuzzer:
 
         if self._options.shrinks:
             case = shrink(case, still_differs)
-            found, _ = self._ask_both(case)
+            mismatches, _ = self._ask_both(case)
         self._console.rule(f"seed {case.seed}")
         for obj in (*([case.config] if case.config else ()), *case.objects[:MAX_OBJECTS]):
             self._console.print(json.dumps(obj), markup=False, highlight=False)
         if len(case.objects) > MAX_OBJECTS:
             self._console.print(f"and {len(case.objects) - MAX_OBJECTS} more objects", highlight=False)
-        for item in found[:12]:
+        for item in mismatches[:12]:
             self._console.print(str(item), markup=False, highlight=False)
         if self._options.save is not None:
             _save(case, self._options.save)
 
 
-def _guarded(ours: Decide, case: Case) -> tuple[list[dict[str, Any]], Difference | None]:
+def _guarded(decide: Decide, case: Case) -> tuple[list[dict[str, Any]], Difference | None]:
     try:
-        return ours(case), None
+        return decide(case), None
     except Exception as error:  # any exception of ours where kube-scheduler decides is a difference
         where = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(where.filename).name}:{where.lineno}"
-        text = f"{type(error).__name__}: {error} ({place})"
-        return [], Difference("*", "raised", f"raised {type(error).__name__} {place}", text, "decisions")
+        location = f"{Path(where.filename).name}:{where.lineno}"
+        text = f"{type(error).__name__}: {error} ({location})"
+        return [], Difference("*", "raised", f"raised {type(error).__name__} {location}", text, "decisions")
 
 
 def _save(case: Case, directory: Path) -> None:

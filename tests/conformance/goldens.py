@@ -53,9 +53,9 @@ def case_of(content: dict[str, Any]) -> Case:
 
 
 def _line(golden: Golden) -> dict[str, Any]:
-    asked = golden.case.request(0)
-    del asked["id"]
-    return {"seed": golden.case.seed, **asked, "decisions": golden.decisions}
+    request = golden.case.request(0)
+    del request["id"]
+    return {"seed": golden.case.seed, **request, "decisions": golden.decisions}
 
 
 def main() -> None:
@@ -89,13 +89,13 @@ def _record(arguments: argparse.Namespace) -> None:
 
 def _keep(arguments: argparse.Namespace) -> None:
     path = DIRECTORY / f"{arguments.into}.jsonl.gz"
-    kept = list(read(path)) if path.exists() else []
+    stored = list(read(path)) if path.exists() else []
     with Oracle() as oracle:
         for file in arguments.files:
             case = case_of(json.loads(file.read_text()))
-            if all(golden.case != case for golden in kept):
-                kept.append(Golden(case, oracle.decide(case)))
-    write(path, kept)
+            if all(golden.case != case for golden in stored):
+                stored.append(Golden(case, oracle.decide(case)))
+    write(path, stored)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ def decide(case: Case) -> list[dict[str, Any]]:
     cluster = cluster_from(case.objects, features=gates)
     policy = Policy(config_of(case, gates), REGISTRY, gates)
     single = DryRun(cluster, policy, search_all=case.search == "all", cross_check=True)
-    written: list[dict[str, Any]] = to_builtins(single.run())["decisions"]
-    return [*written, *msgspec.to_builtins(single.groups)]
+    output: list[dict[str, Any]] = to_builtins(single.run())["decisions"]
+    return [*output, *msgspec.to_builtins(single.groups)]
 
 
 def config_of(case: Case, gates: FeatureGates) -> SchedulerConfiguration:

@@ -29,8 +29,8 @@ def _taint(objects: list[Object], pod: Object) -> None:
 
 def _no_blank_toleration(_objects: list[Object], pod: Object) -> None:
     """Replace tolerations of everything with specific ones."""
-    listed = pod["spec"].get("tolerations") or []
-    pod["spec"]["tolerations"] = [item for item in listed if item.get("key")]
+    items = pod["spec"].get("tolerations") or []
+    pod["spec"]["tolerations"] = [item for item in items if item.get("key")]
 
 
 def _selector(_objects: list[Object], pod: Object) -> None:

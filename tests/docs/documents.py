@@ -37,10 +37,10 @@ def check_document(document: dict[str, Any], plugins: Iterable[type[Plugin]]) ->
 
 def is_known(document: dict[str, Any]) -> bool:
     """Return whether the embedded API server serves the kind of an object by default."""
-    wanted = document.get("kind"), document.get("apiVersion")
-    if wanted == ("Pod", "v1") and "containers" not in document.get("spec", {}):
+    expected = document.get("kind"), document.get("apiVersion")
+    if expected == ("Pod", "v1") and "containers" not in document.get("spec", {}):
         return False  # a page may show the labels of a pod without its containers
-    return any((kind.name, kind.api_version) == wanted for kind in KINDS)
+    return any((kind.name, kind.api_version) == expected for kind in KINDS)
 
 
 def apply(document: dict[str, Any]) -> None:

@@ -40,22 +40,22 @@ class Snippet(Struct, frozen=True):
 
 def pages() -> list[Path]:
     """List all pages for users; test_translations.py checks that translations have the same blocks."""
-    found = [*ROOT.glob("README.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")]
-    return sorted(page for page in found if not page.name.endswith(".zh.md"))
+    items = [*ROOT.glob("README.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")]
+    return sorted(page for page in items if not page.name.endswith(".zh.md"))
 
 
 def snippets_of(page: Path) -> Iterator[Snippet]:
     """Yield the blocks of a page."""
     text = page.read_text()
-    whole = _WHOLE_PAGE.search(text)
-    for match in sorted((*_FENCE.finditer(text), *_BEFORE.finditer(text)), key=lambda found: found.start()):
+    complete = _WHOLE_PAGE.search(text)
+    for match in sorted((*_FENCE.finditer(text), *_BEFORE.finditer(text)), key=lambda pod: pod.start()):
         line = text.count("\n", 0, match.start()) + 1
         if match.re is _BEFORE:
             yield Snippet("before", match.group(1), line)
             continue
         indent, language, code = match.groups()
         marked = _NOT_RUN.search(text, 0, match.start())
-        why_not = whole.group(1) if whole else marked.group(1) if marked else ""
+        why_not = complete.group(1) if complete else marked.group(1) if marked else ""
         yield Snippet(language, re.sub(rf"^{indent}", "", code, flags=re.MULTILINE), line, why_not)
 
 
@@ -95,6 +95,6 @@ def commands_of(text: str) -> list[Command]:
 
 def is_shown(expected: str, output: str) -> bool:
     """Return whether a line is in the output; spaces may differ, and ``…`` matches any text."""
-    wanted = [re.escape(part.strip()) for part in expected.split("…")]
-    pattern = re.sub(r"(?:\\ |\s)+", r"\\s+", ".*".join(wanted))
+    required = [re.escape(part.strip()) for part in expected.split("…")]
+    pattern = re.sub(r"(?:\\ |\s)+", r"\\s+", ".*".join(required))
     return any(re.search(pattern, re.sub(r"\s+", " ", line)) for line in (*output.splitlines(), output))

@@ -106,7 +106,7 @@ class Terminal:
         if is_cluster:
             self._end_all()
             text += f" --kubeconfig {self._kubeconfig}"
-        begun = self._log.stat().st_size if self._log.exists() else 0
+        started = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
             process = subprocess.Popen(
                 ["bash", "-c", f"exec env {text}" if "=" in text.split()[0] else f"exec {text}"],
@@ -118,13 +118,13 @@ class Terminal:
         self._running.append(process)
         expected = (*command.expected, *(("Stop the cluster with Ctrl-C.",) if is_cluster else ()))
         deadline = time.monotonic() + PATIENCE
-        while missing := [line for line in expected if not is_shown(line, self._log_so_far(begun))]:
+        while missing := [line for line in expected if not is_shown(line, self._log_so_far(started))]:
             if process.poll() is not None or time.monotonic() > deadline:
-                raise CommandFailed(f"$ {command.text}\n{self._log_so_far(begun)}\n(not shown: {missing})")
+                raise CommandFailed(f"$ {command.text}\n{self._log_so_far(started)}\n(not shown: {missing})")
             time.sleep(0.1)
 
-    def _log_so_far(self, begun: int = 0) -> str:
-        return self._log.read_bytes()[begun:].decode() if self._log.exists() else ""
+    def _log_so_far(self, started: int = 0) -> str:
+        return self._log.read_bytes()[started:].decode() if self._log.exists() else ""
 
     def _environment(self) -> dict[str, str]:
         names = {"KUBECONFIG": str(self._kubeconfig), "COLUMNS": "160", "TERM": "dumb", "NO_COLOR": "1"}

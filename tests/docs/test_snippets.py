@@ -61,12 +61,12 @@ def run(snippet: Snippet, terminal: Terminal, blocks: PythonBlocks, plugins: lis
 
 
 def test_all_blocks_have_a_language() -> None:
-    known = {*RUNNABLE, *PLAIN}
+    existing = {*RUNNABLE, *PLAIN}
     unknown = [
         f"{page}:{each.line}: {each.language}"
         for page in pages()
         for each in snippets_of(page)
-        if each.language not in known
+        if each.language not in existing
     ]
     assert unknown == []
 

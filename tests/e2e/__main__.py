@@ -45,13 +45,13 @@ class Outcome:
 def main() -> int:
     options = _options()
     suite = program("e2e.test")
-    wanted = [name for name in specs(suite, options.focus) if options.all or not is_left_out(name)]
+    expected = [name for name in specs(suite, options.focus) if options.all or not is_left_out(name)]
     if options.list:
-        say("\n".join(wanted))
+        say("\n".join(expected))
         return 0
     options.save.mkdir(parents=True, exist_ok=True)
     waiting: Queue[str] = Queue()
-    for name in wanted:
+    for name in expected:
         waiting.put(name)
     outcomes: list[Outcome] = []
     workers = [
@@ -64,8 +64,8 @@ def main() -> int:
         worker.join()
     failed = [outcome for outcome in outcomes if outcome.result == "failed"]
     skipped = sum(outcome.result == "skipped" for outcome in outcomes)
-    say(f"{len(outcomes)} specs, {skipped} skipped, {len(failed)} failed, {len(wanted) - len(outcomes)} not run")
-    return 0 if len(outcomes) == len(wanted) and not failed else 1
+    say(f"{len(outcomes)} specs, {skipped} skipped, {len(failed)} failed, {len(expected) - len(outcomes)} not run")
+    return 0 if len(outcomes) == len(expected) and not failed else 1
 
 
 def _options() -> argparse.Namespace:
@@ -98,9 +98,9 @@ def specs(suite: Path, focus: str) -> list[str]:
         report = Path(directory) / "specs.json"
         command = [str(suite), "-ginkgo.dry-run", f"-ginkgo.focus={focus}", f"-ginkgo.json-report={report}"]
         subprocess.run([*command, "-kubeconfig=/dev/null", "-provider=skeleton"], check=True, capture_output=True)
-        (told,) = json.loads(report.read_text())
-    found = (spec for spec in told["SpecReports"] if spec["LeafNodeType"] == "It" and spec["State"] == "passed")
-    return sorted(" ".join([*spec["ContainerHierarchyTexts"], spec["LeafNodeText"]]) for spec in found)
+        (outcome,) = json.loads(report.read_text())
+    items = (spec for spec in outcome["SpecReports"] if spec["LeafNodeType"] == "It" and spec["State"] == "passed")
+    return sorted(" ".join([*spec["ContainerHierarchyTexts"], spec["LeafNodeText"]]) for spec in items)
 
 
 def is_left_out(name: str) -> bool:
@@ -183,11 +183,11 @@ def run(suite: Path, name: str, kubeconfig: Path, seconds: float) -> Outcome:
 
 
 def state_in(report: Path) -> str:
-    (told,) = json.loads(report.read_text())
-    states = [spec["State"] for spec in told["SpecReports"] if spec["NumAttempts"]]
+    (outcome,) = json.loads(report.read_text())
+    states = [spec["State"] for spec in outcome["SpecReports"] if spec["NumAttempts"]]
     if any(state not in ("passed", "skipped") for state in states):
         return "failed"
-    ran = any(spec["LeafNodeType"] == "It" and spec["State"] == "passed" for spec in told["SpecReports"])
+    ran = any(spec["LeafNodeType"] == "It" and spec["State"] == "passed" for spec in outcome["SpecReports"])
     return "passed" if ran else "skipped"
 
 

@@ -32,13 +32,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("python", help="the interpreter of the other checkout")
     options = parser.parse_args()
-    held = tried = 0
+    passed = attempts = 0
     for name, problem in chain(of_requests(options.python), of_files(options.python)):
-        tried, held = tried + 1, held + (not problem)
+        attempts, passed = attempts + 1, passed + (not problem)
         sys.stdout.write(f"{'holds' if not problem else 'FAILS'}  {name}{': ' if problem else ''}{problem[:160]}\n")
         sys.stdout.flush()
-    sys.stdout.write(f"{held} of {tried} hold\n")
-    return 0 if held == tried else 1
+    sys.stdout.write(f"{passed} of {attempts} hold\n")
+    return 0 if passed == attempts else 1
 
 
 def of_requests(python: str) -> Iterator[tuple[str, str]]:
@@ -102,9 +102,9 @@ def _furnished(kubeconfig: Path) -> tuple[str, str]:
     return url, token
 
 
-def _create(url: str, token: str, path: str, thing: Any, deadline: float) -> None:
-    asked = Hostile("POST", path, json.dumps(thing).encode(), statuses=(201, 409))
-    while problem_of(url, token, asked):
+def _create(url: str, token: str, path: str, obj: Any, deadline: float) -> None:
+    request = Hostile("POST", path, json.dumps(obj).encode(), statuses=(201, 409))
+    while problem_of(url, token, request):
         if time.monotonic() > deadline:
             raise TimeoutError("the cluster takes no objects")
         time.sleep(0.2)

@@ -56,22 +56,22 @@ class Caller:
     def call(self, requests: Sequence[Request]) -> list[tuple[Request, Heard]]:
         """Send one request or several pipelined ones; return the responses with their requests."""
         way = self.way = self._chance.choices(WAYS, WEIGHTS)[0]
-        asked = list(requests) if way == "pipelined" else list(requests[:1])
+        batch = list(requests) if way == "pipelined" else list(requests[:1])
         try:
             self._connect(anew=way in ("cut", "rubbish"))
-            self._send(way, asked)
+            self._send(way, batch)
             if way == "hang up":
                 self.close()
                 return []
-            return self._hear(asked)
+            return self._hear(batch)
         except (BrokenPipeError, ConnectionError):
             # The server may close the connection on unreadable input; the next request shows that it still serves.
             self.close()
             return []
 
-    def _hear(self, asked: list[Request]) -> list[tuple[Request, Heard]]:
+    def _hear(self, batch: list[Request]) -> list[tuple[Request, Heard]]:
         recorded: list[tuple[Request, Heard]] = []
-        for request in asked:
+        for request in batch:
             answer = self._cached_result(request.method)
             if answer is None:
                 break
@@ -94,22 +94,22 @@ class Caller:
             self._socket.close()
             self._socket = None
 
-    def _send(self, way: str, asked: list[Request]) -> None:
+    def _send(self, way: str, batch: list[Request]) -> None:
         assert self._socket is not None
-        whole = b"".join(self._rendered(request, way) for request in asked)
+        complete = b"".join(self._rendered(request, way) for request in batch)
         match way:
             case "rubbish":
                 self._socket.sendall(self._chance.choice(RUBBISH) or self._chance.randbytes(300))
                 self._socket.shutdown(socket.SHUT_WR)
             case "cut" | "hang up":
-                self._socket.sendall(whole[: self._chance.randrange(len(whole))])
+                self._socket.sendall(complete[: self._chance.randrange(len(complete))])
                 if way == "cut":
                     self._socket.shutdown(socket.SHUT_WR)
             case "pieces":
-                for start in range(0, len(whole), 1 + len(whole) // 7):
-                    self._socket.sendall(whole[start : start + 1 + len(whole) // 7])
+                for start in range(0, len(complete), 1 + len(complete) // 7):
+                    self._socket.sendall(complete[start : start + 1 + len(complete) // 7])
             case _:
-                self._socket.sendall(whole)
+                self._socket.sendall(complete)
 
     def _rendered(self, request: Request, way: str) -> bytes:
         body = request.body
@@ -131,8 +131,8 @@ class Caller:
         if way == "chunked":
             cut = self._chance.randrange(len(body) + 1)
             pieces = [piece for piece in (body[:cut], body[cut:]) if piece]
-            written = b"".join(b"%x;a=b\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
-            return _head(lines, "Transfer-Encoding: chunked") + written + b"0\r\nTrailer: x\r\n\r\n"
+            output = b"".join(b"%x;a=b\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+            return _head(lines, "Transfer-Encoding: chunked") + output + b"0\r\nTrailer: x\r\n\r\n"
         return _head(lines, f"Content-Length: {len(body)}") + body
 
     def _cached_result(self, method: str) -> Heard | None:
@@ -147,12 +147,12 @@ class Caller:
             if response.chunked and response.status == 200:
                 self._glance()
                 return Heard(response.status, kind, None)
-            heard = Heard(response.status, kind, response.read())
+            received = Heard(response.status, kind, response.read())
         except (HTTPException, TimeoutError) as error:
             raise Silence(repr(error)) from error
         if response.will_close:
             self.close()
-        return heard
+        return received
 
     def _glance(self) -> None:
         """Read a watch for a short time, and disconnect."""

@@ -52,25 +52,25 @@ class Campaign:
             self.problems += strangers.problems_of_daemon(server)
 
     def _call(self, caller: Caller, requests: Requests, chance: random.Random) -> int:
-        asked = [requests.draw() for _ in range(chance.randrange(1, 6))]
-        shown = f"{asked[0].method} {asked[0].target[:300]} {asked[0].content_type} {asked[0].body[:2000]!r}"
+        batch = [requests.draw() for _ in range(chance.randrange(1, 6))]
+        output = f"{batch[0].method} {batch[0].target[:300]} {batch[0].content_type} {batch[0].body[:2000]!r}"
         began = time.perf_counter()
         try:
-            heard = caller.call(asked)
+            received = caller.call(batch)
         except Silence as silence:
-            self.problems.append(f"{silence} ({caller.way}): {shown}")
+            self.problems.append(f"{silence} ({caller.way}): {output}")
             caller.close()
             return 1
-        self.slowest = max(self.slowest, (time.perf_counter() - began, shown))
+        self.slowest = max(self.slowest, (time.perf_counter() - began, output))
         self.ways[caller.way] += 1
-        for request, answer in heard:
+        for request, answer in received:
             self.statuses[answer.status] += 1
             if problem := problem_of(request, answer):
-                told = (answer.body or b"")[:500]
+                report = (answer.body or b"")[:500]
                 self.problems.append(
-                    f"{problem} ({caller.way}): {answer.status} {told!r} to {shown} … {request.target[:300]}"
+                    f"{problem} ({caller.way}): {answer.status} {report!r} to {output} … {request.target[:300]}"
                 )
-        return max(len(heard), 1)
+        return max(len(received), 1)
 
 
 @contextmanager

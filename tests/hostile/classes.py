@@ -113,23 +113,25 @@ CLASSES: Final[dict[str, Hostile]] = {
 
 def find_problems(url: str, token: str) -> Iterator[str]:
     """Send all requests to a server and return those that were not rejected correctly."""
-    for name, asked in CLASSES.items():
-        if problem := problem_of(url, token, asked):
+    for name, request in CLASSES.items():
+        if problem := problem_of(url, token, request):
             yield f"{name}: {problem}"
 
 
-def problem_of(url: str, token: str, asked: Hostile, seconds: float = 60.0) -> str:
+def problem_of(url: str, token: str, request: Hostile, seconds: float = 60.0) -> str:
     """Send a request and return the problem of the response; empty if it is rejected correctly."""
-    place, began = urlsplit(url), time.perf_counter()
+    location, began = urlsplit(url), time.perf_counter()
     connection: http.client.HTTPConnection
-    if place.scheme == "https":
+    if location.scheme == "https":
         anyone = ssl._create_unverified_context()
-        connection = http.client.HTTPSConnection(place.hostname or "", place.port, timeout=seconds, context=anyone)
+        connection = http.client.HTTPSConnection(
+            location.hostname or "", location.port, timeout=seconds, context=anyone
+        )
     else:
-        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=seconds)
+        connection = http.client.HTTPConnection(location.hostname or "", location.port, timeout=seconds)
     try:
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": asked.content_type}
-        connection.request(asked.method, asked.path, asked.body, headers)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": request.content_type}
+        connection.request(request.method, request.path, request.body, headers)
         answer = connection.getresponse()
         body = answer.read()
     except (OSError, http.client.HTTPException) as error:
@@ -137,6 +139,6 @@ def problem_of(url: str, token: str, asked: Hostile, seconds: float = 60.0) -> s
     finally:
         connection.close()
     took = time.perf_counter() - began
-    if answer.status not in asked.statuses or asked.words.encode() not in body:
+    if answer.status not in request.statuses or request.words.encode() not in body:
         return f"{answer.status} {body[:300]!r}"
     return f"took {took:.1f} s" if took > MAX_SECONDS else ""

@@ -36,13 +36,13 @@ def problems(seed: str, count: int) -> list[str]:
 def evaluate(seed: str, count: int) -> Iterator[str]:
     """Evaluate expressions one by one, intact and damaged, and print the problems of each."""
     chance = random.Random(seed)
-    made = Expressions(chance)
+    created = Expressions(chance)
     attributes = {f"a{number}": DeviceAttribute(string_value="ab" * 32) for number in range(32)}
     device = Device(name="d", attributes={"model": DeviceAttribute(string_value="a100"), **attributes})
     for _ in range(count):
-        expression = made.boolean(chance.randrange(1, 9))
+        expression = created.boolean(chance.randrange(1, 9))
         if chance.random() < 0.3:
-            expression = made.garbled(expression)
+            expression = created.garbled(expression)
         before, began = peak(), time.perf_counter()
         try:
             Program(expression).matches(device_facts("gpu.example", device))

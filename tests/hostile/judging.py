@@ -17,23 +17,23 @@ Data = dict[str, Any]
 KNOWN = (b"ResourceVersionTooLarge", b"more than one PodDisruptionBudget")
 
 
-def problem_of(request: Request | None, heard: Heard) -> str:
+def problem_of(request: Request | None, received: Heard) -> str:
     """Return the problem of a response; empty if there is no problem."""
-    if heard.body is None:
+    if received.body is None:
         return ""
-    if heard.status >= 500 and not any(words in heard.body for words in KNOWN):
+    if received.status >= 500 and not any(words in received.body for words in KNOWN):
         return "the server failed"
     if request is not None and request.method == "HEAD":
-        return "" if not heard.body else "a HEAD has a body"
-    if not heard.content_type.startswith("application/json"):
-        return "" if heard.status < 400 else "an error that is no Status"
+        return "" if not received.body else "a HEAD has a body"
+    if not received.content_type.startswith("application/json"):
+        return "" if received.status < 400 else "an error that is no Status"
     try:
-        data = msgspec.json.decode(heard.body)
+        data = msgspec.json.decode(received.body)
     except msgspec.DecodeError as error:
         return f"no JSON: {error}"
-    if heard.status < 400:
+    if received.status < 400:
         return "" if isinstance(data, dict) else "not an object"
-    return _status_problem(data, heard.status)
+    return _status_problem(data, received.status)
 
 
 def _status_problem(data: Any, status: int) -> str:
@@ -66,19 +66,19 @@ class Audit:
 
     def _of(self, resource: ServedResource) -> list[str]:
         prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
-        whole = self._read(f"{prefix}/{resource.plural}")
+        complete = self._read(f"{prefix}/{resource.plural}")
         self._read(f"{prefix}/{resource.plural}", accept="application/json;as=Table;v=v1;g=meta.k8s.io")
-        version = int(whole["metadata"]["resourceVersion"])
+        version = int(complete["metadata"]["resourceVersion"])
         problems = [f"versions went back from {self._version} to {version}"] if version < self._version else []
         self._version = version
-        for item in whole["items"] or ():
+        for item in complete["items"] or ():
             problems += self._object_problems(resource, prefix, item, version)
         return problems
 
     def _object_problems(self, resource: ServedResource, prefix: str, item: Data, version: int) -> list[str]:
         metadata = item["metadata"]
-        place = f"{prefix}/namespaces/{metadata['namespace']}" if resource.namespaced else prefix
-        path = f"{place}/{resource.plural}/{metadata['name']}"
+        location = f"{prefix}/namespaces/{metadata['namespace']}" if resource.namespaced else prefix
+        path = f"{location}/{resource.plural}/{metadata['name']}"
         if self._read(path) != item:
             return [f"{path} is not what is listed"]
         if int(metadata["resourceVersion"]) > version:

@@ -147,8 +147,8 @@ class Requests:
     def _query(self) -> str:
         if self._chance.random() < 0.65:
             return ""
-        chosen = self._chance.sample(sorted(QUERIES), self._chance.choice((1, 1, 2, 3)))
-        query = urlencode([(name, self._chance.choice(QUERIES[name])) for name in chosen])
+        selected = self._chance.sample(sorted(QUERIES), self._chance.choice((1, 1, 2, 3)))
+        query = urlencode([(name, self._chance.choice(QUERIES[name])) for name in selected])
         return f"?{query}" + self._chance.choice(("", "", "", "&", "&=", "&%zz=%", "&a;b"))
 
     def _headers(self) -> tuple[tuple[str, str], ...]:

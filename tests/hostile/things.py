@@ -88,8 +88,8 @@ class Things:
 
     def _struct(self, schema: Schema, depth: int) -> Data:
         most = len(schema.by_name) if depth == 0 else 3
-        chosen = self.chance.sample(sorted(schema.by_name), min(most, len(schema.by_name)))
-        return {name: self._content(schema.by_name[name], depth + 1) for name in chosen if depth < DEEPEST}
+        selected = self.chance.sample(sorted(schema.by_name), min(most, len(schema.by_name)))
+        return {name: self._content(schema.by_name[name], depth + 1) for name in selected if depth < DEEPEST}
 
     def _content(self, field: Field, depth: int) -> Any:
         if field.shape == "list":

@@ -22,11 +22,11 @@ def protobuf(data: Any) -> bytes:
 
 def _varint(number: int) -> bytes:
     number &= (1 << 64) - 1
-    written = bytearray()
+    output = bytearray()
     while number > 127:
-        written.append(number & 127 | 128)
+        output.append(number & 127 | 128)
         number >>= 7
-    return bytes((*written, number))
+    return bytes((*output, number))
 
 
 def _piece(number: int, content: bytes) -> bytes:

@@ -12,9 +12,9 @@ from moorage.cluster.apiserver.server import ApiServer
 
 async def serve(data: Path, kubeconfig: Path) -> None:
     async with ApiServer(data_dir=data) as server:
-        written = kubeconfig.with_suffix(".new")
-        written.write_text(yaml.safe_dump(server.kubeconfig()))
-        written.rename(kubeconfig)
+        output = kubeconfig.with_suffix(".new")
+        output.write_text(yaml.safe_dump(server.kubeconfig()))
+        output.rename(kubeconfig)
         await asyncio.Event().wait()
 
 

@@ -85,10 +85,10 @@ def test_too_long_body_is_rejected(tmp_path: Path) -> None:
 
 def test_watchers_receive_all_events(tmp_path: Path) -> None:
     async def watch(client: ApiClient, versions: list[int]) -> None:
-        rest = b""
+        remainder = b""
         async with client.stream(f"{PODS}?watch=true") as chunks:
             async for chunk in chunks:
-                *lines, rest = (rest + chunk).split(b"\n")
+                *lines, remainder = (remainder + chunk).split(b"\n")
                 for line in lines:
                     versions.append(int(msgspec.json.decode(line)["object"]["metadata"]["resourceVersion"]))
                 if len(versions) >= CHANGES:
@@ -96,13 +96,13 @@ def test_watchers_receive_all_events(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with serving(tmp_path) as (_, client):
-            told: list[list[int]] = [[] for _ in range(WATCHERS)]
-            watchers = [asyncio.create_task(watch(client, versions)) for versions in told]
+            report: list[list[int]] = [[] for _ in range(WATCHERS)]
+            watchers = [asyncio.create_task(watch(client, versions)) for versions in report]
             bodies = [msgspec.json.encode(pod(f"p{number}")) for number in range(CHANGES)]
             await asyncio.gather(*(client.request("POST", PODS, body) for body in bodies))
             await asyncio.wait_for(asyncio.gather(*watchers), 30)
-            assert all(versions == sorted(told[0]) for versions in told)
-            assert len(set(told[0])) == CHANGES
+            assert all(versions == sorted(report[0]) for versions in report)
+            assert len(set(report[0])) == CHANGES
 
     asyncio.run(scenario())
 

@@ -48,8 +48,8 @@ async def test_pods_stay_pending_without_a_scheduler() -> None:
 @in_virtual_time
 async def test_text_and_data_are_applied_like_files() -> None:
     async with Cluster(nodes=0) as cluster:
-        one = "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n"
-        text = "---\n".join((one % "a", one % "b"))
+        template = "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n"
+        text = "---\n".join((template % "a", template % "b"))
         stored = await cluster.apply(text, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "c"}})
         assert [item["metadata"]["name"] for item in stored] == ["a", "b", "c"]
 

@@ -87,11 +87,11 @@ async def test_deleted_candidate_is_recreated() -> None:
     async with Cluster(nodes=0, scheduler=False, feature_gates=GATE) as cluster:
         await cluster.sleep(30)
         assert holder(cluster)() == ""
-        one = Replica(cluster.client, "one", "1.37.0")
-        await cluster.wait_for(lambda: one.leads)
+        first = Replica(cluster.client, "one", "1.37.0")
+        await cluster.wait_for(lambda: first.leads)
         path = "/apis/coordination.k8s.io/v1beta1/namespaces/kube-system/leasecandidates/one"
         await cluster.client.request("DELETE", path)
         await cluster.wait_for(lambda: len(cluster.objects(LeaseCandidate)) == 1)
         await cluster.sleep(700)
-        assert one.leads
-        await one.stop()
+        assert first.leads
+        await first.stop()

@@ -16,10 +16,10 @@ from tests.live.scheduler import SchedulerProcess, scheduler
 SECONDS = 60.0
 
 
-async def until(is_so: Callable[[], bool], what: str) -> None:
+async def until(is_so: Callable[[], bool], description: str) -> None:
     deadline = asyncio.get_running_loop().time() + SECONDS
     while not is_so():
-        assert asyncio.get_running_loop().time() < deadline, what
+        assert asyncio.get_running_loop().time() < deadline, description
         await asyncio.sleep(0.05)
 
 
@@ -46,11 +46,11 @@ def test_cache_and_queue_are_dumped_and_agree_with_the_api(tmp_path: Path) -> No
                 with scheduler(kubeconfig) as process:
                     await cluster.wait_for("one pod is bound", lambda pods: bool(pods["fits"].node_name))
                     await until(lambda: "too-big" in process.log, process.log)
-                    told = await dumped(process)
-                    assert "pods [default/fits" in told
-                    assert "default/too-big: unschedulable" in told
-                    assert "rejected by [NodeResourcesFit]" in told
-                    assert "nodes agree with the API" in told
-                    assert "pods agree with the API" in told
+                    report = await dumped(process)
+                    assert "pods [default/fits" in report
+                    assert "default/too-big: unschedulable" in report
+                    assert "rejected by [NodeResourcesFit]" in report
+                    assert "nodes agree with the API" in report
+                    assert "pods agree with the API" in report
 
     asyncio.run(main())

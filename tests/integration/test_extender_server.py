@@ -100,20 +100,20 @@ def test_requests_invalid_data_and_pages(capsys: pytest.CaptureFixture[str]) -> 
         async with Cluster(nodes=3, scheduler=False) as cluster, extender(cluster, capsys, Third) as running:
             await running.ready()
             names = ["node-3", "node-1", "node-2"]
-            status, found = await running.ask("/filter", {"Pod": POD, "NodeNames": names})
-            assert (status, found["NodeNames"], found["Error"]) == (200, ["node-3", "node-2"], "")
-            assert found["FailedAndUnresolvableNodes"] == {"node-1": "node(s) were the first"}
+            status, response = await running.ask("/filter", {"Pod": POD, "NodeNames": names})
+            assert (status, response["NodeNames"], response["Error"]) == (200, ["node-3", "node-2"], "")
+            assert response["FailedAndUnresolvableNodes"] == {"node-1": "node(s) were the first"}
             assert await running.ask("/prioritize", {"Pod": POD, "NodeNames": ["node-2", "node-3"]}) == (
                 200,
                 [{"Host": "node-2", "Score": 0}, {"Host": "node-3", "Score": 100}],
             )
             victims = {"node-1": {"Pods": [{"UID": "1"}]}, "node-2": {"Pods": [{"UID": "1"}]}}
-            status, found = await running.ask("/preempt", {"Pod": POD, "NodeNameToMetaVictims": victims})
-            assert (status, [*found["NodeNameToMetaVictims"]]) == (200, ["node-2"])
+            status, response = await running.ask("/preempt", {"Pod": POD, "NodeNameToMetaVictims": victims})
+            assert (status, [*response["NodeNameToMetaVictims"]]) == (200, ["node-2"])
 
             broken = {"Pod": {**POD, "metadata": {"name": "broken"}}, "NodeNames": names}
-            status, found = await running.ask("/filter", broken)
-            assert (status, "no idea" in found["Error"]) == (200, True)
+            status, response = await running.ask("/filter", broken)
+            assert (status, "no idea" in response["Error"]) == (200, True)
             assert (await running.ask("/prioritize", broken))[0] == 500
 
             assert await running.ask("/filter", b"<html>") == (400, {"Error": found_in("the body: it is not a JSON")})
@@ -169,15 +169,15 @@ def test_rejection_waits_for_a_change_that_kube_scheduler_has_seen(capsys: pytes
         async with Cluster(nodes=1, scheduler=False) as cluster, extender(cluster, capsys, SsdOnly) as running:
             await running.ready()
             spec = {"Pod": POD, "NodeNames": ["node-1"]}
-            _, found = await running.ask("/filter", spec)
-            assert found["FailedAndUnresolvableNodes"] == {"node-1": "node(s) had no ssd"}
+            _, response = await running.ask("/filter", spec)
+            assert response["FailedAndUnresolvableNodes"] == {"node-1": "node(s) had no ssd"}
             again = asyncio.create_task(running.ask("/filter", spec))
             await asyncio.sleep(0.2)
             assert not again.done()
             patch = json.dumps({"metadata": {"labels": {"disk": "ssd"}}}).encode()
             await cluster.client.request("PATCH", "/api/v1/nodes/node-1", patch, "application/merge-patch+json")
-            _, found = await again
-            assert found["NodeNames"] == ["node-1"]
+            _, response = await again
+            assert response["NodeNames"] == ["node-1"]
             _, metrics = await running.ask("/metrics", method="GET")
             assert 'moorage_extender_requests_total{code="200",verb="filter"} 2.0' in metrics
 
@@ -208,13 +208,13 @@ def test_requests_without_a_client_certificate_are_rejected(tmp_path: Path, caps
         "key_file": str(key),
         "client_ca_file": str(authority.file),
     }
-    known = ClientTls("here", authority=authority.file, certificate=client, key=client_key)
+    existing = ClientTls("here", authority=authority.file, certificate=client, key=client_key)
     unknown = ClientTls("here", authority=authority.file)
 
     async def story() -> None:
         async with Cluster(nodes=1, scheduler=False) as cluster, extender(cluster, capsys, Third, **options) as running:
             assert running.url.startswith("https://127.0.0.1:")
-            friend, stranger = (Running(running.server, running.url, tls) for tls in (known, unknown))
+            friend, stranger = (Running(running.server, running.url, tls) for tls in (existing, unknown))
             await stranger.ready()
             spec = {"Pod": POD, "NodeNames": ["node-1"]}
             assert (await friend.ask("/filter", spec))[0] == 200

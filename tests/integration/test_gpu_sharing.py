@@ -65,8 +65,8 @@ async def test_devices_are_not_overcommitted(policy: str) -> None:
             await cluster.apply(pod(f"p{number}", gpus, milli))
             await cluster.sleep(1)
             if number % 5 == 4 and (running := cluster.running()):
-                gone = chance.choice(running)
-                await cluster.delete(pod(gone.name, 1, 1000))
+                deleted = chance.choice(running)
+                await cluster.delete(pod(deleted.name, 1, 1000))
         await cluster.sleep(60)
         placed = cluster.running()
         assert len(placed) >= 12
@@ -75,8 +75,8 @@ async def test_devices_are_not_overcommitted(policy: str) -> None:
         # A new scheduler reads all allocations from the API.
         anew = Rig(*cluster.nodes(), *placed)
         for info in anew.nodes:
-            known = [1000 - taken(placed)[info.name, str(device)] for device in range(len(read_gpus(info).free))]
-            assert list(read_gpus(info).free) == known
+            existing = [1000 - taken(placed)[info.name, str(device)] for device in range(len(read_gpus(info).free))]
+            assert list(read_gpus(info).free) == existing
 
 
 @in_virtual_time
@@ -117,7 +117,7 @@ async def test_metrics_report_fragmentation_and_the_largest_job() -> None:
         cells, scheduling = CellRegistry(), cluster.embedded.scheduling
         assert scheduling is not None
         read_scheduler(cells, scheduling.scheduler)
-        found = exposing(cells)
-        assert found.get_sample_value("moorage_largest_job_gpus", {"pool": "all"}) == 2
-        wasted = found.get_sample_value("moorage_fragmentation_ratio", {"pool": "all", "shape": "cpu=1000m,gpu=1x600"})
+        result = exposing(cells)
+        assert result.get_sample_value("moorage_largest_job_gpus", {"pool": "all"}) == 2
+        wasted = result.get_sample_value("moorage_fragmentation_ratio", {"pool": "all", "shape": "cpu=1000m,gpu=1x600"})
         assert wasted == pytest.approx(0.1), "400 of 4000 thousandths are too little for another one"

@@ -79,14 +79,14 @@ async def test_d1_claim_of_the_group_is_reserved_for_the_group_once() -> None:
         await cluster.wait_for(lambda: len(cluster.running()) == 2)
         assert users(cluster) == [("g-gpu", [("podgroups", "g")])]
         assert len({pod.node_name for pod in cluster.pods()}) == 1, "the devices are on one node"
-        (found,) = cluster.objects(PodGroup)
+        (stored_group,) = cluster.objects(PodGroup)
         (claim,) = [item for item in cluster.objects(ResourceClaim) if item.name != "fabric"]
-        assert [status.resource_claim_name for status in found.status.resource_claim_statuses] == [claim.name]
+        assert [status.resource_claim_name for status in stored_group.status.resource_claim_statuses] == [claim.name]
         for name in ("a", "b"):
             await cluster.delete(member(name, ENTRY))
         await cluster.wait_for(lambda: not cluster.pods())
         await cluster.sleep(30)
-        assert users(cluster) == [("g-gpu", [("podgroups", "g")])], "the group keeps it when pods end"
+        assert users(cluster) == [("g-gpu", [("podgroups", "g")])], "the stored_group keeps it when pods end"
         await cluster.client.request("DELETE", BY_TYPE[PodGroup].path("g", "default"))
         await cluster.wait_for(lambda: [item.name for item in cluster.objects(ResourceClaim)] == ["fabric"])
 
@@ -112,8 +112,8 @@ async def test_d1_disabled_gate_reserves_a_named_claim_for_the_pods() -> None:
         await cluster.apply(*BASICS, devices("node-1", 1), group())
         await cluster.apply(member("a", shared), member("b", shared))
         await cluster.wait_for(lambda: len(cluster.running()) == 2)
-        ((name, found),) = users(cluster)
-        assert (name, sorted(found)) == ("fabric", [("pods", "a"), ("pods", "b")])
+        ((name, result),) = users(cluster)
+        assert (name, sorted(result)) == ("fabric", [("pods", "a"), ("pods", "b")])
 
 
 @in_virtual_time
@@ -123,8 +123,8 @@ async def test_d3_claim_under_another_name_is_reserved_for_the_pod() -> None:
         await cluster.apply(*BASICS, devices("node-1", 4), group({"name": "net", "resourceClaimName": "fabric"}))
         await cluster.apply(member("a", other), member("b", other))
         await cluster.wait_for(lambda: len(cluster.running()) == 2)
-        ((_, found),) = users(cluster)
-        assert sorted(found) == [("pods", "a"), ("pods", "b")]
+        ((_, result),) = users(cluster)
+        assert sorted(result) == [("pods", "a"), ("pods", "b")]
 
 
 @pytest.mark.parametrize("away", [True, False])
@@ -136,11 +136,11 @@ def test_d4_d5_infeasible_group_releases_its_claim(away: bool) -> None:
         shared = {"name": "net", "resourceClaimName": "fabric"}
         async with Cluster(nodes=1, shape="cpu=2,memory=8Gi,pods=10", feature_gates=CLAIMS) as cluster:
             await cluster.apply(*BASICS, devices("node-1", 1), group(shared))
-            (found,) = cluster.objects(PodGroup)
+            (pod,) = cluster.objects(PodGroup)
             result = {"request": "r", "driver": DRIVER, "pool": "node-1", "device": "d0"}
             where = {"key": "metadata.name", "operator": "In", "values": ["gone" if away else "node-1"]}
             terms = {"nodeSelectorTerms": [{"matchFields": [where]}]}
-            user = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": found.uid}
+            user = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": pod.uid}
             allocation = {"devices": {"results": [result]}, "nodeSelector": terms}
             claim = cluster.find(ResourceClaim, "fabric")
             assert claim is not None

@@ -24,11 +24,11 @@ def images(cluster: Cluster, app: str) -> list[str]:
 
 
 def revisions(cluster: Cluster) -> list[tuple[int, str]]:
-    found = (
+    items = (
         (item.revision, item.data["spec"]["template"]["spec"]["containers"][0]["image"])
         for item in cluster.objects(ControllerRevision)
     )
-    return sorted(found)
+    return sorted(items)
 
 
 @in_virtual_time

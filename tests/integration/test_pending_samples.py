@@ -47,9 +47,9 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def kubectl(kubeconfig: Path, *arguments: str, body: Any = None) -> str:
-    given = None if body is None else json.dumps(body)
+    value = None if body is None else json.dumps(body)
     command = ("kubectl", "--kubeconfig", str(kubeconfig), *arguments)
-    result = subprocess.run(command, input=given, capture_output=True, text=True, timeout=ENOUGH, check=False)
+    result = subprocess.run(command, input=value, capture_output=True, text=True, timeout=ENOUGH, check=False)
     assert result.returncode == 0, f"{command}: {result.stderr}"
     return result.stdout
 

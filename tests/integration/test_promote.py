@@ -35,9 +35,9 @@ def test_config_map_is_promoted_and_reverted(tmp_path: Path, capsys: pytest.Capt
             assert await promote() == 2
             assert "no key 'shadow.yaml'" in capsys.readouterr().err
 
-            both = {"data": {"shadow.yaml": SHADOW}}
+            combined = {"data": {"shadow.yaml": SHADOW}}
             merge = "application/merge-patch+json"
-            await cluster.client.request("PATCH", f"{PATH}/moorage", msgspec.json.encode(both), merge)
+            await cluster.client.request("PATCH", f"{PATH}/moorage", msgspec.json.encode(combined), merge)
             assert await promote() == 0
             assert "+        weight: 5" in capsys.readouterr().out
             assert (await data())["config.yaml"].startswith(SHADOW)

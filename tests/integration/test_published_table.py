@@ -49,9 +49,9 @@ def test_order_of_the_policies_is_the_published_one() -> None:
 
 
 def test_fragmentation_is_lowest_with_fgd_and_highest_at_random() -> None:
-    found = cells()
+    result = cells()
     for index in range(5):
-        parts = {name: cell.fragmented[index] for name, cell in found.items()}
+        parts = {name: cell.fragmented[index] for name, cell in result.items()}
         assert min(parts, key=parts.__getitem__) == "FGD", parts
         assert max(parts, key=parts.__getitem__) == "Random", parts
 

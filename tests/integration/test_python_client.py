@@ -45,10 +45,10 @@ def read_group(api: Any) -> set[str]:
     read = set()
     for name in (name for name in listing if "namespaced" not in name):
         try:
-            found = getattr(api, name)()
+            obj = getattr(api, name)()
         except ApiException as error:
             if error.status != 404:  # a version or a kind that is not served
                 raise
             continue
-        read |= {item.kind or type(item).__name__[2:] for item in found.items}
+        read |= {item.kind or type(item).__name__[2:] for item in obj.items}
     return {kind.removeprefix("reV1") for kind in read}

@@ -50,8 +50,8 @@ ORDER = "queueSort: {enabled: [{name: LastFirst}], disabled: [{name: PrioritySor
 
 
 def config(plugins: str, *names: str) -> str:
-    written = SETS[plugins].replace("ORDER", ORDER)
-    profiles = "".join(f"- schedulerName: {name}\n  plugins: {{{written}}}\n" for name in names)
+    output = SETS[plugins].replace("ORDER", ORDER)
+    profiles = "".join(f"- schedulerName: {name}\n  plugins: {{{output}}}\n" for name in names)
     return f"{HEADER}profiles:\n{profiles}"
 
 
@@ -131,13 +131,13 @@ async def run_history(chance: random.Random) -> None:
         await cluster.reload(plugins=PLUGINS, config=last)
         await cluster.sleep(60.0)
         note_bound(cluster, bound)
-        ended = places(cluster)
+        finished = places(cluster)
     async with Cluster(nodes=3, plugins=PLUGINS, config=last, cross_check=False) as fresh:
         await fresh.apply(*contents)
         await fresh.sleep(60.0)
         expected = places(fresh)
-    assert {name for name, place in expected.items() if place == "bound"} <= bound.keys()
-    assert {**expected, **dict.fromkeys(bound, "bound")} == ended
+    assert {name for name, location in expected.items() if location == "bound"} <= bound.keys()
+    assert {**expected, **dict.fromkeys(bound, "bound")} == finished
 
 
 def bound_pods(cluster: Cluster) -> set[str]:
@@ -152,9 +152,11 @@ def random_pod(chance: random.Random, name: str) -> dict[str, Any]:
 
 
 def note_bound(cluster: Cluster, bound: dict[str, str]) -> None:
-    for found in cluster.pods():
-        if found.node_name:
-            assert bound.setdefault(found.name, found.node_name) == found.node_name, "it was bound once"
+    for scheduled_pod in cluster.pods():
+        if scheduled_pod.node_name:
+            assert bound.setdefault(scheduled_pod.name, scheduled_pod.node_name) == scheduled_pod.node_name, (
+                "it was bound once"
+            )
 
 
 def places(cluster: Cluster) -> dict[str, str | None]:
@@ -163,6 +165,8 @@ def places(cluster: Cluster) -> dict[str, str | None]:
     assert scheduler.unexpected is None
     waits = {info.pod.name: info.gating_plugin for info in scheduler.queue}
     return {
-        found.name: "bound" if found.node_name else waits.get(found.name) or scheduler.queue.where(found)
-        for found in cluster.pods()
+        scheduled_pod.name: "bound"
+        if scheduled_pod.node_name
+        else waits.get(scheduled_pod.name) or scheduler.queue.where(scheduled_pod)
+        for scheduled_pod in cluster.pods()
     }

@@ -44,12 +44,12 @@ def test_malformed_object_does_not_affect_others(logged: list[Any]) -> None:
             await admit(cluster.client)
             assert cluster.why_pending("odd")
             await cluster.apply(ticket("odd", approved=True))
-            await cluster.wait_for(lambda: "odd" in [found.name for found in cluster.running()])
+            await cluster.wait_for(lambda: "odd" in [running_pod.name for running_pod in cluster.running()])
 
     story()
-    said = [line for line in logged if line["event"] == "malformed object skipped"]
-    assert {(line["kind"], line["object"]) for line in said} == {("Ticket", "default/odd")}
-    assert said[0]["reason"] == "Expected `bool`, got `str` - at `$.spec.approved`"
+    messages = [line for line in logged if line["event"] == "malformed object skipped"]
+    assert {(line["kind"], line["object"]) for line in messages} == {("Ticket", "default/odd")}
+    assert messages[0]["reason"] == "Expected `bool`, got `str` - at `$.spec.approved`"
 
 
 def test_plugin_works_in_real_time() -> None:
@@ -78,15 +78,15 @@ def simulated(tmp_path: Path, *flags: str, defined: bool, capsys: pytest.Capture
 
 @pytest.mark.parametrize("defined", [True, False], ids=["defined in the file", "not defined"])
 def test_plugin_works_in_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str], *, defined: bool) -> None:
-    found = simulated(tmp_path, defined=defined, capsys=capsys)
-    assert {pod: decision["result"] for pod, decision in found.items()} == {
+    result = simulated(tmp_path, defined=defined, capsys=capsys)
+    assert {pod: decision["result"] for pod, decision in result.items()} == {
         "default/holder": "scheduled",
         "default/passer-by": "scheduled",
         "default/hopeful": "unschedulable",
         "default/forger": "unschedulable",
     }
-    assert "after waiting 2s at plugin Ticketing" in found["default/hopeful"]["message"]
-    assert "there is no ticket copper" in found["default/forger"]["message"]
+    assert "after waiting 2s at plugin Ticketing" in result["default/hopeful"]["message"]
+    assert "there is no ticket copper" in result["default/forger"]["message"]
 
 
 @pytest.mark.parametrize("flags", [(), ("--one-pass",)], ids=["until quiet", "in one pass"])
@@ -96,28 +96,28 @@ def test_simulation_reports_an_invalid_object(
     file = tmp_path / "cluster.yaml"
     file.write_text(yaml.safe_dump_all([NODE, {**ticket("odd", approved=True), "spec": {"approved": "perhaps"}}]))
     assert main.run(("simulate", "-f", str(file), "--plugin", PLUGIN, *flags)) == 2
-    wanted = "Ticket odd: a plugin cannot read it: Expected `bool`, got `str` - at `$.spec.approved`"
-    assert wanted in capsys.readouterr().err
+    expected = "Ticket odd: a plugin cannot read it: Expected `bool`, got `str` - at `$.spec.approved`"
+    assert expected in capsys.readouterr().err
 
 
 def test_verbose_plugin_logs_are_written_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(yaml.safe_dump_all([NODE, *THINGS]))
-    said = {}
+    message = {}
     for level in ("-v=0", "-v=4"):
         assert main.run(("simulate", "-q", "-f", str(file), "--plugin", PLUGIN, level)) == 0
-        said[level] = capsys.readouterr().err
+        message[level] = capsys.readouterr().err
     detail = '"pod is let in" plugin="Ticketing" profile="default-scheduler" pod="default/holder"'
-    assert detail in said["-v=4"]
-    assert detail not in said["-v=0"]
-    assert '"the inspector goes home"' in said["-v=0"]
+    assert detail in message["-v=4"]
+    assert detail not in message["-v=0"]
+    assert '"the inspector goes home"' in message["-v=0"]
     assert main.run(("simulate", "-f", str(file), "-v", "lots")) == 2
     assert "'lots' is not a log level; use a number from 0 to 10" in capsys.readouterr().err
 
 
 def test_one_pass_runs_no_background_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = simulated(tmp_path, "--one-pass", defined=True, capsys=capsys)
-    assert [pod for pod, decision in found.items() if decision["result"] == "scheduled"] == ["default/passer-by"]
+    result = simulated(tmp_path, "--one-pass", defined=True, capsys=capsys)
+    assert [pod for pod, decision in result.items() if decision["result"] == "scheduled"] == ["default/passer-by"]
 
 
 def test_plugin_works_in_a_separate_process(tmp_path: Path) -> None:

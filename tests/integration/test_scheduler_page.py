@@ -54,8 +54,8 @@ async def create(kubeconfig: Path, contents: tuple[Content, ...]) -> None:
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        found: int = probe.getsockname()[1]
-        return found
+        port: int = probe.getsockname()[1]
+        return port
 
 
 class Visitor:
@@ -69,9 +69,11 @@ class Visitor:
         """Request a page and return the status; the scheduler may still be starting."""
         for _ in range(POLLS):
             try:
-                async with self._client.get(self._url + path, ssl=False, headers=self._headers if token else {}) as got:
-                    if got.status != BLOCKED:
-                        return got.status
+                async with self._client.get(
+                    self._url + path, ssl=False, headers=self._headers if token else {}
+                ) as actual:
+                    if actual.status != BLOCKED:
+                        return actual.status
             except aiohttp.ClientConnectionError:
                 pass
             await asyncio.sleep(PAUSE)
@@ -80,18 +82,18 @@ class Visitor:
     async def data(self, path: str) -> Any:
         """Request data."""
         for _ in range(POLLS):
-            async with self._client.get(self._url + path, ssl=False, headers=self._headers) as got:
-                if got.status != BLOCKED:
-                    assert got.status == 200, await got.text()
-                    return await got.json()
+            async with self._client.get(self._url + path, ssl=False, headers=self._headers) as actual:
+                if actual.status != BLOCKED:
+                    assert actual.status == 200, await actual.text()
+                    return await actual.json()
             await asyncio.sleep(PAUSE)
         raise AssertionError("the scheduler is blocked")
 
     async def event(self) -> str:
         """Wait for the first event of the stream."""
-        async with self._client.get(f"{self._url}/ui/api/events", ssl=False, headers=self._headers) as got:
-            assert got.headers["Content-Type"].startswith("text/event-stream")
-            async for line in got.content:
+        async with self._client.get(f"{self._url}/ui/api/events", ssl=False, headers=self._headers) as actual:
+            assert actual.headers["Content-Type"].startswith("text/event-stream")
+            async for line in actual.content:
                 if line.startswith(b"data: "):
                     return line.decode()
         raise AssertionError("the stream ended")

@@ -59,13 +59,13 @@ class Watched:
         """Return the shadow's log so far."""
         return [*read_lines(self.log, Comparison, written_by="--shadow-log")] if self.log.exists() else []
 
-    async def create(self, path: str, thing: dict[str, Any]) -> None:
+    async def create(self, path: str, obj: dict[str, Any]) -> None:
         async with ApiClient(load_connection(str(self._kubeconfig))) as client:
-            await client.request("POST", path, json.dumps(thing).encode())
+            await client.request("POST", path, json.dumps(obj).encode())
 
     async def pods_until(self, is_so: Callable[[Comparison], bool], **labels: str) -> Comparison:
         """Create pods one by one until the shadow reports the expected decision for one of them."""
-        begun = self._count
+        started = self._count
         for _ in range(POLLS):
             self._count += 1
             obj = content(f"web-{self._count}", "1m")
@@ -73,7 +73,7 @@ class Watched:
             await self.create(SHOP, obj)
             await asyncio.sleep(PAUSE)
             for item in self.compared():
-                if int(item.pod.rpartition("-")[2]) > begun and is_so(item):
+                if int(item.pod.rpartition("-")[2]) > started and is_so(item):
                     return item
         raise AssertionError(self.compared()[-3:])
 
@@ -141,9 +141,9 @@ def test_shadow_has_informers_for_kinds_that_only_its_plugins_list(
             await watched.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
             await watched.create(TICKETS.path(namespace="shop"), in_shop("gold"))
             await watched.pods_until(lambda item: item.result == AGREES, ticket="gold")
-            refused = await watched.pods_until(lambda item: item.result == DIFFERS, ticket="copper")
-            assert (refused.node, refused.shadow_node, refused.because) == ("n1", "", "Ticketing")
-            assert "there is no ticket copper" in refused.message
+            rejected = await watched.pods_until(lambda item: item.result == DIFFERS, ticket="copper")
+            assert (rejected.node, rejected.shadow_node, rejected.because) == ("n1", "", "Ticketing")
+            assert "there is no ticket copper" in rejected.message
             await watched.create(TICKETS.path(namespace="shop"), in_shop("copper"))
             await watched.pods_until(lambda item: item.result == AGREES, ticket="copper")
 

@@ -53,11 +53,11 @@ def about(span: Span) -> dict[str, Any]:
 
 @contextmanager
 def collector() -> Iterator[tuple[Collector, str]]:
-    kept = Collector()
+    collected = Collector()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            kept.take(self.path, self.rfile.read(int(self.headers["Content-Length"])))
+            collected.take(self.path, self.rfile.read(int(self.headers["Content-Length"])))
             self.send_response(200)
             self.end_headers()
 
@@ -68,7 +68,7 @@ def collector() -> Iterator[tuple[Collector, str]]:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield kept, f"http://127.0.0.1:{server.server_address[1]}"
+        yield collected, f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()
@@ -76,31 +76,31 @@ def collector() -> Iterator[tuple[Collector, str]]:
 
 
 def test_attempts_contain_points_which_contain_plugins_and_calls(tmp_path: Path) -> None:
-    with collector() as (kept, endpoint):
+    with collector() as (collected, endpoint):
 
         async def go() -> None:
             contents = (node("n1"), node("n2"), pod("web"), pod("big", "9"))
             async with scheduler(tmp_path, f"--tracing-endpoint={endpoint}", EVERY, contents=contents):
                 for _ in range(POLLS):
-                    if {"web", "big"} <= kept.attempts().keys():
+                    if {"web", "big"} <= collected.attempts().keys():
                         return
                     await asyncio.sleep(PAUSE)
             raise AssertionError("no traces came")
 
         asyncio.run(go())
-    assert (kept.paths, kept.service) == ({"/v1/traces"}, "moorage-scheduler")
-    web, big = kept.attempts()["web"], kept.attempts()["big"]
+    assert (collected.paths, collected.service) == ({"/v1/traces"}, "moorage-scheduler")
+    web, big = collected.attempts()["web"], collected.attempts()["big"]
     assert about(web)["scheduler.result"] == "scheduled"
     assert about(web)["k8s.node.name"] in ("n1", "n2")
     assert about(big)["scheduler.result"] == "unschedulable"
     assert "Insufficient cpu" in about(big)["scheduler.message"]
-    points = kept.below(web)
+    points = collected.below(web)
     assert {"PreFilter", "Filter", "PreScore", "Score", "Reserve", "Permit", "Bind"} <= points.keys()
-    assert "PostFilter" in kept.below(big)
-    assert "NodeResourcesFit" in kept.below(kept.below(big)["Filter"]) | kept.below(points["Filter"])
-    binder = kept.below(points["Bind"])["DefaultBinder"]
+    assert "PostFilter" in collected.below(big)
+    assert "NodeResourcesFit" in collected.below(collected.below(big)["Filter"]) | collected.below(points["Filter"])
+    binder = collected.below(points["Bind"])["DefaultBinder"]
     assert about(binder) == {"scheduler.extension_point": "Bind", "scheduler.status": "Success"}
-    (call,) = kept.below(binder).values()
+    (call,) = collected.below(binder).values()
     assert about(call) == {
         "http.request.method": "POST",
         "url.path": "/api/v1/namespaces/shop/pods/web/binding",
@@ -117,13 +117,13 @@ def test_groups_contain_the_search_and_members_with_their_bindings(tmp_path: Pat
     contents = (node("n1"), member("a", "g"), member("b", "g"), member("c", "large", "3"), member("d", "large", "3"))
 
     def whole() -> bool:
-        placed = [span for span in kept.spans if about(span).get("scheduler.result") == "scheduled"]
+        placed = [span for span in collected.spans if about(span).get("scheduler.result") == "scheduled"]
         return {about(span).get("k8s.pod.name") for span in placed} >= {"a", "b"} and LARGE in groups()
 
     def groups() -> dict[str, Span]:
-        return {about(span)["scheduler.group"]: span for span in kept.spans if span.name == "schedule pod group"}
+        return {about(span)["scheduler.group"]: span for span in collected.spans if span.name == "schedule pod group"}
 
-    with collector() as (kept, endpoint):
+    with collector() as (collected, endpoint):
 
         async def go() -> None:
             flags = (f"--config={config}", f"--tracing-endpoint={endpoint}", EVERY)
@@ -132,19 +132,19 @@ def test_groups_contain_the_search_and_members_with_their_bindings(tmp_path: Pat
                     if whole():
                         return
                     await asyncio.sleep(PAUSE)
-            raise AssertionError([about(span) for span in kept.spans if not span.parent_span_id])
+            raise AssertionError([about(span) for span in collected.spans if not span.parent_span_id])
 
         asyncio.run(go())
     good, large = groups()["shop/moorage.io/g"], groups()[LARGE]
     assert (about(good)["scheduler.result"], about(good)["scheduler.members"]) == ("scheduled", 2)
-    assert {"PreFilter", "Filter", "schedule pod"} <= kept.below(good).keys(), "the search belongs to the group"
-    members = [span for span in kept.spans if span.parent_span_id == good.span_id and span.name == "schedule pod"]
+    assert {"PreFilter", "Filter", "schedule pod"} <= collected.below(good).keys(), "the search belongs to the group"
+    members = [span for span in collected.spans if span.parent_span_id == good.span_id and span.name == "schedule pod"]
     assert {about(span)["k8s.pod.name"] for span in members} == {"a", "b"}
     for span in members:
-        assert {"Reserve", "Permit", "Bind"} <= kept.below(span).keys(), "the spans of a member"
+        assert {"Reserve", "Permit", "Bind"} <= collected.below(span).keys(), "the spans of a member"
         assert about(span)["scheduler.result"] == "scheduled"
     assert about(large)["scheduler.result"] == "unschedulable"
-    assert about(kept.below(large)["schedule pod"])["scheduler.result"] == "unschedulable"
+    assert about(collected.below(large)["schedule pod"])["scheduler.result"] == "unschedulable"
 
 
 def member(name: str, gang: str, cpu: str = "100m") -> dict[str, Any]:

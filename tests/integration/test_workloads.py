@@ -60,10 +60,10 @@ async def test_deployment_is_rolled_out_scaled_and_deleted() -> None:
 
 def _is_rolled_out(cluster: Cluster, replicas: int) -> bool:
     """Return the condition that ``kubectl rollout status`` waits for."""
-    found, deployment = status(cluster, Deployment, "web"), cluster.find(Deployment, "web")
-    counts = [found.get(field, 0) for field in ("replicas", "updatedReplicas", "availableReplicas")]
+    result, deployment = status(cluster, Deployment, "web"), cluster.find(Deployment, "web")
+    counts = [result.get(field, 0) for field in ("replicas", "updatedReplicas", "availableReplicas")]
     generation = deployment.metadata.generation if deployment is not None else 1
-    return found.get("observedGeneration", 0) >= generation and counts == [replicas] * 3
+    return result.get("observedGeneration", 0) >= generation and counts == [replicas] * 3
 
 
 @in_virtual_time

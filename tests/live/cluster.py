@@ -89,16 +89,18 @@ class LiveCluster:
     async def event(self, reason: str, about: str, seconds: float = PATIENCE) -> Event:
         """Wait for an event with a reason about a pod."""
         deadline = time.monotonic() + seconds
-        while not (found := await self.events(reason, about)):
+        while not (result := await self.events(reason, about)):
             assert time.monotonic() < deadline, f"there is no {reason} event about {about}"
             await asyncio.sleep(0.2)
-        return found[0]
+        return result[0]
 
-    async def wait_for(self, what: str, holds: Callable[[dict[str, Pod]], bool], seconds: float = PATIENCE) -> None:
+    async def wait_for(
+        self, description: str, holds: Callable[[dict[str, Pod]], bool], seconds: float = PATIENCE
+    ) -> None:
         """Wait until a condition holds for the pods; fail with their states after a timeout."""
         deadline = time.monotonic() + seconds
         while True:
-            asked = time.monotonic()
+            began = time.monotonic()
             pods: dict[str, Pod] = {}
             try:
                 pods = await self.pods()
@@ -108,19 +110,23 @@ class LiveCluster:
                 if holds(pods):
                     return
             if time.monotonic() > deadline:
-                raise AssertionError(f"after {seconds} s it is still not so that {what}: {summary(pods.values())}")
+                raise AssertionError(
+                    f"after {seconds} s it is still not so that {description}: {summary(pods.values())}"
+                )
             # Listing thousands of pods takes a while: constant polling would overload the server.
-            await asyncio.sleep(max(0.2, 2 * (time.monotonic() - asked)))
+            await asyncio.sleep(max(0.2, 2 * (time.monotonic() - began)))
 
     async def remove_all(self, path: str, seconds: float = PATIENCE) -> None:
         """Delete all objects of a kind and wait until they are gone."""
         deadline = time.monotonic() + seconds
         while True:
             await self.client.request("DELETE", path)
-            left = msgspec.json.decode(await self.client.request("GET", path))["items"]
-            if not left:
+            remaining = msgspec.json.decode(await self.client.request("GET", path))["items"]
+            if not remaining:
                 return
-            assert time.monotonic() < deadline, f"{len(left)} of {path} are not deleted: {left[0]['metadata']}"
+            assert time.monotonic() < deadline, (
+                f"{len(remaining)} of {path} are not deleted: {remaining[0]['metadata']}"
+            )
             await asyncio.sleep(0.3)
 
     async def clear(self) -> None:
@@ -193,8 +199,8 @@ async def patiently(ask: Callable[[], Awaitable[Any]], seconds: float = PATIENCE
 
 def bound(pods: dict[str, Pod], names: Sequence[str] | None = None) -> bool:
     """Return whether all pods, or the named ones, have a node."""
-    wanted = pods if names is None else names
-    return bool(wanted) and all(name in pods and pods[name].node_name for name in wanted)
+    expected = pods if names is None else names
+    return bool(expected) and all(name in pods and pods[name].node_name for name in expected)
 
 
 def summary(pods: Any) -> str:

@@ -72,14 +72,15 @@ class Attacher:
 
     async def _attach(self, claim: ResourceClaim) -> None:
         await asyncio.sleep(self._seconds)
-        said = {
+        message = {
             "type": ATTACHED,
             "status": "True",
             "reason": "Attached",
             "lastTransitionTime": format_time(time.time()),
         }
         devices = [
-            {"driver": DRIVER, "pool": pool, "device": device, "conditions": [said]} for pool, device in places(claim)
+            {"driver": DRIVER, "pool": pool, "device": device, "conditions": [message]}
+            for pool, device in places(claim)
         ]
         path = BY_TYPE[ResourceClaim].path(claim.name, claim.namespace, "status")
         version = {"resourceVersion": claim.metadata.resource_version}
@@ -109,17 +110,17 @@ def places(claim: ResourceClaim) -> list[Place]:
 
 def doubled(claims: Sequence[ResourceClaim]) -> list[Place]:
     """Return the devices of more than one claim, which is always wrong."""
-    counts = Counter(place for claim in claims for place in places(claim))
-    return [place for place, count in counts.items() if count > 1]
+    counts = Counter(location for claim in claims for location in places(claim))
+    return [location for location, count in counts.items() if count > 1]
 
 
 def device_problems(claims: dict[str, ResourceClaim], pods: dict[str, Pod]) -> list[str]:
     """Return doubly allocated or unreachable devices, and claims reserved for deleted pods."""
-    selected = [f"{place} was allocated twice" for place in doubled(list(claims.values()))]
+    selected = [f"{location} was allocated twice" for location in doubled(list(claims.values()))]
     alive = {pod.uid for pod in pods.values()}
     for name, claim in claims.items():
-        gone = [consumer.name for consumer in claim.status.reserved_for if consumer.uid not in alive]
-        selected.extend(f"{name} is reserved for {pod}, which is gone" for pod in gone)
+        deleted = [consumer.name for consumer in claim.status.reserved_for if consumer.uid not in alive]
+        selected.extend(f"{name} is reserved for {pod}, which is gone" for pod in deleted)
     for pod in pods.values():
         if pod.node_name:
             selected.extend(_wrong_for(pod, claims))

@@ -92,10 +92,10 @@ class FaultyServer:
         path.write_text(yaml.safe_dump(content))
         return path
 
-    async def _serve(self, asked: web.Request) -> web.StreamResponse:
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
         if self.slowest:
             await asyncio.sleep(self.chance.uniform(0.0, self.slowest))
-        line = f"{asked.method} {asked.path_qs}"
+        line = f"{request.method} {request.path_qs}"
         if self.hold is not None:
             await self.hold.pass_by(line)
         refusal = self._refusal(line)
@@ -104,7 +104,7 @@ class FaultyServer:
             headers = {"Retry-After": refusal.retry_after} if refusal.retry_after else {}
             status = {"kind": "Status", "message": "the test refuses", "code": refusal.status}
             return web.json_response(status, status=refusal.status, headers=headers)
-        return await self._passed_on(asked)
+        return await self._passed_on(request)
 
     def _refusal(self, line: str) -> Refusal | None:
         for refusal in self.refusals:
@@ -113,30 +113,30 @@ class FaultyServer:
                 return refusal
         return None
 
-    async def _passed_on(self, asked: web.Request) -> web.StreamResponse:
+    async def _passed_on(self, request: web.Request) -> web.StreamResponse:
         assert self._session is not None
-        headers = {name: asked.headers[name] for name in PASSED_ON if name in asked.headers}
+        headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
         headers["Authorization"] = f"Bearer {self.plane.tokens[ADMIN]}"
         async with self._session.request(
-            asked.method,
-            f"{self.plane.server}{asked.path_qs}",
-            data=await asked.read() or None,
+            request.method,
+            f"{self.plane.server}{request.path_qs}",
+            data=await request.read() or None,
             headers=headers,
             timeout=aiohttp.ClientTimeout(None),
         ) as answer:
-            if "watch=" in asked.query_string:
-                return await self._streamed(asked, answer)
+            if "watch=" in request.query_string:
+                return await self._streamed(request, answer)
             body = await answer.read()
             if self.garble is not None:
                 body = self.garble(body)
             return web.Response(body=body, status=answer.status, content_type=answer.content_type)
 
-    async def _streamed(self, asked: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+    async def _streamed(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         response = web.StreamResponse(status=answer.status, headers={"Content-Type": "application/json"})
-        await response.prepare(asked)
-        rest = b""
+        await response.prepare(request)
+        remainder = b""
         async for chunk in answer.content.iter_any():
-            *lines, rest = (rest + chunk).split(b"\n")
+            *lines, remainder = (remainder + chunk).split(b"\n")
             for line in lines:
                 await response.write((self.garble(line) if self.garble is not None else line) + b"\n")
         return response

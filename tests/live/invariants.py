@@ -34,8 +34,8 @@ class Room:
 
     def overfull(self) -> list[str]:
         """Return the resources of the node that are allocated more than once."""
-        asked = {resource for pod in self.pods for resource in pod.requests}
-        limits = {resource: self.node.allocatable.get(resource, 0) for resource in asked}
+        resources = {resource for pod in self.pods for resource in pod.requests}
+        limits = {resource: self.node.allocatable.get(resource, 0) for resource in resources}
         remaining = [
             f"{self.node.name} has {limit} {what}, given away: {self.used(what)}"
             for what, limit in limits.items()
@@ -48,7 +48,8 @@ class Room:
     def has_room_for(self, pod: Pod) -> bool:
         """Return whether the pod's requests would fit."""
         fits = all(
-            self.used(what) + asked <= self.node.allocatable.get(what, 0) for what, asked in pod.requests.items()
+            self.used(resource) + request <= self.node.allocatable.get(resource, 0)
+            for resource, request in pod.requests.items()
         )
         return fits and len(self.pods) < self.node.allocatable["pods"]
 
@@ -73,7 +74,7 @@ async def check_any_time(cluster: LiveCluster, *, nodes_leave: bool = False) -> 
     rooms = await _rooms(cluster, pods.values())
     broken = [*cluster.witness.moved(), *([] if nodes_leave else _misplaced(pods.values(), rooms))]
     broken += [problem for room in rooms.values() for problem in room.overfull()]
-    broken += [f"{place} was allocated twice" for place in doubled([*(await device_claims(cluster)).values()])]
+    broken += [f"{location} was allocated twice" for location in doubled([*(await device_claims(cluster)).values()])]
     reachable = await storage(cluster)
     # The objects of a pod are deleted soon after it: missing objects are an error for existing pods only.
     remaining = {pod.uid for pod in (await cluster.pods()).values() if not pod.is_terminating}
@@ -122,6 +123,6 @@ def _untold_or_stuck(pod: Pod, rooms: dict[str, Room]) -> list[str]:
 
 async def _told_twice(cluster: LiveCluster) -> list[str]:
     events = [event for event in await cluster.client.list(Event, NAMESPACE) if event.reason == "Scheduled"]
-    told = Counter(event.regarding.uid for event in events)
-    told.update(event.regarding.uid for event in events if event.series is not None)
-    return [uid for uid, times in told.items() if times > 1]
+    counts = Counter(event.regarding.uid for event in events)
+    counts.update(event.regarding.uid for event in events if event.series is not None)
+    return [uid for uid, times in counts.items() if times > 1]

@@ -129,7 +129,7 @@ class Tally:
         return table
 
     def __str__(self) -> str:
-        half_done = ", ".join(f"{what} {count}" for what, count in sorted(self.half_done.items()))
+        half_done = ", ".join(f"{description} {count}" for description, count in sorted(self.half_done.items()))
         return (
             f"{self.kills} kills in {self.rounds} rounds, {self.bound} pods bound, {self.losses} leases run out, "
             f"kills that left something half done: {half_done or 'none'}"
@@ -138,12 +138,12 @@ class Tally:
 
 async def add_rich_pods(cluster: LiveCluster, number: int) -> None:
     """Create pods with a card each, and a volume to provision, an existing volume, or both."""
-    made = [ephemeral_volume(PROVISIONED)]
+    created = [ephemeral_volume(PROVISIONED)]
     await add_claims(cluster, f"local-{number}", f"both-{number}", storage_class=LOCAL)
     volumes: dict[str, list[dict[str, Any]]] = {
-        f"made-{number}": made,
+        f"made-{number}": created,
         f"local-{number}": [claim_volume(f"local-{number}")],
-        f"both-{number}": [claim_volume(f"both-{number}"), *made],
+        f"both-{number}": [claim_volume(f"both-{number}"), *created],
     }
     for name, own in volumes.items():
         await cluster.add_pods(name, volumes=own, resourceClaims=CLAIMS, tolerations=[RICH])
@@ -154,26 +154,26 @@ def half_done(cluster: LiveCluster) -> set[str]:
     now = cluster.witness
     waiting = {pod.uid: pod for pod in now.pods.values() if not pod.node_name}
     reserved = (consumer.uid for claim in now.device_claims.values() for consumer in claim.status.reserved_for)
-    found = {DEVICE} if any(uid in waiting for uid in reserved) else set()
+    result = {DEVICE} if any(uid in waiting for uid in reserved) else set()
     claimed = {volume.spec.claim_ref.uid for volume in now.volumes.values() if volume.spec.claim_ref is not None}
     for pod in waiting.values():
         for claim in (now.claims.get(f"{pod.namespace}/{name}") for name in claims_of(pod)):
             if claim is not None and SELECTED_NODE in claim.annotations:
-                found.add(MADE)
+                result.add(MADE)
             elif claim is not None and claim.uid in claimed:
-                found.add(THERE)
-    return found
+                result.add(THERE)
+    return result
 
 
 class Killer:
     """Kills the leader: during a bind, in PreBind, or at a random moment, in turn."""
 
-    def __init__(self, asked: Round, cluster: LiveCluster, replicas: Replicas, tally: Tally) -> None:
-        self._asked = asked
+    def __init__(self, plan: Round, cluster: LiveCluster, replicas: Replicas, tally: Tally) -> None:
+        self._asked = plan
         self._cluster = cluster
         self._replicas = replicas
         self._tally = tally
-        self._chance = Random(asked.seed)
+        self._chance = Random(plan.seed)
         self._moments = {"binding": self._binding, "pre-binding": self._pre_binding, "any moment": self._any_moment}
 
     async def run(self, deadline: float) -> None:
@@ -247,13 +247,13 @@ async def beside(*work: Any) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def one_round(plane: ControlPlane, asked: Round, deadline: float) -> Tally:
+async def one_round(plane: ControlPlane, plan: Round, deadline: float) -> Tally:
     """Kill on an empty cluster, check the invariants, and leave it empty."""
     tally = Tally()
     async with ApiClient(plane.connection()) as client:
         cluster = LiveCluster(client)
         async with beside(Kubelets(client).run(), cluster.witness.run()):
-            await asked.run(cluster, plane, tally, deadline)
+            await plan.run(cluster, plane, tally, deadline)
         await clear_storage(cluster)
         await clear_devices(cluster)
         await cluster.clear()
@@ -276,8 +276,8 @@ def main() -> int:
         with control_plane() as plane, controller_manager(plane):
             while tally.kills < options.kills and time.monotonic() < deadline:
                 kills = min(options.per_round, options.kills - tally.kills)
-                asked = Round(kills, options.plain, longest=3.0, seed=options.seed + tally.rounds)
-                tally += asyncio.run(one_round(plane, asked, deadline))
+                plan = Round(kills, options.plain, longest=3.0, seed=options.seed + tally.rounds)
+                tally += asyncio.run(one_round(plane, plan, deadline))
                 console.print(f"{time.strftime('%H:%M:%S')} {tally}", soft_wrap=True)
     finally:
         console.print(tally.table(), "Only rounds that were checked at their end are counted.")

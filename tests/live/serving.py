@@ -45,5 +45,5 @@ def text_of(url: str) -> str:
 def metric(port: int, name: str, token: str) -> dict[str, float]:
     """Read a metric: its values by their labels."""
     lines = [line for line in page(port, "/metrics", token).splitlines() if line.startswith(f"{name}{{")]
-    told = (line.removeprefix(f"{name}{{").rpartition("} ") for line in lines)
-    return {labels: float(number) for labels, _, number in told}
+    pairs = (line.removeprefix(f"{name}{{").rpartition("} ") for line in lines)
+    return {labels: float(number) for labels, _, number in pairs}

@@ -112,8 +112,8 @@ class Provisioner:
                 task.add_done_callback(lambda _, uid=claim.uid: self._work.pop(uid))  # type: ignore[misc]
 
     def _is_ours(self, claim: PersistentVolumeClaim) -> bool:
-        wanted = claim.annotations.get(PROVISIONER_OF_CLAIM) == PROVISIONER and SELECTED_NODE in claim.annotations
-        return wanted and not claim.spec.volume_name and not claim.is_terminating
+        requested = claim.annotations.get(PROVISIONER_OF_CLAIM) == PROVISIONER and SELECTED_NODE in claim.annotations
+        return requested and not claim.spec.volume_name and not claim.is_terminating
 
     async def _serve(self, claim: PersistentVolumeClaim) -> None:
         await asyncio.sleep(self._chance.uniform(0.0, self._slowest))

@@ -71,8 +71,8 @@ class Storm:
                     bound, latest = now, time.monotonic()
             process.stop()
         # Listed, because the witness may not have seen the last evictions yet.
-        left = sum(1 for name in await cluster.pods() if name.startswith("low-"))
-        return Aftermath(bound, self.nodes * PER_NODE - left, latest - began)
+        remaining = sum(1 for name in await cluster.pods() if name.startswith("low-"))
+        return Aftermath(bound, self.nodes * PER_NODE - remaining, latest - began)
 
     def _bound(self, cluster: LiveCluster) -> int:
         pods = cluster.witness.pods
@@ -109,16 +109,16 @@ def main() -> int:
     parser.add_argument("--preemptors", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scheduler", choices=(OURS, THEIRS), action="append")
-    asked = parser.parse_args()
-    storm = Storm(asked.nodes, asked.preemptors)
+    arguments = parser.parse_args()
+    storm = Storm(arguments.nodes, arguments.preemptors)
     console = Console()
     failed = False
-    for _ in range(asked.rounds):
-        for name in asked.scheduler or (THEIRS, OURS):
+    for _ in range(arguments.rounds):
+        for name in arguments.scheduler or (THEIRS, OURS):
             with control_plane() as plane:
-                left = asyncio.run(weather(storm, plane, name))
-            console.print(f"{name}: {left.bound} bound, {left.evicted} evicted, {left.seconds:.1f} s")
-            failed |= name == OURS and (left.bound, left.evicted) != (storm.preemptors, storm.preemptors)
+                remaining = asyncio.run(weather(storm, plane, name))
+            console.print(f"{name}: {remaining.bound} bound, {remaining.evicted} evicted, {remaining.seconds:.1f} s")
+            failed |= name == OURS and (remaining.bound, remaining.evicted) != (storm.preemptors, storm.preemptors)
     return failed
 
 

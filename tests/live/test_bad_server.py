@@ -70,7 +70,7 @@ def test_malformed_data_is_skipped_reported_and_counted(
     plane: ControlPlane, live: Live, name: str, key: str, nonsense: object, is_first: bool
 ) -> None:
     port, kubeconfig = free_ports(1)[0], plane.kubeconfig()
-    flags = [f"--{what}-kubeconfig={kubeconfig}" for what in ("authentication", "authorization")]
+    flags = [f"--{description}-kubeconfig={kubeconfig}" for description in ("authentication", "authorization")]
 
     async def add_broken(cluster: LiveCluster) -> None:
         add = cluster.add_nodes if name.startswith("node") else cluster.add_pods

@@ -45,8 +45,8 @@ class Installed:
 
     def config(self) -> dict[str, Any]:
         """Return the scheduler configuration that the release contains now."""
-        shown = self.kubectl("get", "configmap", RELEASE, "-n", NAMESPACE, "-o", "json")
-        config: dict[str, Any] = yaml.safe_load(msgspec.json.decode(shown)["data"]["config.yaml"])
+        output = self.kubectl("get", "configmap", RELEASE, "-n", NAMESPACE, "-o", "json")
+        config: dict[str, Any] = yaml.safe_load(msgspec.json.decode(output)["data"]["config.yaml"])
         return config
 
     def scheduler_name(self) -> str:
@@ -56,8 +56,8 @@ class Installed:
 
     def lease_holder(self) -> str:
         """Return the holder of the lease of the release."""
-        shown = self.kubectl("get", "lease", RELEASE, "-n", NAMESPACE, "-o", "json")
-        holder: str = msgspec.json.decode(shown)["spec"]["holderIdentity"]
+        output = self.kubectl("get", "lease", RELEASE, "-n", NAMESPACE, "-o", "json")
+        holder: str = msgspec.json.decode(output)["spec"]["holderIdentity"]
         return holder
 
     def write_access(self) -> tuple[Path, Path]:
@@ -138,8 +138,8 @@ def test_install_upgrade_rollback_on_a_real_server(
     finally:
         release.helm("uninstall", RELEASE)
     kinds = "serviceaccounts,configmaps,deployments,networkpolicies,clusterroles,clusterrolebindings,roles,rolebindings"
-    left = release.kubectl("get", kinds, "-A", "-l", f"app.kubernetes.io/instance={RELEASE}", "-o", "name")
-    assert not left, "uninstalling removes everything"
+    remaining = release.kubectl("get", kinds, "-A", "-l", f"app.kubernetes.io/instance={RELEASE}", "-o", "name")
+    assert not remaining, "uninstalling removes everything"
 
 
 async def place(cluster: LiveCluster, release: Installed, pod: str) -> None:

@@ -97,10 +97,10 @@ def kube_scheduler(*arguments: str) -> str:
 
 def written_by_both(directory: Path, *flags: str) -> tuple[str, str]:
     """Run both with the same flags and return their configurations."""
-    ours, theirs = directory / "ours.yaml", directory / "theirs.yaml"
-    kube_scheduler(f"--write-config-to={theirs}", SERVER, *flags)
-    assert run(["scheduler", f"--write-config-to={ours}", SERVER, *flags]) == 0
-    return ours.read_text(), theirs.read_text()
+    actual, upstream = directory / "ours.yaml", directory / "theirs.yaml"
+    kube_scheduler(f"--write-config-to={upstream}", SERVER, *flags)
+    assert run(["scheduler", f"--write-config-to={actual}", SERVER, *flags]) == 0
+    return actual.read_text(), upstream.read_text()
 
 
 def test_kube_scheduler_has_the_expected_version() -> None:
@@ -111,14 +111,14 @@ def test_kube_scheduler_has_the_expected_version() -> None:
 def test_files_are_completed_equally(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(HEADER + text)
-    ours, theirs = written_by_both(tmp_path, f"--config={file}")
-    assert ours == theirs
+    actual, upstream = written_by_both(tmp_path, f"--config={file}")
+    assert actual == upstream
     capsys.readouterr()
     assert run(["config", "view", f"--config={file}"]) == 0
-    assert capsys.readouterr().out == theirs
+    assert capsys.readouterr().out == upstream
 
 
 @pytest.mark.parametrize("flags", FLAGS.values(), ids=FLAGS)
 def test_flags_are_completed_equally(flags: tuple[str, ...], tmp_path: Path) -> None:
-    ours, theirs = written_by_both(tmp_path, *flags)
-    assert ours == theirs
+    actual, upstream = written_by_both(tmp_path, *flags)
+    assert actual == upstream

@@ -85,8 +85,8 @@ async def until(embedded: EmbeddedCluster, condition: Callable[[], bool]) -> Non
 def status(
     embedded: EmbeddedCluster, kind: type[Deployment | DaemonSet | Job | PodDisruptionBudget], name: str
 ) -> Data:
-    found = embedded.cache[kind].get(f"default/{name}")
-    plain: Data = {} if found is None else msgspec.to_builtins(found.status)
+    obj = embedded.cache[kind].get(f"default/{name}")
+    plain: Data = {} if obj is None else msgspec.to_builtins(obj.status)
     return plain
 
 

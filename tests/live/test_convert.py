@@ -85,8 +85,8 @@ def test_kube_scheduler_reads_converted_providers(name: str, tmp_path: Path) -> 
 
 
 def assert_read(text: str, directory: Path) -> None:
-    written, config = directory / "written.yaml", directory / "config.yaml"
+    output, config = directory / "written.yaml", directory / "config.yaml"
     config.write_text(text)
-    command = [str(binaries() / "kube-scheduler"), f"--config={config}", f"--write-config-to={written}"]
+    command = [str(binaries() / "kube-scheduler"), f"--config={config}", f"--write-config-to={output}"]
     result = subprocess.run([*command, "--master=http://127.0.0.1:1"], capture_output=True, text=True, check=False)
-    assert written.exists(), result.stderr[-2000:]
+    assert output.exists(), result.stderr[-2000:]

@@ -44,8 +44,8 @@ def test_gangs_need_no_feature_gate(plane: ControlPlane, live: Callable[[Story],
         with scheduler(plane.kubeconfig(), f"--config={config}"):
             await add_pod(cluster, "ring-0", **GANG)
             await add_pod(cluster, "ring-1", **GANG)
-            said = await cluster.event("FailedScheduling", "ring-0")
-            assert said.note == 'the group "ring" starts with 3 pods and 2 of them are there'
+            message = await cluster.event("FailedScheduling", "ring-0")
+            assert message.note == 'the group "ring" starts with 3 pods and 2 of them are there'
             await add_pod(cluster, "ring-2", **GANG)
             await cluster.wait_for("the gang runs", lambda pods: bound(pods, ["ring-0", "ring-1", "ring-2"]))
 
@@ -55,7 +55,7 @@ def test_gangs_need_no_feature_gate(plane: ControlPlane, live: Callable[[Story],
             await cluster.create(groups.path(namespace=NAMESPACE), GROUP)
             for number in range(3):
                 await add_pod(cluster, f"train-{number}", labels={"scheduling.x-k8s.io/pod-group": "train"})
-            said = await cluster.event("FailedScheduling", "train-0")
+            message = await cluster.event("FailedScheduling", "train-0")
             await cluster.add_nodes("n2", cpu="3")
             await cluster.wait_for("the group runs", lambda pods: bound(pods, [f"train-{n}" for n in range(3)]))
             deadline = time.monotonic() + PATIENCE

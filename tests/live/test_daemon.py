@@ -18,7 +18,7 @@ Live = Callable[[Callable[[LiveCluster], Awaitable[None]]], None]
 def test_pages_metrics_and_debugger_are_served(plane: ControlPlane, live: Live) -> None:
     port, kubeconfig = free_ports(1)[0], plane.kubeconfig()
     flags = [f"--secure-port={port}"]
-    flags += [f"--{what}-kubeconfig={kubeconfig}" for what in ("authentication", "authorization")]
+    flags += [f"--{description}-kubeconfig={kubeconfig}" for description in ("authentication", "authorization")]
 
     async def story(cluster: LiveCluster) -> None:
         with scheduler(kubeconfig, *flags) as process:

@@ -85,13 +85,13 @@ def installed(plane: ControlPlane, way: str) -> Named:
         kubectl(plane, "apply", *strict, "-f", "-", given=manifests)
     else:
         kubectl(plane, "apply", *strict, "-k", str(ROOT / "deploy"))
-    shown = kubectl(plane, "get", "-f", "-", "-o", "yaml", given=manifests)
-    return named(yaml.safe_dump_all(yaml.safe_load(shown)["items"]))
+    output = kubectl(plane, "get", "-f", "-", "-o", "yaml", given=manifests)
+    return named(yaml.safe_dump_all(yaml.safe_load(output)["items"]))
 
 
-def essence(thing: Data) -> Data:
+def essence(obj: Data) -> Data:
     """Return the effective content of an object, without its author and times."""
-    spec: Data = yaml.safe_load(yaml.safe_dump(thing))
+    spec: Data = yaml.safe_load(yaml.safe_dump(obj))
     for where in (spec, spec.get("spec", {}).get("template", {})):
         where.pop("metadata", None)
     for key in ("apiVersion", "kind", "status"):
@@ -155,7 +155,7 @@ def test_required_permissions_are_granted(plane: ControlPlane, live: Callable[[S
     file = plane.directory / "deployed.yaml"
     file.write_text(yaml.safe_dump({**config, "clientConnection": {"kubeconfig": kubeconfig}}))
     flags = [f"--config={file}", "--leader-elect=true"]
-    flags += [f"--{what}-kubeconfig={kubeconfig}" for what in ("authentication", "authorization")]
+    flags += [f"--{description}-kubeconfig={kubeconfig}" for description in ("authentication", "authorization")]
 
     async def story(cluster: LiveCluster) -> None:
         with scheduler(plane.kubeconfig(NAME), *flags) as process:
@@ -205,7 +205,7 @@ def test_permissions(plane: ControlPlane, way: str) -> None:
         "-n",
         "kube-system",
     ]
-    for sentence, (verb, what, want) in CAN.items():
+    for sentence, (verb, description, want) in CAN.items():
         # kubectl exits with 1 if it is not allowed
-        answer = subprocess.run([*command, account, verb, what], check=False, capture_output=True, text=True)
+        answer = subprocess.run([*command, account, verb, description], check=False, capture_output=True, text=True)
         assert answer.stdout.strip() == ("yes" if want else "no"), sentence

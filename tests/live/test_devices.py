@@ -49,7 +49,7 @@ def test_each_claim_of_a_template_gets_a_device(plane: ControlPlane, live: Live)
         with scheduler(plane.kubeconfig()):
             await cluster.wait_for("all pods are bound", bound)
         claims = await settled_devices(cluster)
-        assert len({place for claim in claims.values() for place in places(claim)}) == 12
+        assert len({location for claim in claims.values() for location in places(claim)}) == 12
 
     live(story)
 
@@ -59,17 +59,17 @@ def test_released_device_goes_to_a_pending_pod(plane: ControlPlane, live: Live) 
         await add_nodes_with_cards(cluster, first=2, second=1)
         await cluster.add_pods(*names("job", 5), resourceClaims=CLAIMS)
         with scheduler(plane.kubeconfig()):
-            for left in (2, 1, 0):
+            for remaining in (2, 1, 0):
                 await cluster.wait_for(
-                    f"{left} pods wait, the others are bound",
-                    lambda pods, left=left: len(waiting(pods)) == left == len(pods) - count_bound(pods),  # type: ignore[misc]
+                    f"{remaining} pods wait, the others are bound",
+                    lambda pods, remaining=remaining: len(waiting(pods)) == remaining == len(pods) - count_bound(pods),  # type: ignore[misc]
                     seconds=90,
                 )
                 pods = await cluster.pods()
                 for pod in waiting(pods):
                     event = await cluster.event("FailedScheduling", pod.name)
                     assert "cannot allocate all claims" in event.note
-                if left:
+                if remaining:
                     await cluster.client.delete(next(pod for pod in pods.values() if pod.node_name))
         assert len(await settled_devices(cluster)) == 3
 

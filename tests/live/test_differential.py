@@ -24,9 +24,9 @@ def test_both_schedulers_place_groups_equally() -> None:
     fates: list[GroupFate] = []
     with control_plane(*FLAGS) as plane:
         for number in range(GROUP_CLUSTERS):
-            found, theirs = compare(plane, make_group_scene(f"live-groups/{number}"))
-            assert not found, "\n".join(map(str, found))
-            fates += theirs
+            mismatches, upstream = compare(plane, make_group_scene(f"live-groups/{number}"))
+            assert not mismatches, "\n".join(map(str, mismatches))
+            fates += upstream
     assert any(fate.victims for fate in fates)
     assert any(all(member.node for member in fate.members) for fate in fates)
     assert any(fate.condition.startswith("False Unschedulable minCount") for fate in fates)

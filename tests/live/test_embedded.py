@@ -170,5 +170,5 @@ def test_real_control_plane_runs_on_the_embedded_server(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def scaled(thing: Data, replicas: int) -> Data:
-    return {**thing, "spec": {**thing["spec"], "replicas": replicas}}
+def scaled(obj: Data, replicas: int) -> Data:
+    return {**obj, "spec": {**obj["spec"], "replicas": replicas}}

@@ -102,7 +102,8 @@ class Recorder(ExtenderService):
             return {"NodeNameToMetaVictims": meta}
         victims = request["NodeNameToVictims"].items()
         by_uid = {
-            node: {**told, "Pods": [{"UID": pod["metadata"]["uid"]} for pod in told["Pods"]]} for node, told in victims
+            node: {**report, "Pods": [{"UID": pod["metadata"]["uid"]} for pod in report["Pods"]]}
+            for node, report in victims
         }
         return {"NodeNameToMetaVictims": by_uid}
 
@@ -143,16 +144,16 @@ def stable(content: Any) -> Any:
     return [stable(item) for item in content] if isinstance(content, list) else content
 
 
-def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[str]:
+def differences(upstream: Any, actual: Any, path: str = "") -> Iterator[str]:
     """Return the paths at which two requests differ."""
-    if isinstance(theirs, dict) and isinstance(ours, dict):
-        for key in theirs.keys() | ours.keys():
-            yield from differences(theirs.get(key, "(absent)"), ours.get(key, "(absent)"), f"{path}.{key}")
-    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
-        for number, pair in enumerate(zip(theirs, ours, strict=True)):
+    if isinstance(upstream, dict) and isinstance(actual, dict):
+        for key in upstream.keys() | actual.keys():
+            yield from differences(upstream.get(key, "(absent)"), actual.get(key, "(absent)"), f"{path}.{key}")
+    elif isinstance(upstream, list) and isinstance(actual, list) and len(upstream) == len(actual):
+        for number, pair in enumerate(zip(upstream, actual, strict=True)):
             yield from differences(*pair, f"{path}[{number}]")
-    elif theirs != ours:
-        yield f"{path}: kube-scheduler tells {theirs!r}, we tell {ours!r}"
+    elif upstream != actual:
+        yield f"{path}: kube-scheduler tells {upstream!r}, we tell {actual!r}"
 
 
 async def history(cluster: LiveCluster) -> None:
@@ -196,9 +197,9 @@ def test_both_schedulers_send_the_same_requests(plane: ControlPlane, live: Live,
                     await history(cluster)
                 recorded.append(recorder.told())
             await cluster.remove_all(f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
-        theirs, ours = recorded
-        assert {verb.split(" ")[0] for verb in theirs} >= {"filter", "preempt", "bind"}
-        assert list(differences(theirs, ours)) == []
+        upstream, actual = recorded
+        assert {verb.split(" ")[0] for verb in upstream} >= {"filter", "preempt", "bind"}
+        assert list(differences(upstream, actual)) == []
 
     live(story)
 
@@ -238,9 +239,9 @@ def test_both_schedulers_report_invalid_responses_equally(plane: ControlPlane, l
                     await cluster.wait_for("all pods are bound or reported", all_told, seconds=120.0)
                 recorded.append(await words(cluster, service.url))
             await cluster.remove_all(f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
-        theirs, ours = recorded
-        assert list(differences(theirs, ours)) == []
-        assert (theirs["status"][0] == "node-0") == ignorable
+        upstream, actual = recorded
+        assert list(differences(upstream, actual)) == []
+        assert (upstream["status"][0] == "node-0") == ignorable
 
     live(story)
 
@@ -278,8 +279,8 @@ def test_both_schedulers_handle_managed_resources_and_weights_equally(plane: Con
                     )
                     await cluster.add_pods("does-not")
                     await cluster.wait_for("both pods are bound", bound)
-                asked = {request["Pod"]["metadata"]["name"] for _, request in service.requests}
-                recorded.append((asked, (await cluster.pods())["asks"].node_name))
+                query = {request["Pod"]["metadata"]["name"] for _, request in service.requests}
+                recorded.append((query, (await cluster.pods())["asks"].node_name))
             await cluster.remove_all(f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
         assert recorded == [({"asks"}, "node-2")] * 2
 

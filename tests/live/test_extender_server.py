@@ -96,14 +96,14 @@ async def add_nodes(cluster: LiveCluster, chance: random.Random) -> list[dict[st
 
 
 def pods(chance: random.Random) -> list[dict[str, Any]]:
-    listed = []
+    items = []
     for number in range(PODS):
         requests = {"cpu": f"{chance.randint(1, 15) * 100}m", "memory": f"{chance.randint(1, 30) * 100}Mi"}
         container = {"name": "main", "image": "app:1", "resources": {"requests": requests}}
         metadata = {"name": f"pod-{number}", "namespace": NAMESPACE, "labels": {"team": chance.choice("abc")}}
         spec = {"containers": [container], "terminationGracePeriodSeconds": 0}
-        listed.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    return listed
+        items.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    return items
 
 
 def without_ties(nodes: list[dict[str, Any]], policy: Policy) -> Callable[[list[Pod], dict[str, Any]], bool]:
@@ -126,7 +126,7 @@ def without_ties(nodes: list[dict[str, Any]], policy: Policy) -> Callable[[list[
 
 async def placed_one_by_one(
     cluster: LiveCluster,
-    listed: list[dict[str, Any]],
+    items: list[dict[str, Any]],
     is_wanted: Callable[[list[Pod], dict[str, Any]], bool],
     url: str = "",
 ) -> dict[str, str]:
@@ -135,7 +135,7 @@ async def placed_one_by_one(
     An extender needs the previous pods, too: it receives them only with their bindings.
     """
     results: dict[str, str] = {}
-    for pod in listed:
+    for pod in items:
         name = pod["metadata"]["name"]
         there = [other for other in (await cluster.pods()).values() if other.node_name]
         if not is_wanted(there, pod):
@@ -159,24 +159,22 @@ def test_extender_places_pods_like_the_plugin_in_process(
 ) -> None:
     """Weight 10 in process equals weight 1 as an extender: scores of extenders count tenfold."""
     offer_plugin(tmp_path, monkeypatch)
-    named = "--plugin=thrifty_plugin:Thrifty"
-    ours = config_file(tmp_path / "ours.yaml", plane, **in_process(weight=10))
+    flag = "--plugin=thrifty_plugin:Thrifty"
+    actual = config_file(tmp_path / "ours.yaml", plane, **in_process(weight=10))
 
     async def story(cluster: LiveCluster) -> None:
         chance = random.Random(18)
-        nodes, listed = await add_nodes(cluster, chance), pods(chance)
-        policy = load_policy(collect_plugins(paths=["thrifty_plugin:Thrifty"]), ours)
+        nodes, items = await add_nodes(cluster, chance), pods(chance)
+        policy = load_policy(collect_plugins(paths=["thrifty_plugin:Thrifty"]), actual)
         has_one_best = without_ties(nodes, policy)
-        with scheduler(plane.kubeconfig(), f"--config={ours}", named):
-            inside = await placed_one_by_one(cluster, listed, has_one_best)
+        with scheduler(plane.kubeconfig(), f"--config={actual}", flag):
+            inside = await placed_one_by_one(cluster, items, has_one_best)
         await cluster.remove_all(f"{PATH}?gracePeriodSeconds=0")
-        async with extender(plane.kubeconfig(), named) as stanza:
-            theirs = config_file(tmp_path / "theirs.yaml", plane, extenders=stanza)
-            with kube_scheduler(plane, theirs):
+        async with extender(plane.kubeconfig(), flag) as stanza:
+            upstream = config_file(tmp_path / "theirs.yaml", plane, extenders=stanza)
+            with kube_scheduler(plane, upstream):
                 url = f"{stanza[0]['urlPrefix']}/metrics"
-                outside = await placed_one_by_one(
-                    cluster, listed, lambda _, pod: pod["metadata"]["name"] in inside, url
-                )
+                outside = await placed_one_by_one(cluster, items, lambda _, pod: pod["metadata"]["name"] in inside, url)
         assert outside == inside
         assert len(inside) > PODS // 2
         assert len({node for node in inside.values() if node}) > 3
@@ -228,13 +226,13 @@ def test_pods_that_wait_for_a_label_are_placed_if_the_extender_sees_it_late(
             extender(through(plane, proxy.port), "--plugin=offers_plugin:Offers") as stanza,
         ):
             with kube_scheduler(plane, config_file(tmp_path / "theirs.yaml", plane, extenders=stanza)):
-                for wanted in ("ssd", "gpu", "fpga"):
-                    metadata = {"name": wanted, "labels": {"wants": wanted}}
+                for expected in ("ssd", "gpu", "fpga"):
+                    metadata = {"name": expected, "labels": {"wants": expected}}
                     spec = {"containers": [{"name": "main", "image": "app:1"}]}
                     await cluster.create(PATH, {"metadata": metadata, "spec": spec})
-                    await cluster.wait_for(f"{wanted} is rejected", partial(_decided, wanted))
+                    await cluster.wait_for(f"{expected} is rejected", partial(_decided, expected))
                     await asyncio.sleep(3.0)  # longer than its backoff
-                    await cluster.merge("/api/v1/nodes/node-0", {"metadata": {"labels": {"offers": wanted}}})
-                    await cluster.wait_for(f"{wanted} is bound", partial(bound, names=[wanted]), seconds=30.0)
+                    await cluster.merge("/api/v1/nodes/node-0", {"metadata": {"labels": {"offers": expected}}})
+                    await cluster.wait_for(f"{expected} is bound", partial(bound, names=[expected]), seconds=30.0)
 
     live(story)

@@ -82,9 +82,9 @@ async def table(session: aiohttp.ClientSession, server: str, path: str) -> Any:
 
 
 def test_both_servers_respond_equally(answers: tuple[str, Answers, Answers]) -> None:
-    _, real, ours = answers
-    assert {name: answer for name, answer in ours.items() if answer != real[name]} == {
-        name: answer for name, answer in real.items() if answer != ours[name]
+    _, real, actual = answers
+    assert {name: answer for name, answer in actual.items() if answer != real[name]} == {
+        name: answer for name, answer in real.items() if answer != actual[name]
     }
 
 

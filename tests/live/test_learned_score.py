@@ -31,7 +31,9 @@ def flags_with(plane: ControlPlane, directory: Path, policy: str, limit: str, po
     }
     path = directory / "config.yaml"
     path.write_text(yaml.safe_dump(config))
-    delegated = (f"--{what}-kubeconfig={plane.kubeconfig()}" for what in ("authentication", "authorization"))
+    delegated = (
+        f"--{description}-kubeconfig={plane.kubeconfig()}" for description in ("authentication", "authorization")
+    )
     return [f"--config={path}", f"--secure-port={port}", *delegated]
 
 
@@ -59,8 +61,8 @@ def test_hanging_policy_is_counted_and_does_not_delay_pods(plane: ControlPlane, 
         with scheduler(plane.kubeconfig(), *flags) as process:
             await cluster.add_pods(*PODS, cpu="500m")
             await cluster.wait_for("all pods on nodes", bound)
-            shown = await quick_page(port, "/metrics", token)
-            assert 'moorage_plugin_learned_score_fallbacks_total{profile="default-scheduler",reason="slow"}' in shown
+            output = await quick_page(port, "/metrics", token)
+            assert 'moorage_plugin_learned_score_fallbacks_total{profile="default-scheduler",reason="slow"}' in output
             assert process.log.count("the policy failed and is not used") == 2, "once for each reason"
 
     live(story)

@@ -64,7 +64,9 @@ def kube_scheduler(plane: ControlPlane, *flags: str) -> Iterator[subprocess.Pope
 
 
 def serving(plane: ControlPlane, port: int) -> list[str]:
-    reviews = [f"--{what}-kubeconfig={plane.kubeconfig()}" for what in ("authentication", "authorization")]
+    reviews = [
+        f"--{description}-kubeconfig={plane.kubeconfig()}" for description in ("authentication", "authorization")
+    ]
     return [f"--secure-port={port}", *reviews]
 
 
@@ -85,39 +87,39 @@ async def watched(cluster: LiveCluster, plane: ControlPlane, port: int, name: st
     deadline = asyncio.get_running_loop().time() + 60
     while True:
         # Upstream counts requests after their responses, and in-flight events and hints a second later.
-        found = families(await asyncio.to_thread(page, port, "/metrics", token))
-        if found.keys() >= LATE or asyncio.get_running_loop().time() > deadline:
-            return found
+        result = families(await asyncio.to_thread(page, port, "/metrics", token))
+        if result.keys() >= LATE or asyncio.get_running_loop().time() > deadline:
+            return result
         await asyncio.sleep(0.3)
 
 
 def test_both_schedulers_have_the_same_metrics(plane: ControlPlane, live: Live) -> None:
-    theirs: Families = {}
+    reference: Families = {}
 
     async def upstream(cluster: LiveCluster) -> None:
         (port,) = free_ports(1)
         with kube_scheduler(plane, *serving(plane, port), "--leader-elect-resource-name=theirs"):
-            theirs.update(await watched(cluster, plane, port, "theirs"))
+            reference.update(await watched(cluster, plane, port, "theirs"))
 
     async def moorage(cluster: LiveCluster) -> None:
         (port,) = free_ports(1)
         with scheduler(plane.kubeconfig(), *serving(plane, port), leader_elect=True):
-            ours = await watched(cluster, plane, port, "ours")
-        compare(ours, theirs)
+            actual = await watched(cluster, plane, port, "ours")
+        compare(actual, reference)
 
     live(upstream)
     live(moorage)
 
 
-def compare(ours: Families, theirs: Families) -> None:
+def compare(actual: Families, upstream: Families) -> None:
     missing = [
-        name for name in theirs.keys() - ours.keys() if not _is_one_of(name, (*ABSENT_METRICS, *RARE, "process_*"))
+        name for name in upstream.keys() - actual.keys() if not _is_one_of(name, (*ABSENT_METRICS, *RARE, "process_*"))
     ]
     assert not missing, f"kube-scheduler has these, too: {sorted(missing)}"
-    more = [name for name in ours.keys() - theirs.keys() if not _is_one_of(name, (*OURS, *RARE))]
+    more = [name for name in actual.keys() - upstream.keys() if not _is_one_of(name, (*OURS, *RARE))]
     assert not more, f"kube-scheduler does not have these: {sorted(more)}"
-    shared = [name for name in ours.keys() & theirs.keys() if not name.startswith("process_")]
-    different = {name: (ours[name], theirs[name]) for name in shared if ours[name] != theirs[name]}
+    shared = [name for name in actual.keys() & upstream.keys() if not name.startswith("process_")]
+    different = {name: (actual[name], upstream[name]) for name in shared if actual[name] != upstream[name]}
     assert not different, different
     assert len(shared) > 30
 

@@ -112,11 +112,11 @@ class Shell:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
             )
-            said, _ = await process.communicate()
+            output, _ = await process.communicate()
             if process.returncode == 0:
                 return
             is_lost = not command.startswith("kubectl ") or asyncio.get_running_loop().time() > deadline
-            assert not is_lost, f"$ {command}\n{said.decode()}{self.said()}"
+            assert not is_lost, f"$ {command}\n{output.decode()}{self.said()}"
             await asyncio.sleep(0.5)
 
     def said(self) -> str:
@@ -154,15 +154,15 @@ async def kubectl(shell: Shell, *arguments: str) -> Any:
     process = await asyncio.create_subprocess_exec(
         "kubectl", *arguments, "-o", "json", cwd=shell.directory, env=shell.environment, stdout=asyncio.subprocess.PIPE
     )
-    said, _ = await process.communicate()
-    return json.loads(said or b"{}")
+    output, _ = await process.communicate()
+    return json.loads(output or b"{}")
 
 
 async def runs_here(shell: Shell, _: LiveCluster) -> None:
     async def four_run() -> bool:
-        found = await kubectl(shell, "--kubeconfig", "up.kubeconfig", "get", "pods")
+        response = await kubectl(shell, "--kubeconfig", "up.kubeconfig", "get", "pods")
         # The distribution depends on the time of the label.
-        nodes = [pod["spec"].get("nodeName") for pod in found.get("items", [])]
+        nodes = [pod["spec"].get("nodeName") for pod in response.get("items", [])]
         return len(nodes) == 4 and set(nodes) == {"node-1", "node-3"}
 
     await wait_for(shell, four_run)
@@ -172,9 +172,9 @@ def is_placed(pods: dict[str, Pod]) -> bool:
     """Three pods are on the only fast node, and the fourth has a reason."""
     bound = [pod.node_name for pod in pods.values() if pod.node_name]
     conditions = [pod.condition(SCHEDULED) for pod in pods.values() if not pod.node_name]
-    told = [condition.message for condition in conditions if condition is not None]
+    condition_list = [condition.message for condition in conditions if condition is not None]
     expected = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were not in the pool of the pod."
-    return bound == ["node-1"] * 3 and len(told) == 1 and told[0].startswith(expected)
+    return bound == ["node-1"] * 3 and len(condition_list) == 1 and condition_list[0].startswith(expected)
 
 
 async def is_placed_and_cleared(shell: Shell, cluster: LiveCluster) -> None:
@@ -188,11 +188,13 @@ async def is_placed_and_cleared(shell: Shell, cluster: LiveCluster) -> None:
 
 
 async def is_deployed(shell: Shell, _: LiveCluster) -> None:
-    found = await kubectl(shell, "-n", "kube-system", "get", "deployment", "moorage")
-    (container,) = found["spec"]["template"]["spec"]["containers"]
+    response = await kubectl(shell, "-n", "kube-system", "get", "deployment", "moorage")
+    (container,) = response["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "spot-only:0.1.0"
     (name,) = (
-        volume["configMap"]["name"] for volume in found["spec"]["template"]["spec"]["volumes"] if "configMap" in volume
+        volume["configMap"]["name"]
+        for volume in response["spec"]["template"]["spec"]["volumes"]
+        if "configMap" in volume
     )
     config = await kubectl(shell, "-n", "kube-system", "get", "configmap", name)
     assert yaml.safe_load(config["data"]["config.yaml"])["profiles"][0]["schedulerName"] == "spot-only"

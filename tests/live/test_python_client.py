@@ -59,15 +59,15 @@ def test_pods_are_created_listed_patched_replaced_and_deleted(play: Callable[[St
         core.create_namespaced_pod("default", pod("web"))
         with refused(409, "AlreadyExists"):
             core.create_namespaced_pod("default", pod("web"))
-        (listed,) = core.list_namespaced_pod("default", label_selector="!tier", field_selector="spec.nodeName=").items
-        assert (listed.spec.priority, listed.status.phase) == (0, "Pending")
+        (items,) = core.list_namespaced_pod("default", label_selector="!tier", field_selector="spec.nodeName=").items
+        assert (items.spec.priority, items.status.phase) == (0, "Pending")
         core.patch_namespaced_pod("web", "default", {"metadata": {"labels": {"tier": "front"}}})
-        found = core.read_namespaced_pod("web", "default")
-        assert found.metadata.labels["tier"] == "front"
-        found.metadata.annotations = {"a": "b"}
-        assert core.replace_namespaced_pod("web", "default", found).metadata.annotations == {"a": "b"}
+        obj = core.read_namespaced_pod("web", "default")
+        assert obj.metadata.labels["tier"] == "front"
+        obj.metadata.annotations = {"a": "b"}
+        assert core.replace_namespaced_pod("web", "default", obj).metadata.annotations == {"a": "b"}
         with refused(409, "Conflict"):
-            core.replace_namespaced_pod("web", "default", found)
+            core.replace_namespaced_pod("web", "default", obj)
         core.delete_namespaced_pod("web", "default")
         with refused(404, "NotFound"):
             core.read_namespaced_pod("web", "default")
@@ -82,8 +82,8 @@ def test_watch_reports_events_and_can_be_resumed(play: Callable[[Story], None]) 
         version = core.list_namespaced_pod("default").metadata.resource_version
         core.patch_namespaced_pod("web", "default", {"metadata": {"labels": {"tier": "front"}}})
         core.delete_namespaced_pod("web", "default")
-        told = watched(core.list_namespaced_pod, "default", resource_version=version)
-        assert told == [("MODIFIED", "web"), ("DELETED", "web")]
+        report = watched(core.list_namespaced_pod, "default", resource_version=version)
+        assert report == [("MODIFIED", "web"), ("DELETED", "web")]
         core.create_namespaced_pod("default", pod("next"))
         assert watched(core.list_namespaced_pod, "default") == [("ADDED", "next")]
 
@@ -139,8 +139,8 @@ def test_custom_objects_are_created_and_listed(play: Callable[[Story], None]) ->
         custom.create_namespaced_custom_object(*QUOTAS, quota)
         custom.patch_namespaced_custom_object(*QUOTAS, "q", {"spec": {"most": 5}})
         assert custom.get_namespaced_custom_object(*QUOTAS, "q")["spec"]["most"] == 5
-        (listed,) = custom.list_namespaced_custom_object(*QUOTAS)["items"]
-        assert listed["metadata"]["name"] == "q"
+        (items,) = custom.list_namespaced_custom_object(*QUOTAS)["items"]
+        assert items["metadata"]["name"] == "q"
         custom.delete_namespaced_custom_object(*QUOTAS, "q")
         assert custom.list_namespaced_custom_object(*QUOTAS)["items"] == []
 

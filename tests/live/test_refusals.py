@@ -46,10 +46,10 @@ async def send(session: aiohttp.ClientSession, server: str, ask: RequestCase) ->
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_both_servers_reject_with_the_same_message(name: str, answers: tuple[dict[str, Data], dict[str, Data]]) -> None:
-    real, ours = answers
+    real, actual = answers
     assert real[name]["code"] >= 400, "the table contains only rejected requests"
     if name not in SERVER_ERRORS:
-        assert ours[name] == real[name]
+        assert actual[name] == real[name]
 
 
 def test_recorded_errors_equal_those_of_the_real_server(answers: tuple[dict[str, Data], dict[str, Data]]) -> None:

@@ -162,8 +162,8 @@ class Reloaded:
         return await self._read("moorage_config_reload_hold_seconds_count")
 
     async def _read(self, name: str) -> dict[str, float]:
-        found = await asyncio.to_thread(metric, self._port, name, self._token)
-        return {labels.split('"')[1]: number for labels, number in found.items()}
+        result = await asyncio.to_thread(metric, self._port, name, self._token)
+        return {labels.split('"')[1]: number for labels, number in result.items()}
 
     async def counted(self, result: str, number: float) -> None:
         """Wait until a number of changes ended with a result."""
@@ -218,19 +218,19 @@ class TakenUp(NamedTuple):
 
 def taken_up(log: str) -> list[TakenUp]:
     """Find the log lines about changes."""
-    told = [line for line in log.splitlines() if '"plugins swapped between cycles"' in line]
-    found = (dict(re.findall(r"(\w+)=([0-9.]+)", line)) for line in told)
-    return [TakenUp(*(kind(fields[name]) for name, kind in TakenUp.__annotations__.items())) for fields in found]
+    lines = [line for line in log.splitlines() if '"plugins swapped between cycles"' in line]
+    items = (dict(re.findall(r"(\w+)=([0-9.]+)", line)) for line in lines)
+    return [TakenUp(*(kind(fields[name]) for name, kind in TakenUp.__annotations__.items())) for fields in items]
 
 
 def show_what_held_up_the_loop(changes: list[TakenUp], decisions: Path) -> None:
     """Print the pauses of the loop during reloads, with the attempts of the same minute for comparison."""
-    told = {name: [getattr(change, name) for change in changes] for name in TakenUp._fields}
-    told["attempt_ms"] = [decision.took * 1e3 for decision in read_log(decisions)]
-    for name, numbers in told.items():
+    report = {name: [getattr(change, name) for change in changes] for name in TakenUp._fields}
+    report["attempt_ms"] = [decision.took * 1e3 for decision in read_log(decisions)]
+    for name, numbers in report.items():
         sys.stdout.write(f"{name}: {len(numbers)} times, median {median(numbers):.2f}, max {max(numbers):.2f}\n")
-    assert median(told["build_cpu_ms"]) < MAX_BUILD_CPU_MS
-    assert median(told["swap_cpu_ms"]) < MAX_SWAP_CPU_MS
+    assert median(report["build_cpu_ms"]) < MAX_BUILD_CPU_MS
+    assert median(report["swap_cpu_ms"]) < MAX_SWAP_CPU_MS
 
 
 async def lease_of(client: ApiClient) -> Lease:
@@ -249,34 +249,37 @@ def test_reloads_every_second_under_load(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     decisions = tmp_path / "decisions.jsonl"
     reloaded = Reloaded(plane, tmp_path, f"--decision-log={decisions}")
-    wanted = [f"p-{number}-{i}" for number in range(ROUNDS) for i in range(PODS_A_ROUND)]
+    expected = [f"p-{number}-{i}" for number in range(ROUNDS) for i in range(PODS_A_ROUND)]
 
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes(*(f"n-{i}" for i in range(NODES)), cpu="16")
         with reloaded.running() as process:
             await process.logged('"scheduling"')
-            held = await lease_of(cluster.client)
+            lease = await lease_of(cluster.client)
             for number in range(ROUNDS):
                 await reloaded.round(number, cluster)
-            await cluster.wait_for("every pod has a node", lambda pods: bound(pods, wanted))
-            await in_the_end(cluster, process, held)
+            await cluster.wait_for("every pod has a node", lambda pods: bound(pods, expected))
+            await in_the_end(cluster, process, lease)
             assert process.stop() == 0
-            tried = Counter(decision.pod.partition("/")[2] for decision in read_log(decisions))
-            assert tried == Counter(wanted), "no reload cost a pod an attempt"
+            attempts = Counter(decision.pod.partition("/")[2] for decision in read_log(decisions))
+            assert attempts == Counter(expected), "no reload cost a pod an attempt"
             show_what_held_up_the_loop(taken_up(process.own_log), decisions)
 
-    async def in_the_end(cluster: LiveCluster, process: SchedulerProcess, held: Lease) -> None:
+    async def in_the_end(cluster: LiveCluster, process: SchedulerProcess, reserved: Lease) -> None:
         after, counts = await lease_of(cluster.client), await reloaded.counts()
-        assert after.spec.holder_identity == held.spec.holder_identity, "the lease was kept"
-        assert after.spec.lease_transitions == held.spec.lease_transitions
+        assert after.spec.holder_identity == reserved.spec.holder_identity, "the lease was kept"
+        assert after.spec.lease_transitions == reserved.spec.lease_transitions
         assert cluster.witness.moved() == [], "each pod was bound once"
         assert counts["refused"] >= ROUNDS // 4, counts
         assert counts["success"] >= ROUNDS // 2, counts
         holds = await reloaded.holds()
         assert holds["swap"] == counts["success"]
         assert holds["build"] >= counts["success"]
-        told = await reasons(cluster.client)
-        assert (told["ConfigurationRefused"], told["ConfigurationReloaded"]) == (counts["refused"], counts["success"])
+        report = await reasons(cluster.client)
+        assert (report["ConfigurationRefused"], report["ConfigurationReloaded"]) == (
+            counts["refused"],
+            counts["success"],
+        )
         assert process.own_log.count("former plugins are closed") == counts["success"], "after their last binding"
         assert "internal error" not in process.own_log
         assert "Traceback" not in process.own_log
@@ -306,11 +309,11 @@ def test_reloads_with_thousands_of_pending_pods(
     decisions = tmp_path / "decisions.jsonl"
     reloaded = Reloaded(plane, tmp_path, f"--decision-log={decisions}")
     reloaded.save_plugin(GATE, OPEN="False", VERSION="first")
-    held, ready = [f"held-{i}" for i in range(HELD)], [f"p-{i}" for i in range(READY)]
+    reserved, ready = [f"held-{i}" for i in range(HELD)], [f"p-{i}" for i in range(READY)]
 
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes(*(f"n-{i}" for i in range(2 * NODES)), cpu="64")
-        await cluster.add_pods(*held, *ready, cpu="10m")
+        await cluster.add_pods(*reserved, *ready, cpu="10m")
         with reloaded.running() as process:
             await process.logged('"scheduling"')
             for number in range(4):
@@ -318,14 +321,14 @@ def test_reloads_with_thousands_of_pending_pods(
             await cluster.wait_for("whoever may be has a node", lambda pods: bound(pods, ready))
             await reloaded.change_gate(4)
             pods = await cluster.pods()
-            assert not any(pods[name].node_name for name in held), "the pods are gated"
+            assert not any(pods[name].node_name for name in reserved), "the pods are gated"
             reloaded.save_plugin(GATE, OPEN="True", VERSION="last")
-            await cluster.wait_for("everybody has a node", lambda pods: bound(pods, [*held, *ready]))
+            await cluster.wait_for("everybody has a node", lambda pods: bound(pods, [*reserved, *ready]))
             assert cluster.witness.moved() == [], "each pod was bound once"
             assert "Traceback" not in process.own_log
             assert process.stop() == 0
-            tried = Counter(decision.pod.partition("/")[2] for decision in read_log(decisions))
-            assert tried == Counter([*held, *ready]), "no reload cost a pod an attempt"
+            attempts = Counter(decision.pod.partition("/")[2] for decision in read_log(decisions))
+            assert attempts == Counter([*reserved, *ready]), "no reload cost a pod an attempt"
             changes = taken_up(process.own_log)
             show_what_held_up_the_loop(changes, decisions)
 
@@ -344,22 +347,22 @@ def test_weight_is_tried_in_shadow_promoted_and_reverted(
     fields = [line for line in reloaded.weighing(77).splitlines() if not line.startswith(("leader", "client"))]
     shadow.write_text("\n".join(fields))
     unnamed = ("--config", str(reloaded.config))
-    named = (*unnamed, "--plugin", "changing_plugin:Changing")
+    command = (*unnamed, "--plugin", "changing_plugin:Changing")
     active = reloaded.config.read_text()
 
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes(*(f"n-{i}" for i in range(NODES)), cpu="64")
         with reloaded.running() as process:
             await process.logged("the shadow is ready")
-            held, load = await lease_of(cluster.client), Load(cluster)
+            reserved, load = await lease_of(cluster.client), Load(cluster)
             await load.until("the shadow would have decided otherwise", lambda: differing(log) >= 20)
             assert next(iter(read_report(log).plugins)) == "Changing", "the plugin that caused the difference"
-            assert await asyncio.to_thread(run, ["promote", str(shadow), *named, "--dry-run"]) == 0
+            assert await asyncio.to_thread(run, ["promote", str(shadow), *command, "--dry-run"]) == 0
             assert await asyncio.to_thread(run, ["promote", str(shadow), *unnamed]) == 2, "the plugin is unknown"
             assert reloaded.config.read_text() == active
 
             churning = asyncio.create_task(reloaded.churn())
-            assert await asyncio.to_thread(run, ["promote", str(shadow), *named]) == 0
+            assert await asyncio.to_thread(run, ["promote", str(shadow), *command]) == 0
             await load.until("the shadow is in charge", lambda: reloaded.weighs(77))
             assert "resourceName: reloaded" in reloaded.config.read_text()
             assert await asyncio.to_thread(run, ["promote", "--undo", *unnamed]) == 0
@@ -369,7 +372,7 @@ def test_weight_is_tried_in_shadow_promoted_and_reverted(
             process.send(signal.SIGHUP)
             await cluster.wait_for("every pod has a node", lambda pods: bound(pods, load.names))
             assert cluster.witness.moved() == [], "each pod was bound once"
-            assert (await lease_of(cluster.client)).spec.holder_identity == held.spec.holder_identity
+            assert (await lease_of(cluster.client)).spec.holder_identity == reserved.spec.holder_identity
             assert "Traceback" not in process.own_log
             assert process.stop() == 0
 
@@ -388,14 +391,14 @@ class Load:
         self._cluster = cluster
         self.names: list[str] = []
 
-    async def until(self, what: str, holds: Callable[[], Awaitable[bool] | bool]) -> None:
+    async def until(self, description: str, holds: Callable[[], Awaitable[bool] | bool]) -> None:
         """Create pods until a condition holds."""
         deadline = time.monotonic() + PATIENCE
         while True:
             answer = holds()
             if answer if isinstance(answer, bool) else await answer:
                 return
-            assert time.monotonic() < deadline, f"timeout while waiting until {what}"
+            assert time.monotonic() < deadline, f"timeout while waiting until {description}"
             names = [f"q-{len(self.names) + i}" for i in range(PODS_A_ROUND)] if len(self.names) < MAX_PODS else []
             self.names += names
             await self._cluster.add_pods(*names, cpu="10m")

@@ -24,7 +24,9 @@ def flags_with(plane: ControlPlane, directory: Path, plugin: str, port: int = 0)
     }
     path = directory / "config.yaml"
     path.write_text(json.dumps(config))
-    delegated = (f"--{what}-kubeconfig={plane.kubeconfig()}" for what in ("authentication", "authorization"))
+    delegated = (
+        f"--{description}-kubeconfig={plane.kubeconfig()}" for description in ("authentication", "authorization")
+    )
     return [
         f"--config={path}",
         f"--plugin=tests.support.ticketing:{plugin}",

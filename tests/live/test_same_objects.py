@@ -91,27 +91,27 @@ def comparable(response: Response) -> Any:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_accepted_objects_are_equal(kind: str, responses: tuple[dict[str, Response], dict[str, Response]]) -> None:
-    real, ours = responses
+    real, actual = responses
     accepted = {name: comparable(response) for name, response in real.items() if name.startswith(f"{kind}: ")}
     expected = {name: data for name, data in accepted.items() if data != REFUSED and not OTHER_DEFAULTS.search(name)}
     assert expected, "the minimal object is valid"
-    assert [line for name, data in expected.items() for line in differences(data, comparable(ours[name]), name)] == []
+    assert [line for name, data in expected.items() for line in differences(data, comparable(actual[name]), name)] == []
 
 
-def differences(real: Any, ours: Any, path: str) -> list[str]:
+def differences(real: Any, actual: Any, path: str) -> list[str]:
     """List the fields that are not equal."""
-    if isinstance(real, dict) and isinstance(ours, dict):
-        keys = sorted({*real, *ours})
+    if isinstance(real, dict) and isinstance(actual, dict):
+        keys = sorted({*real, *actual})
         return [
             line
             for key in keys
-            for line in differences(real.get(key, "absent"), ours.get(key, "absent"), f"{path}.{key}")
+            for line in differences(real.get(key, "absent"), actual.get(key, "absent"), f"{path}.{key}")
         ]
-    return [] if real == ours else [f"{path}: real {real!r}, ours {ours!r}"]
+    return [] if real == actual else [f"{path}: real {real!r}, ours {actual!r}"]
 
 
 def test_most_invalid_objects_are_rejected(responses: tuple[dict[str, Response], dict[str, Response]]) -> None:
-    real, ours = responses
+    real, actual = responses
     invalid = [name for name, (status, _) in real.items() if status >= 400]
-    accepted = [name for name in invalid if ours[name][0] < 400]
+    accepted = [name for name in invalid if actual[name][0] < 400]
     assert len(accepted) <= MAX_ACCEPTED_INVALID, accepted

@@ -114,10 +114,10 @@ def test_stopped_shadow_does_not_delay_pods(plane: ControlPlane, live: Live, tmp
             assert process.stop() == 0
 
     live(story)
-    tried = [(decision.pod.partition("/")[2], decision.took * 1e3) for decision in read_log(decisions)]
-    assert Counter(name for name, _ in tried) == Counter(chain(*waves.values())), "each pod was tried once"
+    attempts = [(decision.pod.partition("/")[2], decision.took * 1e3) for decision in read_log(decisions)]
+    assert Counter(name for name, _ in attempts) == Counter(chain(*waves.values())), "each pod was tried once"
     for wave in waves:
-        took = [millis for name, millis in tried if name.startswith(f"{wave}-")]
+        took = [millis for name, millis in attempts if name.startswith(f"{wave}-")]
         sys.stdout.write(f"{wave}: {len(took)} attempts, median {median(took):.3f} ms, max {max(took):.2f} ms\n")
 
 

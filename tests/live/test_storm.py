@@ -23,7 +23,7 @@ async def clear(plane: ControlPlane) -> None:
 @pytest.mark.parametrize("storm", STORMS.values(), ids=STORMS)
 def test_preemptors_are_bound_without_unnecessary_evictions(plane: ControlPlane, storm: Storm) -> None:
     try:
-        left = asyncio.run(weather(storm, plane))
+        remaining = asyncio.run(weather(storm, plane))
     finally:
         asyncio.run(clear(plane))
-    assert (left.bound, left.evicted) == (storm.preemptors, storm.preemptors), left
+    assert (remaining.bound, remaining.evicted) == (storm.preemptors, storm.preemptors), remaining

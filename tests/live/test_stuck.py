@@ -43,7 +43,9 @@ def flags_with(plane: ControlPlane, directory: Path, plugin: str, port: int = 0,
     path = directory / "config.yaml"
     path.write_text(yaml.safe_dump(config))
     own = (f"--config={path}", f"--plugin=tests.live.bad_plugins:{plugin}", f"--stuck-timeout={STUCK_SECONDS}s")
-    delegated = (f"--{what}-kubeconfig={plane.kubeconfig()}" for what in ("authentication", "authorization"))
+    delegated = (
+        f"--{description}-kubeconfig={plane.kubeconfig()}" for description in ("authentication", "authorization")
+    )
     return [*own, f"--secure-port={port}", *delegated]
 
 
@@ -177,9 +179,9 @@ WHO: Final = {
 }
 
 
-@pytest.mark.parametrize("who", WHO.values(), ids=WHO)
+@pytest.mark.parametrize("name", WHO.values(), ids=WHO)
 def test_resumed_leader_does_not_write(
-    plane: ControlPlane, live: Live, who: Callable[[SchedulerProcess], list[int]]
+    plane: ControlPlane, live: Live, name: Callable[[SchedulerProcess], list[int]]
 ) -> None:
     names = [f"web-{number}" for number in range(150)]
 
@@ -192,18 +194,18 @@ def test_resumed_leader_does_not_write(
                 await second.logged("waiting for the lease")
                 making = asyncio.create_task(cluster.add_pods(*names))
                 await cluster.wait_for("some are bound", lambda pods: any(pod.node_name for pod in pods.values()))
-                stopped = who(first)
+                stopped = name(first)
                 for pid in stopped:
                     os.kill(pid, signal.SIGSTOP)
                 await second.logged("became leader")
-                written = len(first.log)
+                output = len(first.log)
                 await making
                 for pid in stopped:
                     if Path(f"/proc/{pid}").exists():
                         os.kill(pid, signal.SIGCONT)
                 assert await ended(first) == 1
                 await cluster.wait_for("the other binds the rest", bound)
-                assert "Successfully bound pod" not in first.log[written:]
+                assert "Successfully bound pod" not in first.log[output:]
                 assert "Leaderelection lost" in first.log
                 second.send(signal.SIGTERM)
                 assert await ended(second) == 0
@@ -217,15 +219,15 @@ KILLED: Final = {
 }
 
 
-@pytest.mark.parametrize(("who", "code"), KILLED.values(), ids=KILLED)
+@pytest.mark.parametrize(("name", "code"), KILLED.values(), ids=KILLED)
 def test_both_processes_end_together(
-    plane: ControlPlane, live: Live, who: Callable[[SchedulerProcess], int], code: int
+    plane: ControlPlane, live: Live, name: Callable[[SchedulerProcess], int], code: int
 ) -> None:
     async def story(cluster: LiveCluster) -> None:
         with scheduler(plane.kubeconfig(), leader_elect=True) as process:
             await process.logged('"scheduling"')
             children = process.children()
-            os.kill(who(process), signal.SIGKILL)
+            os.kill(name(process), signal.SIGKILL)
             assert await ended(process, 10) == code
             # The kernel kills the orphan immediately, but a busy machine may take a moment to remove it.
             deadline = time.monotonic() + 10
@@ -236,9 +238,9 @@ def test_both_processes_end_together(
     live(story)
 
 
-@pytest.mark.parametrize("who", WHO.values(), ids=WHO)
+@pytest.mark.parametrize("name", WHO.values(), ids=WHO)
 def test_signal_to_either_process_ends_both_regularly(
-    plane: ControlPlane, live: Live, who: Callable[[SchedulerProcess], list[int]]
+    plane: ControlPlane, live: Live, name: Callable[[SchedulerProcess], list[int]]
 ) -> None:
     async def story(cluster: LiveCluster) -> None:
         with scheduler(plane.kubeconfig(), *LONGER_LEASE, leader_elect=True) as leader:
@@ -246,7 +248,7 @@ def test_signal_to_either_process_ends_both_regularly(
             with scheduler(plane.kubeconfig(), *LONGER_LEASE, leader_elect=True) as standby:
                 await standby.logged("new leader")
                 for process in (standby, leader):
-                    for pid in who(process):
+                    for pid in name(process):
                         os.kill(pid, signal.SIGINT)
                     assert await ended(process) == 0
                     assert ("stopped leading" in process.log) == (process is leader)

@@ -124,8 +124,8 @@ def test_local_volumes_are_bound_until_all_are_used(plane: ControlPlane, live: L
             await cluster.wait_for(
                 "the fifth is told", lambda pods: all(pod.condition(SCHEDULED) for pod in pods.values())
             )
-            (left,) = [pod for pod in (await cluster.pods()).values() if not pod.node_name]
-            event = await cluster.event("FailedScheduling", left.name)
+            (remaining,) = [pod for pod in (await cluster.pods()).values() if not pod.node_name]
+            event = await cluster.event("FailedScheduling", remaining.name)
             assert event.note.startswith(
                 "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind."
             )

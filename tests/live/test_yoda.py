@@ -58,7 +58,7 @@ def test_yoda_runs_as_deployed(
 
     async def story(cluster: LiveCluster) -> None:
         flags = [f"--config={configuration(plane, kubeconfig)}", "--plugin=yoda.plugin:Yoda"]
-        flags += [f"--{what}-kubeconfig={kubeconfig}" for what in ("authentication", "authorization")]
+        flags += [f"--{description}-kubeconfig={kubeconfig}" for description in ("authentication", "authorization")]
         with scheduler(kubeconfig, *flags) as process:
             await cluster.add_nodes("gpu-1", "gpu-2", "gpu-3")
             await add_gpu_pod(cluster, "early", GPU)

@@ -28,17 +28,17 @@ def node(name: str = "n1", **status: Any) -> Object:
 
 def pod(name: str = "p", *, status: Object | None = None, labels: Object | None = None, **spec: Any) -> Object:
     metadata = {"name": name, "labels": labels or {}}
-    whole = {"containers": [{"name": "c", "image": "i"}], **spec}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": whole, "status": status or {}}
+    complete = {"containers": [{"name": "c", "image": "i"}], **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": complete, "status": status or {}}
 
 
 def device(kind: str, name: str, **spec: Any) -> Object:
     return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def devices(*listed: Object, name: str = "s1", slices: int = 1, **spec: Any) -> Object:
+def devices(*items: Object, name: str = "s1", slices: int = 1, **spec: Any) -> Object:
     pool = {"name": "n1", "generation": 1, "resourceSliceCount": slices}
-    content = {"devices": [*listed]} if listed else {}
+    content = {"devices": [*items]} if items else {}
     return device("ResourceSlice", name, driver=DRIVER, nodeName="n1", pool=pool, **content, **spec)
 
 
@@ -67,8 +67,8 @@ FRACTIONAL: Final = {
 CONDITIONAL: Final = {"name": "d0", "bindingConditions": ["ready"], "bindingFailureConditions": ["no"]}
 
 
-def claim(**asked: Any) -> Object:
-    exactly = {"deviceClassName": "gpu", **asked}
+def claim(**devices_requested: Any) -> Object:
+    exactly = {"deviceClassName": "gpu", **devices_requested}
     return device("ResourceClaim", "a", devices={"requests": [{"name": "r", "exactly": exactly}]})
 
 
@@ -76,8 +76,8 @@ def claiming(name: str = "p") -> Object:
     return pod(name, resourceClaims=[{"name": "g", "resourceClaimName": "a"}])
 
 
-def with_devices(slices: list[Object], asked: Object | None = None) -> list[Object]:
-    return [node(), GPU, *slices, claim(**asked or {}), claiming()]
+def with_devices(slices: list[Object], batch: Object | None = None) -> list[Object]:
+    return [node(), GPU, *slices, claim(**batch or {}), claiming()]
 
 
 def partitions() -> list[Object]:
@@ -180,13 +180,13 @@ def extended() -> list[Object]:
 def prioritized() -> list[Object]:
     """Make a claim with alternatives."""
     options = [{"name": "one", "deviceClassName": "gpu"}]
-    wanted = device("ResourceClaim", "a", devices={"requests": [{"name": "r", "firstAvailable": options}]})
-    return [node(), GPU, devices({"name": "d0"}), wanted, claiming()]
+    expected = device("ResourceClaim", "a", devices={"requests": [{"name": "r", "firstAvailable": options}]})
+    return [node(), GPU, devices({"name": "d0"}), expected, claiming()]
 
 
-def numbered(*devices_: Object, **wanted: Any) -> list[Object]:
+def numbered(*devices_: Object, **expected: Any) -> list[Object]:
     """Make a claim to two devices with the same number."""
-    exactly = {"deviceClassName": "gpu", "count": 2, **wanted}
+    exactly = {"deviceClassName": "gpu", "count": 2, **expected}
     constraint = {"matchAttribute": f"{DRIVER}/numa"}
     spec = {"requests": [{"name": "r", "exactly": exactly}], "constraints": [constraint]}
     return [node(), GPU, devices(*devices_), device("ResourceClaim", "a", devices=spec), claiming()]
@@ -221,8 +221,8 @@ def turned_down(why: str, preemption: str = USELESS) -> str:
     return f"{nodes} {why}. preemption: {nodes} {preemption}."
 
 
-def failed(what: str) -> str:
-    return f'running "DynamicResources" filter plugin: claim default/a, request r: {what}'
+def failed(description: str) -> str:
+    return f'running "DynamicResources" filter plugin: claim default/a, request r: {description}'
 
 
 NO_DEVICE: Final = turned_down("cannot allocate all claims")

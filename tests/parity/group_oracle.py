@@ -21,8 +21,8 @@ RECORDED: Final = Path(__file__).parent / "group_rows" / "rows.jsonl.gz"
 
 def ask(names: list[str]) -> dict[str, Json]:
     """Replay rows with the oracle; return its reports by name."""
-    asked = ({"id": name, "featureGates": ROWS[name][0], "steps": ROWS[name][1]} for name in names)
-    lines = "".join(json.dumps(row) + "\n" for row in asked)
+    request = ({"id": name, "featureGates": ROWS[name][0], "steps": ROWS[name][1]} for name in names)
+    lines = "".join(json.dumps(row) + "\n" for row in request)
     command = [find_binary(), "queue", "--stream"]
     ran = subprocess.run(command, input=lines, capture_output=True, text=True, check=True, timeout=60)
     answers = {answer["id"]: answer for answer in map(json.loads, ran.stdout.splitlines())}
@@ -50,12 +50,12 @@ def main() -> int:
         return 0
     for name, answer in answers.items():
         sys.stdout.write(f"{name}\n")
-        for step, told in zip(ROWS[name][1], answer["steps"], strict=True):
+        for step, report in zip(ROWS[name][1], answer["steps"], strict=True):
             if step["do"] != "advance":
-                said = {key: part for key, part in step.items() if key != "object"}
+                message = {key: part for key, part in step.items() if key != "object"}
                 obj = step.get("object")
                 named = f" {obj['kind']} {obj['metadata']['name']}" if obj else ""
-                sys.stdout.write(f"  {json.dumps(said)}{named}\n    {json.dumps(told)}\n")
+                sys.stdout.write(f"  {json.dumps(message)}{named}\n    {json.dumps(report)}\n")
     return 0
 
 

@@ -61,16 +61,16 @@ class GroupReplay(Replay):
     async def _schedule(self) -> Json:
         if self.queue.sizes().active:
             await self._scheduler.schedule_next()
-        told = self.report()
+        report = self.report()
         pods = {decision.pod: msgspec.to_builtins(decision) for decision in self._log.decisions.values()}
         if self._log.groups:
             (group,) = self._log.groups
-            told |= {"group": msgspec.to_builtins(group), "decisions": [pods[name] for name in group.pods]}
+            report |= {"group": msgspec.to_builtins(group), "decisions": [pods[name] for name in group.pods]}
         elif pods:
-            (told["decision"],) = pods.values()
+            (report["decision"],) = pods.values()
         self._log.decisions.clear()
         self._log.groups.clear()
-        return told
+        return report
 
     def _do_pop(self, step: Json) -> Json | None:
         entity = self.queue.pop()
@@ -99,9 +99,9 @@ class GroupReplay(Replay):
     def _decoded(self, content: Json) -> KubeObject:
         self.version += 1
         obj = cluster_from([content], features=self._features).objects[0]
-        known = self.rig.objects[type(obj)].get(obj.name, obj.namespace)
+        existing = self.rig.objects[type(obj)].get(obj.name, obj.namespace)
         metadata = msgspec.structs.replace(obj.metadata, resource_version=str(self.version))
-        uid = known.uid if known is not None else content["metadata"].get("uid", f"uid-{self.version}")
+        uid = existing.uid if existing is not None else content["metadata"].get("uid", f"uid-{self.version}")
         metadata = msgspec.structs.replace(metadata, uid=uid)
         return msgspec.structs.replace(obj, metadata=metadata)
 
@@ -110,35 +110,35 @@ class GroupReplay(Replay):
         groups = [info for info in self.queue.entries() if isinstance(info, QueuedPodGroupInfo)]
         pods = {info.key: self._described(info, "inFlight") for info in self._flying()}
         pods |= {info.key: self._described(info, self._place(info)) for info in self.queue}
-        told: Json = {"time": self.millis / 1000, "pods": pods}
+        report: Json = {"time": self.millis / 1000, "pods": pods}
         if groups:
-            told["groups"] = {group.root.key: self._of_group(group) for group in groups}
-        return told
+            report["groups"] = {group.root.key: self._of_group(group) for group in groups}
+        return report
 
     def _place(self, info: QueuedPodInfo) -> str:
-        place = self.queue.where(info.pod)
+        queue = self.queue.where(info.pod)
         is_grouped = info.pod.spec.scheduling_group is not None
-        return "errorBackoff" if place == "backoff" and (is_grouped or not info.rejectors) else str(place)
+        return "errorBackoff" if queue == "backoff" and (is_grouped or not info.rejectors) else str(queue)
 
     def _of_group(self, group: QueuedPodGroupInfo) -> Json:
-        told = super()._described(group, self._place(group.members[0]))
+        report = super()._described(group, self._place(group.members[0]))
         groups = self._scheduler.cache.groups
         assert groups is not None
         leaves = [leaf.key for leaf in groups.tree(group.root).leaves]
         members = sorted(group.members, key=lambda member: leaves.index(member.pod.group_key or ""))
-        return {**told, "members": [member.key for member in members]}
+        return {**report, "members": [member.key for member in members]}
 
-    def _described(self, info: QueuedPodInfo | QueuedPodGroupInfo, place: str) -> Json:
+    def _described(self, info: QueuedPodInfo | QueuedPodGroupInfo, queue: str) -> Json:
         if info.pod.spec.scheduling_group is None:
-            return super()._described(info, place)
+            return super()._described(info, queue)
         # The group determines the next attempt of a member.
         plain = super()._described(info, "active")
-        return {**plain, "queue": place}
+        return {**plain, "queue": queue}
 
 
-def comparable(told: Json) -> Json:
+def comparable(report: Json) -> Json:
     """Remove random values, and nominations, which our history does not carry out."""
-    retained = {key: part for key, part in told.items() if key != "nominated"}
+    retained = {key: part for key, part in report.items() if key != "nominated"}
     for part in ("pods", "groups"):
         if part in retained:
             retained[part] = {

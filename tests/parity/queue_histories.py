@@ -85,16 +85,16 @@ class Author:
 
     def _change_pod(self) -> Json | None:
         name = self.chance.choice(PODS)
-        known = self.pods.get(name)
-        if known is None or known["spec"].get("nodeName"):
-            if known is not None:
+        existing = self.pods.get(name)
+        if existing is None or existing["spec"].get("nodeName"):
+            if existing is not None:
                 return self._deletion("Pod", name, self.pods)
             self.numbers += 1
-            known = self._new_pod(name)
+            existing = self._new_pod(name)
         elif self.gates and self.ours.report()["pods"].get(f"default/{name}", {}).get("queue") == "unschedulable":
             # Without the gate, upstream may file a pod with two changes as both backing off and unschedulable.
             return None
-        return self._apply_pod(self._changed_pod(known))
+        return self._apply_pod(self._changed_pod(existing))
 
     def _new_pod(self, name: str) -> Json:
         return {
@@ -136,13 +136,13 @@ class Author:
         return {"name": "v", "persistentVolumeClaim": {"claimName": self.chance.choice(CLAIMS)}}
 
     def _change_other(self) -> Json:
-        made = self.chance.choice([self._claim, self._persistent_volume, self._storage_class, self._csi_node])()
-        metadata = made["metadata"]
-        if self.others.pop((made["kind"], metadata["name"]), None) is not None and self.chance.random() < 0.3:
-            named = {key: value for key, value in metadata.items() if key in ("name", "namespace")}
-            return {"do": "delete", "object": {**made, "metadata": named}}
-        self.others[made["kind"], metadata["name"]] = made
-        return {"do": "apply", "object": made}
+        created = self.chance.choice([self._claim, self._persistent_volume, self._storage_class, self._csi_node])()
+        metadata = created["metadata"]
+        if self.others.pop((created["kind"], metadata["name"]), None) is not None and self.chance.random() < 0.3:
+            identity = {key: value for key, value in metadata.items() if key in ("name", "namespace")}
+            return {"do": "delete", "object": {**created, "metadata": identity}}
+        self.others[created["kind"], metadata["name"]] = created
+        return {"do": "apply", "object": created}
 
     def _claim(self) -> Json:
         name = self.chance.choice(CLAIMS)
@@ -262,8 +262,8 @@ class Author:
     def _delete_node(self) -> Json | None:
         return self._deletion("Node", self.chance.choice(NODES), self.nodes)
 
-    def _deletion(self, kind: str, name: str, known: dict[str, Json]) -> Json | None:
-        if known.pop(name, None) is None:
+    def _deletion(self, kind: str, name: str, existing: dict[str, Json]) -> Json | None:
+        if existing.pop(name, None) is None:
             return None
         metadata = {"name": name} | ({"namespace": "default"} if kind == "Pod" else {})
         return {"do": "delete", "object": {"apiVersion": "v1", "kind": kind, "metadata": metadata}}

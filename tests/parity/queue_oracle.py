@@ -18,7 +18,9 @@ GOLDENS = Path(__file__).parent / "queue"
 
 def ask(oracle: str, histories: dict[int, Json]) -> dict[int, Json]:
     """Replay histories with the oracle, by seed."""
-    lines = "".join(json.dumps({"id": seed, **asked}) + "\n" for seed, asked in histories.items())
+    lines = "".join(
+        json.dumps({"id": seed, **devices_requested}) + "\n" for seed, devices_requested in histories.items()
+    )
     command = [oracle, "queue", "--stream"]
     ran = subprocess.run(command, input=lines, capture_output=True, text=True, check=True, timeout=5 + len(histories))
     # Times are whole milliseconds, except for rounding errors of Go's nanoseconds.
@@ -26,13 +28,15 @@ def ask(oracle: str, histories: dict[int, Json]) -> dict[int, Json]:
     return {answer["id"]: answer for answer in map(read, ran.stdout.splitlines())}
 
 
-def first_difference(asked: Json, theirs: list[Json]) -> str | None:
+def first_difference(batch: Json, upstream: list[Json]) -> str | None:
     """Return the first step after which our queue differs from upstream's, and the difference."""
-    for number, (step, ours, told) in enumerate(zip(asked["steps"], replay(asked), theirs, strict=True)):
-        if ours != told:
-            pods = sorted(ours["pods"].keys() | told["pods"].keys())
-            parts = [f"{key}: ours {ours.get(key)}, theirs {told.get(key)}" for key in ("time", "popped", "nominated")]
-            parts += [f"{pod}: ours {ours['pods'].get(pod)}, theirs {told['pods'].get(pod)}" for pod in pods]
+    for number, (step, actual, report) in enumerate(zip(batch["steps"], replay(batch), upstream, strict=True)):
+        if actual != report:
+            pods = sorted(actual["pods"].keys() | report["pods"].keys())
+            parts = [
+                f"{key}: ours {actual.get(key)}, theirs {report.get(key)}" for key in ("time", "popped", "nominated")
+            ]
+            parts += [f"{pod}: ours {actual['pods'].get(pod)}, theirs {report['pods'].get(pod)}" for pod in pods]
             differing = [part for part in parts if len(set(part.partition(": ours ")[2].split(", theirs ", 1))) > 1]
             return f"step {number}, {json.dumps(step)}\n    " + "\n    ".join(differing)
     return None

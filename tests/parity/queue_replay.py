@@ -72,9 +72,9 @@ class Replay:
 
     def do(self, step: Json) -> Json:
         """Execute a step and report the state of all pods."""
-        told = getattr(self, f"_do_{step['do']}")(step) or {}
+        report = getattr(self, f"_do_{step['do']}")(step) or {}
         self.queue.check_invariants()
-        return self.report() | told
+        return self.report() | report
 
     def _do_apply(self, step: Json) -> None:
         new = self._decoded(step["object"])
@@ -82,10 +82,10 @@ class Replay:
         self.handlers.apply(old, new)
 
     def _do_delete(self, step: Json) -> None:
-        named = self._decoded(step["object"])
-        known = self.rig.objects[type(named)].get(named.name, named.namespace)
-        if known is not None:
-            self.handlers.apply(known, None)
+        obj = self._decoded(step["object"])
+        existing = self.rig.objects[type(obj)].get(obj.name, obj.namespace)
+        if existing is not None:
+            self.handlers.apply(existing, None)
 
     def _do_pop(self, step: Json) -> Json | None:
         info = self.queue.pop()
@@ -143,23 +143,23 @@ class Replay:
         pods |= {info.key: self._described(info, self._place(info)) for info in self.queue}
         nodes = sorted(node.name for node in self.rig.objects[Node].list())
         nominated = {node: sorted(pod.key for pod in self.queue.nominator.nominated_pods(node)) for node in nodes}
-        told: Json = {"time": self.millis / 1000, "pods": pods}
+        report: Json = {"time": self.millis / 1000, "pods": pods}
         if any(nominated.values()):
-            told["nominated"] = {node: promised for node, promised in nominated.items() if promised}
-        return told
+            report["nominated"] = {node: promised for node, promised in nominated.items() if promised}
+        return report
 
     def _flying(self) -> list[QueuedPodInfo]:
         flying = set(self.queue.in_flight())
         return [info for info in self.popped.values() if info.uid in flying]
 
     def _place(self, info: QueuedPodInfo) -> str:
-        place = self.queue.where(info.pod)
-        assert place is not None
-        return "errorBackoff" if place == "backoff" and not info.rejectors else place
+        queue = self.queue.where(info.pod)
+        assert queue is not None
+        return "errorBackoff" if queue == "backoff" and not info.rejectors else queue
 
-    def _described(self, info: QueuedPodInfo | QueuedPodGroupInfo, place: str) -> Json:
-        told: Json = {
-            "queue": place,
+    def _described(self, info: QueuedPodInfo | QueuedPodGroupInfo, queue: str) -> Json:
+        report: Json = {
+            "queue": queue,
             "attempts": info.attempts,
             "unschedulableCount": info.unschedulable_count,
             "consecutiveErrors": info.consecutive_errors,
@@ -169,11 +169,11 @@ class Replay:
             "gatingPlugin": info.gating_plugin,
             "flushed": info.was_flushed,
         }
-        told = {key: value for key, value in told.items() if value or key in ("attempts", "timestamp")}
-        if place in ("backoff", "errorBackoff"):
+        report = {key: value for key, value in report.items() if value or key in ("attempts", "timestamp")}
+        if queue in ("backoff", "errorBackoff"):
             assert info.backoff_expiration is not None
-            told["backoffExpiration"] = self._since(info.backoff_expiration)
-        return told
+            report["backoffExpiration"] = self._since(info.backoff_expiration)
+        return report
 
     @staticmethod
     def _since(moment: float) -> float:
@@ -185,5 +185,5 @@ ACTIONS = {"Add": Action.ADD, "Delete": Action.DELETE, "Update": Action.UPDATE, 
 
 def replay(history: Json) -> list[Json]:
     """Execute a complete history; return a report for each step."""
-    ours = Replay(history.get("featureGates", {}))
-    return [ours.do(step) for step in history["steps"]]
+    actual = Replay(history.get("featureGates", {}))
+    return [actual.do(step) for step in history["steps"]]

@@ -12,10 +12,10 @@ from moorage.testing import in_virtual_time
 RECORDED = recorded()
 
 
-def decided(told: Json) -> list[Json]:
+def decided(report: Json) -> list[Json]:
     """Take the decisions out of a report."""
-    found = [told.pop("decision")] if "decision" in told else told.pop("decisions", [])
-    return [*found, told.pop("group")] if "group" in told else found
+    result = [report.pop("decision")] if "decision" in report else report.pop("decisions", [])
+    return [*result, report.pop("group")] if "group" in report else result
 
 
 def test_all_rows_are_recorded() -> None:
@@ -26,11 +26,11 @@ def test_all_rows_are_recorded() -> None:
 @in_virtual_time
 async def test_row_equals_the_recorded_one(name: str) -> None:
     gates, steps = ROWS[name]
-    ours = GroupReplay(gates)
+    actual = GroupReplay(gates)
 
-    for step, told in zip(steps, RECORDED[name], strict=True):
-        own, theirs = comparable(await ours.carry_out(step)), comparable(told)
+    for step, report in zip(steps, RECORDED[name], strict=True):
+        own, upstream = comparable(await actual.carry_out(step)), comparable(report)
 
-        problems = differences(decided(own), decided(theirs))
+        problems = differences(decided(own), decided(upstream))
         assert not problems, f"{step}: " + "\n".join(["", *map(str, problems)])
-        assert own == theirs, step
+        assert own == upstream, step

@@ -104,10 +104,10 @@ class History:
             (self.service, 1),
         ]
 
-    def fault(self, verb: str, thing: KubeObject) -> ApiError | None:
+    def fault(self, verb: str, obj: KubeObject) -> ApiError | None:
         if self.faults_left and verb in ("bind", "patch", "delete") and self.random.random() < 0.3:
             self.faults_left -= 1
-            return ApiError(f"{verb} of {thing.key}: the server is not well")
+            return ApiError(f"{verb} of {obj.key}: the server is not well")
         return None
 
     async def run(self) -> None:
@@ -132,9 +132,9 @@ class History:
     def chance(self, share: float) -> bool:
         return self.random.random() < share
 
-    def one(self, kind: type[Any], wanted: Callable[[Any], bool] = lambda _: True) -> Any:
+    def one(self, kind: type[Any], accepts: Callable[[Any], bool] = lambda _: True) -> Any:
         """Pick an object of a kind, or ``None`` if no object exists."""
-        selected = [obj for obj in self.store.list(kind) if wanted(obj)]
+        selected = [obj for obj in self.store.list(kind) if accepts(obj)]
         return self.random.choice(selected) if selected else None
 
     def node(self) -> Node:
@@ -296,12 +296,12 @@ class History:
         """Install the volume driver on a node, or change its attach limit."""
         if (node := self.one(Node)) is None:
             return
-        wanted = make_csi_node(node.name, limits={DRIVER: self.random.choice((1, 2, None))})
-        known = self.store.get(CSINode, node.name)
-        if known is None:
-            self.world.add(wanted)
+        requested = make_csi_node(node.name, limits={DRIVER: self.random.choice((1, 2, None))})
+        existing = self.store.get(CSINode, node.name)
+        if existing is None:
+            self.world.add(requested)
         else:
-            self.store.update(replace(known, spec=wanted.spec))
+            self.store.update(replace(existing, spec=requested.spec))
 
     def slice(self) -> None:
         if (node := self.one(Node)) is not None:

@@ -141,7 +141,7 @@ class History:
             self.disturbed |= set(self.sizes)
             self.bench.restart()
 
-    def _refuse(self, verb: str, thing: KubeObject) -> None:
+    def _refuse(self, verb: str, obj: KubeObject) -> None:
         if self.crash_after >= 0 and verb == "bind":
             self.crash_after -= 1
             if self.crash_after < 0:
@@ -176,8 +176,8 @@ class History:
                 bound[self.group_of(pod)] += 1
         for group in self.groups():
             if group.name not in self.disturbed and group.min_count is not None and bound[group.name]:
-                wanted = group.min_count - self._evicted(group.name)
-                assert bound[group.name] >= wanted, f"{group.name} is partially bound"
+                expected = group.min_count - self._evicted(group.name)
+                assert bound[group.name] >= expected, f"{group.name} is partially bound"
 
     def _evicted(self, name: str) -> int:
         return sum(evicted.startswith(f"{name}-") for evicted in self.bench.evicted)
@@ -204,8 +204,8 @@ class History:
         assert room < missing, (
             f"{group.name} is pending although {room} of its pods would fit, and {missing} are needed"
         )
-        told = [pod for pod in pods if not pod.node_name and self.bench.message(pod.name)]
-        assert told or bound >= (group.min_count or 1), f"{group.name} is pending without a reason"
+        report = [pod for pod in pods if not pod.node_name and self.bench.message(pod.name)]
+        assert report or bound >= (group.min_count or 1), f"{group.name} is pending without a reason"
 
     def _free(self, node: Node, priority: int) -> int:
         """Count the CPUs available to a pod that may evict pods of lower priority."""

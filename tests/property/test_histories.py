@@ -57,18 +57,18 @@ class Checked(History):
 
     def check_columns(self) -> None:
         """Compare the cache with a rebuilt one."""
-        kept, fresh = self.simulation.scheduler.cache, Cache()
+        stored, fresh = self.simulation.scheduler.cache, Cache()
         for node in self.world.store.list(Node):
             fresh.add_node(node)
         for pod in self.world.store.list(Pod):
             if pod.node_name and not pod.is_finished:
                 fresh.add_pod(pod)
-        assert sorted(kept.nodes.names) == sorted(fresh.nodes.names)
-        rows = [kept.columns.row_of[name] for name in fresh.nodes.names]
-        window = kept.nodes.take(np.array(rows, dtype=np.int64))
-        for (name, found), (_, want) in zip(columns(window), columns(fresh.nodes), strict=True):
-            assert found == want, f"column {name}: cached {found}, rebuilt {want}"
-        assert kept.pod_count == fresh.pod_count
+        assert sorted(stored.nodes.names) == sorted(fresh.nodes.names)
+        rows = [stored.columns.row_of[name] for name in fresh.nodes.names]
+        window = stored.nodes.take(np.array(rows, dtype=np.int64))
+        for (name, result), (_, want) in zip(columns(window), columns(fresh.nodes), strict=True):
+            assert result == want, f"column {name}: cached {result}, rebuilt {want}"
+        assert stored.pod_count == fresh.pod_count
 
 
 def columns(nodes: NodeTable) -> Iterator[tuple[str, list[Any]]]:

@@ -65,7 +65,10 @@ class Soak:
     async def run(self) -> None:
         """Run the soak, and print the results."""
         ports = free_ports(2)
-        reviews = [f"--{what}-kubeconfig={self._plane.kubeconfig()}" for what in ("authentication", "authorization")]
+        reviews = [
+            f"--{description}-kubeconfig={self._plane.kubeconfig()}"
+            for description in ("authentication", "authorization")
+        ]
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(ApiClient(self._plane.connection()))
             cluster = LiveCluster(client)
@@ -170,9 +173,9 @@ class Soak:
         table = Table("who leads, second half", "first", "last", "growth an hour", "± at 95 %", "growth", "allowed", "")
         for each in growth:
             hourly = (each.slope.per_second * 3600, each.slope.margin * 3600)
-            whole = each.slope.per_second * each.seconds
+            complete = each.slope.per_second * each.seconds
             verdict = "GROWS" if each.is_too_much else "ok"
-            numbers = (each.first, each.last, *hourly, whole, each.quantity.allowed)
+            numbers = (each.first, each.last, *hourly, complete, each.quantity.allowed)
             table.add_row(each.quantity.name, *(f"{number:.1f}" for number in numbers), verdict)
         self._console.print(table)
         if self._seconds >= 60 * MIN_MINUTES_TO_JUDGE:

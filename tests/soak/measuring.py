@@ -98,9 +98,9 @@ class Meter:
                 for life in self._lives[quantity.name].values()
                 if len(retained := [at for at in life if at[0] >= max(start, life[0][0] + warm_up)]) >= MIN_SAMPLES
             ]
-            if found := slope(lives):
-                (began, first), (ended, last) = lives[0][0], lives[-1][-1]
-                yield Growth(quantity, first, last, found, ended - began)
+            if result := slope(lives):
+                (began, first), (finished, last) = lives[0][0], lives[-1][-1]
+                yield Growth(quantity, first, last, result, finished - began)
 
 
 def _measured(name: str, pid: int) -> Iterator[tuple[str, float]]:

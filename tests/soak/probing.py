@@ -25,8 +25,8 @@ class Answers:
     slowest: float = 0.0
 
     def __str__(self) -> str:
-        told = ", ".join(f"{count} × {status}" for status, count in sorted(self.statuses.items()))
-        return f"{told}; slowest {self.slowest:.2f} s"
+        text = ", ".join(f"{count} × {status}" for status, count in sorted(self.statuses.items()))
+        return f"{text}; slowest {self.slowest:.2f} s"
 
 
 class Prober:

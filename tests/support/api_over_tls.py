@@ -67,9 +67,9 @@ class ApiOverTls:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
-        number, shown = self._connections, writer.get_extra_info("peercert") or {"subject": ()}
+        number, output = self._connections, writer.get_extra_info("peercert") or {"subject": ()}
         is_resumed = bool(writer.get_extra_info("ssl_object").session_reused)
-        subject = dict(pair for part in shown["subject"] for pair in part)
+        subject = dict(pair for part in output["subject"] for pair in part)
         while True:
             line, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
             headers = [(name, text) for name, _, text in (header.partition(": ") for header in lines)]

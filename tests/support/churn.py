@@ -107,8 +107,8 @@ def spread_like_its_own(number: int) -> Guests:
 
 def for_nodes_of_its_own(number: int) -> Guests:
     """Select a missing node."""
-    wanted = NodeSelectorRequirement(f"key-{number}", "In", (f"value-{number}", f"other-{number}"))
-    selector = NodeSelector((NodeSelectorTerm((wanted,)),))
+    requested = NodeSelectorRequirement(f"key-{number}", "In", (f"value-{number}", f"other-{number}"))
+    selector = NodeSelector((NodeSelectorTerm((requested,)),))
     affinity = wishes.Affinity(node_affinity=wishes.NodeAffinity(required=selector))
     toleration = wishes.Toleration(key=f"key-{number}", value=f"value-{number}")
     return (make_pod(f"pod-{number}", affinity=affinity, tolerates=(toleration,), node_selector={f"a-{number}": "b"}),)

@@ -84,10 +84,10 @@ async def until_served(client: ApiClient, kind: Kind) -> None:
                 return
 
 
-async def stored(client: ApiClient, thing: KubeObject) -> dict[str, Any]:
+async def stored(client: ApiClient, obj: KubeObject) -> dict[str, Any]:
     """Read an object without decoding it."""
     answer: dict[str, Any] = msgspec.json.decode(
-        await client.request("GET", find_kind(type(thing)).path(thing.name, thing.namespace))
+        await client.request("GET", find_kind(type(obj)).path(obj.name, obj.namespace))
     )
     return answer
 

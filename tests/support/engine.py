@@ -87,10 +87,10 @@ def build_runner(
     return ProfileRunner(config.profiles[0], registry_with(*extra), services, Rotation(), percentage, cross_check)
 
 
-def feasible_nodes(runner: ProfileRunner, found: SearchResult) -> list[str]:
+def feasible_nodes(runner: ProfileRunner, result: SearchResult) -> list[str]:
     """Return the names of the feasible nodes, in row order."""
-    if isinstance(found, NoNode):
+    if isinstance(result, NoNode):
         return []
-    if isinstance(found, OneNode):
-        return [found.node.name]
-    return [node.name for node, fits in zip(runner.cache.nodes, found.feasible, strict=True) if fits]
+    if isinstance(result, OneNode):
+        return [result.node.name]
+    return [node.name for node, fits in zip(runner.cache.nodes, result.feasible, strict=True) if fits]

@@ -120,11 +120,11 @@ class Expressions:
 
     def garbled(self, expression: str) -> str:
         """Damage an expression: cut it, or repeat, drop or insert a piece."""
-        place, end = sorted(self._chance.randrange(len(expression) + 1) for _ in range(2))
+        location, end = sorted(self._chance.randrange(len(expression) + 1) for _ in range(2))
         piece = self._pick(
             ("", "device.", ".?", "device.?", "[", '"', "\x00", "\\", "@result", "__result__", "é", "//")
         )
-        return expression[:place] + piece + expression[self._pick((place, end, end)) :]
+        return expression[:location] + piece + expression[self._pick((location, end, end)) :]
 
     def _mapped(self, inner: str, depth: int) -> str:
         name = self._new_name()

@@ -115,9 +115,9 @@ class FaultServer:
         assert isinstance(answer, server_side.ApiResponse)
         return {_key(obj): obj for obj in msgspec.json.decode(answer.body)["items"]}
 
-    def put(self, collection: str, thing: dict[str, Any]) -> dict[str, Any]:
+    def put(self, collection: str, obj: dict[str, Any]) -> dict[str, Any]:
         """Create or change an object in the store, without a request and without validation."""
-        copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(thing))
+        copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
         copy["metadata"].setdefault("uid", f"uid-{self.store.version}")
         kind = _kind(collection)
         copy |= {"apiVersion": kind.api_version, "kind": kind.name}
@@ -146,11 +146,11 @@ class FaultServer:
         return answer
 
     def _carry_out(self, request: bytes) -> Response:
-        asked = Request.read(request)
-        content_type = asked.headers.get("Content-Type", server_side.JSON)
+        query = Request.read(request)
+        content_type = query.headers.get("Content-Type", server_side.JSON)
         answer = self.api.answer(
             server_side.ApiRequest(
-                asked.method, asked.path, asked.query, asked.body, content_type, user_agent=asked.headers["User-Agent"]
+                query.method, query.path, query.query, query.body, content_type, user_agent=query.headers["User-Agent"]
             )
         )
         assert isinstance(answer, server_side.ApiResponse), "watches are streamed"
@@ -161,14 +161,14 @@ class FaultServer:
         self._carry_out(request)
 
     async def _met(self, request: bytes) -> Fault | None:
-        asked = Request.read(request)
-        self.requests.append(asked)
+        query = Request.read(request)
+        self.requests.append(query)
         if self.pause:
             await asyncio.sleep(self.pause)
         if self.is_down:
             raise Unreachable("refused", was_sent=False)
         for fault in self._faults:
-            if fault.times and re.search(fault.matches, f"{asked.method} {asked.path}"):
+            if fault.times and re.search(fault.matches, f"{query.method} {query.path}"):
                 fault.times -= 1
                 return fault
         return None
@@ -177,15 +177,15 @@ class FaultServer:
     async def stream(self, request: bytes, max_silence: float) -> AsyncIterator[ResponseStream]:
         fault = await self._met(request)
         if fault is not None and fault.answer is not None:
-            refused = MemoryStream(fault.answer.status, fault.answer.retry_after)
-            refused.add(fault.answer.body)
-            refused.end("")
-            yield refused
+            rejected = MemoryStream(fault.answer.status, fault.answer.retry_after)
+            rejected.add(fault.answer.body)
+            rejected.end("")
+            yield rejected
             return
         target = request.split(b" ", 2)[1].decode()
-        async with self._inner.stream(target) as told:
+        async with self._inner.stream(target) as report:
             stream = MemoryStream(200, None)
-            filling = asyncio.create_task(stream.fill(told))
+            filling = asyncio.create_task(stream.fill(report))
             self._watches.append(stream)
             try:
                 yield stream
@@ -206,8 +206,8 @@ class MemoryStream:
         self.retry_after = retry_after
         self._chunks: asyncio.Queue[bytes | str] = asyncio.Queue()
 
-    async def fill(self, told: AsyncIterable[bytes]) -> None:
-        async for chunk in told:
+    async def fill(self, report: AsyncIterable[bytes]) -> None:
+        async for chunk in report:
             self.add(chunk)
         self.end("")
 
@@ -245,6 +245,6 @@ def _storage(collection: str) -> str:
     return f"{kind.plural}.{kind.group}" if kind.group and kind.plural != "events" else kind.plural
 
 
-def _key(thing: dict[str, Any]) -> str:
-    meta = thing["metadata"]
+def _key(obj: dict[str, Any]) -> str:
+    meta = obj["metadata"]
     return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else str(meta["name"])

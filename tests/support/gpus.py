@@ -23,10 +23,10 @@ def gpu_pod(
 ) -> Pod:
     """Build a pod that requests a share of GPUs; ``devices`` are already assigned, ``cpu`` is in thousandths."""
     pod = make_pod(name, uid=name, node=node, requests={"cpu": f"{cpu}m"} if cpu else {})
-    said = {GPU_COUNT: str(gpus), GPU_MILLI: str(milli)} if gpus else {}
-    said |= {GPU_MODEL: models} if models else {}
-    said |= {GPU_DEVICES: devices} if devices else {}
-    return replace(pod, metadata=replace(pod.metadata, annotations={**said, **(more or {})}))
+    annotations = {GPU_COUNT: str(gpus), GPU_MILLI: str(milli)} if gpus else {}
+    annotations |= {GPU_MODEL: models} if models else {}
+    annotations |= {GPU_DEVICES: devices} if devices else {}
+    return replace(pod, metadata=replace(pod.metadata, annotations={**annotations, **(more or {})}))
 
 
 def gpu_node(name: str = "node", *, gpus: int = 1, model: str = "", cpu: int = 96) -> Node:

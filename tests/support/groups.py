@@ -61,8 +61,8 @@ def alone(name: str, *, cpu: str = "1", priority: int = PRIORITY, **fields: Any)
     return member(name, "", cpu=cpu, priority=priority, **fields)
 
 
-def _disruption(whole: bool) -> DisruptionMode:
-    return DisruptionMode(all={}) if whole else DisruptionMode(single={})
+def _disruption(complete: bool) -> DisruptionMode:
+    return DisruptionMode(all={}) if complete else DisruptionMode(single={})
 
 
 def _constraints(topology: str) -> GroupSchedulingConstraints | None:
@@ -178,20 +178,20 @@ class GroupBench:
 
     # ── objects ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def add(self, *things: KubeObject) -> None:
+    def add(self, *objects: KubeObject) -> None:
         """Create objects."""
-        for obj in things:
+        for obj in objects:
             self._put(obj)
         self.deliver()
 
-    def change(self, thing: KubeObject) -> None:
+    def change(self, obj: KubeObject) -> None:
         """Change an object."""
-        self._put(thing)
+        self._put(obj)
         self.deliver()
 
-    def remove(self, *things: KubeObject) -> None:
+    def remove(self, *objects: KubeObject) -> None:
         """Delete objects."""
-        for obj in things:
+        for obj in objects:
             before = self.objects.pop((type(obj), obj.key))
             self._news.append((before, None))
         self.deliver()
@@ -200,13 +200,13 @@ class GroupBench:
         """Complete slow deletions."""
         self.remove(*(self.pod(name) for name in names))
 
-    def _put(self, thing: KubeObject) -> None:
+    def _put(self, obj: KubeObject) -> None:
         self._version += 1
-        meta = replace(thing.metadata, resource_version=str(self._version))
-        thing = replace(thing, metadata=meta)
-        place = (type(thing), thing.key)
-        self._news.append((self.objects.get(place), thing))
-        self.objects[place] = thing
+        meta = replace(obj.metadata, resource_version=str(self._version))
+        obj = replace(obj, metadata=meta)
+        location = (type(obj), obj.key)
+        self._news.append((self.objects.get(location), obj))
+        self.objects[location] = obj
 
     def deliver(self) -> None:
         """Deliver all writes to the scheduler."""
@@ -219,15 +219,15 @@ class GroupBench:
 
     def pod(self, name: str) -> Pod:
         """Return the stored pod."""
-        found = self.objects[Pod, f"default/{name}"]
-        assert isinstance(found, Pod)
-        return found
+        pod = self.objects[Pod, f"default/{name}"]
+        assert isinstance(pod, Pod)
+        return pod
 
     def group(self, name: str = "g") -> PodGroup:
         """Return the stored PodGroup."""
-        found = self.objects[PodGroup, f"default/{name}"]
-        assert isinstance(found, PodGroup)
-        return found
+        pod = self.objects[PodGroup, f"default/{name}"]
+        assert isinstance(pod, PodGroup)
+        return pod
 
     # ── time ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -268,8 +268,8 @@ class GroupBench:
 
     def where(self, name: str) -> str | None:
         """Return the queue of a pod."""
-        found: str | None = self.queue.where(self.pod(name))
-        return found
+        result: str | None = self.queue.where(self.pod(name))
+        return result
 
     def condition(self, name: str = "g") -> tuple[str, str, str] | None:
         """Return status, reason and message of a group's condition."""
@@ -302,36 +302,38 @@ class GroupBench:
         self.bound[pod.name] = node_name
         self._put(stored.on_node(node_name))
 
-    async def get(self, thing: Any) -> Any:
+    async def get(self, obj: Any) -> Any:
         """Return an object as stored."""
-        return self.objects[type(thing), thing.key]
+        return self.objects[type(obj), obj.key]
 
-    async def create(self, thing: Any) -> Any:
+    async def create(self, obj: Any) -> Any:
         """Create an object."""
-        self._put(thing)
-        return thing
+        self._put(obj)
+        return obj
 
-    async def update(self, thing: Any, *, subresource: str = "") -> Any:
+    async def update(self, obj: Any, *, subresource: str = "") -> Any:
         """Replace an object."""
-        self._put(thing)
-        return thing
+        self._put(obj)
+        return obj
 
-    async def patch(self, thing: Any, patch: Mapping[str, Any], *, subresource: str = "") -> Any:
+    async def patch(self, obj: Any, patch: Mapping[str, Any], *, subresource: str = "") -> Any:
         """Reject a patch: groups write no other object."""
-        raise AssertionError(f"{thing.key} was patched with {patch} {subresource}")
+        raise AssertionError(f"{obj.key} was patched with {patch} {subresource}")
 
-    async def patch_status(self, thing: Any, patch: Mapping[str, Any]) -> Any:
+    async def patch_status(self, obj: Any, patch: Mapping[str, Any]) -> Any:
         """Merge a patch into a status, conditions by type."""
-        self.refuse("patch", thing)
-        stored: Any = self.objects.get((type(thing), thing.key))
+        self.refuse("patch", obj)
+        stored: Any = self.objects.get((type(obj), obj.key))
         if stored is None:
-            raise NotFound(f"{thing.key} not found")
-        self.patches.append((thing.name, patch))
+            raise NotFound(f"{obj.key} not found")
+        self.patches.append((obj.name, patch))
         status = stored.status
         fields: dict[str, Any] = {}
         if "conditions" in patch:
             new = [msgspec.convert(condition, Condition) for condition in patch["conditions"]]
-            retained = [known for known in status.conditions if known.type not in {condition.type for condition in new}]
+            retained = [
+                existing for existing in status.conditions if existing.type not in {condition.type for condition in new}
+            ]
             fields["conditions"] = (*retained, *new)
         if "nominatedNodeName" in patch:
             fields["nominated_node_name"] = patch["nominatedNodeName"]
@@ -339,17 +341,17 @@ class GroupBench:
         self._put(patched)
         return patched
 
-    async def delete(self, thing: KubeObject) -> None:
+    async def delete(self, obj: KubeObject) -> None:
         """Delete an object; slow ones are only marked."""
-        self.refuse("delete", thing)
-        stored = self.objects.get((type(thing), thing.key))
+        self.refuse("delete", obj)
+        stored = self.objects.get((type(obj), obj.key))
         if stored is None:
-            raise NotFound(f"{thing.key} not found")
-        self.evicted.append(thing.name)
-        if thing.name in self.slow:
+            raise NotFound(f"{obj.key} not found")
+        self.evicted.append(obj.name)
+        if obj.name in self.slow:
             self._put(replace(stored, metadata=replace(stored.metadata, deletion_timestamp="2026-01-01T00:00:00Z")))
         else:
-            self._news.append((self.objects.pop((type(thing), thing.key)), None))
+            self._news.append((self.objects.pop((type(obj), obj.key)), None))
 
     def record(self, event: EventNote) -> None:
         """Store an event."""

@@ -54,8 +54,8 @@ class ReviewServer:
         self.access_reviews.append(spec)
         if self.is_broken:
             return web.Response(status=500, text="broken")
-        asked = spec["nonResourceAttributes"]
-        allowed = (spec["user"], asked["verb"], asked["path"]) in self.allowed
+        query = spec["nonResourceAttributes"]
+        allowed = (spec["user"], query["verb"], query["path"]) in self.allowed
         return web.json_response({"kind": "SubjectAccessReview", "status": {"allowed": allowed}}, status=201)
 
     async def _config_map(self, _: web.Request) -> web.Response:

@@ -22,9 +22,9 @@ def visits(
 
     async def work() -> list[Reply]:
         async with reviews.running(directory) as kubeconfig:
-            who = replace(authentication or AuthenticationOptions(), kubeconfig=kubeconfig)
+            name = replace(authentication or AuthenticationOptions(), kubeconfig=kubeconfig)
             may = AuthorizationOptions(kubeconfig)
-            async with served(authentication=who, authorization=may, clock=clock or VirtualClock()) as visitor:
+            async with served(authentication=name, authorization=may, clock=clock or VirtualClock()) as visitor:
                 return [await ask(visitor, request) for request in requests]
 
     return asyncio.run(work())

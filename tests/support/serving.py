@@ -92,12 +92,12 @@ async def served(
     clock: VirtualClock | None = None,
 ) -> AsyncIterator[Visitor]:
     """Serve all pages for the duration of the block, with one set of checks on all endpoints."""
-    given, shown, router = dict(checks or {"ping": ping}), sources or page_sources(), Router()
-    HealthPages(HealthChecks({"healthz": given, "livez": given, "readyz": given})).add_to(router)
-    Pages(shown).add_to(router)
+    value, output, router = dict(checks or {"ping": ping}), sources or page_sources(), Router()
+    HealthPages(HealthChecks({"healthz": value, "livez": value, "readyz": value})).add_to(router)
+    Pages(output).add_to(router)
     add_profiling(router)
     router.add("PUT", "/debug/flags/v", set_verbosity)
-    server = Server(options, router.answer, shown.metrics)
+    server = Server(options, router.answer, output.metrics)
     try:
         await server.start(authentication or AuthenticationOptions(), authorization, clock)
         yield Visitor(server)

@@ -138,10 +138,10 @@ async def admit(client: ApiClient) -> None:
     for obj in THINGS:
         path = TICKETS.path(namespace="default") if obj["kind"] == "Ticket" else "/api/v1/namespaces/default/pods"
         await client.request("POST", path, msgspec.json.encode(obj))
-    await _until(client, "holder", lambda found: bool(found.node_name))
-    await _until(client, "passer-by", lambda found: bool(found.node_name))
-    await _until(client, "forger", lambda found: "there is no ticket copper" in _why(found))
-    await _until(client, "hopeful", lambda found: "Ticketing" in _why(found))
+    await _until(client, "holder", lambda group: bool(group.node_name))
+    await _until(client, "passer-by", lambda group: bool(group.node_name))
+    await _until(client, "forger", lambda group: "there is no ticket copper" in _why(group))
+    await _until(client, "hopeful", lambda group: "Ticketing" in _why(group))
     gold = await client.get(Ticket, "gold", "default")
     while gold.status.admitted != 1:
         await asyncio.sleep(0.05)
@@ -152,8 +152,8 @@ async def admit(client: ApiClient) -> None:
     await client.request(
         "POST", TICKETS.path(namespace="default"), msgspec.json.encode(ticket("copper", approved=True))
     )
-    await _until(client, "hopeful", lambda found: bool(found.node_name))
-    await _until(client, "forger", lambda found: bool(found.node_name))
+    await _until(client, "hopeful", lambda group: bool(group.node_name))
+    await _until(client, "forger", lambda group: bool(group.node_name))
 
 
 async def _served(client: ApiClient) -> None:
@@ -176,6 +176,6 @@ async def _until(client: ApiClient, name: str, condition: Callable[[Pod], bool])
         stored = await client.get(Pod, name, "default")
 
 
-def _why(found: Pod) -> str:
-    condition = found.condition("PodScheduled")
+def _why(group: Pod) -> str:
+    condition = group.condition("PodScheduled")
     return condition.message if condition is not None else ""

@@ -77,8 +77,8 @@ def _node_requirement(dice: Dice) -> Object:
     key = dice.pick((*words.NODE_LABELS, words.ZONE, words.HOSTNAME, "absent"))
     if operator in ("Exists", "DoesNotExist"):
         return {"key": key, "operator": operator}
-    known = words.NODE_LABELS.get(key, ("z1", "z2", "n1", "n2"))
-    return {"key": key, "operator": operator, "values": dice.some(known, 1, 2)}
+    existing = words.NODE_LABELS.get(key, ("z1", "z2", "n1", "n2"))
+    return {"key": key, "operator": operator, "values": dice.some(existing, 1, 2)}
 
 
 def _pod_affinity(dice: Dice) -> Object:

@@ -105,9 +105,9 @@ def _change_claim(dice: Dice, claim: Object) -> None:
     if not any(NUMA in constraint.values() for constraint in devices.get("constraints") or ()):
         return
     for request in devices["requests"]:
-        for wanted in (*request.get("firstAvailable", ()), *filter(None, (request.get("exactly"),))):
+        for expected in (*request.get("firstAvailable", ()), *filter(None, (request.get("exactly"),))):
             if dice.chance(0.4):
-                wanted["derivedAttributes"] = [{"name": NUMA, "expression": dice.pick(EXPRESSIONS)}]
+                expected["derivedAttributes"] = [{"name": NUMA, "expression": dice.pick(EXPRESSIONS)}]
 
 
 def _allocatable(dice: Dice, device: Object) -> Object:

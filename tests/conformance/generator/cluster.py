@@ -151,11 +151,11 @@ def generate(seed: str, *, features: frozenset[str] = frozenset(), search: str =
     gates = dict(dice.pick(GATES)) if dice.chance(0.05) else {}
     if "groups" in features:
         gates |= groups.make_gates(dice)
-        made = groups.equip(dice, gates, nodes, running, pending)
-        objects += made
+        created = groups.equip(dice, gates, nodes, running, pending)
+        objects += created
         if "devices" in features and gates["GenericWorkload"]:
             gates["DRAWorkloadResourceClaims"] = not dice.chance(0.15)
-            objects += group_claims.equip(dice, made, [*running, *pending], objects)
+            objects += group_claims.equip(dice, created, [*running, *pending], objects)
         config = groups.reconfigured(dice, config, gates)
     if "alphas" in features:
         gates |= alphas.equip(dice, objects)

@@ -21,20 +21,20 @@ SELECTORS = (
 def equip(dice: Dice, nodes: list[Object], running: list[Object], pending: list[Object]) -> list[Object]:
     """Add devices to nodes and claims to pods."""
     names = [node["metadata"]["name"] for node in nodes]
-    slices = [made for name in names for made in _node_slices(dice, name)]
+    slices = [created for name in names for created in _node_slices(dice, name)]
     if dice.chance(0.3):
         slices.append(_network_slice(dice))
-    made = [*_classes(dice), *slices, *rare_slices(dice, names), *_taint_rules(dice)]
+    created = [*_classes(dice), *slices, *rare_slices(dice, names), *_taint_rules(dice)]
     shared = [_shared_claim(dice, f"shared-{number}", slices) for number in range(dice.number(0, 2))]
     for pod in running:
         if dice.wants("deviceClaims", 0.5):
-            made += _allocated_claim(dice, pod, slices)
+            created += _allocated_claim(dice, pod, slices)
     for pod in pending:
         if dice.wants("deviceClaims"):
-            made += _pod_claims(dice, pod, shared, slices)
+            created += _pod_claims(dice, pod, shared, slices)
         if dice.wants("deviceExtended"):
             _ask_by_name(dice, pod)
-    return [*made, *shared]
+    return [*created, *shared]
 
 
 def _classes(dice: Dice) -> list[Object]:
@@ -204,8 +204,8 @@ def _await_conditions(dice: Dice, status: Object) -> None:
         for kind in dice.some(("ready", "linked", "failed"), 0, 2)
     ]
     if conditions or dice.chance(0.5):
-        known = {key: result[key] for key in ("driver", "pool", "device")}
-        status["devices"] = [{**known, "conditions": conditions}]
+        existing = {key: result[key] for key in ("driver", "pool", "device")}
+        status["devices"] = [{**existing, "conditions": conditions}]
 
 
 def _ask_by_name(dice: Dice, pod: Object) -> None:

@@ -17,12 +17,12 @@ def equip(dice: Dice, groups: list[Object], pods: list[Object], objects: list[Ob
 
 
 def _is_member(pod: Object, group: Object) -> bool:
-    named = pod["spec"].get("schedulingGroup", {}).get("podGroupName")
-    return named == group["metadata"]["name"] and _namespace(pod) == _namespace(group)
+    name = pod["spec"].get("schedulingGroup", {}).get("podGroupName")
+    return name == group["metadata"]["name"] and _namespace(pod) == _namespace(group)
 
 
-def _namespace(thing: Object) -> str:
-    namespace: str = thing["metadata"].get("namespace", "default")
+def _namespace(obj: Object) -> str:
+    namespace: str = obj["metadata"].get("namespace", "default")
     return namespace
 
 
@@ -68,15 +68,25 @@ def _own(dice: Dice, claim: Object, group: Object, name: str) -> None:
     owner = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "controller": True}
     owner["name"] = metadata["name"] if not dice.chance(0.04) else "another"
     claim["metadata"]["ownerReferences"] = [{**owner, "uid": metadata["uid"]}]
-    told = {"name": name, "resourceClaimName": claim["metadata"]["name"]}
-    group.setdefault("status", {}).setdefault("resourceClaimStatuses", []).append(told)
+    report = {"name": name, "resourceClaimName": claim["metadata"]["name"]}
+    group.setdefault("status", {}).setdefault("resourceClaimStatuses", []).append(report)
 
 
 def _reserve(dice: Dice, claim: Object, group: Object, members: list[Object]) -> None:
     """Reserve an allocated claim for its group, for a pod, or not at all."""
     metadata = group["metadata"]
-    whole = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": metadata["name"], "uid": metadata["uid"]}
-    users: list[Object | None] = [None, whole, whole, {"resource": "pods", "name": "stranger", "uid": "another-uid"}]
+    complete = {
+        "apiGroup": "scheduling.k8s.io",
+        "resource": "podgroups",
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+    users: list[Object | None] = [
+        None,
+        complete,
+        complete,
+        {"resource": "pods", "name": "stranger", "uid": "another-uid"},
+    ]
     if members:
         pod = dice.pick(members)["metadata"]
         users.append({"resource": "pods", "name": pod["name"], "uid": pod.setdefault("uid", f"pod-{pod['name']}-uid")})

@@ -78,9 +78,9 @@ def equip(
         node["status"].pop("images", None)
     if dice.wants("slots"):
         _divide_into_slots(dice, nodes, [*running, *pending])
-    made = [_pod_group(dice, group) for group in (*groups, *leaving)] + [_composite(dice, tree) for tree in trees]
+    created = [_pod_group(dice, group) for group in (*groups, *leaving)] + [_composite(dice, tree) for tree in trees]
     # Missing groups have no creation time.
-    return dice.shuffled([group for group in made if not dice.chance(0.04)])
+    return dice.shuffled([group for group in created if not dice.chance(0.04)])
 
 
 def _make_trees(dice: Dice) -> list[Group]:
@@ -173,7 +173,7 @@ def _pod_group(dice: Dice, group: Group) -> Object:
     policy: Object = {"basic": {}}
     if dice.chance(0.75):
         policy = {"gang": {"minCount": max(1, group.members + dice.pick((-3, -2, -1, -1, 0, 0, 0, 1)))}}
-    made = words.thing(
+    created = words.thing(
         "PodGroup",
         group.name,
         api=f"scheduling.k8s.io/{dice.pick(('v1beta1', 'v1beta1', 'v1alpha3'))}",
@@ -181,8 +181,8 @@ def _pod_group(dice: Dice, group: Group) -> Object:
         spec={"schedulingPolicy": policy, **_common(dice, group)},
     )
     if dice.chance(0.1):
-        made["status"] = {"conditions": [_condition(dice)]}
-    return made
+        created["status"] = {"conditions": [_condition(dice)]}
+    return created
 
 
 def _composite(dice: Dice, tree: Group) -> Object:
@@ -214,10 +214,10 @@ def _workload(group: Group) -> Object:
 
 
 def _condition(dice: Dice) -> Object:
-    told: Object = {"type": "PodGroupInitiallyScheduled", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    report: Object = {"type": "PodGroupInitiallyScheduled", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     if dice.chance(0.5):
-        return {**told, "status": "True", "reason": "Scheduled", "message": ""}
-    return {**told, "status": "False", "reason": "Unschedulable", "message": "it did not fit"}
+        return {**report, "status": "True", "reason": "Scheduled", "message": ""}
+    return {**report, "status": "False", "reason": "Unschedulable", "message": "it did not fit"}
 
 
 def reconfigured(dice: Dice, config: Object | None, gates: dict[str, bool]) -> Object | None:

@@ -18,8 +18,8 @@ def _node(dice: Dice, name: str) -> Object:
     if dice.wants("images"):
         status["images"] = _images(dice)
     if dice.wants("features"):
-        known = ("RestartAllContainersOnContainerExits", "VolumeBindMountOptions", "Unheard")
-        status["declaredFeatures"] = sorted(dice.some(known))
+        existing = ("RestartAllContainersOnContainerExits", "VolumeBindMountOptions", "Unheard")
+        status["declaredFeatures"] = sorted(dice.some(existing))
     if dice.chance(0.03):
         status["capacity"] = status.pop("allocatable")
     return words.thing("Node", name, metadata={"labels": _labels(dice, name)}, spec=_spec(dice), status=status)

@@ -81,9 +81,9 @@ def make_plugins(dice: Dice) -> Object:
 def _move(dice: Dice, plugins: Object, off: list[str]) -> None:
     """List plugins again at a point, which moves them to the front."""
     point = dice.pick(("preFilter", "filter", "filter", "preScore", "postFilter", "reserve"))
-    chosen = dice.some(at(point, off), 1, 3)
-    if chosen:
-        plugins[point] = {"enabled": _names(chosen)}
+    selected = dice.some(at(point, off), 1, 3)
+    if selected:
+        plugins[point] = {"enabled": _names(selected)}
 
 
 def _drop(dice: Dice, plugins: Object) -> None:
@@ -102,8 +102,8 @@ def _drop(dice: Dice, plugins: Object) -> None:
 def _choose(dice: Dice, plugins: Object, off: list[str]) -> None:
     """List all plugins of a point by name; plugins that are disabled elsewhere may be enabled here."""
     point = dice.pick(("preFilter", "filter", "preScore", "score", "postFilter"))
-    chosen = dice.some(at(point, off if dice.chance(0.5) else []), 1)
-    enabled = _weighed(dice, chosen) if point == "score" else _names(chosen)
+    selected = dice.some(at(point, off if dice.chance(0.5) else []), 1)
+    enabled = _weighed(dice, selected) if point == "score" else _names(selected)
     plugins[point] = {"disabled": [{"name": "*"}], "enabled": enabled}
 
 

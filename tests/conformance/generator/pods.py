@@ -158,12 +158,12 @@ def _resize(dice: Dice, pod: Object) -> Object:
         if dice.chance(0.7):
             status["resources"] = {"requests": {"cpu": "300m"} if dice.chance(0.5) else amounts}
         statuses.append(status)
-    found: Object = {"containerStatuses": statuses}
+    result: Object = {"containerStatuses": statuses}
     if dice.chance(0.4):
         reason = dice.pick(("Infeasible", "Deferred"))
-        found["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+        result["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": reason}]
     if "resources" in pod["spec"] and dice.chance(0.6):
-        found["allocatedResources"] = amounts
+        result["allocatedResources"] = amounts
         if dice.chance(0.7):
-            found["resources"] = {"requests": {"cpu": "1", "memory": "256Mi"}}
-    return found
+            result["resources"] = {"requests": {"cpu": "1", "memory": "256Mi"}}
+    return result

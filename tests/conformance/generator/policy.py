@@ -15,13 +15,13 @@ def make_priority_classes(dice: Dice) -> list[Object]:
 
 
 def _priority_class(name: str, value: int, default: str | None) -> Object:
-    made = words.thing("PriorityClass", name, api="scheduling.k8s.io/v1")
-    made["value"] = value
+    created = words.thing("PriorityClass", name, api="scheduling.k8s.io/v1")
+    created["value"] = value
     if name == default:
-        made["globalDefault"] = True
+        created["globalDefault"] = True
     if name == "polite":
-        made["preemptionPolicy"] = "Never"
-    return made
+        created["preemptionPolicy"] = "Never"
+    return created
 
 
 def make_budgets(dice: Dice, pods: list[Object]) -> list[Object]:

@@ -45,7 +45,7 @@ def rare_selector(dice: Dice) -> str | None:
 
 
 def _pool(dice: Dice, name: str, nodes: list[str]) -> list[Object]:
-    driver, chosen = dice.pick(DRIVERS), dice.chance(0.3)
+    driver, selected = dice.pick(DRIVERS), dice.chance(0.3)
     pieces, has_counters = dice.number(1, 3), dice.chance(0.4)
     total = pieces + has_counters
     reach = _reach(dice, nodes)
@@ -54,14 +54,14 @@ def _pool(dice: Dice, name: str, nodes: list[str]) -> list[Object]:
     if has_counters:
         sets = [{"name": each, "counters": {"units": {"value": dice.pick(("2", "4"))}}} for each in ("a", "b")]
         specs.append(
-            {"driver": driver, "pool": pool, "sharedCounters": sets, **({"allNodes": True} if chosen else reach)}
+            {"driver": driver, "pool": pool, "sharedCounters": sets, **({"allNodes": True} if selected else reach)}
         )
     for piece in range(pieces):
         devices = [_device(dice, f"d{piece}{index}", has_counters) for index in range(dice.number(0, 3))]
-        if chosen:
+        if selected:
             devices = [device | _reach(dice, nodes) for device in devices]
         spec: Object = {"driver": driver, "pool": pool, "devices": devices}
-        specs.append(spec | ({"perDeviceNodeSelection": True} if chosen else reach))
+        specs.append(spec | ({"perDeviceNodeSelection": True} if selected else reach))
     if dice.chance(0.1):
         # A slice of the previous generation, which is ignored.
         old = [_device(dice, "old", has_counters=False)]

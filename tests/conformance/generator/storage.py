@@ -23,10 +23,10 @@ def equip(dice: Dice, nodes: list[Object], running: list[Object], pending: list[
         for number in range(dice.number(2, 5))
     ]
     volumes = _volumes(dice, claims, names)
-    made = [*classes, *volumes, *claims, *_drivers(dice), *_csi_nodes(dice, names), *_capacities(dice)]
-    made += _attachments(dice, volumes, names)
+    created = [*classes, *volumes, *claims, *_drivers(dice), *_csi_nodes(dice, names), *_capacities(dice)]
+    created += _attachments(dice, volumes, names)
     for pod in (*running, *pending):
-        made += _mount(
+        created += _mount(
             dice,
             pod,
             [
@@ -35,19 +35,19 @@ def equip(dice: Dice, nodes: list[Object], running: list[Object], pending: list[
                 if claim["metadata"]["namespace"] == pod["metadata"].get("namespace", "default")
             ],
         )
-    return made
+    return created
 
 
 def _storage_class(dice: Dice, name: str) -> Object:
-    made = words.thing("StorageClass", name, api=API)
-    made["provisioner"] = {"manual": "kubernetes.io/no-provisioner", "slow": dice.pick((DRIVERS[1], IN_TREE))}.get(
+    created = words.thing("StorageClass", name, api=API)
+    created["provisioner"] = {"manual": "kubernetes.io/no-provisioner", "slow": dice.pick((DRIVERS[1], IN_TREE))}.get(
         name, DRIVERS[0]
     )
-    made["volumeBindingMode"] = "Immediate" if name == "now" else "WaitForFirstConsumer"
+    created["volumeBindingMode"] = "Immediate" if name == "now" else "WaitForFirstConsumer"
     if name == "fast" and dice.chance(0.4):
         expressions = [{"key": words.ZONE, "values": dice.some(("z1", "z2", "z3"), 1, 2)}]
-        made["allowedTopologies"] = [{"matchLabelExpressions": expressions}]
-    return made
+        created["allowedTopologies"] = [{"matchLabelExpressions": expressions}]
+    return created
 
 
 def _claim(dice: Dice, name: str, namespace: str, nodes: list[str]) -> Object:
@@ -74,16 +74,16 @@ def _claim(dice: Dice, name: str, namespace: str, nodes: list[str]) -> Object:
 
 def _volumes(dice: Dice, claims: list[Object], nodes: list[str]) -> list[Object]:
     """Bind some of the claims, and add unused volumes; sizes are unique, because ties are random."""
-    made = [_bound_volume(dice, claim, number, nodes) for number, claim in enumerate(claims) if dice.chance(0.3)]
-    made = [volume for volume in made if not dice.chance(0.04)]
+    created = [_bound_volume(dice, claim, number, nodes) for number, claim in enumerate(claims) if dice.chance(0.3)]
+    created = [volume for volume in created if not dice.chance(0.04)]
     for number in range(dice.number(0, 5)):
         volume = _volume(dice, f"free-{number}", 1024 + 512 * number + dice.number(0, 7), nodes)
         volume["status"] = {"phase": dice.pick(("Available", "Available", "Available", "Released"))}
         if claims and dice.chance(0.1):
             owner = dice.pick(claims)["metadata"]
             volume["spec"]["claimRef"] = {"name": owner["name"], "namespace": owner["namespace"]}
-        made.append(volume)
-    return made
+        created.append(volume)
+    return created
 
 
 def _bound_volume(dice: Dice, claim: Object, number: int, nodes: list[str]) -> Object:

@@ -40,10 +40,10 @@ def _groups(arguments: argparse.Namespace, console: Console) -> int:
     count = differing = 0
     with control_plane(*FLAGS) as plane:
         for number in range(arguments.first, arguments.first + arguments.n):
-            found, fates = compare(plane, make_group_scene(f"{arguments.seed}/{number}"))
+            mismatches, fates = compare(plane, make_group_scene(f"{arguments.seed}/{number}"))
             count += len(fates)
-            differing += bool(found)
-            for item in found:
+            differing += bool(mismatches)
+            for item in mismatches:
                 console.print(f"seed {arguments.seed}/{number}, {item}", markup=False, highlight=False)
     console.print(f"{arguments.n} clusters, {count} groups, {differing} differences", highlight=False)
     return 1 if differing else 0

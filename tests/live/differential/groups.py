@@ -42,12 +42,12 @@ class GroupFate:
         leaving victims changes.
         """
         nodes = {fate.pod: fate.node or fate.nominated for fate in self.members}
-        told: dict[str, object] = {"nodes": nodes, "victims": self.victims}
+        summary: dict[str, object] = {"nodes": nodes, "victims": self.victims}
         if not self.victims:
-            told["messages"] = {fate.pod: (fate.reason, fate.message) for fate in self.members}
+            summary["messages"] = {fate.pod: (fate.reason, fate.message) for fate in self.members}
             if len({bool(fate.node) for fate in self.members}) == 1:
-                told["condition"] = self.condition
-        return told
+                summary["condition"] = self.condition
+        return summary
 
 
 @dataclass(frozen=True)
@@ -64,16 +64,16 @@ def make_group_scene(seed: str) -> GroupScene:
     number = 0
     while True:
         case = generate(f"{seed}.{number}", features=frozenset({"groups"}))
-        made = _scene(replace(case, config=None, feature_gates=GATES))
-        if made.arriving:
-            return made
+        scene = _scene(replace(case, config=None, feature_gates=GATES))
+        if scene.arriving:
+            return scene
         number += 1
 
 
 def _scene(case: Case) -> GroupScene:
     groups = [deepcopy(obj) for obj in case.objects if obj["kind"] == KIND]
-    others = [obj for obj in case.objects if obj["kind"] not in (KIND, "CompositePodGroup")]
-    scene = scene_of(replace(case, objects=others))
+    peers = [obj for obj in case.objects if obj["kind"] not in (KIND, "CompositePodGroup")]
+    scene = scene_of(replace(case, objects=peers))
     fitter = PodFitter()
     standing, arriving = [], []
     for group in groups:
@@ -84,8 +84,8 @@ def _scene(case: Case) -> GroupScene:
             arriving.append((group, members))
         else:
             standing.append(group)
-    known = {obj["metadata"]["name"] for obj in scene.of("PriorityClass")}
-    classes = [obj for obj in fitter.classes() if obj["metadata"]["name"] not in known]
+    existing = {obj["metadata"]["name"] for obj in scene.of("PriorityClass")}
+    classes = [obj for obj in fitter.classes() if obj["metadata"]["name"] not in existing]
     return GroupScene(replace(scene, objects=[*classes, *scene.objects], entrants=[]), standing, arriving)
 
 
@@ -97,8 +97,8 @@ def _spec(spec: Object, fitter: PodFitter) -> Object:
     return retained
 
 
-def _name(thing: Object) -> str:
-    return f"{thing['metadata'].get('namespace', 'default')}/{thing['metadata']['name']}"
+def _name(obj: Object) -> str:
+    return f"{obj['metadata'].get('namespace', 'default')}/{obj['metadata']['name']}"
 
 
 def _key(pod: Object) -> str:
@@ -109,9 +109,9 @@ def _key(pod: Object) -> str:
 class GroupPlay(Play):
     """One scene of groups with one scheduler."""
 
-    def __init__(self, stage: Stage, made: GroupScene, scheduler: Side) -> None:
-        super().__init__(stage, made.scene, scheduler)
-        self._made = made
+    def __init__(self, stage: Stage, scene: GroupScene, scheduler: Side) -> None:
+        super().__init__(stage, scene.scene, scheduler)
+        self._made = scene
 
     async def play(self) -> list[GroupFate]:
         """Create the groups."""
@@ -120,21 +120,21 @@ class GroupPlay(Play):
         return [await self._arrive(group, members) for group, members in self._made.arriving]
 
     async def _arrive(self, group: Object, members: list[Object]) -> GroupFate:
-        made = [pod for content in members if (pod := await self._stage.add(content)) is not None]
+        created = [pod for content in members if (pod := await self._stage.add(content)) is not None]
         # Ordered by creation, which the API server reports in whole seconds; the names have the same order.
         await self._send_canary()
         added = await self._stage.add(group)
         assert added is not None, self._stage.refused
         fate = GroupFate(group["metadata"]["name"])
-        found = await self._all_judged(made)
+        verdict = await self._all_judged(created)
         await self._note_victims(fate)
-        for pod in found:
+        for pod in verdict:
             current = await self._now(pod)
-            told = Fate(pod["metadata"]["name"])
-            await self._note(told, current)
-            fate.members.append(told)
+            report = Fate(pod["metadata"]["name"])
+            await self._note(report, current)
+            fate.members.append(report)
         fate.condition = await self._condition_of(group)
-        await self._clear(group, found, fate)
+        await self._clear(group, verdict, fate)
         return fate
 
     async def _all_judged(self, pods: list[Object]) -> list[Object]:
@@ -159,9 +159,9 @@ class GroupPlay(Play):
 
     async def _condition_of(self, group: Object) -> str:
         metadata = group["metadata"]
-        found = await self._stage.get(KIND, metadata["name"], metadata.get("namespace", "default"))
-        told = (found or {}).get("status", {}).get("conditions", ())
-        return " / ".join(f"{item['status']} {item['reason']} {item['message']}" for item in told)
+        obj = await self._stage.get(KIND, metadata["name"], metadata.get("namespace", "default"))
+        conditions = (obj or {}).get("status", {}).get("conditions", ())
+        return " / ".join(f"{item['status']} {item['reason']} {item['message']}" for item in conditions)
 
     async def _clear(self, group: Object, pods: list[Object], fate: GroupFate) -> None:
         """Delete victims, pending pods and the group, so that the next group starts with the same cluster."""
@@ -171,21 +171,21 @@ class GroupPlay(Play):
                 await self._stage.remove("Pod", name, namespace)
         for name in fate.victims:
             await self._let_go(name)
-        if not any(told.node for told in fate.members):
+        if not any(report.node for report in fate.members):
             await self._stage.remove(KIND, group["metadata"]["name"], group["metadata"].get("namespace", "default"))
 
 
-async def play(plane: ControlPlane, made: GroupScene, name: str) -> list[GroupFate]:
+async def play(plane: ControlPlane, scene: GroupScene, name: str) -> list[GroupFate]:
     """Run a scene with one scheduler on an empty cluster, and clean up."""
     async with ApiClient(plane.connection()) as client:
         stage = Stage(client)
         await _clear_groups(stage)
         await stage.tear_down()
-        await stage.set_up(made.scene)
-        for group in made.standing:
+        await stage.set_up(scene.scene)
+        for group in scene.standing:
             await stage.add(group)
-        with side(name, plane, made.scene) as scheduler:
-            return await GroupPlay(stage, made, scheduler).play()
+        with side(name, plane, scene.scene) as scheduler:
+            return await GroupPlay(stage, scene, scheduler).play()
 
 
 async def _clear_groups(stage: Stage) -> None:
@@ -193,15 +193,15 @@ async def _clear_groups(stage: Stage) -> None:
         await stage.remove(KIND, group["metadata"]["name"], group["metadata"]["namespace"])
 
 
-def compare(plane: ControlPlane, made: GroupScene) -> tuple[list[Difference], list[GroupFate]]:
+def compare(plane: ControlPlane, scene: GroupScene) -> tuple[list[Difference], list[GroupFate]]:
     """Run a scene with both schedulers; stop at the first difference, because the clusters differ afterwards."""
-    theirs = asyncio.run(play(plane, made, THEIRS))
-    ours = asyncio.run(play(plane, made, OURS))
-    for own, their in zip(ours, theirs, strict=True):
+    upstream = asyncio.run(play(plane, scene, THEIRS))
+    actual = asyncio.run(play(plane, scene, OURS))
+    for own, their in zip(actual, upstream, strict=True):
         if own.compared != their.compared:
             return [
                 Difference(own.group, key, key, own.compared.get(key), their.compared.get(key))
                 for key in sorted({*own.compared, *their.compared})
                 if own.compared.get(key) != their.compared.get(key)
-            ], theirs
-    return [], theirs
+            ], upstream
+    return [], upstream

@@ -71,9 +71,9 @@ class Play:
         Of nodes that are there when it starts, kube-scheduler learns in the order of a map, and order decides ties.
         """
         nodes = [await self._stage.add(node) for node in self._scene.of("Node")]
-        known = f"0/{len(nodes)} nodes are available"
+        existing = f"0/{len(nodes)} nodes are available"
         deadline = time.monotonic() + BINDING_SECONDS
-        while nodes and not (await self._send_canary()).startswith(known) and time.monotonic() < deadline:
+        while nodes and not (await self._send_canary()).startswith(existing) and time.monotonic() < deadline:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _enter(self, entrant: Entrant) -> Fate | None:
@@ -113,25 +113,25 @@ class Play:
         return await self._now(pod)
 
     async def _now(self, pod: Object) -> Object:
-        found = await self._stage.get("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"])
-        assert found is not None, f"{pod['metadata']['name']} is gone"
-        return found
+        obj = await self._stage.get("Pod", pod["metadata"]["name"], pod["metadata"]["namespace"])
+        assert obj is not None, f"{pod['metadata']['name']} is gone"
+        return obj
 
     async def _verdict(self, pod: Object) -> Object:
         """Wait until the pod is bound, reported, or known to be gated."""
-        found = await self._await_verdict(pod, DOUBT_SECONDS)
-        if not is_judged(found):
+        verdict = await self._await_verdict(pod, DOUBT_SECONDS)
+        if not is_judged(verdict):
             await self._send_canary()
             patience = BINDING_SECONDS if _needs_others(pod) else 0.0
-            found = await self._await_verdict(pod, patience)
-        return found
+            verdict = await self._await_verdict(pod, patience)
+        return verdict
 
     async def _await_verdict(self, pod: Object, seconds: float) -> Object:
         deadline = time.monotonic() + seconds
         while True:
-            found = await self._now(pod)
-            if is_judged(found) or time.monotonic() > deadline:
-                return found
+            verdict = await self._now(pod)
+            if is_judged(verdict) or time.monotonic() > deadline:
+                return verdict
             self._scheduler.require_alive()
             await asyncio.sleep(POLL_SECONDS)
 
@@ -146,10 +146,10 @@ class Play:
         }
         pod = await self._stage.add({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": CANARY}, "spec": spec})
         assert pod is not None, self._stage.refused
-        found = await self._await_verdict(pod, READY_SECONDS)
-        assert is_judged(found), f"{self._scheduler.name} did not schedule the canary:\n{self._scheduler.log()}"
+        verdict = await self._await_verdict(pod, READY_SECONDS)
+        assert is_judged(verdict), f"{self._scheduler.name} did not schedule the canary:\n{self._scheduler.log()}"
         await self._stage.remove("Pod", CANARY, "default")
-        message: str = _condition(found).get("message", "")
+        message: str = _condition(verdict).get("message", "")
         return message
 
     async def _note(self, fate: Fate, pod: Object) -> None:
@@ -179,11 +179,11 @@ class Play:
         for volume in pod["spec"].get("volumes", ()):
             claim = volume.get("persistentVolumeClaim", {}).get("claimName", "")
             if claim := claim or (f"{name}-{volume['name']}" if "ephemeral" in volume else ""):
-                found = await self._stage.get("PersistentVolumeClaim", claim, namespace)
-                fate.volumes[claim] = _plain(found["spec"].get("volumeName", "") if found else "(gone)")
+                obj = await self._stage.get("PersistentVolumeClaim", claim, namespace)
+                fate.volumes[claim] = _plain(obj["spec"].get("volumeName", "") if obj else "(gone)")
         for key, claim in _device_claims(pod).items():
-            found = await self._stage.get("ResourceClaim", claim, namespace)
-            results = ((found or {}).get("status", {}).get("allocation") or {}).get("devices", {}).get("results", ())
+            obj = await self._stage.get("ResourceClaim", claim, namespace)
+            results = ((obj or {}).get("status", {}).get("allocation") or {}).get("devices", {}).get("results", ())
             fate.devices[key] = [f"{item['driver']}/{item['pool']}/{item['device']}" for item in results]
 
     async def _follow_victims(self, fate: Fate, pod: Object) -> Object:
@@ -212,8 +212,8 @@ class Play:
         return "deletionTimestamp" in pod["metadata"] and uid not in self._gone and uid not in self._stage.leaving
 
     async def _farewell(self, victim: Object) -> str:
-        told = [item for item in victim["status"].get("conditions", ()) if item["type"] == "DisruptionTarget"]
-        words = [f"{item['status']} {item['reason']} {item['message']}" for item in told]
+        conditions = [item for item in victim["status"].get("conditions", ()) if item["type"] == "DisruptionTarget"]
+        words = [f"{item['status']} {item['reason']} {item['message']}" for item in conditions]
         return " / ".join((*words, await self._event(victim, "Preempted")))
 
     async def _let_go(self, name: str) -> None:
@@ -233,14 +233,14 @@ class Play:
 def _as_it_came(pod: Object, entrant: Entrant) -> Object:
     """Return the pod with the defaults of the API server, before it is scheduled."""
     spec = {key: part for key, part in pod["spec"].items() if key not in ("nodeName", "schedulingGates")}
-    kept = {"resourceClaimStatuses"} & pod["status"].keys()
-    status = {**entrant.pod.get("status", {}), **{key: pod["status"][key] for key in kept}}
+    stored = {"resourceClaimStatuses"} & pod["status"].keys()
+    status = {**entrant.pod.get("status", {}), **{key: pod["status"][key] for key in stored}}
     return {**entrant.pod, "metadata": pod["metadata"], "spec": spec, "status": status}
 
 
 def _condition(pod: Object) -> Object:
-    told: list[Object] = [item for item in pod["status"].get("conditions", ()) if item["type"] == "PodScheduled"]
-    return told[0] if told else {}
+    conditions: list[Object] = [item for item in pod["status"].get("conditions", ()) if item["type"] == "PodScheduled"]
+    return conditions[0] if conditions else {}
 
 
 def is_judged(pod: Object) -> bool:

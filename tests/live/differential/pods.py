@@ -40,8 +40,8 @@ class PodFitter:
             return
         policy = spec.pop("preemptionPolicy", "PreemptLowerPriority")
         name = f"number-{value}-{policy}".lower().replace("--", "-minus-")
-        made = words.thing("PriorityClass", name, api="scheduling.k8s.io/v1")
-        self._classes[name] = {**made, "value": value, "preemptionPolicy": policy}
+        created = words.thing("PriorityClass", name, api="scheduling.k8s.io/v1")
+        self._classes[name] = {**created, "value": value, "preemptionPolicy": policy}
         spec["priorityClassName"] = name
 
     def _fit_overhead(self, spec: Object) -> None:
@@ -49,8 +49,8 @@ class PodFitter:
         if not (overhead := spec.pop("overhead", None)):
             return
         name = "-".join(("overhead", *sorted(overhead)))
-        made = words.thing("RuntimeClass", name, api="node.k8s.io/v1")
-        self._classes[name] = {**made, "handler": "heavy", "overhead": {"podFixed": overhead}}
+        created = words.thing("RuntimeClass", name, api="node.k8s.io/v1")
+        self._classes[name] = {**created, "handler": "heavy", "overhead": {"podFixed": overhead}}
         spec["runtimeClassName"] = name
 
 
@@ -72,11 +72,11 @@ def _fit_ports(container: Object, spec: Object) -> None:
         for port in container.get("ports", ()):
             port["hostPort"] = port["containerPort"]
     if "ports" in container:
-        named = {
+        by_port = {
             (port["containerPort"], port.get("protocol", "TCP"), port.get("hostIP", "")): port
             for port in container["ports"]
         }
-        container["ports"] = list(named.values())
+        container["ports"] = list(by_port.values())
 
 
 def _fit_volumes(spec: Object) -> None:

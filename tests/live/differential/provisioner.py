@@ -13,14 +13,14 @@ class GeneralProvisioner(Provisioner):
     """Serves all classes; its volumes have no node affinity, because generated nodes may lack a hostname."""
 
     def _is_ours(self, claim: PersistentVolumeClaim) -> bool:
-        wanted = PROVISIONER_OF_CLAIM in claim.annotations and SELECTED_NODE in claim.annotations
-        return wanted and not claim.spec.volume_name and not claim.is_terminating
+        requested = PROVISIONER_OF_CLAIM in claim.annotations and SELECTED_NODE in claim.annotations
+        return requested and not claim.spec.volume_name and not claim.is_terminating
 
     def _volume(self, claim: PersistentVolumeClaim) -> dict[str, Any]:
-        made = super()._volume(claim)
-        wanted = msgspec.to_builtins(claim.spec)
-        made["spec"]["capacity"] = {"storage": wanted["resources"]["requests"]["storage"]}
-        made["spec"]["accessModes"] = wanted["accessModes"]
-        made["spec"]["volumeMode"] = wanted.get("volumeMode") or "Filesystem"
-        del made["spec"]["nodeAffinity"]
-        return made
+        created = super()._volume(claim)
+        requested = msgspec.to_builtins(claim.spec)
+        created["spec"]["capacity"] = {"storage": requested["resources"]["requests"]["storage"]}
+        created["spec"]["accessModes"] = requested["accessModes"]
+        created["spec"]["volumeMode"] = requested.get("volumeMode") or "Filesystem"
+        del created["spec"]["nodeAffinity"]
+        return created

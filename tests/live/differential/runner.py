@@ -64,8 +64,8 @@ class Differential:
 
     def run(self, seed: str, first: int, count: int) -> Account:
         """Compare the requested number of scenes."""
-        shown = Progress(console=self._console, transient=True, disable=not self._console.is_terminal)
-        with controller_manager(self._plane, VOLUMES), shown as bar:
+        output = Progress(console=self._console, transient=True, disable=not self._console.is_terminal)
+        with controller_manager(self._plane, VOLUMES), output as bar:
             task = bar.add_task("comparing", total=count)
             for number in range(first, first + count):
                 self.compare(make_scene(seed, number))
@@ -79,30 +79,30 @@ class Differential:
 
     def compare(self, scene: Scene) -> None:
         """Run a scene with both schedulers; repeat it if there are differences, because clocks are not compared."""
-        found, pods, fates = self._play_both(scene)
+        result, pods, fates = self._play_both(scene)
         self.account.clusters += 1
         self.account.pods += pods
-        self.account.chances += not found and pods < len(fates)
+        self.account.chances += not result and pods < len(fates)
         self.account.add(fates[:pods])
-        if not found:
+        if not result:
             return
         again, _, _ = self._play_both(scene)
-        if [item.path for item in again] != [item.path for item in found]:
+        if [item.path for item in again] != [item.path for item in result]:
             self.account.fleeting += 1
             self._console.print(f"seed {scene.seed}: differed once, and not when played again", highlight=False)
         else:
-            self.account.found += [(scene.seed, item) for item in found]
-        self._show(scene, found, fates[pods - 1] if pods else None)
+            self.account.found += [(scene.seed, item) for item in result]
+        self._show(scene, result, fates[pods - 1] if pods else None)
 
     def _play_both(self, scene: Scene) -> tuple[list[Difference], int, list[Fate]]:
         try:
-            theirs = asyncio.run(self._play(scene, THEIRS))
-            ours = asyncio.run(self._play(scene, OURS))
+            upstream = asyncio.run(self._play(scene, THEIRS))
+            actual = asyncio.run(self._play(scene, OURS))
         except Exception as error:
             error.add_note(f"this was the cluster of seed {scene.seed}")
             raise
-        found, pods = differences(ours, theirs, scene)
-        return found, pods, theirs
+        mismatches, pods = differences(actual, upstream, scene)
+        return mismatches, pods, upstream
 
     async def _play(self, scene: Scene, name: str) -> list[Fate]:
         async with ApiClient(self._plane.connection()) as client:
@@ -115,12 +115,12 @@ class Differential:
                 self.account.refused += stage.refused
             return fates
 
-    def _show(self, scene: Scene, found: list[Difference], fate: Fate | None) -> None:
+    def _show(self, scene: Scene, mismatches: list[Difference], fate: Fate | None) -> None:
         self._console.rule(f"seed {scene.seed}")
         if fate is not None:
             self._console.print(json.dumps(scene.entrant(fate.pod).pod), markup=False, highlight=False)
             self._console.print(f"profiles: {json.dumps(scene.config['profiles'])}", markup=False, highlight=False)
-        for item in found:
+        for item in mismatches:
             self._console.print(str(item), markup=False, highlight=False)
         if self._save is not None and fate is not None:
             self._keep(scene, fate, self._save)

@@ -144,23 +144,23 @@ def scene_of(case: Case, *, lingers: bool = False) -> Scene:
     fitter = PodFitter()
     entrants: list[Entrant] = []
     objects: list[Object] = []
-    for thing in map(deepcopy, case.objects):
-        if thing["kind"] != "Pod":
-            objects += _fitted(thing)
-        elif "nodeName" in thing["spec"]:
-            objects.append(fitter.fit(thing))
-        elif "deletionTimestamp" not in thing["metadata"]:
-            entrants.append(Entrant(fitter.fit(thing)))
+    for obj in map(deepcopy, case.objects):
+        if obj["kind"] != "Pod":
+            objects += _fitted(obj)
+        elif "nodeName" in obj["spec"]:
+            objects.append(fitter.fit(obj))
+        elif "deletionTimestamp" not in obj["metadata"]:
+            entrants.append(Entrant(fitter.fit(obj)))
     _hand_over(objects, entrants)
     _start_one_after_the_other(objects)
     objects += [*fitter.classes(), CANARY_CLASS]
-    objects.sort(key=lambda thing: ORDER.index(thing["kind"]))
+    objects.sort(key=lambda obj: ORDER.index(obj["kind"]))
     gates = {name: on for name, on in case.feature_gates.items() if name != NOT_THE_SAME}
     return Scene(case.seed, objects, entrants, _config(case.config), gates, lingers)
 
 
-def _fitted(thing: Object) -> list[Object]:
-    kind, spec = thing["kind"], thing.get("spec", {})
+def _fitted(obj: Object) -> list[Object]:
+    kind, spec = obj["kind"], obj.get("spec", {})
     if kind in ("ReplicaSet", "StatefulSet"):
         spec["selector"] = {"matchLabels": spec["template"]["metadata"]["labels"]}
     elif kind == "ReplicationController":
@@ -170,12 +170,12 @@ def _fitted(thing: Object) -> list[Object]:
     elif kind == "ResourceSlice":
         for device in spec.get("devices", ()):
             _await_nothing(device)
-        return _split(thing)
+        return _split(obj)
     elif kind == "ResourceClaim":
-        _await_no_device(thing)
+        _await_no_device(obj)
     elif kind == "PodDisruptionBudget":
-        thing["status"] |= {"currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
-    return [thing]
+        obj["status"] |= {"currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
+    return [obj]
 
 
 def _split(piece: Object) -> list[Object]:
@@ -222,9 +222,9 @@ def _start_one_after_the_other(objects: list[Object]) -> None:
 
 def _config(config: Object | None) -> Object:
     """Evaluate all nodes, one at a time, without timeouts and random starts."""
-    made = deepcopy(config or BARE_CONFIG)
-    made |= {"parallelism": 1, "percentageOfNodesToScore": 100}
-    for profile in made["profiles"]:
+    created = deepcopy(config or BARE_CONFIG)
+    created |= {"parallelism": 1, "percentageOfNodesToScore": 100}
+    for profile in created["profiles"]:
         profile.pop("percentageOfNodesToScore", None)
         profile["pluginConfig"] = [
             entry for entry in profile.get("pluginConfig", ()) if entry["name"] not in ("DefaultPreemption",)
@@ -232,4 +232,4 @@ def _config(config: Object | None) -> Object:
         for entry in profile["pluginConfig"]:
             for timeout in ("bindTimeoutSeconds", "bindingTimeout"):
                 entry["args"].pop(timeout, None)
-    return made
+    return created

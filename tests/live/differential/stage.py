@@ -65,31 +65,31 @@ class Stage:
             change = {"metadata": {"annotations": metadata.get("annotations", {})}, "spec": {"volumeName": volume}}
             await self.patch("PersistentVolumeClaim", metadata["name"], self._namespace(claim), change)
 
-    async def add(self, thing: Object) -> Object | None:
+    async def add(self, obj: Object) -> Object | None:
         """Create an object with its status and deletion; return None if the server rejects it."""
-        kind, metadata = thing["kind"], thing["metadata"]
+        kind, metadata = obj["kind"], obj["metadata"]
         if kind == "Namespace":
             await self._label_namespace(metadata["name"], metadata.get("labels", {}))
-            return thing
-        content = self._with_uids(deepcopy(thing))
+            return obj
+        content = self._with_uids(deepcopy(obj))
         for key in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
             content["metadata"].pop(key, None)
         if kind == "PersistentVolumeClaim":
             _unbind(content)
-        namespace = self._namespace(thing)
+        namespace = self._namespace(obj)
         try:
-            made = await self._create(path_of(kind, namespace=namespace), content)
+            created = await self._create(path_of(kind, namespace=namespace), content)
         except ApiError as error:
             self.refused[f"{kind}: {error}"] += 1
             return None
         if "uid" in metadata:
-            self._uids[metadata["uid"]] = made["metadata"]["uid"]
+            self._uids[metadata["uid"]] = created["metadata"]["uid"]
         if kind in WITH_STATUS and "status" in content:
             await self._write_status(kind, metadata["name"], namespace, content["status"])
         if kind == "Pod" and "deletionTimestamp" in metadata:
-            self.leaving.add(made["metadata"]["uid"])
+            self.leaving.add(created["metadata"]["uid"])
             await self.client.request("DELETE", path_of(kind, metadata["name"], namespace))
-        return made
+        return created
 
     async def _create(self, path: str, content: Object) -> Object:
         """Create an object; retry, because admission observes new classes with a delay."""
@@ -124,19 +124,19 @@ class Stage:
         api = BY_NAME[kind].api_version if kind in BY_NAME else ""
         return [{"apiVersion": api, "kind": kind, **item} for item in items]
 
-    async def events(self, thing: Object) -> list[Object]:
+    async def events(self, obj: Object) -> list[Object]:
         """Read the events about an object, the oldest first."""
-        uid, namespace = thing["metadata"]["uid"], thing["metadata"]["namespace"]
+        uid, namespace = obj["metadata"]["uid"], obj["metadata"]["namespace"]
         path = f"/api/v1/namespaces/{namespace}/events?fieldSelector=involvedObject.uid%3D{uid}"
-        found: list[Object] = (await self._send("GET", path))["items"]
-        return sorted(found, key=lambda event: (event.get("eventTime") or "", event["metadata"]["creationTimestamp"]))
+        items: list[Object] = (await self._send("GET", path))["items"]
+        return sorted(items, key=lambda event: (event.get("eventTime") or "", event["metadata"]["creationTimestamp"]))
 
     async def remove(self, kind: str, name: str, namespace: str = "") -> None:
         """Delete an object immediately, without its finalizers."""
         try:
             await self.client.request("DELETE", path_of(kind, name, namespace) + "?gracePeriodSeconds=0")
-            left = await self.get(kind, name, namespace)
-            if left is not None and left["metadata"].get("finalizers"):
+            remaining = await self.get(kind, name, namespace)
+            if remaining is not None and remaining["metadata"].get("finalizers"):
                 await self.patch(kind, name, namespace, {"metadata": {"finalizers": None}})
         except (NotFound, Conflict):
             return
@@ -144,7 +144,7 @@ class Stage:
     async def everything(self) -> list[Object]:
         """Read all objects of the kinds that a scheduler reads."""
         lists = await asyncio.gather(*(self.all_of(kind) for kind in ORDER if kind != "RuntimeClass"))
-        return [obj for found in lists for obj in found]
+        return [obj for items in lists for obj in items]
 
     async def tear_down(self) -> None:
         """Delete all objects, owners and users of others first."""
@@ -158,9 +158,9 @@ class Stage:
         for namespace in words.NAMESPACES:
             await self.client.request("DELETE", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")
 
-    async def _remove(self, kind: str, thing: Object) -> None:
+    async def _remove(self, kind: str, obj: Object) -> None:
         async with self._gate:
-            await self.remove(kind, thing["metadata"]["name"], thing["metadata"].get("namespace", ""))
+            await self.remove(kind, obj["metadata"]["name"], obj["metadata"].get("namespace", ""))
 
     async def _settle(self) -> None:
         """Wait until claims and volumes have not changed for a while."""
@@ -180,12 +180,12 @@ class Stage:
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-        wanted = {key: labels.get(key) for key in words.NAMESPACE_LABELS}
-        await self.patch("Namespace", name, "", {"metadata": {"labels": wanted}})
+        expected = {key: labels.get(key) for key in words.NAMESPACE_LABELS}
+        await self.patch("Namespace", name, "", {"metadata": {"labels": expected}})
 
-    def _namespace(self, thing: Object) -> str:
-        known = BY_NAME.get(thing["kind"])
-        return thing["metadata"].get("namespace", "default") if known is not None and known.namespaced else ""
+    def _namespace(self, obj: Object) -> str:
+        existing = BY_NAME.get(obj["kind"])
+        return obj["metadata"].get("namespace", "default") if existing is not None and existing.namespaced else ""
 
     def _with_uids(self, content: Any) -> Any:
         """Replace generated uids with real ones."""
@@ -207,6 +207,6 @@ def _unbind(claim: Object) -> None:
     claim["metadata"].get("annotations", {}).pop(BIND_COMPLETED, None)
 
 
-def _is_built_in(kind: str, thing: Object) -> bool:
-    name = thing["metadata"]["name"]
+def _is_built_in(kind: str, obj: Object) -> bool:
+    name = obj["metadata"]["name"]
     return (kind, name) == ("Service", "kubernetes") or (kind == "PriorityClass" and name.startswith("system-"))

@@ -138,8 +138,8 @@ async def _provisioner(client: ApiClient) -> None:
 def embedded_server(gates: str = "") -> Iterator[Stage]:
     """Run `moorage up` without its scheduler: the embedded API server, controllers and kubelets."""
     with tempfile.TemporaryDirectory(prefix="moorage-embedded-") as directory:
-        kubeconfig, said = Path(directory, "kubeconfig"), Path(directory, "up.log")
-        with said.open("wb") as log:
+        kubeconfig, log_file = Path(directory, "kubeconfig"), Path(directory, "up.log")
+        with log_file.open("wb") as log:
             process = subprocess.Popen(
                 [*UP, f"--kubeconfig={kubeconfig}", *gate_flags(gates)],
                 stdout=log,
@@ -147,21 +147,21 @@ def embedded_server(gates: str = "") -> Iterator[Stage]:
                 env=os.environ,
             )
         try:
-            _await(kubeconfig, process, said)
+            _await(kubeconfig, process, log_file)
             with stage(kubeconfig) as prepared:
                 yield prepared
-            assert process.poll() is None, f"the server exited:\n{said.read_text()[-4000:]}"
+            assert process.poll() is None, f"the server exited:\n{log_file.read_text()[-4000:]}"
         finally:
             process.kill()
             process.wait()
 
 
-def _await(kubeconfig: Path, process: subprocess.Popen[bytes], said: Path) -> None:
+def _await(kubeconfig: Path, process: subprocess.Popen[bytes], log_file: Path) -> None:
     """Wait for the file with the server's address, which is written atomically once it listens."""
     deadline = time.monotonic() + START_SECONDS
     while not kubeconfig.exists() or not kubeconfig.read_text().endswith("\n"):
         if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"the embedded server did not start:\n{said.read_text()[-4000:]}")
+            raise RuntimeError(f"the embedded server did not start:\n{log_file.read_text()[-4000:]}")
         time.sleep(0.05)
 
 

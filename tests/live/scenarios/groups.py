@@ -42,9 +42,13 @@ async def _condition(scene: Scene, group: str, status: str, reason: str, saying:
 
     async def told() -> str | None:
         conditions = (await scene.get(GROUPS, group)).get("status", {}).get("conditions", ())
-        for found in conditions:
-            if (found["type"], found["status"], found["reason"]) == ("PodGroupInitiallyScheduled", status, reason):
-                return f" {found['message']}" if saying in found["message"] else None
+        for condition in conditions:
+            if (condition["type"], condition["status"], condition["reason"]) == (
+                "PodGroupInitiallyScheduled",
+                status,
+                reason,
+            ):
+                return f" {condition['message']}" if saying in condition["message"] else None
         return None
 
     return (await scene.until(f"{group} is told {status}, {reason}, {saying!r}", told)).strip()
@@ -73,10 +77,10 @@ async def infeasible_gang_starts_no_pods(scene: Scene) -> None:
     await _group(scene, "gang", 3)
     await _members(scene, "gang", "one", "two", "three")
     short = "0/1 placements are available, first placement status: minCount (3) cannot be satisfied"
-    told = f"pod group is unschedulable, {short}: 2 scheduled, 0 remaining, {NO_VICTIMS}"
-    assert await scene.rejection("one", "2 scheduled") == f"pod group is unschedulable, {told}"
+    text = f"pod group is unschedulable, {short}: 2 scheduled, 0 remaining, {NO_VICTIMS}"
+    assert await scene.rejection("one", "2 scheduled") == f"pod group is unschedulable, {text}"
     assert await scene.rejection("three", "Insufficient") == "0/1 nodes are available: 1 Insufficient cpu."
-    assert await _condition(scene, "gang", "False", "Unschedulable", "2 scheduled") == told
+    assert await _condition(scene, "gang", "False", "Unschedulable", "2 scheduled") == text
     await scene.node("b", resources={"cpu": "1"})
     assert sorted(await scene.nodes_of("one", "two", "three")) == ["a", "a", "b"]
     await _condition(scene, "gang", "True", "Scheduled")
@@ -102,8 +106,8 @@ async def basic_group_uses_the_free_capacity(scene: Scene) -> None:
         is_told = len(waiting) == 1 and waiting[0].condition("PodScheduled") is not None
         return [pod.name for pod in waiting] if is_told else []
 
-    (left,) = await scene.until("two of three are bound", settled)
-    assert await scene.rejection(left, "Insufficient") == "0/1 nodes are available: 1 Insufficient cpu."
+    (remaining,) = await scene.until("two of three are bound", settled)
+    assert await scene.rejection(remaining, "Insufficient") == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 async def reduced_minimum_starts_the_gang(scene: Scene) -> None:
@@ -148,9 +152,9 @@ async def gang_evicts_as_many_pods_as_it_needs(scene: Scene) -> None:
     assert await scene.nodes_of("one", "two") == ["a", "a"]
     remaining = {name for name in await scene.pods() if name.startswith("low")}
     assert len(remaining) == 1
-    (gone, *_) = {"low-1", "low-2", "low-3"} - remaining
+    (deleted, *_) = {"low-1", "low-2", "low-3"} - remaining
     uid = (await scene.get(GROUPS, "gang"))["metadata"]["uid"]
-    event = await scene.event("Preempted", gone)
+    event = await scene.event("Preempted", deleted)
     assert event.note == f"Preempted by podgroup {uid} on node cluster"
 
 
@@ -184,9 +188,9 @@ async def no_rack_is_large_enough(scene: Scene) -> None:
     await scene.seen("a1", "b1")
     await _group(scene, "gang", 3, by="rack")
     await _members(scene, "gang", "one", "two", "three", cpu="2")
-    told = await _condition(scene, "gang", "False", "Unschedulable", "0/2 placements are available")
+    message = await _condition(scene, "gang", "False", "Unschedulable", "0/2 placements are available")
     short = "first placement status: minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"
-    assert told == f"pod group is unschedulable, 0/2 placements are available, {short}, {NO_VICTIMS}"
+    assert message == f"pod group is unschedulable, 0/2 placements are available, {short}, {NO_VICTIMS}"
     await scene.node("a2", metadata={"labels": {"rack": "a"}})
     assert {node[0] for node in await scene.nodes_of("one", "two", "three")} == {"a"}
 

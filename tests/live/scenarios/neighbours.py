@@ -45,8 +45,8 @@ async def anti_affinity_separates_pods(scene: Scene) -> None:
         return selected if len(selected) == 2 else None
 
     bound = await scene.until("two are bound", placed)
-    (left,) = {"first", "second", "third"} - bound
-    await scene.rejection(left, "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.")
+    (remaining,) = {"first", "second", "third"} - bound
+    await scene.rejection(remaining, "0/3 nodes are available: 3 node(s) didn't match pod anti-affinity rules.")
     zones = {ZONES[node][ZONE_LABEL] for node in await scene.nodes_of(*bound)}
     assert zones == {"a", "b"}
 

@@ -114,9 +114,10 @@ async def pods_that_never_preempt_wait(scene: Scene) -> None:
     await scene.pod("low", requests={"cpu": "3"})
     await scene.running("low")
     await scene.pod("patient", requests={"cpu": "2"}, priorityClassName=name)
-    told = await scene.rejection("patient")
+    message = await scene.rejection("patient")
     assert (
-        told == "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
+        message
+        == "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
     )
     assert (await scene.pods())["low"].node_name == "only"
     await scene.delete("v1/pods", "low")

@@ -55,10 +55,10 @@ async def pod_limit_of_a_node_applies(scene: Scene) -> None:
 
 async def pod_level_resources_count(scene: Scene) -> None:
     await scene.node("only")
-    whole = {"requests": {"cpu": "3"}}
-    await scene.pod("first", requests={"cpu": "100m"}, resources=whole)
+    complete = {"requests": {"cpu": "3"}}
+    await scene.pod("first", requests={"cpu": "100m"}, resources=complete)
     assert await scene.node_of("first") == "only"
-    await scene.pod("second", requests={"cpu": "100m"}, resources=whole)
+    await scene.pod("second", requests={"cpu": "100m"}, resources=complete)
     await scene.rejection("second", "1 Insufficient cpu")
 
 

@@ -68,11 +68,11 @@ class Scene:
 
     async def _await_emptiness(self, scheduler: str) -> None:
         """Wait until a scheduler has seen the deletion of earlier nodes, or it might still bind pods to them."""
-        told, number = "", 0
-        while told != NO_NODES:
+        report, number = "", 0
+        while report != NO_NODES:
             name, number = f"{scheduler}-waits-{number}", number + 1
             await self.pod(name, schedulerName=scheduler, nodeSelector={"nodes": "none"})
-            told = await self.rejection(name)
+            report = await self.rejection(name)
             await self.delete(PODS, name)
 
     async def __aexit__(self, *_: object) -> None:
@@ -216,37 +216,39 @@ class Scene:
             return True
         return False
 
-    async def until(self, what: str, look: Callable[[], Awaitable[T | None]]) -> T:
+    async def until(self, description: str, look: Callable[[], Awaitable[T | None]]) -> T:
         """Wait until a lookup returns a value; fail with the state of the pods after a timeout."""
         deadline = time.monotonic() + PATIENCE
-        while not (found := await look()):
+        while not (result := await look()):
             if time.monotonic() > deadline:
-                raise AssertionError(f"after {PATIENCE:.0f} s it is still not so that {what}: {await self._story()}")
+                raise AssertionError(
+                    f"after {PATIENCE:.0f} s it is still not so that {description}: {await self._story()}"
+                )
             await asyncio.sleep(GLANCE)
-        return found
+        return result
 
     async def _story(self) -> str:
         """Describe the pods of the scene: their nodes and messages."""
         lines = []
         for pod in (await self.pods()).values():
             condition = pod.condition(SCHEDULED)
-            told = condition.message if condition is not None else "nothing"
-            lines.append(f"{pod.name} ({pod.status.phase}) on {pod.node_name!r}, told {told!r}")
+            message = condition.message if condition is not None else "nothing"
+            lines.append(f"{pod.name} ({pod.status.phase}) on {pod.node_name!r}, told {message!r}")
         return "; ".join(lines)
 
     async def _clear(self) -> None:
         """Delete all created objects except namespaces; nodes last, because a pod needs its kubelet to terminate."""
         makers = [path for path in self._created if path.startswith(MAKERS)]
-        rest = [path for path in reversed(self._created) if not NAMESPACE.fullmatch(path) and path not in makers]
+        remainder = [path for path in reversed(self._created) if not NAMESPACE.fullmatch(path) and path not in makers]
         for path in makers:
             await self._remove(path)
         for path in makers:
             await self._await_end(path)
         for namespace in filter(NAMESPACE.fullmatch, self._created):
             await self.client.request("DELETE", f"{namespace}/pods?gracePeriodSeconds=0")
-        for path in rest:
+        for path in remainder:
             await self._remove(path)
-        for path in rest:
+        for path in remainder:
             await self._await_end(path)
 
     async def _remove(self, path: str) -> None:

@@ -20,13 +20,13 @@ async def infeasible_pod_is_reported_and_bound_after_a_node_joins(scene: Scene) 
     # An event keeps its first text, which would be that there are no nodes.
     await scene.seen("small")
     await scene.pod("big", requests={"cpu": "2"})
-    told = await scene.rejection("big", "0/1 nodes")
-    assert told == (
+    message = await scene.rejection("big", "0/1 nodes")
+    assert message == (
         "0/1 nodes are available: 1 Insufficient cpu. "
         "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     )
     event = await scene.event("FailedScheduling", "big")
-    assert (event.note, event.type, event.action) == (told, "Warning", "Scheduling")
+    assert (event.note, event.type, event.action) == (message, "Warning", "Scheduling")
     condition = (await scene.pods())["big"].condition("PodScheduled")
     assert condition is not None
     assert condition.last_transition_time
@@ -89,8 +89,8 @@ async def grown_node_becomes_feasible(scene: Scene) -> None:
 async def gated_pods_wait_until_all_gates_are_removed(scene: Scene) -> None:
     await scene.node("only")
     await scene.pod("web", schedulingGates=[{"name": "example.com/quota"}, {"name": "example.com/approval"}])
-    told = await scene.rejection("web", reason="SchedulingGated")
-    assert told == "Scheduling is blocked due to non-empty scheduling gates"
+    message = await scene.rejection("web", reason="SchedulingGated")
+    assert message == "Scheduling is blocked due to non-empty scheduling gates"
     await scene.patch(PODS, "web", {"spec": {"schedulingGates": [{"name": "example.com/quota"}]}})
     await scene.pod("other")
     await scene.node_of("other")
@@ -134,6 +134,6 @@ async def pods_of_other_schedulers_are_ignored(scene: Scene) -> None:
     await scene.pod("theirs", schedulerName="nobody")
     await scene.pod("ours")
     await scene.node_of("ours")
-    theirs = (await scene.pods())["theirs"]
-    assert not theirs.node_name
-    assert theirs.condition("PodScheduled") is None
+    upstream = (await scene.pods())["theirs"]
+    assert not upstream.node_name
+    assert upstream.condition("PodScheduled") is None

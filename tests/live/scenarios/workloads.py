@@ -107,8 +107,8 @@ async def lost_replica_is_replaced(scene: Scene) -> None:
     async def replaced() -> str | None:
         return next((name for name in await scene.pods() if name != lost), None)
 
-    found = await scene.until("there is another", replaced)
-    assert await scene.node_of(found) == "b"
+    result = await scene.until("there is another", replaced)
+    assert await scene.node_of(result) == "b"
 
 
 async def new_objects_have_an_initial_status(scene: Scene) -> None:
@@ -132,8 +132,8 @@ async def new_objects_have_an_initial_status(scene: Scene) -> None:
     }
     for resource, (spec, status) in fields.items():
         body = msgspec.json.encode({"metadata": {"name": "new"}, "spec": spec})
-        made = await scene.client.request("POST", f"{scene.path(resource)}?dryRun=All", body)
-        assert msgspec.json.decode(made).get("status") == status, resource
+        created = await scene.client.request("POST", f"{scene.path(resource)}?dryRun=All", body)
+        assert msgspec.json.decode(created).get("status") == status, resource
 
 
 async def _workload(scene: Scene, resource: str, name: str, **spec: Any) -> None:
@@ -143,9 +143,9 @@ async def _workload(scene: Scene, resource: str, name: str, **spec: Any) -> None
 
 def _has(scene: Scene, resource: str, name: str, **numbers: int) -> Callable[[], Awaitable[bool]]:
     async def look() -> bool:
-        found = await scene.get(resource, name)
-        status: Data = found.get("status", {})
-        is_new = status.get("observedGeneration", 0) == found["metadata"].get("generation", 0)
+        obj = await scene.get(resource, name)
+        status: Data = obj.get("status", {})
+        is_new = status.get("observedGeneration", 0) == obj["metadata"].get("generation", 0)
         return is_new and all(status.get(key, 0) == number for key, number in numbers.items())
 
     return look

@@ -28,9 +28,9 @@ def _claim(name: str, device: str, reach: str, *users: Json) -> Json:
 
 
 def _group(least: int, **spec: Any) -> Json:
-    made = group("g", least, resourceClaims=[SHARED], **spec)
-    made["metadata"]["uid"] = USER["uid"]
-    return made
+    created = group("g", least, resourceClaims=[SHARED], **spec)
+    created["metadata"]["uid"] = USER["uid"]
+    return created
 
 
 def _member(name: str, *entries: Json, cpu: str = "1") -> Json:

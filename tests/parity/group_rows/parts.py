@@ -72,22 +72,22 @@ def pods(count: int, of: str = "g", *, first: int = 0, **parts: Any) -> list[Jso
 
 def lows(*places: str, **parts: Any) -> list[Json]:
     """Make less important pods that run, one on each of the places."""
-    return [pod(f"low-{number}", priority=10, on=place, **parts) for number, place in enumerate(places)]
+    return [pod(f"low-{number}", priority=10, on=location, **parts) for number, location in enumerate(places)]
 
 
-def apply(*things: Json | Iterable[Json]) -> list[Json]:
+def apply(*objects: Json | Iterable[Json]) -> list[Json]:
     """Add objects, a second apart, so that no two have the same age."""
-    flat = [one for obj in things for one in ([obj] if isinstance(obj, dict) else obj)]
-    return [step for one in flat for step in ({"do": "apply", "object": one}, *wait(1))]
+    flat = [item for obj in objects for item in ([obj] if isinstance(obj, dict) else obj)]
+    return [step for item in flat for step in ({"do": "apply", "object": item}, *wait(1))]
 
 
-def at_once(things: list[Json]) -> list[Json]:
+def at_once(objects: list[Json]) -> list[Json]:
     """Add objects at one moment: a group that comes after its members gets the age of a random one."""
-    return [{"do": "apply", "object": obj} for obj in things]
+    return [{"do": "apply", "object": obj} for obj in objects]
 
 
-def delete(thing: Json) -> list[Json]:
-    return [{"do": "delete", "object": thing}]
+def delete(obj: Json) -> list[Json]:
+    return [{"do": "delete", "object": obj}]
 
 
 def wait(seconds: float) -> list[Json]:
@@ -105,7 +105,7 @@ def pop() -> list[Json]:
 
 def finish(result: str, *back: str, name: str = "g") -> list[Json]:
     """End a popped group's attempt with these members coming back."""
-    came = [f"default/{one}" for one in back]
+    came = [f"default/{name}" for name in back]
     rejectors = {"unschedulablePlugins": ["NodeResourcesFit"]} if result != "error" else {}
     return [{"do": "finish", "group": f"default/{name}", "result": result, "pods": came, "node": "n1", **rejectors}]
 
@@ -148,5 +148,5 @@ def budget(allowed: int, **labels: str) -> Json:
 def condition(status: str, reason: str, message: str) -> Json:
     moment = "2026-01-01T00:00:00Z"
     kind = "PodGroupInitiallyScheduled"
-    said = {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": moment}
-    return {"conditions": [said]}
+    response = {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": moment}
+    return {"conditions": [response]}

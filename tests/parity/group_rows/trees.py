@@ -20,9 +20,9 @@ from tests.parity.group_rows.parts import (
 )
 
 
-def _pair(*others: str, least: int = 2) -> list[Json]:
+def _pair(*peers: str, least: int = 2) -> list[Json]:
     """Make two gangs of two below one tree."""
-    return [tree("t", least), *(group(name, 2, parent="t") for name in ("g", "h", *others))]
+    return [tree("t", least), *(group(name, 2, parent="t") for name in ("g", "h", *peers))]
 
 
 TREE_ROWS: Final[dict[str, Row]] = {

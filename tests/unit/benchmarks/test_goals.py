@@ -19,8 +19,8 @@ def turn(scheduler: str, number: int, **figures: Any) -> dict[str, Any]:
     return {**about, "scheduler": scheduler, "number": number, **figures}
 
 
-def rounds(ours: list[float], theirs: list[float], figure: str, **more: Any) -> dict[str, Any]:
-    pairs = enumerate(zip(ours, theirs, strict=True), 1)
+def rounds(actual: list[float], upstream: list[float], figure: str, **more: Any) -> dict[str, Any]:
+    pairs = enumerate(zip(actual, upstream, strict=True), 1)
     turns = [
         row
         for number, (a, b) in pairs

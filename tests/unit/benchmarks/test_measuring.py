@@ -111,9 +111,9 @@ COUNTS = {
 }
 
 
-@pytest.mark.parametrize(("found", "above"), COUNTS.values(), ids=COUNTS)
+@pytest.mark.parametrize(("result", "above"), COUNTS.values(), ids=COUNTS)
 def test_guard_counts_figures_above_their_ceilings(
-    found: dict[str, dict[str, float]], above: int, capsys: pytest.CaptureFixture[str]
+    result: dict[str, dict[str, float]], above: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert guard.judged(found, CEILINGS) == above
+    assert guard.judged(result, CEILINGS) == above
     assert ("TOO MANY" in capsys.readouterr().out) == bool(above)

@@ -81,16 +81,16 @@ BAD_FILES = {
 }
 
 
-@pytest.mark.parametrize(("text", "wanted"), BAD_FILES.values(), ids=BAD_FILES)
+@pytest.mark.parametrize(("text", "expected"), BAD_FILES.values(), ids=BAD_FILES)
 @pytest.mark.parametrize("command", [["config", "check"], ["config", "view", "--config"]], ids=["check", "view"])
 def test_bad_files(
-    command: list[str], text: str, wanted: list[str], config_file: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], text: str, expected: list[str], config_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config_file.write_text(text)
     assert run([*command, str(config_file)]) == 2
     printed = capsys.readouterr()
     assert printed.err.startswith(f"error: {config_file}")
-    assert [part for part in wanted if part not in printed.err] == []
+    assert [part for part in expected if part not in printed.err] == []
     assert printed.out == ""
 
 

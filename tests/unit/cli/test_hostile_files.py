@@ -182,7 +182,7 @@ def test_a_cluster_at_the_end_of_time_is_simulated(tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.parametrize(
-    ("written", "read"),
+    ("content", "read"),
     {
         r"\ud800": "\ufffd",
         r"a\udfffb": "a\ufffdb",
@@ -192,10 +192,10 @@ def test_a_cluster_at_the_end_of_time_is_simulated(tmp_path: Path, capsys: pytes
     }.items(),
 )
 def test_half_a_character_is_read_as_go_reads_it(
-    written: str, read: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: str, read: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "hostile"
-    file.write_text(POD.format("").replace('"p"', f'"p", "labels": {{"a": "{written}"}}'))
+    file.write_text(POD.format("").replace('"p"', f'"p", "labels": {{"a": "{content}"}}'))
     assert run(("simulate", "-f", str(file))) == 0
     output = capsys.readouterr()
     assert "failed" not in output.out + output.err

@@ -227,7 +227,7 @@ def test_every_cache_is_created_with_a_name_and_a_budget() -> None:
 
 
 def test_generated_page_lists_the_caches_of_the_debug_page() -> None:
-    listed = {name for path in MODULES for name, _ in find_caches(SOURCE / path)}
+    items = {name for path in MODULES for name, _ in find_caches(SOURCE / path)}
     functions = [report.name for report in report_caches() if report.name.startswith("moorage.")]
     assert functions
-    assert [name for name in functions if f"`{name.rpartition('.')[2]}()`" not in listed] == []
+    assert [name for name in functions if f"`{name.rpartition('.')[2]}()`" not in items] == []

@@ -43,9 +43,9 @@ DIFFERENT = {
 }
 
 
-@pytest.mark.parametrize(("ours", "theirs", "kind"), DIFFERENT.values(), ids=DIFFERENT)
-def test_differences_are_found(ours: list[Any], theirs: list[Any], kind: str) -> None:
-    assert kind in {difference.kind for difference in differences(ours, theirs)}
+@pytest.mark.parametrize(("actual", "upstream", "kind"), DIFFERENT.values(), ids=DIFFERENT)
+def test_differences_are_found(actual: list[Any], upstream: list[Any], kind: str) -> None:
+    assert kind in {difference.kind for difference in differences(actual, upstream)}
 
 
 def test_equal_decisions_have_no_difference() -> None:

@@ -67,7 +67,7 @@ def test_versions_are_listed_newest_first(tmp_path: Path) -> None:
     directory.mkdir()
     for version in ("0.9.0", "0.10.0", "dev", "0.10.0"):
         site.add(directory, version, built)
-    listed = json.loads((directory / "versions.json").read_text())
-    assert [entry["version"] for entry in listed] == ["dev", "0.10.0", "0.9.0"]
-    assert [entry["aliases"] for entry in listed] == [[], ["latest"], []]
+    items = json.loads((directory / "versions.json").read_text())
+    assert [entry["version"] for entry in items] == ["dev", "0.10.0", "0.9.0"]
+    assert [entry["aliases"] for entry in items] == [[], ["latest"], []]
     assert "../0.10.0/index.html" in (directory / "latest/index.html").read_text()

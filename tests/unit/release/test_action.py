@@ -30,8 +30,8 @@ class Runner:
         self.workspace = directory / "workspace"
         self.summary, self.output = directory / "summary.md", directory / "output"
         self.programs = directory / "bin"
-        for made in (self.workspace, self.programs):
-            made.mkdir()
+        for created in (self.workspace, self.programs):
+            created.mkdir()
         launcher = self.programs / "moorage"
         launcher.write_text(f'#!/bin/sh\nexec {sys.executable} -c "from moorage.cli.main import main; main()" "$@"\n')
         launcher.chmod(0o755)
@@ -51,9 +51,9 @@ class Runner:
 
     def run(self, **inputs: str) -> "subprocess.CompletedProcess[str]":
         """Run the steps with inputs; return the result of the last one."""
-        known: dict[str, Any] = ACTION["inputs"]
-        assert inputs.keys() <= {name.replace("-", "_") for name in known}
-        values = {name: inputs.get(name.replace("-", "_"), spec["default"]) for name, spec in known.items()}
+        existing: dict[str, Any] = ACTION["inputs"]
+        assert inputs.keys() <= {name.replace("-", "_") for name in existing}
+        values = {name: inputs.get(name.replace("-", "_"), spec["default"]) for name, spec in existing.items()}
         result = None
         for step in ACTION["runs"]["steps"]:
             if "run" not in step or "pip install" in step["run"]:

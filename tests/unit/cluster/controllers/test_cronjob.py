@@ -17,8 +17,8 @@ def cron_job(*, last: float | None = None, age: float = 600.0, **spec: Any) -> C
     return make(CronJob, "tick", age=age, spec={"schedule": "*/5 * * * *", **spec}, status=status)
 
 
-def job(name: str, outcome: str = "", ended: float = 0.0) -> Job:
-    moment = format_time(NOW - ended)
+def job(name: str, outcome: str = "", finished: float = 0.0) -> Job:
+    moment = format_time(NOW - finished)
     condition = {"type": outcome, "status": "True", "lastTransitionTime": moment}
     status = {"conditions": [condition], "startTime": moment} if outcome else {}
     if outcome == "Complete":

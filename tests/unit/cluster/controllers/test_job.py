@@ -103,9 +103,9 @@ def test_finished_job_is_deleted_after_its_ttl() -> None:
 
 
 def crashed(name: str, code: int, **conditions: str) -> Pod:
-    ended = {"name": "main", "state": {"terminated": {"exitCode": code}}}
+    finished = {"name": "main", "state": {"terminated": {"exitCode": code}}}
     current = [{"type": kind, "status": status} for kind, status in conditions.items()]
-    return make(Pod, name, status={"phase": "Failed", "containerStatuses": [ended], "conditions": current})
+    return make(Pod, name, status={"phase": "Failed", "containerStatuses": [finished], "conditions": current})
 
 
 def rule(action: str, *codes: int, operator: str = "In", condition: str = "") -> dict[str, Any]:
@@ -141,8 +141,8 @@ def test_failed_job_names_the_matching_rule() -> None:
 
 
 def test_suspended_job_reports_it_and_restarts() -> None:
-    begun = {"startTime": format_time(NOW - 60)}
-    status = status_in(JobProgress(job(suspend=True, status=begun), [], NOW).actions())
+    started = {"startTime": format_time(NOW - 60)}
+    status = status_in(JobProgress(job(suspend=True, status=started), [], NOW).actions())
     assert (outcome(status), status["startTime"]) == ({"Suspended": "JobSuspended"}, None)
     resumed = status_in(JobProgress(job(status={"conditions": status["conditions"]}), [], NOW).actions())
     assert (outcome(resumed), resumed["startTime"]) == ({"Suspended": "JobResumed"}, format_time(NOW))

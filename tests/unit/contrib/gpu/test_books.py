@@ -21,13 +21,13 @@ CHOSEN: dict[str, tuple[str, Pod, tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize(("selection", "pod", "wanted"), CHOSEN.values(), ids=CHOSEN)
-def test_selected_devices(selection: str, pod: Pod, wanted: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("selection", "pod", "expected"), CHOSEN.values(), ids=CHOSEN)
+def test_selected_devices(selection: str, pod: Pod, expected: tuple[int, ...]) -> None:
     there = [gpu_pod("a", milli=500, node="n", devices="0"), gpu_pod("b", milli=700, node="n", devices="1")]
     rig = Rig(gpu_node("n", gpus=4), *there)
     plugin, cycle = GpuShare(args=GpuShareArgs(device_selection=selection), handle=rig), CycleState()
     assert plugin.reserve(cycle, pod, "n") is None
-    assert cycle[ASSUMED].metadata.annotations[GPU_DEVICES] == ",".join(map(str, wanted))
+    assert cycle[ASSUMED].metadata.annotations[GPU_DEVICES] == ",".join(map(str, expected))
     assert plugin.pre_bind_pre_flight(cycle, pod, "n") is None
 
 

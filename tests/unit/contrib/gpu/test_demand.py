@@ -37,6 +37,6 @@ ASKED: dict[str, tuple[Mapping[str, str], object]] = {
 }
 
 
-@pytest.mark.parametrize(("annotations", "wanted"), ASKED.values(), ids=ASKED)
-def test_demand(annotations: Mapping[str, str], wanted: object) -> None:
-    assert read_demand(gpu_pod(gpus=0, more=annotations)) == wanted
+@pytest.mark.parametrize(("annotations", "expected"), ASKED.values(), ids=ASKED)
+def test_demand(annotations: Mapping[str, str], expected: object) -> None:
+    assert read_demand(gpu_pod(gpus=0, more=annotations)) == expected

@@ -64,10 +64,10 @@ FILTER: dict[str, tuple[list[Pod], Pod, Status | None]] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("there", "pod", "wanted"), FILTER.values(), ids=FILTER)
-def test_filter(there: list[Pod], pod: Pod, wanted: Status | None, form: FilterForm) -> None:
+@pytest.mark.parametrize(("there", "pod", "expected"), FILTER.values(), ids=FILTER)
+def test_filter(there: list[Pod], pod: Pod, expected: Status | None, form: FilterForm) -> None:
     rig = Rig(TWO, *there)
-    assert run_filter(GpuShare(handle=rig), rig, pod, form) == [wanted]
+    assert run_filter(GpuShare(handle=rig), rig, pod, form) == [expected]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -24,11 +24,11 @@ FRAGMENTED: dict[str, tuple[NodeGpus, int]] = {
 }
 
 
-@pytest.mark.parametrize(("node", "wanted"), FRAGMENTED.values(), ids=FRAGMENTED)
-def test_fragmentation(node: NodeGpus, wanted: int) -> None:
+@pytest.mark.parametrize(("node", "expected"), FRAGMENTED.values(), ids=FRAGMENTED)
+def test_fragmentation(node: NodeGpus, expected: int) -> None:
     typical = Typical({GpuShape(s.cpu_milli, s.gpus, s.gpu_milli): s.pods for s in SHAPES})
-    assert typical.node_fragmentation(node) == wanted
-    assert typical.fragmentation(GpuTable.of([node, node])).tolist() == [wanted, wanted]
+    assert typical.node_fragmentation(node) == expected
+    assert typical.fragmentation(GpuTable.of([node, node])).tolist() == [expected, expected]
 
 
 def test_a_shape_of_another_model_cannot_use_a_node() -> None:

@@ -10,12 +10,12 @@ from moorage.insight.whatif.sources import LoadedCluster
 from moorage.kube.manifests import to_documents
 
 
-@pytest.mark.parametrize(("known", "is_helped"), [(SMALL, True), ((), False)], ids=["a cluster", "a log alone"])
-def test_changes_are_searched_if_the_nodes_are_known(known: tuple[dict[str, object], ...], is_helped: bool) -> None:
+@pytest.mark.parametrize(("existing", "is_helped"), [(SMALL, True), ((), False)], ids=["a cluster", "a log alone"])
+def test_changes_are_searched_if_the_nodes_are_known(existing: tuple[dict[str, object], ...], is_helped: bool) -> None:
     run = ReplayedRun("run", policy(), replayed(SMALL))
 
     async def go() -> bool:
-        cluster = LoadedCluster(list(to_documents(known, source="test")), "", honours_nominations=False)
+        cluster = LoadedCluster(list(to_documents(existing, source="test")), "", honours_nominations=False)
         source = ReplayedCluster(cluster, [run], "test")
         await source.start()
         try:

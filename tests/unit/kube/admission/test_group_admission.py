@@ -37,8 +37,8 @@ def complete(storage: str, data: dict[str, Any], gates: str, old: dict[str, Any]
 def test_fields_of_disabled_features_are_dropped() -> None:
     spec = {"schedulingConstraints": CONSTRAINTS, "preemptionPolicy": "Never"}
     assert complete(POD_GROUPS, {"spec": dict(spec)}, GATES) == {"spec": {"disruptionMode": {"single": {}}}}
-    kept = {"spec": {**spec, "disruptionMode": {"single": {}}}}
-    assert complete(POD_GROUPS, {"spec": dict(spec)}, ALL) == kept
+    stored = {"spec": {**spec, "disruptionMode": {"single": {}}}}
+    assert complete(POD_GROUPS, {"spec": dict(spec)}, ALL) == stored
 
 
 def test_field_that_an_object_has_is_kept() -> None:

@@ -108,11 +108,11 @@ def test_fields_of_disabled_features_are_dropped() -> None:
     assert (dropped.resources, dropped.scheduling_group) == (None, None)
     assert dropped.containers[0].restart_policy_rules == ()
     assert dropped.containers[0].volume_mounts[0].bind_mount_options == ()
-    kept = admit(spec, "VolumeBindMountOptions=true,GenericWorkload=true").spec
-    assert kept.resources is not None
-    assert kept.scheduling_group is not None
-    assert kept.containers[0].restart_policy_rules
-    assert kept.containers[0].volume_mounts[0].bind_mount_options == ("x",)
+    stored = admit(spec, "VolumeBindMountOptions=true,GenericWorkload=true").spec
+    assert stored.resources is not None
+    assert stored.scheduling_group is not None
+    assert stored.containers[0].restart_policy_rules
+    assert stored.containers[0].volume_mounts[0].bind_mount_options == ("x",)
 
 
 def test_admission_is_idempotent() -> None:

@@ -35,8 +35,8 @@ def test_weights_of_anti_affinity_are_negative() -> None:
 
 def test_term_means_the_namespace_of_the_pod_unless_it_names_others() -> None:
     terms = [TERM, TERM | {"namespaces": ["a", "b"]}, TERM | {"namespaceSelector": {"matchLabels": {"team": "x"}}}]
-    own, listed, selected = affinity_terms(make_pod(podAntiAffinity={REQUIRED: terms})).anti_affinity
-    assert [item.namespaces for item in (own, listed, selected)] == [{"shop"}, {"a", "b"}, set()]
+    own, items, selected = affinity_terms(make_pod(podAntiAffinity={REQUIRED: terms})).anti_affinity
+    assert [item.namespaces for item in (own, items, selected)] == [{"shop"}, {"a", "b"}, set()]
     labels = {"app": "db"}
     assert own.matches("shop", labels, {})
     assert not own.matches("a", labels, {})

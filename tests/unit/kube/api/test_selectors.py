@@ -40,9 +40,9 @@ LABELS = {
 }
 
 
-@pytest.mark.parametrize(("written", "want"), LABELS.values(), ids=LABELS)
-def test_label_matcher(written: LabelSelector | None, want: list[dict[str, str]]) -> None:
-    matcher = label_matcher(written)
+@pytest.mark.parametrize(("output", "want"), LABELS.values(), ids=LABELS)
+def test_label_matcher(output: LabelSelector | None, want: list[dict[str, str]]) -> None:
+    matcher = label_matcher(output)
     assert [labels for labels in (WEB, DB, BARE) if matcher.matches(labels)] == want
 
 
@@ -91,9 +91,9 @@ COMPARISONS = {
 }
 
 
-@pytest.mark.parametrize(("operator", "bound", "found", "want"), COMPARISONS.values(), ids=COMPARISONS)
-def test_comparisons(operator: str, bound: str, found: str | None, want: bool) -> None:
-    assert parse_requirement("n", operator, [bound], known=NODE_OPERATORS).accepts(found) is want
+@pytest.mark.parametrize(("operator", "bound", "result", "want"), COMPARISONS.values(), ids=COMPARISONS)
+def test_comparisons(operator: str, bound: str, result: str | None, want: bool) -> None:
+    assert parse_requirement("n", operator, [bound], known=NODE_OPERATORS).accepts(result) is want
 
 
 @pytest.mark.parametrize("values", [(), ("1", "2"), ("x",), ("1.5",)])

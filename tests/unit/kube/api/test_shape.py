@@ -68,25 +68,25 @@ OTHER = {
 }
 
 
-@pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
-def test_pods_of_one_template_have_one_shape(one: Pod, other: Pod) -> None:
-    assert one.shape is other.shape
-    assert one.requests is other.requests
+@pytest.mark.parametrize(("first", "other"), SAME.values(), ids=SAME)
+def test_pods_of_one_template_have_one_shape(first: Pod, other: Pod) -> None:
+    assert first.shape is other.shape
+    assert first.requests is other.requests
 
 
-@pytest.mark.parametrize(("one", "other"), OTHER.values(), ids=OTHER)
-def test_pods_with_different_scheduling_fields_have_different_shapes(one: Pod, other: Pod) -> None:
-    assert one.shape is not other.shape
+@pytest.mark.parametrize(("first", "other"), OTHER.values(), ids=OTHER)
+def test_pods_with_different_scheduling_fields_have_different_shapes(first: Pod, other: Pod) -> None:
+    assert first.shape is not other.shape
 
 
-@pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
-def test_pod_keeps_its_fields_and_shares_equal_parts(one: Pod, other: Pod) -> None:
-    for pod in (one, other):
+@pytest.mark.parametrize(("first", "other"), SAME.values(), ids=SAME)
+def test_pod_keeps_its_fields_and_shares_equal_parts(first: Pod, other: Pod) -> None:
+    for pod in (first, other):
         alone = msgspec.json.decode(msgspec.json.encode(pod), type=Pod)
         assert pod.shape
         assert pod == alone
-    assert one.spec.containers is other.spec.containers
-    assert one.status.container_statuses is other.status.container_statuses
+    assert first.spec.containers is other.spec.containers
+    assert first.status.container_statuses is other.status.container_statuses
 
 
 def test_pods_of_two_templates_in_turns_keep_their_own_shapes() -> None:

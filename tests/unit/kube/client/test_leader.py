@@ -70,12 +70,12 @@ class TestElection:
         assert self.election.bid() is not None
 
     @pytest.mark.parametrize(
-        ("found", "want"),
+        ("result", "want"),
         [(None, True), (lease("", transitions=0), False), (lease("other", transitions=0), False), (lease(""), False)],
         ids=["it makes the lease", "somebody gave it back", "somebody's ran out", "it has changed hands"],
     )
-    def test_leader_is_first_if(self, found: Lease | None, want: bool) -> None:
-        self.election.observe(found)
+    def test_leader_is_first_if(self, result: Lease | None, want: bool) -> None:
+        self.election.observe(result)
         assert not self.election.is_first, "nobody is who does not lead"
         self.clock.advance(100)
         bid = self.election.bid()

@@ -336,9 +336,9 @@ ALIKE: dict[type[KubeObject], tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "told"), ALIKE.items(), ids=[kind.__name__ for kind in ALIKE])
-def test_listed_and_watched_objects_share_parts(kind: type[KubeObject], told: tuple[dict[str, Any], str]) -> None:
-    decoding, (data, path) = Decoding(kind), told
+@pytest.mark.parametrize(("kind", "text"), ALIKE.items(), ids=[kind.__name__ for kind in ALIKE])
+def test_listed_and_watched_objects_share_parts(kind: type[KubeObject], text: tuple[dict[str, Any], str]) -> None:
+    decoding, (data, path) = Decoding(kind), text
     _, (*_, listed_obj), _ = decoding.page(msgspec.json.encode({"items": [data] * 20}))
     _, watched = decoding.event(msgspec.json.encode({"type": "MODIFIED", "object": data}))
     assert attrgetter(path)(listed_obj) is attrgetter(path)(watched)

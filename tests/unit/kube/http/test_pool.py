@@ -94,12 +94,12 @@ MISBEHAVIOUR = {
 }
 
 
-@pytest.mark.parametrize(("serve", "told"), MISBEHAVIOUR.values(), ids=MISBEHAVIOUR)
-def test_no_response(serve: Serve, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("serve", "text"), MISBEHAVIOUR.values(), ids=MISBEHAVIOUR)
+def test_no_response(serve: Serve, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "SWEEP_SECONDS", 0.01)
 
     async def use(pool: HttpPool) -> None:
-        with pytest.raises(Unreachable, match=told) as raised:
+        with pytest.raises(Unreachable, match=text) as raised:
             await pool.send(REQUEST, seconds=0.05)
         assert raised.value.was_sent
 
@@ -157,17 +157,17 @@ def test_a_stream_is_read_as_it_arrives_until_it_is_cut() -> None:
         writer.write(b"3\r\ntwo\r\n")
 
     async def use(pool: HttpPool) -> list[bytes]:
-        got: list[bytes] = []
+        actual: list[bytes] = []
         client = ApiClient(Connection(pool.server, "test"), transport=pool)
 
         async def read() -> None:
             async with client.stream("/") as chunks:
                 async for chunk in chunks:
-                    got.append(chunk)
+                    actual.append(chunk)
 
         with pytest.raises(Unreachable):
             await read()
-        return got
+        return actual
 
     assert with_server(serve, use) == [b"one", b"two"]
 

@@ -64,9 +64,9 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize(("url", "shown"), SHOWN.items())
-def test_url_is_redacted(url: str, shown: str) -> None:
-    assert redacted(url) == shown
+@pytest.mark.parametrize(("url", "output"), SHOWN.items())
+def test_url_is_redacted(url: str, output: str) -> None:
+    assert redacted(url) == output
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,8 @@ FAILURES: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize(("said", "message"), FAILURES.values(), ids=FAILURES)
-def test_errors_include_the_url(said: bytes, message: str) -> None:
+@pytest.mark.parametrize(("response", "message"), FAILURES.values(), ids=FAILURES)
+def test_errors_include_the_url(response: bytes, message: str) -> None:
     async def story(url: str, _asked: list[bytes]) -> None:
         service = WebService(url, seconds=0.2)
         with pytest.raises(ServiceError) as failure:
@@ -74,7 +74,7 @@ def test_errors_include_the_url(said: bytes, message: str) -> None:
         assert str(failure.value).startswith(f"{url}{message}")
         service.close()
 
-    asyncio.run(with_service(said, story))
+    asyncio.run(with_service(response, story))
 
 
 def test_refused_connection_is_reported() -> None:

@@ -98,11 +98,11 @@ NOT_DECODED = {
 }
 
 
-@pytest.mark.parametrize(("text", "wanted"), NOT_DECODED.values(), ids=NOT_DECODED)
-def test_not_decoded(text: str, wanted: list[str]) -> None:
+@pytest.mark.parametrize(("text", "expected"), NOT_DECODED.values(), ids=NOT_DECODED)
+def test_not_decoded(text: str, expected: list[str]) -> None:
     with pytest.raises(ConfigError) as refusal:
         load_config(text)
-    assert [part for part in wanted if part not in str(refusal.value)] == []
+    assert [part for part in expected if part not in str(refusal.value)] == []
 
 
 NEAR = {

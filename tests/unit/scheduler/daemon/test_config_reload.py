@@ -83,7 +83,7 @@ class Told:
 def test_saving_a_plugin_or_a_configuration_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "followed_plugin", raising=False)
-    plugin, config, told = tmp_path / "followed_plugin.py", tmp_path / "config.yaml", Told()
+    plugin, config, report = tmp_path / "followed_plugin.py", tmp_path / "config.yaml", Told()
     plugin.write_text(PLUGIN.format(answer='Status.unschedulable("picky")'))
     text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{plugins: %s}]\n"
     config.write_text(text % "{multiPoint: {enabled: [{name: Picky}]}}")
@@ -98,27 +98,27 @@ def test_saving_a_plugin_or_a_configuration_is_enough(tmp_path: Path, monkeypatc
                 config,
                 ["followed_plugin:Picky"],
                 lambda: scheduling.reload(load_policy(config, ["followed_plugin:Picky"], None)),
-                told,
+                report,
             )
             following = asyncio.create_task(follower.run())
             follower.ask()  # as SIGHUP does
             await cluster.sleep(1.5)
-            assert told.lines == ["taken"]
+            assert report.lines == ["taken"]
             await cluster.apply(POD)
             await cluster.wait_for(lambda: "picky" in cluster.why_pending("p"))
 
             plugin.write_text(PLUGIN.format(answer="!"))
             await cluster.sleep(1.5)
-            assert "SyntaxError" in told.lines[1]
+            assert "SyntaxError" in report.lines[1]
             config.write_text(text % "{multiPoint: {enabled: [{name: Pick")
             await cluster.sleep(1.5)
-            assert "config.yaml" in told.lines[2] or "SyntaxError" in told.lines[2]
+            assert "config.yaml" in report.lines[2] or "SyntaxError" in report.lines[2]
             plugin.write_text(PLUGIN.format(answer='Status.unschedulable("choosy")'))
             config.write_text(
                 text % "{multiPoint: {enabled: [{name: Picky}]}}" + "leaderElection: {leaderElect: false}\n"
             )
             await cluster.wait_for(lambda: "choosy" in cluster.why_pending("p"))
-            assert told.lines[3:] == ["taken leaderElection"]
+            assert report.lines[3:] == ["taken leaderElection"]
 
             plugin.write_text(PLUGIN.format(answer="None"))
             await cluster.wait_for(lambda: bool(cluster.running()))

@@ -403,12 +403,12 @@ DISPATCHED = {
 }
 
 
-@pytest.mark.parametrize(("changes", "heard"), DISPATCHED.values(), ids=DISPATCHED)
-def test_a_change_of_any_kind_finds_its_reaction(changes: list[tuple[Any, Any]], heard: list[str]) -> None:
+@pytest.mark.parametrize(("changes", "received"), DISPATCHED.values(), ids=DISPATCHED)
+def test_a_change_of_any_kind_finds_its_reaction(changes: list[tuple[Any, Any]], received: list[str]) -> None:
     desk = Desk()
     for before, after in changes:
         desk.handlers.apply(before, after)
-    assert [event for event in desk.heard if event != "AssignedPod r -/new"] == heard
+    assert [event for event in desk.heard if event != "AssignedPod r -/new"] == received
     assert desk.cache.pod_count == 0
 
 

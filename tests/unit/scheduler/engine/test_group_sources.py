@@ -80,8 +80,8 @@ async def test_invalid_group_is_reported_and_not_tried() -> None:
 @in_virtual_time
 async def test_pod_groups_of_the_api_take_precedence() -> None:
     bench = bench_with(9, GATE)
-    both = replace(member("both"), metadata=replace(member("both").metadata, labels={TEAM: "blue"}))
-    bench.add(gang(minimum=1), both, of_team("a"), of_team("b"))
+    combined = replace(member("both"), metadata=replace(member("both").metadata, labels={TEAM: "blue"}))
+    bench.add(gang(minimum=1), combined, of_team("a"), of_team("b"))
     await bench.settle()
     assert sorted(bench.placed()) == ["both"], "it is a member of the PodGroup that it names, and of no other"
 

@@ -46,10 +46,10 @@ def test_kept_statuses_do_not_follow_later_attempts() -> None:
     nodes, table, full = Rig(make_node("a")).nodes, StatusTable(), Status.unschedulable("full")
     ids = np.array([table.number(full)], dtype=np.int32)
     statuses = RowStatuses(nodes, ids, table, None, ABSENT)
-    kept = statuses.kept()
+    stored = statuses.kept()
     ids[0] = 0
     assert statuses["a"] == ABSENT
-    assert kept["a"] == full
+    assert stored["a"] == full
 
 
 def test_equal_statuses_have_one_number_and_columns_are_copied() -> None:

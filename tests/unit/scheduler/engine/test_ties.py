@@ -12,9 +12,9 @@ from moorage.testing.rig import Rig
 def test_drawn_ties_choose_each_of_the_rows_and_repeat_with_the_seed() -> None:
     nodes, rows = Rig(*(make_node(f"n{i}") for i in range(5))).nodes, np.array([0, 2, 4])
     draws = [DrawnTies(Random(3)) for _ in range(2)]
-    chosen = [[ties.choose(nodes, rows) for _ in range(50)] for ties in draws]
-    assert chosen[0] == chosen[1]
-    assert set(chosen[0]) == {0, 2, 4}
+    selected = [[ties.choose(nodes, rows) for _ in range(50)] for ties in draws]
+    assert selected[0] == selected[1]
+    assert set(selected[0]) == {0, 2, 4}
 
 
 def test_ties_by_name_choose_the_first_name_after_nodes_come_and_go() -> None:

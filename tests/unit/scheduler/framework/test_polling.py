@@ -29,10 +29,10 @@ class Service:
 
 
 def rig() -> Rig:
-    made, loop = Rig(), asyncio.get_running_loop()
+    created, loop = Rig(), asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    made.clock = loop.clock
-    return made
+    created.clock = loop.clock
+    return created
 
 
 def polled(handle: Rig, service: Service, **options: float) -> Polled[list[int]]:

@@ -29,10 +29,10 @@ CASES = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("wanted", "used", "want"), CASES.values(), ids=CASES)
-def test_filter(form: FilterForm, wanted: ContainerPort, used: ContainerPort, want: Status | None) -> None:
+@pytest.mark.parametrize(("requested", "used", "want"), CASES.values(), ids=CASES)
+def test_filter(form: FilterForm, requested: ContainerPort, used: ContainerPort, want: Status | None) -> None:
     rig = Rig(make_node("free"), make_node("node"), make_pod("there", node="node", host_ports=[used]))
-    assert run_filter(NodePorts(), rig, make_pod(host_ports=[wanted]), form) == [None, want]
+    assert run_filter(NodePorts(), rig, make_pod(host_ports=[requested]), form) == [None, want]
 
 
 def test_the_reason_is_upstreams_and_preemption_may_help() -> None:

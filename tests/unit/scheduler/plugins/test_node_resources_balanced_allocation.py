@@ -25,10 +25,10 @@ CASES = {
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
-@pytest.mark.parametrize(("there", "asked", "want"), CASES.values(), ids=CASES)
-def test_score(form: ScoreForm, there: Pod, asked: dict[str, str], want: int) -> None:
+@pytest.mark.parametrize(("there", "requests", "want"), CASES.values(), ids=CASES)
+def test_score(form: ScoreForm, there: Pod, requests: dict[str, str], want: int) -> None:
     rig = Rig(make_node(), there)
-    assert run_score(NodeResourcesBalancedAllocation(), rig, make_pod(requests=asked), form) == [want]
+    assert run_score(NodeResourcesBalancedAllocation(), rig, make_pod(requests=requests), form) == [want]
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)

@@ -67,12 +67,12 @@ def test_scores_are_narrow_where_floats_are_exact(memory: int, bits: int) -> Non
     assert scores.dtype.itemsize * 8 == bits
 
 
-@pytest.mark.parametrize(("taken", "bits"), [(HUGE - 6, 32), (HUGE - 5, 64)])
-def test_evenness_is_narrow_where_floats_are_exact(taken: int, bits: int) -> None:
+@pytest.mark.parametrize(("occupied", "bits"), [(HUGE - 6, 32), (HUGE - 5, 64)])
+def test_evenness_is_narrow_where_floats_are_exact(occupied: int, bits: int) -> None:
     cache = Cache()
     for number in range(NODES):
         cache.add_node(make_node(f"n{number}", allocatable={"cpu": "8", "memory": 1 << 60, "pods": 9}))
-    cache.add_pod(make_pod("large", node="n3", requests={"memory": taken}))
+    cache.add_pod(make_pod("large", node="n3", requests={"memory": occupied}))
     cycle, pod = CycleState(), make_pod(requests={"cpu": 1, "memory": 5})
     plugin = NodeResourcesBalancedAllocation()
     scores = plugin.score_nodes(cycle, pod, cache.nodes)

@@ -54,9 +54,9 @@ DISKS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("mine", "theirs", "clash"), DISKS.values(), ids=DISKS)
-def test_disks(form: FilterForm, mine: Volume, theirs: Volume, clash: bool) -> None:
-    rig = Rig(make_node("free"), make_node("taken"), make_pod("there", node="taken", volumes=(theirs,)))
+@pytest.mark.parametrize(("mine", "upstream", "clash"), DISKS.values(), ids=DISKS)
+def test_disks(form: FilterForm, mine: Volume, upstream: Volume, clash: bool) -> None:
+    rig = Rig(make_node("free"), make_node("taken"), make_pod("there", node="taken", volumes=(upstream,)))
     plugin = VolumeRestrictions(handle=rig)
     assert run_filter(plugin, rig, make_pod(volumes=(mine,)), form) == [None, DISK_CONFLICT if clash else None]
 
@@ -161,9 +161,9 @@ POD_HINTS = {
 }
 
 
-@pytest.mark.parametrize(("gone", "want"), POD_HINTS.values(), ids=POD_HINTS)
-def test_hint_after_pod_deletion(gone: Pod, want: QueueingHint) -> None:
-    assert after_pod_deleted(WAITING, gone, None) == want
+@pytest.mark.parametrize(("deleted", "want"), POD_HINTS.values(), ids=POD_HINTS)
+def test_hint_after_pod_deletion(deleted: Pod, want: QueueingHint) -> None:
+    assert after_pod_deleted(WAITING, deleted, None) == want
 
 
 def test_hint_after_a_claim_is_added() -> None:

@@ -19,9 +19,9 @@ def member(
 
 
 def group_of(*members: QueuedPodInfo) -> QueuedPodGroupInfo:
-    first, *others = members
+    first, *peers = members
     group = QueuedPodGroupInfo(PodGroup(metadata=ObjectMeta(name="g", namespace="default")), first)
-    for info in others:
+    for info in peers:
         group.insert(info)
     return group
 

@@ -30,16 +30,16 @@ def test_each_pod_gets_the_events_since_it_was_popped(steps: list[tuple[str, str
             numbers += 1
             events.record(EVENT, EVENT.label, None, numbers)
             stored.append(numbers)
-            for seen in since.values():
-                seen.append(numbers)
+            for observed in since.values():
+                observed.append(numbers)
         elif step == "done":
             dropped = events.done(pod)
             assert (dropped is None) == (pod not in since)
             since.pop(pod, None)
-            needed = {number for seen in since.values() for number in seen}
+            required = {number for observed in since.values() for number in observed}
             if dropped is not None:
-                assert [event.new for event in dropped] == [number for number in stored if number not in needed]
-            stored = [number for number in stored if number in needed]
+                assert [event.new for event in dropped] == [number for number in stored if number not in required]
+            stored = [number for number in stored if number in required]
         assert {uid: [event.new for event in events.events_since(uid) or ()] for uid in events} == since
         assert [event.new for event in events.events] == stored
         assert (len(events), *(pod in events for pod in PODS)) == (len(since), *(pod in since for pod in PODS))

@@ -23,13 +23,13 @@ ADDS: dict[str, tuple[Pod, str | None, Pod | None, str]] = {
 }
 
 
-@pytest.mark.parametrize(("added", "named", "known", "want"), ADDS.values(), ids=ADDS)
-def test_add(added: Pod, named: str | None, known: Pod | None, want: str) -> None:
+@pytest.mark.parametrize(("added", "name", "existing", "want"), ADDS.values(), ids=ADDS)
+def test_add(added: Pod, name: str | None, existing: Pod | None, want: str) -> None:
     shelf = ObjectCache[Pod]()
-    if known is not None:
-        shelf.put(known)
+    if existing is not None:
+        shelf.put(existing)
     nominations = PodNominator({added.key: added}.get, shelf)
-    nominations.add(added, named)
+    nominations.add(added, name)
     nominations.check_invariants()
     assert nominations.node_of(added) == want
     assert list(nominations.nodes_with_nominations()) == ([want] if want else [])
@@ -98,11 +98,11 @@ def test_a_gated_pod_keeps_its_nomination() -> None:
     assert list(bench.queue.nominator.nodes_with_nominations()) == ["n1"]
 
 
-@pytest.mark.parametrize("place", ["active", "unschedulable"])
-def test_an_update_moves_the_nomination_and_a_deletion_removes_it(place: str) -> None:
+@pytest.mark.parametrize("queue", ["active", "unschedulable"])
+def test_an_update_moves_the_nomination_and_a_deletion_removes_it(queue: str) -> None:
     bench = Bench()
     bench.queue.add(pod("n1"))
-    if place == "unschedulable":
+    if queue == "unschedulable":
         bench.fail(bench.pop("p"), "Deaf")
     bench.update(pod("n1"), pod("n2"))
     assert list(bench.queue.nominator.nodes_with_nominations()) == ["n2"]

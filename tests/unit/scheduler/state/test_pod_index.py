@@ -177,15 +177,15 @@ MEANT: dict[str, tuple[PodAffinityTerm, str, Mapping[str, str], Mapping[str, str
 }
 
 
-@pytest.mark.parametrize(("written", "namespace", "labels", "namespace_labels", "want"), MEANT.values(), ids=MEANT)
+@pytest.mark.parametrize(("output", "namespace", "labels", "namespace_labels", "want"), MEANT.values(), ids=MEANT)
 def test_a_term_means(
-    written: PodAffinityTerm,
+    output: PodAffinityTerm,
     namespace: str,
     labels: Mapping[str, str],
     namespace_labels: Mapping[str, str],
     want: bool,
 ) -> None:
-    pod = make_pod(affinity=Affinity(pod_anti_affinity=PodAntiAffinity(required=(written,))))
+    pod = make_pod(affinity=Affinity(pod_anti_affinity=PodAntiAffinity(required=(output,))))
     index = PodIndex()
     index.resize(1)
     index.add(pod, 0)

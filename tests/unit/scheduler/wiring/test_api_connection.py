@@ -57,10 +57,10 @@ def test_cached_objects_equal_the_objects_of_the_informers(is_followed: bool) ->
     objects[Pod].put(pod)
     if is_followed:
         connection.follow(objects, ignore, {}, None)
-    found = connection.cluster._find_cached  # what the writer reads before an update
-    assert found(make_pod("p")) is (pod if is_followed else None)
-    assert found(make_pod("other")) is None
-    assert found(node) is None
+    result = connection.cluster._find_cached  # what the writer reads before an update
+    assert result(make_pod("p")) is (pod if is_followed else None)
+    assert result(make_pod("other")) is None
+    assert result(node) is None
     assert Node not in objects.kinds(), "a lookup must not request a kind"
 
 

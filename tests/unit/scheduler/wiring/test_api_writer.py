@@ -131,8 +131,8 @@ def test_statuses_of_important_pods_are_written_first(bench: Bench) -> None:
         await asyncio.gather(*(writer.patch_status(pod, {"phase": "Pending"}) for pod in pods))
 
     bench.run(work())
-    written = [request.path.split("/")[-2] for request in bench.server.requests]
-    assert written == ["first", "high", "middle", "low"], "the first one found a free slot"
+    output = [request.path.split("/")[-2] for request in bench.server.requests]
+    assert output == ["first", "high", "middle", "low"], "the first one found a free slot"
 
 
 def test_a_pod_is_being_written_until_the_response(bench: Bench) -> None:

@@ -27,8 +27,8 @@ def test_unknown_fields_are_preserved():
     obj = pod()
     obj["spec"]["containers"][0]["securityContext"] = {"capabilities": {"drop": ["ALL"]}}
     client.create(PODS, obj)
-    kept = client.get(f"{PODS}/web")["spec"]["containers"][0]["securityContext"]
-    assert kept == {"capabilities": {"drop": ["ALL"]}}
+    stored = client.get(f"{PODS}/web")["spec"]["containers"][0]["securityContext"]
+    assert stored == {"capabilities": {"drop": ["ALL"]}}
 
 
 def test_generated_name_is_unique():

@@ -20,7 +20,7 @@ def test_every_predicate_is_a_plugin(name: str) -> None:
     assert "VolumeRestrictions" in disabled or name == "NoDiskConflict"
 
 
-@pytest.mark.parametrize("name", sorted(name for name, found in PRIORITIES.items() if found.plugin))
+@pytest.mark.parametrize("name", sorted(name for name, items in PRIORITIES.items() if items.plugin))
 def test_every_priority_is_a_plugin_with_its_weight(name: str) -> None:
     plugins = only_profile(policy(predicates=[], priorities=[{"name": name, "weight": 4}]))["plugins"]
     assert plugins["score"]["enabled"] == [{"name": PRIORITIES[name].plugin, "weight": 4}]

@@ -338,11 +338,11 @@ def test_each_decision_is_logged(log_lines: io.StringIO) -> None:
     assert '"Attempting to schedule pod" pod="default/small"' in lines
     assert '"the scheduler starts to work with those plugins" profile="default-scheduler"' in lines
     VERBOSITY.set(DECISION_LEVEL - 1)
-    written = len(log_lines.getvalue())
+    output = len(log_lines.getvalue())
     simulate(BUSY)
-    assert "decision" not in log_lines.getvalue()[written:]
-    assert "bound pod" not in log_lines.getvalue()[written:]
-    assert "Unable" not in log_lines.getvalue()[written:]
+    assert "decision" not in log_lines.getvalue()[output:]
+    assert "bound pod" not in log_lines.getvalue()[output:]
+    assert "Unable" not in log_lines.getvalue()[output:]
 
 
 def test_errors_and_slow_attempts_are_logged_at_any_level(

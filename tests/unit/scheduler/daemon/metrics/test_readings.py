@@ -167,8 +167,8 @@ def test_constants_of_the_process_are_counted_from_the_table() -> None:
     assert read_samples(cells, "registered_metrics_total") == counts
     assert read_samples(cells, "hidden_metrics_total") == {(): sum(spec.is_hidden for spec in METRICS.values())}
     assert read_samples(cells, "disabled_metrics_total") == {(): 1}
-    ((build, one),) = read_samples(cells, "kubernetes_build_info").items()
-    assert (build[6:8], one) == (("1", "37"), 1)
+    ((build, first),) = read_samples(cells, "kubernetes_build_info").items()
+    assert (build[6:8], first) == (("1", "37"), 1)
     assert read_samples(cells, "version_info") == {("1.37.1", "kube", "1.37", "1.36"): 1}
     enabled = read_samples(cells, "kubernetes_feature_enabled")
     assert enabled["DynamicResourceAllocation", ""] == 1, "stable features have no stage"

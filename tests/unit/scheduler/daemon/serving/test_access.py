@@ -23,9 +23,9 @@ TOKENS = {
 }
 
 
-@pytest.mark.parametrize(("asked", "want"), TOKENS.values(), ids=TOKENS)
-def test_tokens(asked: dict[str, object], want: int, reviews: ReviewServer, tmp_path: Path) -> None:
-    assert visits(reviews, tmp_path, asked)[0].status == want
+@pytest.mark.parametrize(("options", "want"), TOKENS.values(), ids=TOKENS)
+def test_tokens(options: dict[str, object], want: int, reviews: ReviewServer, tmp_path: Path) -> None:
+    assert visits(reviews, tmp_path, options)[0].status == want
 
 
 def test_forbidden_response_names_user_and_path(reviews: ReviewServer, tmp_path: Path) -> None:

@@ -36,9 +36,9 @@ REPORTS = {
 }
 
 
-@pytest.mark.parametrize(("endpoint", "asked", "want"), REPORTS.values(), ids=REPORTS)
-def test_reports(endpoint: str, asked: dict[str, object], want: Report) -> None:
-    assert CHECKS.report(endpoint, **asked) == want  # type: ignore[arg-type]
+@pytest.mark.parametrize(("endpoint", "options", "want"), REPORTS.values(), ids=REPORTS)
+def test_reports(endpoint: str, options: dict[str, object], want: Report) -> None:
+    assert CHECKS.report(endpoint, **options) == want  # type: ignore[arg-type]
 
 
 def test_single_checks() -> None:

@@ -7,7 +7,7 @@ from tests.support.page_visits import visit
 
 
 @pytest.mark.parametrize(
-    ("page", "told"),
+    ("page", "text"),
     {
         "/debug/pprof/": "goroutine",
         "/debug/pprof/goroutine": " tasks",
@@ -16,8 +16,8 @@ from tests.support.page_visits import visit
         "/debug/pprof/cmdline": sys.argv[0],
     }.items(),
 )
-def test_profiling(page: str, told: str) -> None:
-    assert told in visit(page).text
+def test_profiling(page: str, text: str) -> None:
+    assert text in visit(page).text
 
 
 @pytest.mark.parametrize("seconds", ["long", "nan", "-nan", "inf", "-1", "1e999", "", "9" * 5000])

@@ -54,12 +54,12 @@ def test_request_is_forwarded_without_credentials_and_its_reply_returned() -> No
     async def work(scene: Scene) -> Reply:
         asking = asyncio.ensure_future(scene.forwarding.page(request()))
         await asyncio.sleep(0)
-        (asked,) = scene.link.messages_sent
-        assert isinstance(asked, Asked)
-        assert (asked.method, asked.target, asked.body) == ("GET", b"/configz?a=b", b"body")
-        assert asked.headers == [(b"accept", b"text/plain")]
-        scene.forwarding.answered(Answered(asked.number + 1, 200, b"for another request", "text/plain"))
-        scene.forwarding.answered(Answered(asked.number, 201, b"text", "text/plain", (("A", "b"),)))
+        (query,) = scene.link.messages_sent
+        assert isinstance(query, Asked)
+        assert (query.method, query.target, query.body) == ("GET", b"/configz?a=b", b"body")
+        assert query.headers == [(b"accept", b"text/plain")]
+        scene.forwarding.answered(Answered(query.number + 1, 200, b"for another request", "text/plain"))
+        scene.forwarding.answered(Answered(query.number, 201, b"text", "text/plain", (("A", "b"),)))
         return await asking
 
     _, reply = play(work)

@@ -25,8 +25,8 @@ def root_after_init(scores: list[int]) -> int:
 
 
 def chosen(scores: list[int]) -> int:
-    tied = np.flatnonzero(np.array(scores) == max(scores))
-    return int(tied[HeapOrder().ranks(len(scores))[tied].argmin()])
+    ties = np.flatnonzero(np.array(scores) == max(scores))
+    return int(ties[HeapOrder().ranks(len(scores))[ties].argmin()])
 
 
 @pytest.mark.parametrize("size", range(1, 11))

@@ -258,14 +258,14 @@ def several(runner: ProfileRunner, pod: str) -> SeveralNodes:
     return result
 
 
-@pytest.mark.parametrize(("nodes", "wanted"), ADAPTIVE.items())
-def test_zero_percent_is_adaptive(nodes: int, wanted: int) -> None:
-    assert placement(0).filtering.count_to_find(nodes) == wanted
+@pytest.mark.parametrize(("nodes", "expected"), ADAPTIVE.items())
+def test_zero_percent_is_adaptive(nodes: int, expected: int) -> None:
+    assert placement(0).filtering.count_to_find(nodes) == expected
 
 
-@pytest.mark.parametrize(("percentage", "wanted"), {1: 100, 5: 100, 50: 500, 100: 1000}.items())
-def test_a_written_percentage_counts_with_a_floor_of_100(percentage: int, wanted: int) -> None:
-    assert placement(percentage).filtering.count_to_find(1000) == wanted
+@pytest.mark.parametrize(("percentage", "expected"), {1: 100, 5: 100, 50: 500, 100: 1000}.items())
+def test_a_written_percentage_counts_with_a_floor_of_100(percentage: int, expected: int) -> None:
+    assert placement(percentage).filtering.count_to_find(1000) == expected
 
 
 def test_nothing_written_means_every_node() -> None:

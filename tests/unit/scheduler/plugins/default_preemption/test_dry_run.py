@@ -55,15 +55,15 @@ def dry_run(rig: Rig, pod: Pod) -> Victims | Status:
 @given(
     node=st.fixed_dictionaries({"cpu": st.integers(1, 9), "memory": st.integers(1, 9), "pods": st.integers(1, 8)}),
     gpus=st.integers(0, 3),
-    others=st.lists(pods(), max_size=8),
-    wanted=amounts,
+    peers=st.lists(pods(), max_size=8),
+    expected=amounts,
     priority=st.integers(0, 4),
 )
 def test_subtraction_gives_the_same_result_as_filtering_again(
-    node: dict[str, int], gpus: int, others: list[Pod], wanted: dict[str, int], priority: int
+    node: dict[str, int], gpus: int, peers: list[Pod], expected: dict[str, int], priority: int
 ) -> None:
-    objects: list[KubeObject] = [make_node("n", allocatable={**node, "example.com/gpu": gpus}), *others]
-    pod = make_pod("big", priority=priority, requests=wanted)
+    objects: list[KubeObject] = [make_node("n", allocatable={**node, "example.com/gpu": gpus}), *peers]
+    pod = make_pod("big", priority=priority, requests=expected)
     quick, thorough = Rig(*objects), Rig(*objects)
     quick.filters = [TaintToleration(), NodePorts(), NodeResourcesFit(handle=quick)]
     thorough.filters = [TaintToleration(), NodeResourcesFit(handle=thorough), AcceptsAll()]

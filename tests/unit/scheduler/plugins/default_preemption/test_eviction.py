@@ -466,8 +466,8 @@ def test_the_condition_on_a_victim(victim: Pod, want: dict[str, Any] | None) -> 
     assert patch == (None if want is None else {"conditions": [want]})
 
 
-def _assert_equal(found: object, wanted: object) -> None:
-    assert found == wanted
+def _assert_equal(result: object, expected: object) -> None:
+    assert result == expected
 
 
 ATTEMPTS = "scheduler_preemption_attempts_total"

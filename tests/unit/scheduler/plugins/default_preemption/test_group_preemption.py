@@ -200,12 +200,12 @@ async def test_p19_the_priority_of_a_group_protects_its_pods() -> None:
         assert bench.evicted == []
 
 
-@pytest.mark.parametrize(("whole", "victims"), [(True, {"v1", "v2"}), (False, {"v1"})])
-def test_p20_a_single_pod_evicts_pods_that_belong_together(whole: bool, victims: set[str]) -> None:
+@pytest.mark.parametrize(("complete", "victims"), [(True, {"v1", "v2"}), (False, {"v1"})])
+def test_p20_a_single_pod_evicts_pods_that_belong_together(complete: bool, victims: set[str]) -> None:
     @in_virtual_time
     async def history() -> None:
         bench = GroupBench(gates=COMPOSITE)
-        bench.add(on("n1"), on("n2"), composite("c", priority=LOW, whole=whole))
+        bench.add(on("n1"), on("n2"), composite("c", priority=LOW, whole=complete))
         bench.add(gang("v", 2, priority=LOW, parent="c"))
         bench.add(member("v1", "v", priority=LOW, node="n1"), member("v2", "v", priority=LOW, node="n2"))
         bench.add(alone("a", node_selector={"host": "n1"}))

@@ -63,16 +63,16 @@ COMPATIBLE: dict[
 }
 
 
-@pytest.mark.parametrize(("devices", "count", "taken", "features", "want"), COMPATIBLE.values(), ids=COMPATIBLE)
+@pytest.mark.parametrize(("devices", "count", "occupied", "features", "want"), COMPATIBLE.values(), ids=COMPATIBLE)
 def test_compatibility_groups(
     devices: tuple[Device, ...],
     count: int,
-    taken: list[AllocationResult],
+    occupied: list[AllocationResult],
     features: DeviceFeatures,
     want: list[list[str]] | None,
 ) -> None:
     slices = [make_slice(name="s0", of=2, counters={"units": "9"}), make_slice(*devices, name="s1", of=2)]
-    assert picked(search(slices, make_claim(exactly(count=count)), taken=taken, features=features)) == want
+    assert picked(search(slices, make_claim(exactly(count=count)), taken=occupied, features=features)) == want
 
 
 DECLARING = replace(NODE, status=NodeStatus(declared_features=(OPTIONAL_NODE_OPERATIONS,)))

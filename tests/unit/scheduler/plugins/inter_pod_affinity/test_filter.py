@@ -256,9 +256,9 @@ WHAT_IFS: dict[str, tuple[list[Pod], Pod, str, Pod, list[Status | None]]] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("existing", "incoming", "what", "other", "want"), WHAT_IFS.values(), ids=WHAT_IFS)
+@pytest.mark.parametrize(("existing", "incoming", "description", "other", "want"), WHAT_IFS.values(), ids=WHAT_IFS)
 def test_adding_and_removing_pods_changes_the_result(
-    form: FilterForm, existing: list[Pod], incoming: Pod, what: str, other: Pod, want: list[Status | None]
+    form: FilterForm, existing: list[Pod], incoming: Pod, description: str, other: Pod, want: list[Status | None]
 ) -> None:
     rig = Rig(*CLUSTER, *existing)
     plugin, cycle = InterPodAffinity(handle=rig), CycleState()
@@ -267,6 +267,6 @@ def test_adding_and_removing_pods_changes_the_result(
     clone = cycle.clone()
     node = rig.nodes.find(other.node_name)
     assert node is not None
-    (plugin.add_pod if what == "add" else plugin.remove_pod)(clone, incoming, other, node)
+    (plugin.add_pod if description == "add" else plugin.remove_pod)(clone, incoming, other, node)
     assert form(plugin, clone, incoming, rig.nodes) == want
     assert form(plugin, cycle, incoming, rig.nodes) == before

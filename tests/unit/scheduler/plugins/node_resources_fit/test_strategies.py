@@ -70,9 +70,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
-@pytest.mark.parametrize(("strategy", "taken", "pod", "want"), CASES.values(), ids=CASES)
-def test_score(form: ScoreForm, strategy: ScoringStrategy, taken: dict[str, str], pod: Pod, want: int) -> None:
-    there = make_pod("there", node="node", requests={"cpu": 0, "memory": 0, **taken})
+@pytest.mark.parametrize(("strategy", "occupied", "pod", "want"), CASES.values(), ids=CASES)
+def test_score(form: ScoreForm, strategy: ScoringStrategy, occupied: dict[str, str], pod: Pod, want: int) -> None:
+    there = make_pod("there", node="node", requests={"cpu": 0, "memory": 0, **occupied})
     rig = Rig(make_node(allocatable={GPU: 4}), there)
     plugin = NodeResourcesFit(args=NodeResourcesFitArgs(scoring_strategy=strategy), handle=rig)
     assert run_score(plugin, rig, pod, form) == [want]

@@ -312,9 +312,9 @@ POD_HINTS = {
 }
 
 
-@pytest.mark.parametrize(("gone", "want"), POD_HINTS.values(), ids=POD_HINTS)
-def test_hint_after_pod_deletion(gone: Pod, want: QueueingHint) -> None:
-    assert plugin.after_pod_deleted(make_pod(), gone, None) == want
+@pytest.mark.parametrize(("deleted", "want"), POD_HINTS.values(), ids=POD_HINTS)
+def test_hint_after_pod_deletion(deleted: Pod, want: QueueingHint) -> None:
+    assert plugin.after_pod_deleted(make_pod(), deleted, None) == want
 
 
 def test_other_hints() -> None:

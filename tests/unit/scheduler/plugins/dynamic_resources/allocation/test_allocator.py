@@ -136,11 +136,11 @@ PICKED = {
 }
 
 
-@pytest.mark.parametrize(("claims", "taken", "want"), PICKED.values(), ids=PICKED)
+@pytest.mark.parametrize(("claims", "occupied", "want"), PICKED.values(), ids=PICKED)
 def test_picks(
-    claims: Sequence[ResourceClaim], taken: Iterable[AllocationResult], want: list[list[str]] | None
+    claims: Sequence[ResourceClaim], occupied: Iterable[AllocationResult], want: list[list[str]] | None
 ) -> None:
-    assert picked(search([four()], *claims, taken=taken)) == want
+    assert picked(search([four()], *claims, taken=occupied)) == want
 
 
 ORDER = {
@@ -218,9 +218,9 @@ COUNTED = {
 }
 
 
-@pytest.mark.parametrize(("count", "taken", "want"), COUNTED.values(), ids=COUNTED)
-def test_counters(count: int, taken: Iterable[AllocationResult], want: list[str] | None) -> None:
-    result = picked(search(PARTS, make_claim(exactly(count=count)), taken=taken))
+@pytest.mark.parametrize(("count", "occupied", "want"), COUNTED.values(), ids=COUNTED)
+def test_counters(count: int, occupied: Iterable[AllocationResult], want: list[str] | None) -> None:
+    result = picked(search(PARTS, make_claim(exactly(count=count)), taken=occupied))
     assert result == (None if want is None else [want])
 
 

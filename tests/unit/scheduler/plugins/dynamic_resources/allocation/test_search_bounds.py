@@ -31,13 +31,13 @@ ATTRIBUTES = ("gpu.example/numa", "gpu.example/size", "gpu.example/rare")
 
 
 def outcome(
-    slices: list[ResourceSlice], claims: list[ResourceClaim], taken: list[AllocationResult], *, hard: int
+    slices: list[ResourceSlice], claims: list[ResourceClaim], occupied: list[AllocationResult], *, hard: int
 ) -> object:
     """Search with or without bounds; return the devices, or the fault."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(allocator, "HARD_SEARCH", hard)
         try:
-            result = search(slices, *claims, taken=taken)
+            result = search(slices, *claims, taken=occupied)
         except ClaimFault as fault:
             return fault.text, fault.claim
     if result is None:

@@ -37,9 +37,9 @@ CANNOT = Status.unresolvable("cannot allocate all claims")
 STALE = {"resource.kubernetes.io/extended-resource-claim": "true"}
 
 
-def container(name: str, amount: int, *, sidecar: bool = False, **others: str) -> Container:
+def container(name: str, amount: int, *, sidecar: bool = False, **peers: str) -> Container:
     """Make a container that requests devices and other resources."""
-    requests = {GPU: str(amount), **others} if amount else dict(others)
+    requests = {GPU: str(amount), **peers} if amount else dict(peers)
     return Container(
         name=name, resources=ResourceRequirements(requests=requests), restart_policy="Always" if sidecar else None
     )

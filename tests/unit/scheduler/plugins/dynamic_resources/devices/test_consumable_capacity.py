@@ -31,10 +31,10 @@ ROUNDED = {
 }
 
 
-@pytest.mark.parametrize(("policy", "asked", "want"), ROUNDED.values(), ids=ROUNDED)
-def test_rounding(policy: CapacityRequestPolicy | None, asked: str | None, want: str) -> None:
+@pytest.mark.parametrize(("policy", "requested", "want"), ROUNDED.values(), ids=ROUNDED)
+def test_rounding(policy: CapacityRequestPolicy | None, requested: str | None, want: str) -> None:
     result = device("d", capacity={"memory": DeviceCapacity("8Gi", policy)})
-    allocated = consumption(result, {"memory": asked} if asked else {}, fractions=True)
+    allocated = consumption(result, {"memory": requested} if requested else {}, fractions=True)
     assert allocated == {"memory": nano_value(want)}
 
 
@@ -57,10 +57,10 @@ FITTING = {
 }
 
 
-@pytest.mark.parametrize(("policy", "asked", "consumed", "want"), FITTING.values(), ids=FITTING)
-def test_fitting(policy: CapacityRequestPolicy, asked: str | None, consumed: str, want: bool) -> None:
+@pytest.mark.parametrize(("policy", "requested", "consumed", "want"), FITTING.values(), ids=FITTING)
+def test_fitting(policy: CapacityRequestPolicy, requested: str | None, consumed: str, want: bool) -> None:
     result = device("d", capacity={"memory": DeviceCapacity("8Gi", policy)})
-    allocated = consumption(result, {"memory": asked} if asked else {}, fractions=True)
+    allocated = consumption(result, {"memory": requested} if requested else {}, fractions=True)
     assert allocated is not None
     assert fits(result, allocated, {"memory": nano_value(consumed)}, fractions=True) == want
 
