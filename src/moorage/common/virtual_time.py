@@ -35,6 +35,7 @@ class _JumpingSelector(selectors.DefaultSelector):
             ready = super().select(MAX_WAIT if timeout is None else min(timeout, MAX_WAIT))
             self._clock.advance(monotonic() - began)
             return ready
+        # Time jumps only if no socket is ready: otherwise timeouts would expire before data that has already arrived.
         ready = super().select(0)
         if not ready:
             if timeout is None:

@@ -48,6 +48,7 @@ class Dispatcher:
             self._free -= 1
         else:
             await self._wait_for_slot(priority)
+        # Retries keep the slot: a struggling server gets fewer writes, not more.
         try:
             if self._limit is not None:
                 await self._limit.acquire()
@@ -84,10 +85,12 @@ class Dispatcher:
     async def _wait_for_slot(self, priority: int) -> None:
         slot = asyncio.get_running_loop().create_future()
         self._sequence += 1
+        # The number keeps equal priorities in order, and keeps heapq from comparing futures, which raises.
         heappush(self._waiting, (-priority, self._sequence, slot))
         try:
             await slot
         except asyncio.CancelledError:
+            # The slot was granted in the same turn of the loop as the cancellation; without this it would be lost.
             if slot.done() and not slot.cancelled():
                 self._release()
             raise
@@ -96,6 +99,7 @@ class Dispatcher:
         """Give the slot to the next write in the queue, or mark it as free."""
         while self._waiting:
             slot = heappop(self._waiting)[2]
+            # Cancelled writers stay in the heap until here: removing them from the middle would cost more.
             if not slot.done():
                 slot.set_result(None)
                 return
@@ -104,5 +108,6 @@ class Dispatcher:
 
 def _is_retriable(error: ApiError, retries_conflicts: bool) -> bool:
     if isinstance(error, Unreachable):
+        # A write that was sent may have succeeded; the caller reads the object to find out.
         return not error.was_sent
     return error.status in RETRIED_STATUSES or (retries_conflicts and isinstance(error, Conflict))

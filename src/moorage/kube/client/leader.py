@@ -83,6 +83,7 @@ class Election:
     def observe(self, lease: Lease | None) -> None:
         """Observe the lease of the server, ``None`` without one; any change restarts its time."""
         spec = lease.spec if lease is not None else None
+        # The time of the observation counts, not renewTime: the clocks of replicas may differ.
         if spec != self._seen:
             self._seen_at = self._clock.now()
         self._lease, self._seen = lease, spec
@@ -97,6 +98,7 @@ class Election:
             and now < self._seen_at + (last_lease.lease_duration_seconds or 0)
         ):
             return None
+        # Before the request is sent: the server may store it long before we receive the response.
         self._asked_at = now
         wall_time = format_micro_time(self._clock.wall())
         transitions = last_lease.lease_transitions or 0
@@ -128,6 +130,7 @@ class Election:
         return self._with(
             LeaseSpec(
                 holder_identity="",
+                # As client-go; the API rejects 0.
                 lease_duration_seconds=1,
                 acquire_time=wall_time,
                 renew_time=wall_time,
@@ -214,6 +217,7 @@ class LeaderElector:
             if renewing.done():
                 # It is lost: nothing may be begun while the work takes its time to end.
                 self.on_held(0.0)
+            # The lease is released after the work has ended; its last writes must not meet those of a new leader.
             results = await asyncio.gather(working, renewing, return_exceptions=True)
             self.on_held(0.0)
             await self._release()
@@ -290,6 +294,7 @@ class LeaderElector:
 
     async def _release(self) -> None:
         lease = self.election.release()
+        # After held_until, another replica may lead already: a release would take the lease from it.
         if lease is None or self.clock.now() >= self.election.held_until:
             return
         try:

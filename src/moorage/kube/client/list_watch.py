@@ -161,6 +161,7 @@ class ListWatch(Generic[T]):
 
     def chunk(self, data: bytes) -> list[Change[T]]:
         """Process a piece of a watch and return the completed changes; :class:`Gone` requires a new list."""
+        # A chunk may end inside a line; the rest is completed by the next chunk.
         *lines, self._rest = (self._rest + data).split(b"\n")
         changes: list[Change[T]] = []
         for line in lines:
@@ -186,6 +187,7 @@ class ListWatch(Generic[T]):
         if before is None:
             self._known[key] = obj
             return (Change(None, obj),)
+        # A new list repeats objects that have not changed: they must not wake pods.
         if before.metadata.resource_version == meta.resource_version:
             return ()
         self._known[key] = obj

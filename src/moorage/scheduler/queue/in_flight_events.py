@@ -56,6 +56,7 @@ class InFlightEvents:
         if popped_at is None:
             return None
         since: list[InFlightEvent] = []
+        # From the newest event back: most attempts are short, while one slow attempt keeps a long log.
         for event in reversed(self._events):
             if event.position < popped_at:
                 break

@@ -147,6 +147,7 @@ class Cache:
         elif uid not in self._assumed:
             raise CacheError(f"pod {uid}({pod.key}) was already in added state")
         else:
+            # The API may show another node than the assumed one; _replace moves the pod.
             self._assumed.discard(uid)
             self._replace(self._pods[uid], pod)
         if self.groups is not None and pod.spec.scheduling_group is not None:
@@ -191,6 +192,7 @@ class Cache:
         self.columns.image_index.hide(False)
         for pod, was_assumed in lifted.pods:
             self._place(pod)
+            # _displace ended the assumption; without it, the confirmation by the API would count as a second pod.
             if was_assumed:
                 self._assumed.add(pod.metadata.uid)
 
@@ -199,6 +201,7 @@ class Cache:
         if node.name in self.columns.row_of:
             self.update_node(node)
             return
+        # Watches of pods and nodes are independent, so a pod may arrive before its node and waits in a ghost.
         info = self._ghosts.get(node.name) or SharedNodeInfo(None)
         NodeInfo.replace_node(info, node)
         self._ghosts.pop(node.name, None)
@@ -230,6 +233,7 @@ class Cache:
             self.pods.remove(pod, info.row)
             self.claims.remove(pod)
         row, last = self.columns.remove(info)
+        # Rows are dense: the last node moved into the free row, so its pods are counted there from now on.
         if row != last:
             self.pods.move(self.columns.infos[row].pods.values(), last, row)
         self.pods.resize(len(self.columns))

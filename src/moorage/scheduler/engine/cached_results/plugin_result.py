@@ -166,9 +166,11 @@ class PluginResult:
             self.pre_score(pod, nodes)
         if rows is None and not self.skips_score:
             raw = score_nodes(plugin, self.state, pod, nodes)
+            # 32 bits promise scores from 0 to 100, so the rows need no scan for the extremes.
             if raw.dtype == np.int32:
                 self.raw, self.low, self.high = raw, MIN_NODE_SCORE, MAX_NODE_SCORE
             else:
+                # A copy: single rows are overwritten below, and the plugin may keep its array.
                 self.raw = raw = np.array(raw)
                 self.low, self.high = int(np.minimum.reduce(raw)), int(np.maximum.reduce(raw))
             self.version += 1
@@ -196,6 +198,8 @@ class PluginResult:
         if position is None:
             return None
         rows = self.log.since(position)
+        # None: the log no longer reaches back. More changes than rows: one call for all rows is cheaper.
         if rows is None or (len(rows) > FEW_ROWS and len(rows) > len(nodes)):
             return None
+        # Rows repeat in the log, and each is evaluated once; the order does not matter but must be deterministic.
         return list(dict.fromkeys(rows))
