@@ -1,9 +1,9 @@
 """The embedded cluster: nodes, controllers, fake kubelets and a scheduler on an API server."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 import structlog
@@ -13,12 +13,12 @@ from moorage.cluster.controllers.actions import Create, build_request
 from moorage.cluster.controllers.builtin_controllers import cluster_controllers, kubelet_controllers
 from moorage.cluster.controllers.fake_nodes import NodeShape, fake_node
 from moorage.cluster.controllers.informer_cache import InformerCache
-from moorage.cluster.controllers.kubelet import FAIL, KubeletPace
+from moorage.cluster.controllers.kubelet import FAIL, FAKE_LABEL, KubeletPace
 from moorage.cluster.controllers.manager import Controller, ControllerManager
-from moorage.common.clock import Clock
+from moorage.common.clock import Clock, SystemClock
 from moorage.common.errors import AlreadyExists, MoorageError
 from moorage.common.observers import Observer
-from moorage.kube.api.node import Node
+from moorage.kube.api.node import HOSTNAME_LABEL, Node
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.features import FeatureGates
 from moorage.kube.manifests import Document
@@ -143,7 +143,9 @@ class EmbeddedCluster:
         cluster = cluster_controllers(clock, options.features)
         controllers = (*cluster, *kubelet_controllers(clock, options.pace), *additional)
         self._manager_client = connect()
-        self.manager = ControllerManager(self._manager_client, controllers)
+        self.manager = ControllerManager(
+            self._manager_client, controllers, event_clock=clock if isinstance(clock, SystemClock) else None
+        )
         self.scheduling: RunningScheduler | None = None
         if options.policy is not None:
             self.scheduling = RunningScheduler(
@@ -193,6 +195,10 @@ class EmbeddedCluster:
         failed_tasks = (task for task in self.tasks if task.done() and not task.cancelled())
         return next((error for task in failed_tasks if (error := task.exception()) is not None), None)
 
+    async def apply(self, manifests: Iterable[Document]) -> None:
+        """Apply manifests; fake kubelets run the nodes among them."""
+        await self.applier.apply(_with_kubelet(item) if item.kind == "Node" else item for item in manifests)
+
     async def add_nodes(
         self, count: int, shape: NodeShape | None = None, name: Callable[[int], str] | None = None
     ) -> None:
@@ -218,3 +224,9 @@ class EmbeddedCluster:
         """Make a node fail or recover."""
         node = await self.client.get(Node, name)
         await self.client.patch(node, {"metadata": {"annotations": {FAIL: "true" if failed else None}}})
+
+
+def _with_kubelet(node: Document) -> Document:
+    metadata = node.content["metadata"]
+    labels = {HOSTNAME_LABEL: metadata["name"], **(metadata.get("labels") or {}), FAKE_LABEL: "true"}
+    return replace(node, content={**node.content, "metadata": {**metadata, "labels": labels}})

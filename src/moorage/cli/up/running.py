@@ -1,6 +1,7 @@
 """`moorage up`: the lifecycle of a local cluster."""
 
 import asyncio
+import json
 import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
@@ -71,6 +72,14 @@ def run_up(options: UpOptions, screen: Screen) -> int:
     return 0
 
 
+DEFAULT_CLASS: Final = {
+    "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+    "provisioner": "moorage.io/volumes",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+"""Claims without a class get volumes of this one, which are as fake as the nodes."""
+
+
 @dataclass
 class Up:
     """A running local cluster."""
@@ -107,7 +116,8 @@ class Up:
             if page_observer is not None:
                 await self._serve_page(cluster, path, page_observer)
             self._follow_files(cluster)
-            await cluster.applier.apply(options.manifests)
+            await _create_default_class(cluster)
+            await cluster.apply(options.manifests)
             await self._watch(cluster, stopping)
 
     def _open_log(self) -> "OpenDecisionLog | None":
@@ -176,6 +186,13 @@ class Up:
             if (failure := cluster.failure()) is not None:
                 raise failure
         self.screen.farewell(self._tally.summary(cluster.cache, loop.time()))
+
+
+async def _create_default_class(cluster: EmbeddedCluster) -> None:
+    """Create the default storage class, unless there are storage classes from an earlier run."""
+    path = "/apis/storage.k8s.io/v1/storageclasses"
+    if not json.loads(await cluster.client.request("GET", path))["items"]:
+        await cluster.client.request("POST", path, json.dumps(DEFAULT_CLASS).encode())
 
 
 class KubeconfigFile:

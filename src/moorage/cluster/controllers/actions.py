@@ -25,6 +25,11 @@ class ControllerEvent:
     now: float
     is_warning: bool = False
 
+    @property
+    def namespace(self) -> str:
+        """The namespace of the event."""
+        return self.obj.namespace or "default"
+
     def data(self, name: str, number: int) -> Data:
         """Return the event as plain data; ``name`` is the written object's name, ``number`` is unique per object."""
         kind, moment = BY_TYPE[type(self.obj)], format_time(self.now)
@@ -32,7 +37,7 @@ class ControllerEvent:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": event_name, "namespace": self.obj.namespace},
+            "metadata": {"name": event_name, "namespace": self.namespace},
             "involvedObject": {
                 "apiVersion": kind.api_version,
                 "kind": kind.name,

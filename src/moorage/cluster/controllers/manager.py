@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, groupby, product
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import msgspec
 import structlog
@@ -32,8 +32,11 @@ from moorage.cluster.controllers.actions import (
     build_request,
     has_effect,
 )
+from moorage.cluster.controllers.controller_events import SOURCES, add_event, rejection_event, state_event
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.namespaces import empty_namespace
+from moorage.common.caches import LRU
+from moorage.common.clock import Clock
 from moorage.common.errors import ApiError, Forbidden, MoorageError, NotFound
 from moorage.common.text import format_traceback
 from moorage.kube.api.kinds import BY_TYPE, Kind
@@ -49,6 +52,7 @@ MAX_WAIT: Final = 86_400.0
 """Longer requeues are shortened to a day: objects may contain durations that timers do not accept."""
 MIN_WAIT: Final = 0.001
 """Timers may fire a rounding error early; a minimum prevents a busy loop."""
+MAX_RECORDED: Final = 4096
 FIRST_RETRY: Final = 0.1
 LAST_RETRY: Final = 30.0
 
@@ -111,10 +115,17 @@ class _Answered(msgspec.Struct):
 
 
 class ControllerManager:
-    """Runs controllers against one API server until it is cancelled."""
+    """Runs controllers against one API server until it is cancelled.
+
+    With an ``event_clock`` it records the events of kube-controller-manager; simulations do without them.
+    """
 
     def __init__(
-        self, client: ApiClient, controllers: Sequence[Controller], make_informer: MakeInformer | None = None
+        self,
+        client: ApiClient,
+        controllers: Sequence[Controller],
+        make_informer: MakeInformer | None = None,
+        event_clock: Clock | None = None,
     ) -> None:
         self.cache = InformerCache()
         self._client = client
@@ -136,6 +147,8 @@ class ControllerManager:
         self._wakeup = asyncio.Event()
         self._requests = asyncio.Semaphore(MAX_REQUESTS)
         self._numbers = count()
+        self._event_clock = event_clock
+        self._recorded: LRU[tuple[str, str, str], None] = LRU("recorded events", MAX_RECORDED)
         self._synced = asyncio.Event()
 
     @property
@@ -244,11 +257,28 @@ class ControllerManager:
             if isinstance(action, RequeueAfter):
                 self._enqueue_after(item, action.seconds)
         writes = [action for action in actions if not isinstance(action, RequeueAfter) and has_effect(action)]
+        if self._event_clock is not None and (owner := self._owner(item)) is not None:
+            now = self._event_clock.now()
+            writes = [cast("Write | EmptyNamespace", add_event(action, owner, now)) for action in writes]
+            if (event := state_event(owner, self.cache, now)) is not None:
+                group.create_task(self._record_once(event), name=f"event of {item.key}")
         if writes:
             self._busy.add(item)
             group.create_task(self._write(item, writes), name=f"{controller.name} of {item.key}")
         else:
             self._succeeded(item)
+
+    def _owner(self, item: Item) -> KubeObject | None:
+        """Return the object that an item is about, if its kind has events."""
+        kind = self._controllers[item.controller].kinds[0]
+        return self.cache[kind].get(item.key) if kind in SOURCES else None
+
+    async def _record_once(self, event: ControllerEvent) -> None:
+        """Record an event unless the same one was recorded before."""
+        key = (event.obj.uid, event.reason, event.message)
+        if key not in self._recorded:
+            self._recorded.put(key, None)
+            await self._record(event, event.obj.name)
 
     def _succeeded(self, item: Item) -> None:
         self._failures.pop(item, None)
@@ -259,6 +289,9 @@ class ControllerManager:
             has_changed = await self._carry_out_all(writes)
         except Exception as error:
             self._failed(item, error)
+            owner = self._owner(item) if self._event_clock is not None and isinstance(error, Forbidden) else None
+            if owner is not None and self._event_clock is not None and self._failures[item] == 1:
+                await self._record(rejection_event(owner, str(error), self._event_clock.now()), owner.name)
         else:
             self._succeeded(item)
             # One round of actions may not reach the desired state: reconcile again. After a write without effect the
@@ -313,7 +346,7 @@ class ControllerManager:
 
     async def _record(self, event: ControllerEvent, name: str) -> None:
         data = event.data(name, next(self._numbers))
-        path = f"/api/v1/namespaces/{event.obj.namespace}/events"
+        path = f"/api/v1/namespaces/{event.namespace}/events"
         async with self._requests:
             try:
                 await self._client.request("POST", path, msgspec.json.encode(data))

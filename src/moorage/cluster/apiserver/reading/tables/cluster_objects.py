@@ -19,7 +19,7 @@ from moorage.kube.plain_data import find
 
 def _node(data: Data, now: float) -> list[Any]:
     conditions = {item.get("type"): item.get("status") for item in find(data, "status.conditions", [])}
-    ready = {"True": "Ready", "False": "NotReady"}.get(conditions.get("Ready", ""), "Unknown")
+    ready = "Unknown" if "Ready" not in conditions else "Ready" if conditions["Ready"] == "True" else "NotReady"
     if find(data, "spec.unschedulable"):
         ready += ",SchedulingDisabled"
     prefix = "node-role.kubernetes.io/"
@@ -36,11 +36,22 @@ def _node(data: Data, now: float) -> list[Any]:
 
 def _service(data: Data, now: float) -> list[Any]:
     ports = find(data, "spec.ports", [])
-    port_list = ",".join(f"{item.get('port')}/{item.get('protocol', 'TCP')}" for item in ports) or "<none>"
+    port_list = ",".join(_service_port(item) for item in ports) or "<none>"
     address = find(data, "spec.clusterIP", "<none>")
     kind = find(data, "spec.type", "ClusterIP")
     name = data["metadata"]["name"]
-    return [name, kind, address, "<none>", port_list, created(data, now), selector(data)]
+    external = list(find(data, "spec.externalIPs", []))
+    if kind == "LoadBalancer":
+        balancers = find(data, "status.loadBalancer.ingress", [])
+        external = [item.get("ip") or item.get("hostname", "") for item in balancers] + external or ["<pending>"]
+    elif kind == "ExternalName":
+        external = [find(data, "spec.externalName", "<none>")]
+    return [name, kind, address, ",".join(external) or "<none>", port_list, created(data, now), selector(data)]
+
+
+def _service_port(port: Data) -> str:
+    node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+    return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
 
 
 def _event(data: Data, now: float) -> list[Any]:

@@ -1,0 +1,103 @@
+"""The events of kube-controller-manager, derived from the actions of the controllers and the state of their objects."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from moorage.cluster.controllers.actions import NAME, ControllerAction, ControllerEvent, Create, Delete, Patch
+from moorage.cluster.controllers.informer_cache import InformerCache
+from moorage.cluster.controllers.job import with_events
+from moorage.kube.api import claims
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
+from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.kube.api.workloads import (
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+)
+
+SOURCES: Final[Mapping[type[KubeObject], str]] = {
+    CronJob: "cronjob-controller",
+    DaemonSet: "daemonset-controller",
+    Deployment: "deployment-controller",
+    Job: "job-controller",
+    Node: "node-controller",
+    PersistentVolumeClaim: "persistentvolume-controller",
+    ReplicaSet: "replicaset-controller",
+    ReplicationController: "replication-controller",
+    StatefulSet: "statefulset-controller",
+}
+"""The kinds with events, and the component that reports them."""
+
+_CREATED: Final[Mapping[tuple[type[KubeObject], type[KubeObject]], tuple[str, str]]] = {
+    (CronJob, Job): ("SuccessfulCreate", "Created job {name}"),
+    (Deployment, ReplicaSet): ("ScalingReplicaSet", "Scaled up replica set {name} from 0 to {replicas}"),
+    (KubeObject, Pod): ("SuccessfulCreate", "Created pod: {name}"),
+    (PersistentVolumeClaim, PersistentVolume): ("ProvisioningSucceeded", "Successfully provisioned volume {name}"),
+    (StatefulSet, PersistentVolumeClaim): ("SuccessfulCreate", "create Claim {name} in StatefulSet {owner} success"),
+    (StatefulSet, Pod): ("SuccessfulCreate", "create Pod {name} in StatefulSet {owner} successful"),
+}
+"""The reason and message for a new object, by the kinds of its owner and of the object."""
+
+
+def add_event(action: ControllerAction, owner: KubeObject, now: float) -> ControllerAction:
+    """Return an action of the controller of an object with the event to record after it, if any."""
+    if isinstance(owner, Job):
+        return with_events(action, owner, now)
+    if not isinstance(action, Create | Delete | Patch) or action.event is not None:
+        return action
+    if (description := _describe(action, owner)) is None:
+        return action
+    reason, message = description
+    return replace(action, event=ControllerEvent(owner, SOURCES[type(owner)], reason, message, now))
+
+
+def _describe(action: Create | Delete | Patch, owner: KubeObject) -> tuple[str, str] | None:
+    """Return the reason and message of an action's event."""
+    match owner, action:
+        case _, Create(kind=kind, data=data):
+            reason, message = _CREATED.get((type(owner), kind)) or _CREATED.get((KubeObject, kind), ("", ""))
+            replicas = (data.get("spec") or {}).get("replicas", 0)
+            return (reason, message.format(name=NAME, owner=owner.name, replicas=replicas)) if reason else None
+        case StatefulSet(), Delete(obj=Pod()):
+            return "SuccessfulDelete", f"delete Pod {NAME} in StatefulSet {owner.name} successful"
+        case _, Delete(obj=Pod()):
+            return "SuccessfulDelete", f"Deleted pod: {NAME}"
+        case Deployment(), Patch(obj=ReplicaSet() as scaled, patch={"spec": {"replicas": int(replicas)}}):
+            before = scaled.spec.replicas
+            direction = "up" if replicas > before else "down"
+            return "ScalingReplicaSet", f"Scaled {direction} replica set {NAME} from {before} to {replicas}"
+        case Node(), Patch(patch={"status": {"conditions": [{"status": "Unknown"}, *_]}}):
+            return "NodeNotReady", f"Node {owner.name} status is now: NodeNotReady"
+    return None
+
+
+def rejection_event(owner: KubeObject, message: str, now: float) -> ControllerEvent:
+    """Return the event about pods that the server does not accept, because of a quota for example."""
+    message = f"Error creating: {message}"
+    return ControllerEvent(owner, SOURCES[type(owner)], "FailedCreate", message, now, is_warning=True)
+
+
+def state_event(owner: KubeObject, cache: InformerCache, now: float) -> ControllerEvent | None:
+    """Return the event about a claim that cannot be bound yet."""
+    if not isinstance(owner, PersistentVolumeClaim) or owner.spec.volume_name or owner.is_terminating:
+        return None
+    name, source = claims.storage_class_name(owner), SOURCES[PersistentVolumeClaim]
+    storage_class = cache[StorageClass].get(name)
+    if name and storage_class is None:
+        message = f'storageclass.storage.k8s.io "{name}" not found'
+        return ControllerEvent(owner, source, "ProvisioningFailed", message, now, is_warning=True)
+    if storage_class is None:
+        message = "no persistent volumes available for this claim and no storage class is set"
+        return ControllerEvent(owner, source, "FailedBinding", message, now)
+    waits = storage_class.volume_binding_mode == claims.WAIT_FOR_FIRST_CONSUMER
+    if waits and claims.SELECTED_NODE not in owner.annotations:
+        message = "waiting for first consumer to be created before binding"
+        return ControllerEvent(owner, source, "WaitForFirstConsumer", message, now)
+    return None
