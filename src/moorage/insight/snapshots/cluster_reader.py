@@ -186,13 +186,26 @@ def _extract(kind: Kind, item: msgspec.Raw, with_annotations: bool, all_fields: 
     spec = content.get("spec") or {}
     if isinstance(template := spec.get("template"), dict):
         # Fields of a pod that do not affect scheduling do not matter in a template either.
-        template["spec"] = msgspec.json.decode(msgspec.json.encode(convert(PodSpec, template.get("spec") or {})))
+        original = template.get("spec") or {}
+        template["spec"] = msgspec.json.decode(msgspec.json.encode(convert(PodSpec, original)))
+        _keep_mounts(template["spec"], original)
+    if kind.name == "Pod" and not spec.get("nodeName") and spec.get("volumes"):
+        _keep_mounts(spec, msgspec.json.decode(item)["spec"])
     for part in (template, *(spec.get("volumeClaimTemplates") or ())):
         if isinstance(part, dict):
             _drop_annotations(part, with_annotations)
     if kind.type is StorageClass and "parameters" in content:
         content["parameters"] = {key: text for key, text in content["parameters"].items() if key in KEPT_PARAMETERS}
     return content
+
+
+def _keep_mounts(spec: Content, original: Content) -> None:
+    """Keep the names of mounted volumes: a change that removes a volume must remove its mounts."""
+    for kind in ("containers", "initContainers"):
+        for container, whole in zip(spec.get(kind) or (), original.get(kind) or (), strict=False):
+            for field, path in (("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")):
+                if whole.get(field):
+                    container[field] = [{"name": item.get("name"), path: item.get(path)} for item in whole[field]]
 
 
 def _drop_annotations(content: Content, with_annotations: bool) -> None:

@@ -82,3 +82,14 @@ def test_configuration_of_the_running_scheduler_is_read() -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": "profiles: []"}}
     cluster = read(node("n1"), config)
     assert (cluster.config, cluster.config_source) == ("profiles: []", "default/moorage")
+
+
+def test_mounts_of_a_pending_pod_are_kept() -> None:
+    """Without them, a change could not remove a volume together with its mounts."""
+    mounts = [{"name": "data", "mountPath": "/data", "readOnly": True}]
+    containers = [{"name": "c", "image": "i", "volumeMounts": mounts}]
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "gone"}}]
+    pending = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}}
+    contents = read(node("n1"), {**pending, "spec": {"containers": containers, "volumes": volumes}}).contents
+    (pod,) = (item for item in contents if item["kind"] == "Pod")
+    assert pod["spec"]["containers"][0]["volumeMounts"][0] == {"name": "data", "mountPath": "/data"}
