@@ -51,17 +51,35 @@ def check(
     plugin: options.Plugins = None,
 ) -> None:
     """Validate a configuration and list all its errors."""
-    from moorage.scheduler.config import ExtensionPoint, expand_plugins
+    import asyncio
+
+    from moorage.scheduler.config import KNOWN_PLUGINS, ExtensionPoint, expand_plugins
     from moorage.scheduler.wiring.policy import build_catalogue
 
     policy = _load(file, feature_gates, plugin)
     catalogue = build_catalogue(policy.registry)
+    profiles = {
+        profile.scheduler_name: expand_plugins(profile, lambda name: catalogue[name].points)
+        for profile in policy.config.profiles
+    }
+    if any(name not in KNOWN_PLUGINS for enabled in profiles.values() for name in enabled.names):
+        asyncio.run(_construct_plugins(policy))
     typer.echo(f"{file}: OK")
-    for profile in policy.config.profiles:
-        enabled = expand_plugins(profile, lambda name: catalogue[name].points)
+    for name, enabled in profiles.items():
         filters, scores = len(enabled[ExtensionPoint.FILTER]), len(enabled[ExtensionPoint.SCORE])
         counts = f"{len(enabled.names)} plugins, {filters} filter, {scores} score"
-        typer.echo(f"  {profile.scheduler_name}: {counts}")
+        typer.echo(f"  {name}: {counts}")
+
+
+async def _construct_plugins(policy: "Policy") -> None:
+    """Construct all plugins without a cluster; raise PluginError if a constructor or its events fail."""
+    from msgspec.structs import replace
+
+    from moorage.cluster import DiscardingApi, OfflineScheduler
+    from moorage.common.clock import SystemClock
+
+    config = replace(policy.config, extenders=())  # their certificates may exist only where the scheduler runs
+    OfflineScheduler(replace(policy, config=config), DiscardingApi(), SystemClock())
 
 
 @app.command(cls=options.Command)

@@ -59,6 +59,25 @@ def test_third_party_plugins_are_accepted_after_they_are_named(
     assert "21 plugins, 15 filter, 9 score" in capsys.readouterr().out
 
 
+def test_check_fails_if_a_constructor_raises(
+    config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "zone_for_config_check.py").write_text(
+        "from moorage import FilterPlugin\n"
+        "class Zone(FilterPlugin):\n"
+        "    def __init__(self, *, handle):\n"
+        "        self.zone = {}['zone']\n"
+        "    def filter(self, cycle, pod, node):\n"
+        "        return None\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config_file.write_text(HEADER + "profiles: [{plugins: {multiPoint: {enabled: [{name: Zone}]}}}]")
+    assert run(["config", "check", str(config_file), "--plugin", "zone_for_config_check:Zone"]) == 2
+    written = capsys.readouterr()
+    assert "Zone.__init__ raised KeyError: 'zone' (zone_for_config_check.py:4)" in written.err
+    assert "OK" not in written.out
+
+
 BAD_FILES = {
     "YAML that does not parse, with its line": ("a: [b\nc: d\n", [", line 2, column 2: invalid YAML"]),
     "an unknown plugin": (
