@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         BindPlugin,
         DependsOn,
         FilterPlugin,
+        HeldResources,
         NodeNames,
         PermitPlugin,
         Plugin,
@@ -136,8 +137,8 @@ else:
         "scheduler.framework.nodeinfo": "NodeInfo",
         "scheduler.framework.nodetable": "NodeTable",
         "scheduler.framework.plugin": (
-            "BindPlugin DependsOn FilterPlugin NodeNames PermitPlugin Plugin PostBindPlugin PostFilterPlugin "
-            "PostFilterResult PreBindPlugin PreEnqueuePlugin PreFilterExtensions PreFilterPlugin "
+            "BindPlugin DependsOn FilterPlugin HeldResources NodeNames PermitPlugin Plugin PostBindPlugin "
+            "PostFilterPlugin PostFilterResult PreBindPlugin PreEnqueuePlugin PreFilterExtensions PreFilterPlugin "
             "PreScorePlugin QueueSortPlugin QueuedPod ReservePlugin ScorePlugin Wait default_normalize"
         ),
         "scheduler.framework.polling": "Polled",
@@ -176,6 +177,7 @@ __all__ = [
     "GroupSourcePlugin",
     "GroupTree",
     "Handle",
+    "HeldResources",
     "InputError",
     "IntArray",
     "KubeObject",
