@@ -312,6 +312,14 @@ def test_moves_of_pods_are_remembered() -> None:
     ]
 
 
+def test_in_flight_events_are_a_balance() -> None:
+    cells = CellRegistry()
+    queue = Instruments(cells, VirtualClock()).queue
+    for event, delta in (("PodPopped", +1), ("NodeAdd", +1), ("NodeAdd", +1), ("PodPopped", -1)):
+        queue.in_flight(event, delta)
+    assert read_samples(cells, "scheduler_inflight_events") == {("PodPopped",): 0, ("NodeAdd",): 2}
+
+
 def test_groups_are_counted_as_one_entity_and_by_pods() -> None:
     cells, pods = CellRegistry(), [make_pod("a"), make_pod("b"), make_pod("c")]
     queue = Instruments(cells, VirtualClock()).queue
