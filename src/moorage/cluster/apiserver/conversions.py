@@ -17,6 +17,10 @@ _CORE_NAMES: Final = {
 }
 """Fields of events.k8s.io and their names in the core group, in which events are stored."""
 _NEW_NAMES: Final = {core: new for new, core in _CORE_NAMES.items()}
+_IN_ANNOTATIONS: Final = tuple(
+    f"autoscaling.alpha.kubernetes.io/{name}" for name in ("behavior", "conditions", "current-metrics", "metrics")
+)
+"""Annotations of v1 autoscalers with the fields that only v2 has; the server writes them itself."""
 _CPU_TARGET: Final = "targetCPUUtilizationPercentage"
 
 
@@ -46,5 +50,10 @@ def from_stored(resource: ServedResource, data: Data) -> Data:
         spec.pop("behavior", None)
         for name in ("currentMetrics", "conditions"):
             status.pop(name, None)
-        data = {**data, "spec": spec, "status": {"currentReplicas": 0, **status}}
+        metadata = dict(data["metadata"])
+        kept = {
+            key: text for key, text in (metadata.pop("annotations", None) or {}).items() if key not in _IN_ANNOTATIONS
+        }
+        metadata |= {"annotations": kept} if kept else {}
+        data = {**data, "metadata": metadata, "spec": spec, "status": {"currentReplicas": 0, **status}}
     return {**data, "apiVersion": resource.api_version}

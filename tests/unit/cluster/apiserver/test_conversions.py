@@ -4,6 +4,7 @@ from tests.support.api import MERGE, ApiHarness
 
 V1 = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
 V2 = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+NOTES = {"autoscaling.alpha.kubernetes.io/conditions": "[]", "team": "web"}
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
 
@@ -15,7 +16,10 @@ def cpu_percent(autoscaler):
 def test_autoscaler_is_written_and_read_in_both_versions():
     client = ApiHarness()
     spec = {"scaleTargetRef": TARGET, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
-    created = client.create(f"{V1}?fieldValidation=Strict", {"metadata": {"name": "web"}, "spec": spec})
+    created = client.create(
+        f"{V1}?fieldValidation=Strict", {"metadata": {"name": "web", "annotations": NOTES}, "spec": spec}
+    )
+    assert created["metadata"]["annotations"] == {"team": "web"}
     assert (created["apiVersion"], created["spec"]) == ("autoscaling/v1", {**spec, "minReplicas": 1})
     assert created["status"] == {"currentReplicas": 0, "desiredReplicas": 0}
     assert cpu_percent(client.get(f"{V2}/web")) == 50

@@ -30,7 +30,7 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.api.qos import qos_class
 from moorage.kube.api.storage import StorageClass
 from moorage.kube.features import FeatureGates
-from moorage.kube.field_errors import FieldError
+from moorage.kube.field_errors import FieldError, forbidden_field
 from moorage.kube.plain_data import apply_difference
 from moorage.kube.resources import ServedResource
 from moorage.kube.schema import Schema, complete, find_kind_schema, type_problem
@@ -92,6 +92,8 @@ class Admission:
         """Return a new object in the form to store."""
         if resource.storage != "pods":
             return self._admit_fully(resource, data)
+        if (data.get("spec") or {}).get("ephemeralContainers"):
+            _raise_if_invalid(resource, data, [forbidden_field("spec.ephemeralContainers", "cannot be set on create")])
         pod = self._admit_new_pod(resource, data)
         if pod["spec"].get("schedulingGates"):
             # Schedulers ignore the pod until its gates are removed.

@@ -77,16 +77,23 @@ def _containers(spec: Data, path: str) -> Iterator[FieldError]:
                 probe = container.get(name)
                 if probe is not None and not any(handler in probe for handler in HANDLERS):
                     yield required_value(f"{where}.{name}", "must specify a handler type")
-            for index, mount in enumerate(container.get("volumeMounts") or ()):
-                mount_path, name = f"{where}.volumeMounts[{index}]", mount.get("name", "")
-                if not name:
-                    yield required_value(f"{mount_path}.name")
-                elif name not in volume_names:
-                    yield value_not_found(f"{mount_path}.name", name)
-                if not mount.get("mountPath"):
-                    yield required_value(f"{mount_path}.mountPath")
+            yield from _mounts(container, volume_names, where)
             yield from _resources(container.get("resources") or {}, claims, f"{where}.resources")
     yield from _ports(spec, path)
+
+
+def _mounts(container: Data, volume_names: set[str], path: str) -> Iterator[FieldError]:
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
+        mount_path, name = f"{path}.volumeMounts[{index}]", mount.get("name", "")
+        if not name:
+            yield required_value(f"{mount_path}.name")
+        elif name not in volume_names:
+            yield value_not_found(f"{mount_path}.name", name)
+        if not mount.get("mountPath"):
+            yield required_value(f"{mount_path}.mountPath")
+    for index, device in enumerate(container.get("volumeDevices") or ()):
+        if device.get("name", "") not in volume_names:
+            yield value_not_found(f"{path}.volumeDevices[{index}].name", device.get("name", ""))
 
 
 def _named(item: Data, names: set[str], path: str) -> Iterator[FieldError]:

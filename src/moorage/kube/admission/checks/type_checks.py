@@ -37,7 +37,9 @@ _CHOICES: Final[Mapping[str, str]] = {
     "batch.v1.JobSpec.podReplacementPolicy": "Failed TerminatingOrFailed",
     "batch.v1.PodFailurePolicyRule.action": "Count FailIndex FailJob Ignore",
     "core.v1.Container.restartPolicy": "Always Never OnFailure",
+    "apps.v1.StatefulSetSpec.podManagementPolicy": "OrderedReady Parallel",
     "core.v1.EndpointPort.protocol": _PROTOCOLS,
+    "core.v1.HostPathVolumeSource.type": "BlockDevice CharDevice Directory DirectoryOrCreate File FileOrCreate Socket",
     "core.v1.PersistentVolumeClaimSpec.volumeMode": "Block Filesystem",
     "core.v1.PersistentVolumeSpec.persistentVolumeReclaimPolicy": "Delete Recycle Retain",
     "core.v1.PersistentVolumeSpec.volumeMode": "Block Filesystem",
@@ -145,6 +147,12 @@ def _service(spec: Data, path: str) -> Iterator[FieldError]:
     for field in ("loadBalancerClass", "allocateLoadBalancerNodePorts"):
         if field in spec and kind != "LoadBalancer":
             yield forbidden_field(f"{path}.{field}", "may only be used when `type` is 'LoadBalancer'")
+    if "healthCheckNodePort" in spec and (kind != "LoadBalancer" or spec.get("externalTrafficPolicy") != "Local"):
+        why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        yield invalid_value(f"{path}.healthCheckNodePort", spec["healthCheckNodePort"], why)
+    if spec.get("loadBalancerSourceRanges") and kind != "LoadBalancer":
+        why = "may only be used when `type` is 'LoadBalancer'"
+        yield forbidden_field(f"{path}.LoadBalancerSourceRanges", why)
     is_external = kind in ("NodePort", "LoadBalancer") or spec.get("externalIPs")
     if (policy := spec.get("externalTrafficPolicy")) and not is_external:
         why = "may only be set for externally-accessible services"
@@ -189,6 +197,8 @@ def _container(container: Data, path: str) -> Iterator[FieldError]:
     for item in container.get("resizePolicy") or ():
         if item.get("resourceName") not in ("cpu", "memory"):
             yield unsupported_value(f"{path}.resizePolicy", item.get("resourceName", ""), ("cpu", "memory"))
+    if ".initContainers[" in path and "lifecycle" in container and container.get("restartPolicy") != "Always":
+        yield forbidden_field(f"{path}.lifecycle", "may not be set for init containers without restartPolicy=Always")
     if container.get("restartPolicyRules") and "restartPolicy" not in container:
         yield required_value(f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used")
 

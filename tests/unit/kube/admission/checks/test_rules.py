@@ -38,6 +38,21 @@ OBJECTS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
             "metadata.ownerReferences[0].uid: Required value: must not be empty",
         ],
     ),
+    "a device of a container without its volume": (
+        "pods",
+        {
+            "spec": {
+                **{"restartPolicy": "Always", "dnsPolicy": "Default"},
+                "containers": [
+                    {
+                        **{"name": "c", "image": "i", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"},
+                        "volumeDevices": [{"name": "disk", "devicePath": "/dev/x"}],
+                    }
+                ],
+            }
+        },
+        ['spec.containers[0].volumeDevices[0].name: Not found: "disk"'],
+    ),
     "a valid claim": ("persistentvolumeclaims", {"spec": CLAIM}, []),
     "a claim without fields": (
         "persistentvolumeclaims",

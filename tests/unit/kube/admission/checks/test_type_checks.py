@@ -70,6 +70,18 @@ PROBLEMS: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
         {"spec": {"containers": [{"volumeMounts": [{"mountPath": "/a"}, {"mountPath": "/a"}], "envFrom": [{}]}]}},
         ["spec.containers[0].envFrom: Invalid value", "spec.containers[0].volumeMounts[1].mountPath: Invalid value"],
     ),
+    "an init container with a lifecycle": (
+        "v1",
+        "Pod",
+        {"spec": {"initContainers": [{"lifecycle": {}}]}},
+        ["spec.initContainers[0].lifecycle: Forbidden"],
+    ),
+    "a port for health checks of a service without a balancer": (
+        "v1",
+        "Service",
+        {"spec": {"type": "ClusterIP", "healthCheckNodePort": 30000, "loadBalancerSourceRanges": ["10.0.0.0/8"]}},
+        ["spec.healthCheckNodePort: Invalid value", "spec.LoadBalancerSourceRanges: Forbidden"],
+    ),
     "an unknown field reference": (
         "v1",
         "Pod",
