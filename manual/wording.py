@@ -28,7 +28,7 @@ _MARKERS: Final = {
     "thing as person": r"\b(?:pods?|nodes?|requests?|plugins?|callers?|those|them|ones?|others|clients?|gangs?|groups?)"
     r",? who\b|\bwho (?:waits?|asks?|has|is|are|was|holds?|knows?|comes?|reads?|wants?|needs?|may)\b",
     "archaic word": r"\b(?:anew|afresh|beside|likewise|meanwhile|lest|thereby|therein|hereby|whence|thence|ere|aught"
-    r"|naught|twain|betimes|forthwith|hitherto|henceforth)\b",
+    r"|naught|twain|betimes|forthwith|hitherto|henceforth|thereof|albeit|amid|amidst|unto|whilst)\b",
     "archaic phrase": r"\b(?:for want of|in vain|the like|so many|(?:is|are|was|were) none|will do(?=[.,;:)]| for\b)"
     r"|of old|by and by|at all events|now and then|as it were|but for that|none the less|of its own accord|so much the"
     r"|all the same|to and fro|once more|over again|no more than that)\b",
@@ -51,6 +51,8 @@ _MARKERS: Final = {
     "by itself": r"\b(?:by|of|for) (?:itself|themselves)\b",
     "whatever": r"\b(?:whatever|whichever|wherever)\b",
     "at once": r"\bat once\b",
+    "in its place": r"\bin (?:its|their) (?:place|stead)\b",
+    "at all": r"\bat all\b(?! times)",
     "no more": r"\bno more\b(?! than)",
     "way": r"\bon (?:its|their|the) way\b|\balong the way\b|\bin the way\b(?! of)|\beither way\b",
     "nothing but": r"\b(?:nothing|all|anything|everything) but\b",
