@@ -61,8 +61,13 @@ def kind_name(content: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def added_kinds() -> dict[tuple[str, str], Kind]:
-    """Return the kinds that plugins have added by now, by ``apiVersion`` and ``kind``."""
-    return {(kind.api_version, kind.name): kind for kind in BY_TYPE.values() if kind not in KINDS}
+    """Return the kinds that plugins have added by now, by ``apiVersion`` and ``kind``.
+
+    Other views of built-in kinds, such as ``RawPod``, are omitted: their objects need no definition.
+    """
+    built_in = {(kind.api_version, kind.name) for kind in KINDS}
+    kinds = {(kind.api_version, kind.name): kind for kind in BY_TYPE.values()}
+    return {name: kind for name, kind in kinds.items() if name not in built_in}
 
 
 def custom_object(kind: Kind, content: Mapping[str, Any]) -> KubeObject:
