@@ -177,7 +177,7 @@ PLANTS: Final[dict[str, Plant]] = {
     "node affinity": Plant(_affinity, "affinity", _no_affinity),
     "pod affinity": Plant(_near, "affinity"),
     "cpu": Plant(_cpu, "request", _no_pod_resources),
-    "device": Plant(_device, "request", _no_pod_resources),
+    "device": Plant(_device, "node-capacity", _no_pod_resources),
     "gate": Plant(_gate, "gate"),
     "claim": Plant(_claim, "volume"),
     "spread": Plant(_spread, "spread"),

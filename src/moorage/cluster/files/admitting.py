@@ -73,15 +73,13 @@ class AdmissionCheck:
         self._store.put(PODS, entry.key, data)
         return entry
 
-    def find_problem(self, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
-        """Return why a new object, or the change of an object, is invalid; empty if it is valid.
+    def find_problem(self, content: Mapping[str, Any]) -> str:
+        """Return why an object is invalid; empty if it is valid.
 
         Rules that depend on other objects, such as priority classes, are not checked.
         """
         try:
-            new = self._admit(after)
-            if before is not None:
-                self._admission.admit_changed(served(BY_NAME[str(after["kind"])]), self._admit(before), new)
+            self._admit(content)
         except Forbidden:
             return ""
         except ApiError as error:

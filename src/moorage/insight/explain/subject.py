@@ -364,14 +364,12 @@ class Subject:
         objects, check = self.session.objects, self.session.objects.check
         with self.session.branch():
             for edit in (*self.base, *edits):
-                if isinstance(edit, CreateObject) and check.find_problem(None, edit.content):
+                if isinstance(edit, CreateObject) and check.find_problem(edit.content):
                     return False
-                before = objects.content(edit.target) if isinstance(edit, PatchObject) else None
+                was_valid = isinstance(edit, PatchObject) and not check.find_problem(objects.content(edit.target))
                 self.session.apply(edit)
-                if isinstance(edit, PatchObject) and before is not None and not check.find_problem(None, before):
-                    after = objects.content(edit.target)
-                    if check.find_problem(None if edit.must_replace else before, after):
-                        return False
+                if isinstance(edit, PatchObject) and was_valid and check.find_problem(objects.content(edit.target)):
+                    return False
         return True
 
     def _name_budgets(self, attempt: Attempt) -> str:
