@@ -54,4 +54,4 @@ def test_report_as_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_invalid_line_is_reported(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log.write_bytes(log.read_bytes() + b'{"no": "time"}\n')
     assert run(["shadow", "report", str(log)]) == 2
-    assert "shadow.jsonl:12: " in capsys.readouterr().err
+    assert "shadow.jsonl, line 12: " in capsys.readouterr().err
