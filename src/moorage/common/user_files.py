@@ -2,7 +2,6 @@
 
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,6 +69,8 @@ def private_file(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
 
     The content goes to a new temporary file, which then replaces the path: a link at the path is not followed.
     """
+    import tempfile  # only commands that write files need it
+
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -118,7 +118,7 @@ def never_called(plugin: type[points.Plugin]) -> list[tuple[str, str]]:
 def _uncalled(plugin: type[points.Plugin]) -> Iterator[str]:
     """Yield the author's public methods that no other code of the class uses."""
     for kind in plugin.__mro__:
-        if kind.__module__.partition(".")[0] == "moorage" or kind is object:
+        if str(kind.__module__).partition(".")[0] == "moorage" or kind is object:
             continue
         used = {name for method in vars(kind).values() for name in _names_in(getattr(method, "__code__", None))}
         for name, method in vars(kind).items():
@@ -203,7 +203,7 @@ def _conflicts(hint: Any, expected: Any) -> bool:
 
 def _overlap(left: Any, right: Any) -> bool:
     for kind in (left, right):
-        if not isinstance(kind, type) or kind.__module__.partition(".")[0] not in ("builtins", "numpy", "moorage"):
+        if not isinstance(kind, type) or str(kind.__module__).partition(".")[0] not in ("builtins", "numpy", "moorage"):
             return True
     return left in right.__mro__ or right in left.__mro__
 

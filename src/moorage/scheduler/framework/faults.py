@@ -101,7 +101,7 @@ class FaultRecord:
 
 def is_expected(error: BaseException) -> bool:
     """Return whether an exception is of a class of Moorage: an expected failure with a complete message."""
-    return type(error).__module__.partition(".")[0] == "moorage"
+    return str(type(error).__module__).partition(".")[0] == "moorage"
 
 
 def author_frame(error: BaseException) -> traceback.FrameSummary | None:

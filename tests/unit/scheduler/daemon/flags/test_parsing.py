@@ -71,7 +71,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     ),
     "an unknown flag suggests the closest": (
         ["--leader-elec"],
-        "unknown flag: --leader-elec\n  hint: did you mean 'leader-elect'?",
+        "unknown flag: --leader-elec\n  hint: did you mean '--leader-elect'?",
     ),
     "an unknown letter": (["-x"], "unknown shorthand flag: 'x' in -x"),
     "words, in upstream's words": (["a", "b"], '"kube-scheduler" does not take any arguments, got ["a" "b"]'),
