@@ -31,7 +31,7 @@ async def story(config: Path) -> set[str]:
 
 def read_all(config: Path) -> set[str]:
     """List all resources that the client supports, and return the kinds with objects."""
-    # Events of controllers have no eventTime, as upstream's. The client rejects them in this group and reads them as v1.
+    # Events of controllers have no eventTime, as upstream. The client rejects them in this group and reads them as v1.
     omitted = {"CustomObjectsApi", "EventsV1Api"}
     read = set()
     with kubernetes.config.new_client_from_config(str(config)) as client:  # type: ignore[no-untyped-call]
