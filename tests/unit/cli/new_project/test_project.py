@@ -132,7 +132,8 @@ def test_manifests_include_the_base_and_the_plugin(projects: dict[PluginKind, Pa
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_makefile_has_the_usual_targets(projects: dict[PluginKind, Path], kind: PluginKind) -> None:
-    command = ["make", "--dry-run", "test", "fmt", "push", "IMAGE=registry.example/p:2", "ENGINE=podman"]
+    command = ["make", "--dry-run", "--no-print-directory", "test", "fmt", "push"]
+    command += ["IMAGE=registry.example/p:2", "ENGINE=podman"]
     lines = subprocess.run(command, cwd=projects[kind], capture_output=True, text=True, check=True).stdout.splitlines()
     assert lines == [
         "python -m pytest",
