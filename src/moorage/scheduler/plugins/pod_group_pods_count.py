@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from moorage.common.errors import MoorageError
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.group_plugins import PlacementScorePlugin
 from moorage.scheduler.framework.groups import GroupTree, Placement
@@ -24,5 +25,5 @@ class PodGroupPodsCount(PlacementScorePlugin):
     ) -> IntArray:
         top = int(scores.max(initial=0))
         if top == 0:
-            raise ValueError("no pods from pod group are assigned to any of the candidate placements")
+            raise MoorageError("no pods from pod group are assigned to any of the candidate placements")
         return scores * MAX_NODE_SCORE // top

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tests.support.groups import gang
 
+from moorage.common.errors import MoorageError
 from moorage.kube.api.node import Node
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.groups import GroupTree, Placement, Proposal
@@ -30,7 +31,7 @@ def test_more_pods_are_better() -> None:
     scores = plugin.score_placements(CycleState(), TREE, placements)
     assert scores.tolist() == [2, 3]
     assert plugin.normalize_placement_scores(CycleState(), TREE, placements, scores).tolist() == [66, 100]
-    with pytest.raises(ValueError, match="no pods from pod group"):
+    with pytest.raises(MoorageError, match="no pods from pod group"):
         plugin.normalize_placement_scores(CycleState(), TREE, placements, np.zeros(2, dtype=np.int64))
 
 
