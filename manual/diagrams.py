@@ -1,15 +1,25 @@
-"""Draw diagrams from a few lines of text: rows of boxes and arrows between them (``python -m manual.diagrams``).
+"""Draw the pictures of the documentation that are text: diagrams and a terminal (``python -m manual.diagrams``).
 
-A row is a list of boxes; ``title|second line`` has two lines, a leading ``*`` marks boxes that call plugins.
+A diagram has rows of boxes and arrows between them. A row is a list of boxes; ``title|second line`` has two lines, a
+leading ``*`` marks boxes that call plugins.
 """
 
+import io
+import re
+import subprocess
+import sys
 from html import escape
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
 
-PICTURES: Final = Path(__file__).parents[1] / "docs" / "pictures"
+ROOT: Final = Path(__file__).parents[1]
+PICTURES: Final = ROOT / "docs" / "pictures"
+TERMINAL_WIDTH: Final = 110
 WIDTH, HEIGHT, GAP, MARGIN = 172, 54, 20, 24
 STYLE: Final = (
     "text{font:13px system-ui,sans-serif;text-anchor:middle;fill:#123}.small{font-size:11px;fill:#456}"
@@ -117,10 +127,23 @@ def _row(row: Row, top: int, width: int) -> list[str]:
     return parts
 
 
+def terminal(command: str) -> str:
+    """Run a moorage command and draw its output as a terminal, without fonts from the web."""
+    moorage = [sys.executable, "-c", "from moorage.cli.main import main; main()", *command.split()[1:]]
+    output = subprocess.run(moorage, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    console = Console(record=True, width=TERMINAL_WIDTH, file=io.StringIO())
+    console.print(Text(f"$ {command}\n\n{output.rstrip()}"))
+    picture = console.export_svg(title="moorage explain", theme=MONOKAI, unique_id="terminal")
+    return re.sub(r"@font-face \{.*?\}\s*|<!--.*?-->\s*", "", picture, flags=re.DOTALL).replace(
+        "Fira Code", "ui-monospace"
+    )
+
+
 def main() -> None:
     """Write all pictures."""
     for name, rows in DRAWINGS.items():
         (PICTURES / f"{name}.svg").write_text(drawing(rows))
+    (PICTURES / "explain.svg").write_text(terminal("moorage explain too-big -f examples/clusters/tour.yaml"))
 
 
 if __name__ == "__main__":
