@@ -37,7 +37,7 @@ COMMANDS: Final = {
     "moorage explain too-big -f tour.yaml": "Changes that would make it fit",
     "moorage simulate -f web-shop.yaml": "13 pods: 10 scheduled",
     "moorage config check config.yaml": "",
-    "moorage new my-plugin": "Created my-plugin with 20 files",
+    "moorage new my-plugin": "Created my-plugin with",
     "kubectl-moorage explain web -f tour.yaml": "default/web",
 }
 CONFIG: Final = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
