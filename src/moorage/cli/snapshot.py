@@ -19,7 +19,9 @@ def snapshot(
             callback=options.with_extension(".json", ".gz"),
         ),
     ],
-    anonymize: Annotated[bool, typer.Option("--anonymize", help="Replace all names; equal names stay equal.")] = False,
+    anonymize: Annotated[
+        bool, typer.Option("--anonymize", help="Replace names with pseudonyms, the same one each time.")
+    ] = False,
     annotations: Annotated[bool, typer.Option("--annotations", help="Include annotations.")] = False,
     all_fields: Annotated[
         bool,
@@ -32,7 +34,7 @@ def snapshot(
     """Save a live cluster to a file.
 
     The snapshot contains nodes, pods, volumes, devices, disruption budgets and workloads, each kind at one resource
-    version. The cluster is only read. Secrets are never read; env, commands and annotations are left out.
+    version. Nothing is written to the cluster. Secrets are never read; env, commands and annotations are left out.
 
     Use the snapshot in other commands: moorage explain POD --snapshot FILE, moorage simulate --snapshot FILE.
     """

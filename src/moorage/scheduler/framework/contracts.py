@@ -169,7 +169,9 @@ def _compare(plugin: type[points.Plugin], name: str, promised: Any) -> tuple[str
     try:
         signature.bind(*(called_with[1:] if is_bound else called_with))
     except TypeError:
-        problem = f"{where} takes {signature}, but is called with ({', '.join(called_with)})"
+        # Annotations are texts, which Python quotes from 3.14 on.
+        shown = str(signature).replace("'", "")
+        problem = f"{where} takes {shown}, but is called with ({', '.join(called_with)})"
         return problem, _instead(name, method)
     expected = _hints(promised)
     arguments = called_with[1:] if is_bound else called_with

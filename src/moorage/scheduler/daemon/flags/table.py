@@ -265,7 +265,9 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
             moot="one loop without locks has no contention to profile",
         ),
         Flag("kubeconfig", TEXT, "", "Kubeconfig of the API server. Ignored with --config."),
-        Flag("kube-api-qps", FLOAT, DEFAULT_QPS, "Maximum requests per second, if set. Ignored with --config."),
+        Flag(
+            "kube-api-qps", FLOAT, DEFAULT_QPS, "Maximum requests per second; unlimited unless set. Not with --config."
+        ),
         Flag("kube-api-burst", INT32, DEFAULT_BURST, "Burst of requests above --kube-api-qps."),
         Flag(
             "kube-api-content-type",
@@ -313,7 +315,12 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
         Flag("min-compatibility-version", TEXTS, (), "Oldest release in the control plane: 1.34 to 1.37."),
     ),
     "Metrics": (
-        Flag("allow-metric-labels", MAP, {}, 'Allowed label values; others become "unexpected": metric,l=a,b.'),
+        Flag(
+            "allow-metric-labels",
+            MAP,
+            {},
+            'Allowed values of a label, as METRIC,LABEL=A,B; other values become "unexpected".',
+        ),
         Flag("allow-metric-labels-manifest", TEXT, "", "File with an allowListMapping of the same form."),
         Flag("disabled-metrics", TEXTS, (), "Full names of metrics to disable."),
         Flag(
@@ -350,7 +357,7 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
         Flag("decision-log", TEXT, "", "Write every decision to this file, one line of JSON each."),
         Flag("decision-log-max-size", BYTES, 100 << 20, "Size at which --decision-log is rotated."),
         Flag("decision-log-max-files", INT, 5, "Number of rotated files of --decision-log to keep."),
-        Flag("shadow", TEXT, "", "Configuration to compare with the active one; it never writes."),
+        Flag("shadow", TEXT, "", "Configuration to compare with the active one; the shadow never writes."),
         Flag("shadow-percent", FLOAT, 100.0, "Percentage of the pods to compare with --shadow."),
         Flag("shadow-plugin", PATHS, (), "Plugin of --shadow as module:Class (default: those of --plugin)."),
         Flag("shadow-log", TEXT, "", "Write each comparison with --shadow to this file, one line of JSON each."),
