@@ -4,7 +4,7 @@ It is used to decode protobuf, merge lists, validate input and describe the API.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any, Final
@@ -193,8 +193,11 @@ def empty_null_texts(data: dict[str, Any], schema: Schema) -> None:
         if field.shape == "map" and field.type == "string" and isinstance(content, dict):
             data[key] = {name: "" if text is None else text for name, text in content.items()}
         elif (below := field.schema) is not None:
-            items = content.values() if isinstance(content, dict) and field.shape == "map" else content
-            for item in items if field.shape else (content,):
+            # The types are not checked yet: any content may have any type.
+            items: Iterable[Any] = content if isinstance(content, list) else (content,)
+            if isinstance(content, dict) and field.shape == "map":
+                items = content.values()
+            for item in items:
                 if isinstance(item, dict):
                     empty_null_texts(item, below)
 

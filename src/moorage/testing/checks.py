@@ -200,7 +200,7 @@ def _custom_objects(
     """Draw objects of custom resources, named after objects of the cluster, with fields of their types."""
     names = sorted({obj.name for obj in cluster})
     made = []
-    for kind in kinds:
+    for kind in kinds if names else ():
         for name in draw(st.lists(st.sampled_from(names), unique=True, max_size=3)):
             namespace = draw(st.sampled_from(strategies.NAMESPACES)) if find_kind(kind).namespaced else ""
             metadata = ObjectMeta(name=name, namespace=namespace, uid=f"{kind.__name__}-{name}")

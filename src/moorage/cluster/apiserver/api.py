@@ -310,8 +310,11 @@ class Api:
         if target.resource.storage in WITHOUT_GENERATION and not data["metadata"].get("resourceVersion"):
             raise version_required(target.resource, target.name)
         warnings = self._check_fields(request, target.resource, data)
-        data = to_stored(target.resource, data)
-        return self._shown(request, target, self._change(target, lambda _old: data, options).body, warnings=warnings)
+
+        def edit(old: Data) -> Data:
+            return to_stored(target.resource, data, old)
+
+        return self._shown(request, target, self._change(target, edit, options).body, warnings=warnings)
 
     def _change(self, target: Target, edit: Edit, options: WriteOptions) -> Entry:
         resource = target.resource
@@ -363,7 +366,7 @@ class Api:
                 data = merge_patch(data, patch)
             else:
                 data = strategic_merge(data, patch, find_kind_schema(resource.api_version, resource.name))
-            return to_stored(resource, data) if converts and isinstance(data, dict) else data
+            return to_stored(resource, data, stored) if converts and isinstance(data, dict) else data
 
         return edit
 

@@ -20,12 +20,15 @@ _NEW_NAMES: Final = {core: new for new, core in _CORE_NAMES.items()}
 _IN_ANNOTATIONS: Final = tuple(
     f"autoscaling.alpha.kubernetes.io/{name}" for name in ("behavior", "conditions", "current-metrics", "metrics")
 )
-"""Annotations of v1 autoscalers with the fields that only v2 has; the server writes them itself."""
+"""Annotations of v1 autoscalers with the fields that only v2 has."""
 _CPU_TARGET: Final = "targetCPUUtilizationPercentage"
 
 
-def to_stored(resource: ServedResource, data: Data) -> Data:
-    """Convert an object to the version in which its resource is stored."""
+def to_stored(resource: ServedResource, data: Data, old: Data | None = None) -> Data:
+    """Convert an object to the version in which its resource is stored.
+
+    Fields that only the stored version has are kept from ``old``, the object before a change.
+    """
     if resource.storage == "events" and resource.group:
         return {_CORE_NAMES.get(name, name): content for name, content in data.items()} | {"apiVersion": "v1"}
     if resource.storage == AUTOSCALERS and resource.version == "v1":
@@ -33,6 +36,11 @@ def to_stored(resource: ServedResource, data: Data) -> Data:
         if (utilization := spec.pop(_CPU_TARGET, None)) is not None:
             target = {"type": "Utilization", "averageUtilization": utilization}
             spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+        if old is not None:
+            before = old.get("spec") or {}
+            spec |= {"behavior": before["behavior"]} if "behavior" in before else {}
+            if from_stored(resource, old)["spec"].get(_CPU_TARGET) == utilization and "metrics" in before:
+                spec["metrics"] = before["metrics"]
         return {**data, "apiVersion": "autoscaling/v2", "spec": spec}
     return data
 

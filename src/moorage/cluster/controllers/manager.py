@@ -260,7 +260,8 @@ class ControllerManager:
         if self._event_clock is not None and (owner := self._owner(item)) is not None:
             now = self._event_clock.now()
             writes = [cast("Write | EmptyNamespace", add_event(action, owner, now)) for action in writes]
-            if (event := state_event(owner, self.cache, now)) is not None:
+            # The writes may change the state that the event is about, such as the binding of a claim.
+            if not writes and (event := state_event(owner, self.cache, now)) is not None:
                 group.create_task(self._record_once(event), name=f"event of {item.key}")
         if writes:
             self._busy.add(item)

@@ -55,13 +55,12 @@ class AdmissionCheck:
     def create(self, content: Mapping[str, Any]) -> Entry:
         """Count a pod as it would be stored; raise Forbidden if limit ranges or quotas do not allow it.
 
-        Other rules are not checked: an object of a snapshot has only the fields that affect scheduling.
+        Other rules are not checked: an object of a snapshot has only the fields that affect scheduling, and the classes
+        that it names may not have been read.
         """
         resource = served(BY_NAME["Pod"])
         try:
             data = self._admit(content)
-        except Forbidden:
-            raise
         except ApiError:
             data = _copy(content)
             ranges = self.ranges(str(data["metadata"].get("namespace") or "default"))

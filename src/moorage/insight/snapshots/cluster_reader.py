@@ -35,6 +35,8 @@ KINDS: Final = tuple(
 """The kinds to read; kinds that the server does not have are skipped."""
 SHAPING: Final = tuple(kind for kind in ALL_KINDS if kind.name in ("LimitRange", "ResourceQuota", "RuntimeClass"))
 """Kinds that change or limit new pods; they are read if permitted."""
+CONFIG_NAMESPACE: Final = "kube-system"
+"""Only this namespace is trusted: users of other namespaces could otherwise change the results."""
 CONFIG_LABEL: Final = "app.kubernetes.io/name=moorage"
 CONFIG_KEY: Final = "config.yaml"
 """The ConfigMap of the manifests and of the chart."""
@@ -134,16 +136,16 @@ async def read_cluster(
 
 
 async def _read_config(client: ApiClient) -> tuple[str, str]:
-    """Return the configuration of a running Moorage and the ConfigMap that has it; empty texts without one."""
-    path = f"/api/v1/configmaps?{urlencode({'labelSelector': CONFIG_LABEL})}"
+    """Return the configuration of a running Moorage and its ConfigMap; without one, an empty text and the reason."""
+    path = f"/api/v1/namespaces/{CONFIG_NAMESPACE}/configmaps?{urlencode({'labelSelector': CONFIG_LABEL})}"
     try:
         items = msgspec.json.decode(await client.request("GET", path)).get("items") or ()
-    except ApiError:
-        return "", ""
+    except ApiError as error:
+        return "", f"the ConfigMaps of {CONFIG_NAMESPACE} cannot be read ({error})"
     for item in items:
         if text := (item.get("data") or {}).get(CONFIG_KEY):
-            return str(text), f"{item['metadata'].get('namespace')}/{item['metadata'].get('name')}"
-    return "", ""
+            return str(text), f"{CONFIG_NAMESPACE}/{item['metadata'].get('name')}"
+    return "", f"{CONFIG_NAMESPACE} has no ConfigMap of Moorage"
 
 
 async def _read_kind(

@@ -101,22 +101,35 @@ def load_cluster(
     note = f"no permission to list {', '.join(read.skipped)}; they are ignored" if read.skipped else ""
     assumed = f"using the scheduler's configuration in the ConfigMap {read.config_source}"
     if not read.config:
-        assumed = "assuming kube-scheduler's default profile, because no ConfigMap of Moorage was found"
+        assumed = f"assuming kube-scheduler's default profile, because {read.config_source}"
     documents = list(to_documents(read.contents, source=server))
-    config = with_default_profile(read.config)
+    config = complete_config(read.config)
     return LoadedCluster(documents, note, namespace=namespace, config=config, config_source=assumed)
 
 
-def with_default_profile(config: str) -> str:
+def complete_config(config: str) -> str:
     """Add the profile of kube-scheduler to a configuration without it: it schedules the other pods of the cluster.
 
-    >>> "default-scheduler" in with_default_profile("{profiles: [{schedulerName: moorage}]}")
+    Extenders are removed: a command that only reads must not send pods to URLs of a ConfigMap. An invalid
+    configuration is returned unchanged and reported when it is loaded.
+
+    >>> "default-scheduler" in complete_config("{profiles: [{schedulerName: moorage}]}")
     True
+    >>> complete_config("{extenders: [{urlPrefix: 'http://127.0.0.1/'}], profiles: [{}]}")
+    'profiles:\\n- {}\\n'
+    >>> complete_config("profiles: [text]")
+    'profiles: [text]'
     """
-    if not config:
-        return ""
-    data = yaml.safe_load(config)
+    try:
+        data = yaml.safe_load(config)
+    except yaml.YAMLError:
+        return config
+    if not isinstance(data, dict):
+        return config
     profiles = data.get("profiles") or [{}]
+    if not isinstance(profiles, list) or not all(isinstance(profile, dict) for profile in profiles):
+        return config
+    data.pop("extenders", None)
     if all(profile.get("schedulerName", DEFAULT_NAME) != DEFAULT_NAME for profile in profiles):
         data["profiles"] = [*profiles, {"schedulerName": DEFAULT_NAME}]
     return yaml.safe_dump(data, sort_keys=False)

@@ -116,14 +116,22 @@ def never_called(plugin: type[points.Plugin]) -> list[tuple[str, str]]:
 
 
 def _uncalled(plugin: type[points.Plugin]) -> Iterator[str]:
-    """Yield the author's public methods that no other code of the class uses."""
-    for kind in plugin.__mro__:
-        if str(kind.__module__).partition(".")[0] == "moorage" or kind is object:
-            continue
-        used = {name for method in vars(kind).values() for name in _names_in(getattr(method, "__code__", None))}
+    """Yield the author's public methods that no other code of the class and its bases uses."""
+    own = [
+        kind for kind in plugin.__mro__ if str(kind.__module__).partition(".")[0] != "moorage" and kind is not object
+    ]
+    members = [_function_of(member) for kind in own for member in vars(kind).values()]
+    used = {name for member in members for name in _names_in(getattr(member, "__code__", None))}
+    for kind in own:
         for name, method in vars(kind).items():
             if not name.startswith("_") and inspect.isfunction(inspect.unwrap(method)) and name not in used:
                 yield name
+
+
+def _function_of(member: Any) -> Any:
+    """Return the function of a method, class method, static method, property or decorated method."""
+    member = member.fget if isinstance(member, property) else member
+    return inspect.unwrap(getattr(member, "__func__", member))
 
 
 def _names_in(code: CodeType | None) -> Iterator[str]:

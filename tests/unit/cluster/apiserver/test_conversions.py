@@ -31,6 +31,19 @@ def test_autoscaler_is_written_and_read_in_both_versions():
     assert [item["spec"]["maxReplicas"] for item in client.get(V1)["items"]] == [9]
 
 
+def test_change_in_the_old_version_keeps_fields_of_the_new_one():
+    client = ApiHarness()
+    memory = {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 60}}
+    spec = {"scaleTargetRef": TARGET, "maxReplicas": 3, "metrics": [{"type": "Resource", "resource": memory}]}
+    spec["behavior"] = {"scaleDown": {"stabilizationWindowSeconds": 60}}
+    before = client.create(V2, {"metadata": {"name": "web"}, "spec": spec})["spec"]
+    client.request("PATCH", f"{V1}/web", {"metadata": {"labels": {"a": "b"}}}, content_type=MERGE)
+    assert client.get(f"{V2}/web")["spec"] == before
+    replaced = client.get(f"{V1}/web")
+    client.request("PUT", f"{V1}/web", {**replaced, "spec": {**replaced["spec"], "maxReplicas": 9}})
+    assert client.get(f"{V2}/web")["spec"] == {**before, "maxReplicas": 9}
+
+
 def test_event_of_the_newer_group_can_be_patched():
     client = ApiHarness()
     events = "/apis/events.k8s.io/v1/namespaces/default/events"

@@ -26,7 +26,8 @@ def read(*objects: dict[str, Any], **options: Any) -> ReadCluster:
 
                 for obj in objects:
                     kind = next(item for item in KINDS if item.name == obj["kind"])
-                    where = kind.path(namespace="default" if kind.namespaced else "")
+                    namespace = obj["metadata"].get("namespace", "default") if kind.namespaced else ""
+                    where = kind.path(namespace=namespace)
                     await client.request("POST", where, msgspec.json.encode(obj))
                 return await read_cluster(client, **options)
 

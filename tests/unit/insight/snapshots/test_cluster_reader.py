@@ -78,10 +78,11 @@ def test_quotas_need_no_permission() -> None:
 
 
 def test_configuration_of_the_running_scheduler_is_read() -> None:
-    metadata = {"name": "moorage", "namespace": "default", "labels": {"app.kubernetes.io/name": "moorage"}}
+    metadata = {"name": "moorage", "namespace": "kube-system", "labels": {"app.kubernetes.io/name": "moorage"}}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": "profiles: []"}}
-    cluster = read(node("n1"), config)
-    assert (cluster.config, cluster.config_source) == ("profiles: []", "default/moorage")
+    foreign = {**config, "metadata": {**metadata, "namespace": "default"}, "data": {"config.yaml": "extenders: []"}}
+    cluster = read(node("n1"), foreign, config)
+    assert (cluster.config, cluster.config_source) == ("profiles: []", "kube-system/moorage")
 
 
 def test_mounts_of_a_pending_pod_are_kept() -> None:

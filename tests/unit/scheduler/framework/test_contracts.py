@@ -236,3 +236,22 @@ class Helpful(ReservePlugin, ScorePlugin, FilterPlugin):
 def test_helpers_and_other_parameter_names_are_accepted(logged: list[Any]) -> None:
     assert list(Registry([Helpful])) == ["Helpful"]
     assert logged == []
+
+
+def test_helper_with_a_go_name_may_be_used_anywhere_in_the_class_tree(logged: list[Any]) -> None:
+    class Base:
+        def predicate(self, pod: Pod) -> bool:
+            return bool(pod.labels)
+
+        def prioritize(self) -> bool:
+            return True
+
+    class Derived(Base, FilterPlugin):
+        @property
+        def is_ready(self) -> bool:
+            return self.prioritize()
+
+        def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+            return None if self.predicate(pod) and self.is_ready else Status.unschedulable("no")
+
+    assert list(Registry([Derived])) == ["Derived"]

@@ -92,7 +92,8 @@ class Admission:
         """Return a new object in the form to store."""
         if resource.storage != "pods":
             return self._admit_fully(resource, data)
-        if (data.get("spec") or {}).get("ephemeralContainers"):
+        spec = data.get("spec")
+        if isinstance(spec, dict) and spec.get("ephemeralContainers"):
             _raise_if_invalid(resource, data, [forbidden_field("spec.ephemeralContainers", "cannot be set on create")])
         pod = self._admit_new_pod(resource, data)
         if pod["spec"].get("schedulingGates"):

@@ -17,6 +17,15 @@ NETWORK: Final = IPv4Network("10.96.0.0/16")
 FIRST: Final = str(NETWORK[1])
 """The address of the service named kubernetes."""
 FIRST_PORT: Final = 30_000
+EXTERNAL: Final = ("NodePort", "LoadBalancer")
+_TYPE_FIELDS: Final = {
+    "externalTrafficPolicy": EXTERNAL,
+    "allocateLoadBalancerNodePorts": ("LoadBalancer",),
+    "healthCheckNodePort": ("LoadBalancer",),
+    "loadBalancerClass": ("LoadBalancer",),
+    "externalName": ("ExternalName",),
+}
+"""Fields of a service that belong to some types."""
 
 
 def allocate_address(resource: ServedResource, data: Data, store: Store) -> None:
@@ -73,12 +82,24 @@ def _address_problems(spec: Data, requested: str) -> Iterator[FieldError]:
 
 
 def keep_address(old: Mapping[str, Any], data: Data) -> None:
-    """Preserve the address of a service whose manifest does not specify one."""
+    """Preserve the address of a service whose manifest does not specify one.
+
+    If its type changes, fields of the old type that the client did not change are removed.
+    """
     before, after = old.get("spec") or {}, data["spec"]
     if after.get("type") == before.get("type"):
         for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if name in before:
                 after.setdefault(name, before[name])
+        return
+    for name, types in _TYPE_FIELDS.items():
+        if after.get("type") not in types and name in before and after.get(name) == before[name]:
+            del after[name]
+    if after.get("type") not in EXTERNAL:
+        numbers = {port.get("nodePort") for port in before.get("ports") or ()}
+        for port in after.get("ports") or ():
+            if port.get("nodePort") in numbers:
+                port.pop("nodePort", None)
 
 
 def kubernetes_service(port: int = 443) -> Data:

@@ -1,7 +1,7 @@
 """Addresses, families and ports of services."""
 
 import pytest
-from tests.support.api import ApiHarness
+from tests.support.api import MERGE, ApiHarness
 
 SERVICES = "/api/v1/namespaces/default/services"
 PORTS = [{"port": 80}]
@@ -33,3 +33,15 @@ def test_balancer_with_local_traffic_gets_a_port_for_health_checks():
 
 def test_preferred_families_are_kept():
     assert create({"ipFamilyPolicy": "PreferDualStack"})["spec"]["ipFamilyPolicy"] == "PreferDualStack"
+
+
+@pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])
+def test_external_service_can_become_internal(kind: str) -> None:
+    client = ApiHarness()
+    client.create(SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": PORTS, "type": kind}})
+    client.request("PATCH", f"{SERVICES}/web", {"spec": {"type": "ClusterIP"}}, content_type=MERGE)
+    spec = client.get(f"{SERVICES}/web")["spec"]
+    assert spec["type"] == "ClusterIP"
+    assert "nodePort" not in spec["ports"][0]
+    assert not spec.keys() & {"externalTrafficPolicy", "allocateLoadBalancerNodePorts", "healthCheckNodePort"}
+    assert spec["clusterIP"]
