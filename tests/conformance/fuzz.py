@@ -68,7 +68,7 @@ def features_of(text: str) -> frozenset[str]:
     names = frozenset(filter(None, text.split(",")))
     existing = (*EXTRA_FEATURES, *GATED_FEATURES)
     if unknown := names - {*existing, "all"}:
-        raise SystemExit(f"--features: {', '.join(sorted(unknown))} is none of {', '.join(existing)}")
+        raise SystemExit(f"--features: {', '.join(sorted(unknown))} is not one of {', '.join(existing)}")
     return names - {"all"} | frozenset(EXTRA_FEATURES) if "all" in names else names
 
 

@@ -73,8 +73,8 @@ async def test_devices_are_not_overcommitted(policy: str) -> None:
         assert max(taken(placed).values()) <= 1000
 
         # A new scheduler reads all allocations from the API.
-        anew = Rig(*cluster.nodes(), *placed)
-        for info in anew.nodes:
+        rebuilt = Rig(*cluster.nodes(), *placed)
+        for info in rebuilt.nodes:
             existing = [1000 - taken(placed)[info.name, str(device)] for device in range(len(read_gpus(info).free))]
             assert list(read_gpus(info).free) == existing
 

@@ -261,10 +261,10 @@ def test_images_match_the_current_nodes(history: list[Step]) -> None:
             cache.add_node(make_node(name, images=images))
         elif cache.node(name) is not None:
             cache.remove_node(name)
-    anew = NodeTable.of(*cache.nodes)
+    rebuilt = NodeTable.of(*cache.nodes)
     for image in IMAGES:
-        assert cache.nodes.holds_image(image).tolist() == anew.holds_image(image).tolist()
-        cached, counted = cache.nodes.image(image), anew.image(image)
+        assert cache.nodes.holds_image(image).tolist() == rebuilt.holds_image(image).tolist()
+        cached, counted = cache.nodes.image(image), rebuilt.image(image)
         assert (cached and (cached.size, cached.node_count)) == (counted and (counted.size, counted.node_count))
 
 

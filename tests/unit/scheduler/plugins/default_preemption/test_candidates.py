@@ -274,7 +274,7 @@ HELPED = {
         waiting(),
         ("y1", ["c"]),
     ),
-    "a protected pod is spared if another will do": (
+    "a protected pod is spared if another victim is enough": (
         [
             make_node("n"),
             running("guarded", "n", cpu=2, minute=9, labels={"app": "db"}),
@@ -284,7 +284,7 @@ HELPED = {
         waiting(cpu=2),
         ("n", ["plain"]),
     ),
-    "a protected pod goes if no other will do": (
+    "a protected pod is evicted if no other victim is enough": (
         [make_node("n"), running("guarded", "n", cpu=4, labels={"app": "db"}), budget("db", 0, app="db")],
         waiting(),
         ("n", ["guarded"]),
