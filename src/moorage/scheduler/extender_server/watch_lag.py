@@ -6,8 +6,8 @@ request waits: briefly in general, and longer if kube-scheduler must have seen a
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from moorage.common.caches import LRU
 from moorage.kube.api.meta import KubeObject
@@ -33,6 +33,8 @@ class WatchLag(ApplyObserver):
 
     def __init__(self) -> None:
         self._changes = 0
+        self._applications = 0
+        """The number of applied changes, including those of pending pods."""
         self._applied = asyncio.Event()
         self._rejections: LRU[str, tuple[int, int]] = LRU("extender rejections", MAX_PODS)
         self._waited = (0, 0)
@@ -44,20 +46,32 @@ class WatchLag(ApplyObserver):
             apply(before, after, is_final=is_final)
             if not all(obj is None or (isinstance(obj, Pod) and not obj.node_name) for obj in (before, after)):
                 self._changes += 1
+            self._applications += 1
             self._applied.set()
 
         return applied
 
-    async def settle(
+    def settle(
         self, uid: str, result: T, evaluate: Callable[[], tuple[T, bool]], is_behind: Callable[[], bool]
-    ) -> T:
+    ) -> Coroutine[Any, Any, T]:
         """Evaluate a rejected pod again after each change, until it is not rejected or no change is expected.
 
         ``evaluate`` returns a result and whether the pod is rejected. ``is_behind`` returns whether the request names
-        objects or versions that are not here yet.
+        objects or versions that are not here yet. Call it right after the rejection: changes count from the call on,
+        even if the coroutine starts later.
         """
+        return self._settle(uid, result, evaluate, is_behind, (self._changes, self._applications))
+
+    async def _settle(
+        self,
+        uid: str,
+        result: T,
+        evaluate: Callable[[], tuple[T, bool]],
+        is_behind: Callable[[], bool],
+        state: tuple[int, int],
+    ) -> T:
         now = asyncio.get_running_loop().time
-        end, has_settled, before = now() + MAX_LAG, False, self._changes
+        end, has_settled, (before, evaluated) = now() + MAX_LAG, False, state
         rejected_at, repeats = self._rejections.find(uid) or (-1, 0)
         repeats = repeats + 1 if rejected_at == before else 0
         is_repeated = repeats > 0 and (before, repeats) > self._waited
@@ -65,12 +79,14 @@ class WatchLag(ApplyObserver):
         while is_rejected:
             if not has_settled and not is_behind() and not (is_repeated and self._changes == before):
                 end, has_settled = min(end, now() + SETTLE_SECONDS), True
-            self._applied.clear()
-            try:
-                async with asyncio.timeout_at(end):
-                    await self._applied.wait()
-            except TimeoutError:
-                break
+            if self._applications == evaluated:
+                self._applied.clear()
+                try:
+                    async with asyncio.timeout_at(end):
+                        await self._applied.wait()
+                except TimeoutError:
+                    break
+            evaluated = self._applications
             result, is_rejected = evaluate()
         if self._changes == before:
             self._waited = max(self._waited, (before, repeats))

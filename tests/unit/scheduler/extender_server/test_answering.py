@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -171,7 +172,7 @@ def test_any_subset_of_any_cluster_is_evaluated_as_without_caches(
             fitting = [row for row in rows if not status_rows[row]]
             scores = dict(answering.prioritize(NodeQuestion(pod, tuple(feasible))))
             if fitting:
-                totals = score_all(profile, cycle, pod, nodes.take(fitting)).totals
+                totals = score_all(profile, cycle, pod, nodes.take(np.array(fitting))).totals
                 assert scores == {nodes[row].name: int(total) for row, total in zip(fitting, totals, strict=True)}
 
     run(work)

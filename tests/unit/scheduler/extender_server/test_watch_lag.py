@@ -50,6 +50,14 @@ async def test_first_rejection_waits_briefly() -> None:
 
 
 @in_virtual_time
+async def test_change_before_the_wait_starts_is_not_missed() -> None:
+    follower = Follower()
+    waiting = follower.lag.settle("u", "rejected", follower._evaluate, lambda: False)
+    follower.apply(NODE, LABELLED)
+    assert await waiting == "feasible"
+
+
+@in_virtual_time
 async def test_repeated_request_without_a_change_waits_for_the_change() -> None:
     follower = Follower()
     await follower.ask()
