@@ -80,8 +80,6 @@ def whole_number(text: str) -> int | None:
 
 
 class PreferredSchedulingTerm(KubeStruct, frozen=True):
-    """A preference for a kind of node, with its weight."""
-
     weight: Int32 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
@@ -96,8 +94,6 @@ class NodeAffinity(KubeStruct, frozen=True):
 
 
 class PodAffinityTerm(KubeStruct, frozen=True):
-    """Pods to be near to, or away from, within a topology domain."""
-
     topology_key: str = ""
     label_selector: LabelSelector | None = None
     namespaces: tuple[str, ...] = ()
@@ -107,15 +103,11 @@ class PodAffinityTerm(KubeStruct, frozen=True):
 
 
 class WeightedPodAffinityTerm(KubeStruct, frozen=True):
-    """A preference to be near to, or away from, some pods, with its weight."""
-
     weight: Int32 = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
 class PodAffinity(KubeStruct, frozen=True):
-    """Required and preferred terms of pod affinity."""
-
     required: tuple[PodAffinityTerm, ...] = msgspec.field(
         default=(), name="requiredDuringSchedulingIgnoredDuringExecution"
     )
@@ -129,8 +121,6 @@ class PodAntiAffinity(PodAffinity, frozen=True):
 
 
 class Affinity(KubeStruct, frozen=True):
-    """All three kinds of affinity."""
-
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAntiAffinity | None = None

@@ -6,8 +6,6 @@ from moorage.kube.api.struct import Data, Int32, Int64, KubeStruct
 
 
 class NamespaceSpec(KubeStruct, frozen=True):
-    """The finalizers of a namespace."""
-
     finalizers: tuple[str, ...] = ()
 
 
@@ -23,8 +21,6 @@ class ServiceAccount(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class ConfigMap(KubeObject, frozen=True, dict=True, gc=True):
-    """Texts by name."""
-
     data: dict[str, str] = {}
 
 
@@ -35,30 +31,22 @@ class ServiceSpec(KubeStruct, frozen=True):
 
 
 class Service(KubeObject, frozen=True, dict=True, gc=True):
-    """A service."""
-
     spec: ServiceSpec = ServiceSpec()
 
 
 class PriorityClass(KubeObject, frozen=True, dict=True, gc=True):
-    """A named priority, and whether it is the default of pods without a class."""
-
     value: Int32 = 0
     global_default: bool = False
     preemption_policy: str | None = None
 
 
 class PodDisruptionBudgetSpec(KubeStruct, frozen=True):
-    """The protected pods, and the number that must remain or may be evicted."""
-
     selector: LabelSelector | None = None
     min_available: Int32 | str | None = None
     max_unavailable: Int32 | str | None = None
 
 
 class PodDisruptionBudgetStatus(KubeStruct, frozen=True):
-    """Number of pods that may be evicted now."""
-
     disruptions_allowed: Int32 = 0
     disrupted_pods: dict[str, str | None] = {}
     current_healthy: Int32 = 0
@@ -69,7 +57,5 @@ class PodDisruptionBudgetStatus(KubeStruct, frozen=True):
 
 
 class PodDisruptionBudget(KubeObject, frozen=True, dict=True, gc=True):
-    """A disruption budget."""
-
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()

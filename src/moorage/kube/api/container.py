@@ -9,8 +9,6 @@ from moorage.kube.api.struct import Int32, KubeStruct
 
 
 class ContainerClaim(KubeStruct, frozen=True):
-    """A container's use of one of the pod's resource claims."""
-
     name: str = ""
     request: str = ""
 
@@ -24,8 +22,6 @@ class ResourceRequirements(KubeStruct, frozen=True):
 
 
 class ContainerPort(KubeStruct, frozen=True):
-    """A port, and the node's port it takes if any."""
-
     container_port: Int32 = 0
     host_port: Int32 = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
@@ -67,8 +63,6 @@ class Container(KubeStruct, frozen=True):
 
 
 class ContainerEnd(KubeStruct, frozen=True):
-    """How a container ended."""
-
     exit_code: Int32 = 0
 
 

@@ -18,8 +18,6 @@ ALL_DEVICES: Final = "All"
 
 
 class DeviceTaint(KubeStruct, frozen=True):
-    """A mark on a device that keeps claims away unless they tolerate it."""
-
     key: str = ""
     value: str = ""
     effect: str = ""
@@ -27,8 +25,6 @@ class DeviceTaint(KubeStruct, frozen=True):
 
 
 class DeviceToleration(KubeStruct, frozen=True):
-    """A request's statement that it tolerates some device taints."""
-
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -50,8 +46,6 @@ class DeviceAttribute(KubeStruct, frozen=True):
 
 
 class CapacityRange(KubeStruct, frozen=True):
-    """The valid amounts of a capacity request."""
-
     min: Quantity | None = None
     max: Quantity | None = None
     step: Quantity | None = None
@@ -66,28 +60,20 @@ class CapacityRequestPolicy(KubeStruct, frozen=True):
 
 
 class DeviceCapacity(KubeStruct, frozen=True):
-    """An amount a device has, and how it may be shared out."""
-
     value: Quantity = 0
     request_policy: CapacityRequestPolicy | None = None
 
 
 class Counter(KubeStruct, frozen=True):
-    """An amount of something that partitions of a device share."""
-
     value: Quantity = 0
 
 
 class CounterSet(KubeStruct, frozen=True):
-    """Named counters that devices of a pool draw from."""
-
     name: str = ""
     counters: dict[str, Counter] = {}
 
 
 class DeviceCounterConsumption(KubeStruct, frozen=True):
-    """The counters that a device consumes while it is allocated."""
-
     counter_set: str = ""
     counters: dict[str, Counter] = {}
     compatibility_groups: tuple[str, ...] = ()
@@ -102,22 +88,16 @@ class NodeAllocatableMapping(KubeStruct, frozen=True):
 
 
 class NodeAllocatableOverhead(KubeStruct, frozen=True):
-    """The amount of a node's resource that the use of a device costs."""
-
     per_pod: Quantity | None = None
     per_container: Quantity | None = None
 
 
 class NodeAllocatableResource(KubeStruct, frozen=True):
-    """The effect of a device on one resource of its node."""
-
     mapping: NodeAllocatableMapping | None = None
     overhead: NodeAllocatableOverhead | None = None
 
 
 class Device(KubeStruct, frozen=True):
-    """A device of a slice."""
-
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
     capacity: dict[str, DeviceCapacity] = {}
@@ -142,8 +122,6 @@ class ResourcePool(KubeStruct, frozen=True):
 
 
 class ResourceSliceSpec(KubeStruct, frozen=True):
-    """Devices of one driver, and the nodes that reach them."""
-
     driver: str = ""
     pool: ResourcePool = ResourcePool()
     node_name: str | None = None
@@ -156,26 +134,18 @@ class ResourceSliceSpec(KubeStruct, frozen=True):
 
 
 class ResourceSlice(KubeObject, frozen=True, dict=True, gc=True):
-    """A slice of a pool of devices."""
-
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
 class CELDeviceSelector(KubeStruct, frozen=True):
-    """A CEL expression over a device."""
-
     expression: str = ""
 
 
 class DeviceSelector(KubeStruct, frozen=True):
-    """A test a device must pass."""
-
     cel: CELDeviceSelector | None = None
 
 
 class CapacityRequirements(KubeStruct, frozen=True):
-    """The requested amounts of a device's capacities."""
-
     requests: dict[str, Quantity] = {}
 
 
@@ -199,14 +169,10 @@ class SelectedDevices(KubeStruct, frozen=True):
 
 
 class ExactDeviceRequest(SelectedDevices, frozen=True):
-    """A request for devices of one class."""
-
     admin_access: bool | None = None
 
 
 class DeviceSubRequest(SelectedDevices, frozen=True):
-    """One of several alternatives, in order of preference."""
-
     name: str = ""
 
 
@@ -234,29 +200,21 @@ class OpaqueDeviceConfiguration(KubeStruct, frozen=True):
 
 
 class DeviceClaimConfiguration(KubeStruct, frozen=True):
-    """Configuration of a claim for some of its requests."""
-
     requests: tuple[str, ...] = ()
     opaque: OpaqueDeviceConfiguration | None = None
 
 
 class DeviceClaim(KubeStruct, frozen=True):
-    """The requests of a claim and their constraints."""
-
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
     config: tuple[DeviceClaimConfiguration, ...] = ()
 
 
 class ResourceClaimSpec(KubeStruct, frozen=True):
-    """The spec of a claim."""
-
     devices: DeviceClaim = DeviceClaim()
 
 
 class DeviceRequestAllocationResult(KubeStruct, frozen=True):
-    """A device that was given to a request."""
-
     request: str = ""
     driver: str = ""
     pool: str = ""
@@ -271,23 +229,17 @@ class DeviceRequestAllocationResult(KubeStruct, frozen=True):
 
 
 class DeviceAllocationConfiguration(KubeStruct, frozen=True):
-    """Configuration that goes with an allocation, from the class or from the claim."""
-
     source: str = ""
     requests: tuple[str, ...] = ()
     opaque: OpaqueDeviceConfiguration | None = None
 
 
 class DeviceAllocationResult(KubeStruct, frozen=True):
-    """All devices of an allocation and their configuration."""
-
     results: tuple[DeviceRequestAllocationResult, ...] = ()
     config: tuple[DeviceAllocationConfiguration, ...] = ()
 
 
 class AllocationResult(KubeStruct, frozen=True):
-    """The allocated devices of a claim, and the nodes that can use them."""
-
     devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
     allocation_timestamp: str | None = None
@@ -303,8 +255,6 @@ class ClaimConsumer(KubeStruct, frozen=True):
 
 
 class AllocatedDeviceStatus(KubeStruct, frozen=True):
-    """The status of a prepared device, reported by its driver."""
-
     driver: str = ""
     pool: str = ""
     device: str = ""
@@ -313,16 +263,12 @@ class AllocatedDeviceStatus(KubeStruct, frozen=True):
 
 
 class ResourceClaimStatus(KubeStruct, frozen=True):
-    """The allocation of a claim and its consumers."""
-
     allocation: AllocationResult | None = None
     reserved_for: tuple[ClaimConsumer, ...] = ()
     devices: tuple[AllocatedDeviceStatus, ...] = ()
 
 
 class ResourceClaim(KubeObject, frozen=True, dict=True, gc=True):
-    """A claim to devices."""
-
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
 
@@ -340,28 +286,20 @@ class ResourceClaimTemplateSpec(KubeStruct, frozen=True):
 
 
 class ResourceClaimTemplate(KubeObject, frozen=True, dict=True, gc=True):
-    """A template of claims."""
-
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
 
 
 class DeviceClassConfiguration(KubeStruct, frozen=True):
-    """Configuration that comes with a class."""
-
     opaque: OpaqueDeviceConfiguration | None = None
 
 
 class DeviceClassSpec(KubeStruct, frozen=True):
-    """The devices of a class, and optionally the name of an extended resource."""
-
     selectors: tuple[DeviceSelector, ...] = ()
     config: tuple[DeviceClassConfiguration, ...] = ()
     extended_resource_name: str | None = None
 
 
 class DeviceClass(KubeObject, frozen=True, dict=True, gc=True):
-    """A class of devices."""
-
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
@@ -374,13 +312,9 @@ class DeviceTaintSelector(KubeStruct, frozen=True):
 
 
 class DeviceTaintRuleSpec(KubeStruct, frozen=True):
-    """A taint and the devices it is put on."""
-
     device_selector: DeviceTaintSelector | None = None
     taint: DeviceTaint = DeviceTaint()
 
 
 class DeviceTaintRule(KubeObject, frozen=True, dict=True, gc=True):
-    """A taint put on devices by an administrator."""
-
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()

@@ -22,23 +22,17 @@ class PodPreemptionPolicy(KubeStruct, frozen=True):
 
 
 class NodeSpec(KubeStruct, frozen=True):
-    """Taints, and whether the node is cordoned."""
-
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
     pod_preemption_policy: PodPreemptionPolicy | None = None
 
 
 class ContainerImage(KubeStruct, frozen=True):
-    """An image the node holds, under all its names."""
-
     names: tuple[str, ...] = ()
     size_bytes: Int64 = 0
 
 
 class NodeStatus(KubeStruct, frozen=True):
-    """The capacity and conditions of a node."""
-
     allocatable: ResourceList = {}
     capacity: ResourceList = {}
     conditions: tuple[Condition, ...] = ()

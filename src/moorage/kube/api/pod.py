@@ -31,8 +31,6 @@ class HostPort(NamedTuple):
 
 
 class SchedulingGate(KubeStruct, frozen=True):
-    """A gate that must be removed before the pod is scheduled."""
-
     name: str = ""
 
 
@@ -45,8 +43,6 @@ class PodResourceClaim(KubeStruct, frozen=True):
 
 
 class SchedulingGroup(KubeStruct, frozen=True):
-    """The group of pods this one is scheduled with."""
-
     pod_group_name: str | None = None
 
 
@@ -92,8 +88,6 @@ class ContainerExtendedResourceRequest(KubeStruct, frozen=True):
 
 
 class ExtendedResourceClaimStatus(KubeStruct, frozen=True):
-    """The claim that serves the pod's extended resources."""
-
     request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
     resource_claim_name: str = ""
 

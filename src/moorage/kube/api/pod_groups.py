@@ -32,14 +32,10 @@ class CompositePodGroupPolicy(KubeStruct, frozen=True):
 
 
 class TopologyConstraint(KubeStruct, frozen=True):
-    """The node label that all pods of a group must have in common."""
-
     key: str = ""
 
 
 class GroupSchedulingConstraints(KubeStruct, frozen=True):
-    """Constraints on the nodes of a group's pods relative to each other."""
-
     topology: tuple[TopologyConstraint, ...] = ()
 
 
@@ -103,22 +99,16 @@ class CreatedGroup(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class PodGroupSpec(CreatedGroupSpec, frozen=True):
-    """The spec of a group of pods."""
-
     scheduling_policy: PodGroupPolicy = PodGroupPolicy()
     resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
 class PodGroupStatus(KubeStruct, frozen=True):
-    """The status of a group of pods."""
-
     conditions: tuple[Condition, ...] = ()
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
 class PodGroup(CreatedGroup, frozen=True, dict=True, gc=True):
-    """A group of pods that are scheduled together."""
-
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
 
@@ -130,20 +120,14 @@ class PodGroup(CreatedGroup, frozen=True, dict=True, gc=True):
 
 
 class CompositePodGroupSpec(CreatedGroupSpec, frozen=True):
-    """The spec of a composite group."""
-
     scheduling_policy: CompositePodGroupPolicy = CompositePodGroupPolicy()
 
 
 class CompositePodGroupStatus(KubeStruct, frozen=True):
-    """The status of a composite group."""
-
     conditions: tuple[Condition, ...] = ()
 
 
 class CompositePodGroup(CreatedGroup, frozen=True, dict=True, gc=True):
-    """A group of groups that are scheduled together."""
-
     spec: CompositePodGroupSpec = CompositePodGroupSpec()
     status: CompositePodGroupStatus = CompositePodGroupStatus()
 
@@ -155,16 +139,12 @@ class CompositePodGroup(CreatedGroup, frozen=True, dict=True, gc=True):
 
 
 class PodGroupTemplate(GroupSpec, frozen=True):
-    """A template for a group of pods."""
-
     name: str = ""
     scheduling_policy: PodGroupPolicy = PodGroupPolicy()
     resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
 class CompositePodGroupTemplate(GroupSpec, frozen=True):
-    """A template for a group of groups."""
-
     name: str = ""
     scheduling_policy: CompositePodGroupPolicy = CompositePodGroupPolicy()
     pod_group_templates: tuple[PodGroupTemplate, ...] = ()
@@ -172,8 +152,6 @@ class CompositePodGroupTemplate(GroupSpec, frozen=True):
 
 
 class WorkloadController(KubeStruct, frozen=True):
-    """The owner of a workload, for display."""
-
     api_group: str = ""
     kind: str = ""
     name: str = ""
@@ -188,6 +166,4 @@ class WorkloadSpec(KubeStruct, frozen=True):
 
 
 class Workload(KubeObject, frozen=True, dict=True, gc=True):
-    """Templates for the groups of an application with many pods."""
-
     spec: WorkloadSpec = WorkloadSpec()

@@ -17,8 +17,6 @@ class Binding(KubeStruct, frozen=True, omit_defaults=False):
 
 
 class EventSeries(KubeStruct, frozen=True):
-    """The number of repetitions of an event."""
-
     count: Int32 = 0
     last_observed_time: str | None = None
 
@@ -51,8 +49,6 @@ class EventNote(Struct, frozen=True):
 
 
 class LeaseSpec(KubeStruct, frozen=True):
-    """The holder of a lease, its acquisition time and its duration."""
-
     holder_identity: str | None = None
     lease_duration_seconds: Int32 | None = None
     acquire_time: str | None = None
@@ -63,14 +59,10 @@ class LeaseSpec(KubeStruct, frozen=True):
 
 
 class Lease(KubeObject, frozen=True, dict=True, gc=True):
-    """The lease that elects one scheduler among its replicas."""
-
     spec: LeaseSpec = LeaseSpec()
 
 
 class LeaseCandidateSpec(KubeStruct, frozen=True):
-    """The lease, the candidate's version, and the times of its last ping and renewal."""
-
     lease_name: str = ""
     ping_time: str | None = None
     renew_time: str | None = None
@@ -80,6 +72,4 @@ class LeaseCandidateSpec(KubeStruct, frozen=True):
 
 
 class LeaseCandidate(KubeObject, frozen=True, dict=True, gc=True):
-    """A candidate for a lease that the API server assigns."""
-
     spec: LeaseCandidateSpec = LeaseCandidateSpec()

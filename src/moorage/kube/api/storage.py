@@ -16,22 +16,16 @@ from moorage.kube.api.volume import (
 
 
 class PersistentVolumeClaimStatus(KubeStruct, frozen=True):
-    """Whether the claim is bound, pending or lost."""
-
     phase: str = ""
     capacity: ResourceList = {}
 
 
 class PersistentVolumeClaim(KubeObject, frozen=True, dict=True, gc=True):
-    """A claim to storage."""
-
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
 
 class ObjectReference(KubeStruct, frozen=True):
-    """A pointer to another object."""
-
     kind: str = ""
     namespace: str = ""
     name: str = ""
@@ -42,8 +36,6 @@ class ObjectReference(KubeStruct, frozen=True):
 
 
 class CSIPersistentVolume(KubeStruct, frozen=True):
-    """The driver of a volume, and the driver's name for it."""
-
     driver: str = ""
     volume_handle: str = ""
     read_only: bool = False
@@ -51,8 +43,6 @@ class CSIPersistentVolume(KubeStruct, frozen=True):
 
 
 class VolumeNodeAffinity(KubeStruct, frozen=True):
-    """The nodes a volume can be reached from."""
-
     required: NodeSelector | None = None
 
 
@@ -76,34 +66,24 @@ class PersistentVolumeSpec(KubeStruct, frozen=True):
 
 
 class PersistentVolumeStatus(KubeStruct, frozen=True):
-    """Whether the volume is available, bound or released."""
-
     phase: str = ""
 
 
 class PersistentVolume(KubeObject, frozen=True, dict=True, gc=True):
-    """A piece of storage."""
-
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
 
 class TopologySelectorLabelRequirement(KubeStruct, frozen=True):
-    """A label and the values a provisioner may choose from."""
-
     key: str = ""
     values: tuple[str, ...] = ()
 
 
 class TopologySelectorTerm(KubeStruct, frozen=True):
-    """Requirements that must all hold."""
-
     match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
 
 
 class StorageClass(KubeObject, frozen=True, dict=True, gc=True):
-    """How and when volumes of a class are provisioned."""
-
     provisioner: str = ""
     volume_binding_mode: str | None = None
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
@@ -112,14 +92,10 @@ class StorageClass(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class CSINodeAllocatable(KubeStruct, frozen=True):
-    """Maximum number of a driver's volumes on a node."""
-
     count: Int32 | None = None
 
 
 class CSINodeDriver(KubeStruct, frozen=True):
-    """A driver that runs on a node."""
-
     name: str = ""
     node_id: str = msgspec.field(default="", name="nodeID")
     topology_keys: tuple[str, ...] = ()
@@ -127,8 +103,6 @@ class CSINodeDriver(KubeStruct, frozen=True):
 
 
 class CSINodeSpec(KubeStruct, frozen=True):
-    """The drivers of a node."""
-
     drivers: tuple[CSINodeDriver, ...] = ()
 
 
@@ -147,14 +121,10 @@ class CSIDriverSpec(KubeStruct, frozen=True):
 
 
 class CSIDriver(KubeObject, frozen=True, dict=True, gc=True):
-    """A CSI driver."""
-
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
 class CSIStorageCapacity(KubeObject, frozen=True, dict=True, gc=True):
-    """How much storage of a class is left for some nodes."""
-
     storage_class_name: str = ""
     node_topology: LabelSelector | None = None
     capacity: Quantity | None = None
@@ -162,20 +132,14 @@ class CSIStorageCapacity(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class VolumeAttachmentSource(KubeStruct, frozen=True):
-    """The volume that is attached."""
-
     persistent_volume_name: str | None = None
 
 
 class VolumeAttachmentSpec(KubeStruct, frozen=True):
-    """The volume, the node and the driver of an attachment."""
-
     attacher: str = ""
     node_name: str = ""
     source: VolumeAttachmentSource = VolumeAttachmentSource()
 
 
 class VolumeAttachment(KubeObject, frozen=True, dict=True, gc=True):
-    """A volume attached to a node."""
-
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

@@ -11,22 +11,16 @@ from moorage.kube.api.struct import Int32, KubeStruct
 
 
 class ClaimVolume(KubeStruct, frozen=True):
-    """A volume that is a PersistentVolumeClaim of the pod's namespace."""
-
     claim_name: str = ""
     read_only: bool = False
 
 
 class VolumeResources(KubeStruct, frozen=True):
-    """The requested storage of a claim."""
-
     requests: ResourceList = {}
     limits: ResourceList = {}
 
 
 class PersistentVolumeClaimSpec(KubeStruct, frozen=True):
-    """The spec of a claim."""
-
     access_modes: tuple[str, ...] = ()
     selector: LabelSelector | None = None
     resources: VolumeResources = VolumeResources()
@@ -37,8 +31,6 @@ class PersistentVolumeClaimSpec(KubeStruct, frozen=True):
 
 
 class ClaimTemplate(KubeStruct, frozen=True):
-    """The claim that the ephemeral volume controller creates for a pod."""
-
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
 
@@ -50,8 +42,6 @@ class EphemeralVolume(KubeStruct, frozen=True):
 
 
 class GCEPersistentDisk(KubeStruct, frozen=True):
-    """A Google disk named in line."""
-
     pd_name: str = ""
     fs_type: str = ""
     partition: Int32 = 0
@@ -59,8 +49,6 @@ class GCEPersistentDisk(KubeStruct, frozen=True):
 
 
 class AWSElasticBlockStore(KubeStruct, frozen=True):
-    """An Amazon disk named in line."""
-
     volume_id: str = msgspec.field(default="", name="volumeID")
     fs_type: str = ""
     partition: Int32 = 0
@@ -68,8 +56,6 @@ class AWSElasticBlockStore(KubeStruct, frozen=True):
 
 
 class RBD(KubeStruct, frozen=True):
-    """A Ceph block device named in line."""
-
     monitors: tuple[str, ...] = ()
     image: str = ""
     pool: str = ""
@@ -77,8 +63,6 @@ class RBD(KubeStruct, frozen=True):
 
 
 class ISCSI(KubeStruct, frozen=True):
-    """An iSCSI disk named in line."""
-
     target_portal: str = ""
     iqn: str = ""
     lun: Int32 = 0
@@ -86,29 +70,21 @@ class ISCSI(KubeStruct, frozen=True):
 
 
 class AzureDisk(KubeStruct, frozen=True):
-    """An Azure disk named in line."""
-
     disk_name: str = ""
     disk_uri: str = msgspec.field(default="", name="diskURI")
     kind: str | None = None
 
 
 class VolumeById(KubeStruct, frozen=True):
-    """A Cinder or Portworx volume named in line."""
-
     volume_id: str = msgspec.field(default="", name="volumeID")
 
 
 class CSIVolume(KubeStruct, frozen=True):
-    """A CSI volume given in line."""
-
     driver: str = ""
     read_only: bool | None = None
 
 
 class ImageVolume(KubeStruct, frozen=True):
-    """An OCI image mounted as a volume."""
-
     reference: str = ""
 
 

@@ -22,23 +22,17 @@ def _decoded(part: msgspec.Raw) -> Data:
 
 
 class RollingUpdate(KubeStruct, frozen=True):
-    """The number of pods that may be unavailable or in excess during an update."""
-
     max_unavailable: Int32 | str | None = None
     max_surge: Int32 | str | None = None
     partition: Int32 | None = None
 
 
 class UpdateStrategy(KubeStruct, frozen=True):
-    """The replacement of a workload's pods by new ones."""
-
     type: str = "RollingUpdate"
     rolling_update: RollingUpdate = RollingUpdate()
 
 
 class OrdinalsSpec(KubeStruct, frozen=True):
-    """The first index of a stateful set's pods."""
-
     start: Int32 = 0
 
 
@@ -120,8 +114,6 @@ class ReplicationControllerSpec(ReplicatedSpec, frozen=True):
 
 
 class ReplicationController(ReplicatedWorkload, frozen=True, dict=True, gc=True):
-    """A replication controller."""
-
     spec: ReplicationControllerSpec = ReplicationControllerSpec()
 
 
@@ -133,23 +125,17 @@ class ControllerRevision(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class ExitCodes(KubeStruct, frozen=True):
-    """The exit codes of a rule, for one container or for all."""
-
     operator: str = "In"
     values: tuple[Int32, ...] = ()
     container_name: str | None = None
 
 
 class ConditionPattern(KubeStruct, frozen=True):
-    """The pod condition of a rule."""
-
     type: str = ""
     status: str = "True"
 
 
 class FailureRule(KubeStruct, frozen=True):
-    """A reaction to a pod that failed in a certain way."""
-
     action: str = "Count"
     on_exit_codes: ExitCodes | None = None
     on_pod_conditions: tuple[ConditionPattern, ...] = ()
@@ -175,8 +161,6 @@ class SuccessPolicy(KubeStruct, frozen=True):
 
 
 class JobSpec(KubeStruct, frozen=True):
-    """The spec of a job."""
-
     selector: LabelSelector | None = None
     template: Data = {}
     parallelism: Int32 = 1
@@ -192,15 +176,11 @@ class JobSpec(KubeStruct, frozen=True):
 
 
 class Job(KubeObject, frozen=True, dict=True, gc=True):
-    """A job."""
-
     spec: JobSpec = JobSpec()
     status: Data = {}
 
 
 class CronJobSpec(KubeStruct, frozen=True):
-    """The schedule, the template and the number of kept jobs."""
-
     schedule: str = ""
     time_zone: str | None = None
     starting_deadline_seconds: Int64 | None = None
@@ -212,7 +192,5 @@ class CronJobSpec(KubeStruct, frozen=True):
 
 
 class CronJob(KubeObject, frozen=True, dict=True, gc=True):
-    """A cron job."""
-
     spec: CronJobSpec = CronJobSpec()
     status: Data = {}
