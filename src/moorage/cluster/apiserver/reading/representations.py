@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from moorage.cluster.apiserver.conversions import from_stored
-from moorage.cluster.apiserver.reading.tables.printing import Printer, table
+from moorage.cluster.apiserver.reading.tables.printing import Printer
 from moorage.cluster.apiserver.storage.store import Entry, StoredChange
 from moorage.kube.api.struct import Data
 from moorage.kube.resources import ServedResource
@@ -107,7 +107,7 @@ class TableRepresentation(ConvertedRepresentation):
         return _encode(self._table((entry.data for entry in entries), meta))
 
     def _table(self, objects: Iterable[Data], meta: Data) -> Data:
-        return table(objects, self._printer, meta, self._include)
+        return self._printer.table(objects, meta, self._include)
 
     def event(self, kind: str, change: StoredChange) -> bytes:
         """Show a change as a line of a watch; the columns are sent once."""

@@ -1,14 +1,25 @@
-"""Cells of tables: field paths, ages and images."""
+"""Columns of tables, and the cells of an object: field paths, ages and images.
 
-from collections.abc import Callable, Sequence
+A column is a text such as ``Status*: status.phase|Unknown``: its name, an asterisk if only ``-o wide`` shows it, the
+path of the cell, and the default, which is ``<none>`` if it is omitted. ``a.b,c`` are alternative paths, and ``@a.b``
+shows the age of a time. Other columns are a name and a function of the object and the time.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from moorage.kube.api.meta import parse_time
 from moorage.kube.api.struct import Data
 from moorage.kube.plain_data import find
 
-Cells = Callable[[Data, float], Sequence[Any]]
+Cell = Callable[[Data, float], Any]
+COMMON: Final = {
+    "Name": "metadata.name",
+    "Age": "@metadata.creationTimestamp",
+    "Created At": "metadata.creationTimestamp|",
+}
+"""The paths of columns that are given by name only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +27,7 @@ class Column:
     """One column; those of a priority above 0 are shown by ``-o wide`` only."""
 
     name: str
+    cell: Cell
     type: str = "string"
     format: str = ""
     priority: int = 0
@@ -31,12 +43,30 @@ class Column:
         }
 
 
-def columns(*names: str) -> tuple[Column, ...]:
-    """Return columns; a name with an asterisk is printed by ``-o wide`` only."""
-    return tuple(
-        Column(name.rstrip("*"), format="name" if name == "Name" else "", priority=int(name.endswith("*")))
-        for name in names
-    )
+def columns(*described: str | tuple[str, Cell]) -> tuple[Column, ...]:
+    """Return the described columns; see the module docstring."""
+    result = []
+    for item in described:
+        title, path = item.partition(": ")[::2] if isinstance(item, str) else item
+        name = title.rstrip("*")
+        cell = _path_cell(path or COMMON[name]) if isinstance(path, str) else path
+        column_format = "name" if name == "Name" and name == title else ""
+        result.append(Column(name, cell, format=column_format, priority=int(title.endswith("*"))))
+    return tuple(result)
+
+
+def _path_cell(description: str) -> Cell:
+    path, has_default, text = description.partition("|")
+    default = int(text) if text.isdecimal() else text
+    is_time, paths = path.startswith("@"), path.removeprefix("@").split(",")
+
+    def cell(data: Data, now: float) -> Any:
+        value = next((value for path in paths if (value := find(data, path, None)) not in (None, "", [])), None)
+        if value is None and has_default:
+            return default
+        return age(value, now) if is_time else format_cell(value)
+
+    return cell
 
 
 def age(moment: str | None, now: float) -> str:
@@ -72,22 +102,6 @@ def duration(seconds: int) -> str:
     return f"{days}d"
 
 
-def created(data: Data, now: float) -> str:
-    """Return the age of an object."""
-    return age(data["metadata"].get("creationTimestamp"), now)
-
-
-def plain(*paths: str) -> Callable[[Data, float], list[Any]]:
-    """Return a function that fills cells from paths; ``age`` is the age, ``born`` the creation timestamp."""
-
-    def cell(data: Data, path: str, now: float) -> Any:
-        if path == "age":
-            return created(data, now)
-        return data["metadata"].get("creationTimestamp", "") if path == "born" else format_cell(find(data, path))
-
-    return lambda data, now: [cell(data, path, now) for path in paths]
-
-
 def format_cell(value: Any) -> Any:
     """Format a value for a cell."""
     if isinstance(value, bool):
@@ -99,20 +113,39 @@ def format_cell(value: Any) -> Any:
     return value if isinstance(value, str | int | float) and value != "" else "<none>"
 
 
-def images(data: Data, path: str = "spec.template.spec.containers") -> tuple[str, str]:
-    """Return the names and images of a template's containers."""
-    containers = find(data, path, [])
-    return ",".join(item.get("name", "") for item in containers), ",".join(item.get("image", "") for item in containers)
+def joined(path: str, field: str, default: str = "") -> Cell:
+    """Return a cell with one field of each item of a list."""
+    return lambda data, _: ",".join(str(item.get(field, "")) for item in list_items(data, path)) or default
 
 
-def selector(data: Data, path: str = "spec.selector") -> str:
-    """Return a selector as text."""
-    selector_data = find(data, path, {})
-    labels = selector_data.get("matchLabels", selector_data)
-    return ",".join(f"{key}={text}" for key, text in sorted(labels.items()) if isinstance(text, str)) or "<none>"
+def count(path: str) -> Cell:
+    """Return a cell with the number of items of a list."""
+    return lambda data, _: len(list_items(data, path))
 
 
-def access_modes(modes: list[str]) -> str:
-    """Abbreviate access modes."""
+def ratio(part: str, whole: str) -> Cell:
+    """Return a cell such as ``2/3`` with two numbers."""
+    return lambda data, _: f"{find(data, part, 0)}/{find(data, whole, 0)}"
+
+
+def list_items(data: Data, path: str) -> list[Data]:
+    """Return the mappings in a list; some kinds are stored without validation, so it may contain anything."""
+    items = find(data, path, [])
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def selector(path: str = "spec.selector") -> Cell:
+    """Return a cell with a selector or with labels."""
+
+    def cell(data: Data, _: float) -> str:
+        selector_data = find(data, path, {})
+        labels = selector_data.get("matchLabels", selector_data)
+        return ",".join(f"{key}={text}" for key, text in sorted(labels.items()) if isinstance(text, str)) or "<none>"
+
+    return cell
+
+
+def access_modes(path: str) -> Cell:
+    """Return a cell with abbreviated access modes."""
     short = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
-    return ",".join(short.get(mode, mode) for mode in modes)
+    return lambda data, _: ",".join(short.get(mode, mode) for mode in find(data, path, []))

@@ -4,319 +4,233 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moorage.cluster.apiserver.reading.tables.cells import (
-    Cells,
+    Cell,
     Column,
     access_modes,
-    age,
     columns,
-    created,
-    plain,
+    count,
+    joined,
+    list_items,
     selector,
 )
 from moorage.kube.api.struct import Data
 from moorage.kube.plain_data import find
 
 
-def _node(data: Data, now: float) -> list[Any]:
-    conditions = {item.get("type"): item.get("status") for item in find(data, "status.conditions", [])}
+def _node_status(data: Data, _: float) -> str:
+    conditions = {item.get("type"): item.get("status") for item in list_items(data, "status.conditions")}
     ready = "Unknown" if "Ready" not in conditions else "Ready" if conditions["Ready"] == "True" else "NotReady"
-    if find(data, "spec.unschedulable"):
-        ready += ",SchedulingDisabled"
+    return f"{ready},SchedulingDisabled" if find(data, "spec.unschedulable") else ready
+
+
+def _roles(data: Data, _: float) -> str:
     prefix = "node-role.kubernetes.io/"
-    labels = data["metadata"].get("labels") or {}
-    roles = ",".join(sorted(label.removeprefix(prefix) for label in labels if label.startswith(prefix))) or "<none>"
-    addresses = {item.get("type"): item.get("address") for item in find(data, "status.addresses", [])}
-    info = find(data, "status.nodeInfo", {})
-    return [
-        *(data["metadata"]["name"], ready, roles, created(data, now), info.get("kubeletVersion", "")),
-        *(addresses.get("InternalIP", "<none>"), addresses.get("ExternalIP", "<none>")),
-        *(info.get(part) or "<unknown>" for part in ("osImage", "kernelVersion", "containerRuntimeVersion")),
-    ]
+    labels = find(data, "metadata.labels", {})
+    return ",".join(sorted(label.removeprefix(prefix) for label in labels if label.startswith(prefix))) or "<none>"
 
 
-def _service(data: Data, now: float) -> list[Any]:
-    ports = find(data, "spec.ports", [])
-    port_list = ",".join(_service_port(item) for item in ports) or "<none>"
-    address = find(data, "spec.clusterIP", "<none>")
-    kind = find(data, "spec.type", "ClusterIP")
-    name = data["metadata"]["name"]
+def _node_address(kind: str) -> Cell:
+    def cell(data: Data, _: float) -> Any:
+        addresses = {item.get("type"): item.get("address") for item in list_items(data, "status.addresses")}
+        return addresses.get(kind, "<none>")
+
+    return cell
+
+
+def _external_addresses(data: Data, _: float) -> str:
     external = list(find(data, "spec.externalIPs", []))
-    if kind == "LoadBalancer":
-        balancers = find(data, "status.loadBalancer.ingress", [])
+    if find(data, "spec.type") == "LoadBalancer":
+        balancers = list_items(data, "status.loadBalancer.ingress")
         external = [item.get("ip") or item.get("hostname", "") for item in balancers] + external or ["<pending>"]
-    elif kind == "ExternalName":
+    elif find(data, "spec.type") == "ExternalName":
         external = [find(data, "spec.externalName", "<none>")]
-    return [name, kind, address, ",".join(external) or "<none>", port_list, created(data, now), selector(data)]
+    return ",".join(external) or "<none>"
 
 
-def _service_port(port: Data) -> str:
-    node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
-    return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
+def _service_ports(data: Data, _: float) -> str:
+    texts = []
+    for port in list_items(data, "spec.ports"):
+        node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+        texts.append(f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}")
+    return ",".join(texts) or "<none>"
 
 
-def _event(data: Data, now: float) -> list[Any]:
-    last = data.get("lastTimestamp") or find(data, "series.lastObservedTime") or data.get("eventTime")
-    first = data.get("firstTimestamp") or data.get("eventTime")
-    regarding = data.get("involvedObject") or {}
-    source = find(data, "source.component") or data.get("reportingComponent", "")
-    return [
-        age(last or data["metadata"].get("creationTimestamp"), now),
-        *(data.get("type", ""), data.get("reason", "")),
-        f"{regarding.get('kind', '').lower()}/{regarding.get('name', '')}",
-        *(regarding.get("fieldPath", ""), source, data.get("message", "").strip()),
-        *(age(first or data["metadata"].get("creationTimestamp"), now), data.get("count", 1)),
-        data["metadata"]["name"],
-    ]
+def _involved_object(data: Data, _: float) -> str:
+    return f"{find(data, 'involvedObject.kind').lower()}/{find(data, 'involvedObject.name')}"
 
 
-def _claim(data: Data, now: float) -> list[Any]:
-    access = access_modes(find(data, "status.accessModes", []))
-    capacity = find(data, "status.capacity.storage")
-    name, phase = data["metadata"]["name"], find(data, "status.phase")
-    where = (find(data, "spec.volumeName"), capacity, access, find(data, "spec.storageClassName"), "<unset>")
-    return [name, phase, *where, created(data, now), find(data, "spec.volumeMode", "Filesystem")]
+def _claim_state(data: Data, _: float) -> str:
+    state = "allocated" if find(data, "status.allocation") else "pending"
+    return f"{state},reserved" if find(data, "status.reservedFor") else state
 
 
-def _claim_state(data: Data) -> str:
-    states = ["allocated"] if find(data, "status.allocation") else ["pending"]
-    if find(data, "status.reservedFor"):
-        states.append("reserved")
-    return ",".join(states)
+def _volume_claim(data: Data, _: float) -> str:
+    claim = find(data, "spec.claimRef")
+    return f"{claim['namespace']}/{claim['name']}" if claim else ""
 
 
-def _volume(data: Data, now: float) -> list[Any]:
-    claim = find(data, "spec.claimRef", {})
-    return [
-        *(data["metadata"]["name"], find(data, "spec.capacity.storage")),
-        *(access_modes(find(data, "spec.accessModes", [])), find(data, "spec.persistentVolumeReclaimPolicy")),
-        *(find(data, "status.phase"), f"{claim['namespace']}/{claim['name']}" if claim else ""),
-        *(find(data, "spec.storageClassName"), find(data, "spec.volumeAttributesClassName", "<unset>")),
-        *(find(data, "status.reason"), created(data, now), find(data, "spec.volumeMode", "<unset>")),
-    ]
-
-
-def _storage_class(data: Data, now: float) -> list[Any]:
-    annotations = data["metadata"].get("annotations") or {}
+def _class_name(data: Data, _: float) -> str:
+    annotations = find(data, "metadata.annotations", {})
     is_default = annotations.get("storageclass.kubernetes.io/is-default-class") == "true"
-    name = f"{data['metadata']['name']}{' (default)' if is_default else ''}"
-    modes = (data.get("reclaimPolicy", "Delete"), data.get("volumeBindingMode", "Immediate"))
-    return [name, data.get("provisioner", ""), *modes, _word(data.get("allowVolumeExpansion")), created(data, now)]
+    return f"{data['metadata']['name']}{' (default)' if is_default else ''}"
 
 
-def _quota(data: Data, now: float) -> list[Any]:
-    limits: list[str] = []
-    requests: list[str] = []
-    for name, most in sorted(find(data, "status.hard", find(data, "spec.hard", {})).items()):
-        part = f"{name}: {find(data, 'status.used', {}).get(name, 0)}/{most}"
-        (limits if name.startswith("limits.") else requests).append(part)
-    return [data["metadata"]["name"], ", ".join(requests), ", ".join(limits), created(data, now)]
+def _quota_usage(*, of_limits: bool) -> Cell:
+    def cell(data: Data, _: float) -> str:
+        used = find(data, "status.used", {})
+        return ", ".join(
+            f"{name}: {used.get(name, 0)}/{most}"
+            for name, most in sorted(find(data, "status.hard", find(data, "spec.hard", {})).items())
+            if name.startswith("limits.") == of_limits
+        )
+
+    return cell
 
 
-def _binding(data: Data, now: float) -> list[Any]:
-    role = f"{find(data, 'roleRef.kind')}/{find(data, 'roleRef.name')}"
-    subjects = data.get("subjects") or []
-
-    def format_subjects(kind: str) -> str:
-        matching = (item for item in subjects if item.get("kind") == kind)
+def _subjects(kind: str) -> Cell:
+    def cell(data: Data, _: float) -> str:
+        matching = (item for item in list_items(data, "subjects") if item.get("kind") == kind)
         return ", ".join("/".join(filter(None, (item.get("namespace"), item.get("name")))) for item in matching)
 
-    kinds = [format_subjects(kind) for kind in ("User", "Group", "ServiceAccount")]
-    return [data["metadata"]["name"], role, created(data, now), *kinds]
+    return cell
 
 
-def _driver(data: Data, now: float) -> list[Any]:
-    spec = data.get("spec") or {}
-    flags = [_word(spec.get(name)) for name in ("attachRequired", "podInfoOnMount", "storageCapacity")]
-    audiences = ",".join(item.get("audience", "") for item in spec.get("tokenRequests") or ()) or "<unset>"
-    modes = ",".join(spec.get("volumeLifecycleModes") or ["Persistent"])
-    republish = _word(spec.get("requiresRepublish"))
-    return [data["metadata"]["name"], *flags, audiences, republish, modes, created(data, now)]
+def _established(data: Data, _: float) -> str:
+    conditions = list_items(data, "status.conditions")
+    return next((str(item.get("status", "")) for item in conditions if item.get("type") == "Established"), "")
 
 
-def _word(flag: Any) -> str:
-    return str(bool(flag)).lower()
-
-
-def _ingress(data: Data, now: float) -> list[Any]:
-    hosts = ",".join(rule.get("host", "*") for rule in find(data, "spec.rules", [])) or "*"
-    ports = "80, 443" if find(data, "spec.tls", []) else "80"
-    return [
-        *(data["metadata"]["name"], find(data, "spec.ingressClassName", "<none>")),
-        *(hosts, "", ports, created(data, now)),
-    ]
-
-
-def _slice(data: Data, now: float) -> list[Any]:
-    ports = ",".join(str(item.get("port", "")) for item in data.get("ports") or ()) or "<unset>"
-    addresses = ",".join(text for item in data.get("endpoints") or () for text in item.get("addresses") or ())
-    return [data["metadata"]["name"], data.get("addressType", ""), ports, addresses or "<unset>", created(data, now)]
-
-
-def _definition(data: Data, _now: float) -> list[Any]:
-    spec = data.get("spec") or {}
-    names = spec.get("names") or {}
-    versions = ",".join(item.get("name", "") for item in spec.get("versions") or ())
-    conditions: list[Data] = find(data, "status.conditions", [])
-    established = (str(item.get("status", "")) for item in conditions if item.get("type") == "Established")
-    return [
-        *(data["metadata"]["name"], spec.get("scope", ""), versions, data["metadata"].get("creationTimestamp", "")),
-        *(spec.get("group", ""), names.get("kind", ""), ",".join(names.get("shortNames") or ())),
-        next(established, ""),
-    ]
-
-
-def _taint_rule(data: Data, now: float) -> list[Any]:
-    taint = find(data, "spec.taint", {})
-    words = [taint.get(name, "") for name in ("key", "value", "effect", "timeAdded")]
-    return [data["metadata"]["name"], *words, created(data, now)]
-
-
-def _policy(data: Data) -> str:
+def _policy(data: Data, _: float) -> str:
     policy = find(data, "spec.schedulingPolicy", {})
     return "Gang" if "gang" in policy else "Basic" if "basic" in policy else "<none>"
 
 
-def _pod_group(data: Data, now: float) -> list[Any]:
+def _group_status(data: Data, _: float) -> str:
     """Show a group as scheduled, unschedulable or pending, unless it is being disrupted."""
-    conditions = {item.get("type"): item for item in find(data, "status.conditions", [])}
-    scheduled = conditions.get("PodGroupInitiallyScheduled", {}).get("status", "Pending")
-    status = {"True": "Scheduled", "False": "Unschedulable"}.get(scheduled, "Pending")
+    conditions = {item.get("type"): item for item in list_items(data, "status.conditions")}
     disrupted = conditions.get("DisruptionTarget", {})
     if disrupted.get("status") == "True":
-        status = disrupted.get("reason", "")
-    workload = find(data, "spec.workloadRef.workloadName") or "<none>"
-    return [data["metadata"]["name"], _policy(data), workload, status, created(data, now)]
+        return str(disrupted.get("reason", ""))
+    scheduled = conditions.get("PodGroupInitiallyScheduled", {}).get("status", "Pending")
+    return {"True": "Scheduled", "False": "Unschedulable"}.get(scheduled, "Pending")
 
 
-_BINDING: Final = (columns("Name", "Role", "Age", "Users*", "Groups*", "ServiceAccounts*"), _binding)
-_BORN: Final = (columns("Name", "Created At"), plain("metadata.name", "born"))
-CLUSTER_OBJECTS: Final[Mapping[str, tuple[tuple[Column, ...], Cells]]] = {
-    "nodes": (
-        columns(
-            *("Name", "Status", "Roles", "Age", "Version", "Internal-IP*", "External-IP*", "OS-Image*"),
-            *("Kernel-Version*", "Container-Runtime*"),
-        ),
-        _node,
+def _endpoints(data: Data, _: float) -> str:
+    return ",".join(text for item in list_items(data, "endpoints") for text in item.get("addresses") or ()) or "<unset>"
+
+
+_BINDING: Final = columns(
+    *("Name", ("Role", lambda data, _: f"{find(data, 'roleRef.kind')}/{find(data, 'roleRef.name')}"), "Age"),
+    *(
+        ("Users*", _subjects("User")),
+        ("Groups*", _subjects("Group")),
+        ("ServiceAccounts*", _subjects("ServiceAccount")),
     ),
-    "namespaces": (columns("Name", "Status", "Age"), plain("metadata.name", "status.phase", "age")),
-    "services": (
-        columns("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector*"),
-        _service,
+)
+_CREATED: Final = columns("Name", "Created At")
+CLUSTER_OBJECTS: Final[Mapping[str, tuple[Column, ...]]] = {
+    "nodes": columns(
+        *("Name", ("Status", _node_status), ("Roles", _roles), "Age", "Version: status.nodeInfo.kubeletVersion|"),
+        *(("Internal-IP*", _node_address("InternalIP")), ("External-IP*", _node_address("ExternalIP"))),
+        *("OS-Image*: status.nodeInfo.osImage|<unknown>", "Kernel-Version*: status.nodeInfo.kernelVersion|<unknown>"),
+        "Container-Runtime*: status.nodeInfo.containerRuntimeVersion|<unknown>",
     ),
-    "events": (
-        columns(
-            *("Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message"),
-            *("First Seen*", "Count*", "Name*"),
-        ),
-        _event,
+    "namespaces": columns("Name", "Status: status.phase", "Age"),
+    "services": columns(
+        *("Name", "Type: spec.type|ClusterIP", "Cluster-IP: spec.clusterIP", ("External-IP", _external_addresses)),
+        *(("Port(s)", _service_ports), "Age", ("Selector*", selector())),
     ),
-    "persistentvolumeclaims": (
-        columns(
-            *("Name", "Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass"),
-            *("Age", "VolumeMode*"),
-        ),
-        _claim,
+    "events": columns(
+        "Last Seen: @lastTimestamp,series.lastObservedTime,eventTime,metadata.creationTimestamp",
+        *("Type: type|", "Reason: reason|", ("Object", _involved_object), "Subobject*: involvedObject.fieldPath|"),
+        *("Source*: source.component,reportingComponent|", ("Message", lambda data, _: find(data, "message").strip())),
+        *("First Seen*: @firstTimestamp,eventTime,metadata.creationTimestamp", "Count*: count|1"),
+        "Name*: metadata.name",
     ),
-    "priorityclasses.scheduling.k8s.io": (
-        columns("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"),
-        lambda data, now: [
-            *(data["metadata"]["name"], data.get("value", 0), str(data.get("globalDefault", False)).lower()),
-            *(created(data, now), data.get("preemptionPolicy", "")),
-        ],
+    "persistentvolumeclaims": columns(
+        *("Name", "Status: status.phase|", "Volume: spec.volumeName|", "Capacity: status.capacity.storage|"),
+        *(("Access Modes", access_modes("status.accessModes")), "StorageClass: spec.storageClassName|"),
+        *(("VolumeAttributesClass", lambda *_: "<unset>"), "Age", "VolumeMode*: spec.volumeMode|Filesystem"),
     ),
-    "podgroups.scheduling.k8s.io": (columns("Name", "Policy", "Workload", "Status", "Age"), _pod_group),
-    "compositepodgroups.scheduling.k8s.io": (
-        columns("Name", "Policy", "Workload", "Age"),
-        lambda data, now: [
-            *(data["metadata"]["name"], _policy(data), find(data, "spec.workloadRef.workloadName") or "<none>"),
-            created(data, now),
-        ],
+    "priorityclasses.scheduling.k8s.io": columns(
+        *("Name", "Value: value|0", "Global-Default: globalDefault|false", "Age"),
+        "PreemptionPolicy: preemptionPolicy|",
     ),
-    "leases.coordination.k8s.io": (
-        columns("Name", "Holder", "Age"),
-        plain("metadata.name", "spec.holderIdentity", "age"),
+    "podgroups.scheduling.k8s.io": columns(
+        "Name", ("Policy", _policy), "Workload: spec.workloadRef.workloadName", ("Status", _group_status), "Age"
     ),
-    "leasecandidates.coordination.k8s.io": (
-        columns("Name", "LeaseName", "BinaryVersion", "EmulationVersion", "Age"),
-        plain("metadata.name", "spec.leaseName", "spec.binaryVersion", "spec.emulationVersion", "age"),
+    "compositepodgroups.scheduling.k8s.io": columns(
+        "Name", ("Policy", _policy), "Workload: spec.workloadRef.workloadName", "Age"
     ),
-    "configmaps": (columns("Name", "Data", "Age"), plain("metadata.name", "data", "age")),
-    "resourceclaims.resource.k8s.io": (
-        columns("Name", "State", "Age"),
-        lambda data, now: [data["metadata"]["name"], _claim_state(data), created(data, now)],
+    "leases.coordination.k8s.io": columns("Name", "Holder: spec.holderIdentity", "Age"),
+    "leasecandidates.coordination.k8s.io": columns(
+        *("Name", "LeaseName: spec.leaseName", "BinaryVersion: spec.binaryVersion"),
+        *("EmulationVersion: spec.emulationVersion", "Age"),
     ),
-    "resourceslices.resource.k8s.io": (
-        columns("Name", "Node", "Driver", "Pool", "Age"),
-        plain("metadata.name", "spec.nodeName", "spec.driver", "spec.pool.name", "age"),
+    "configmaps": columns("Name", "Data: data", "Age"),
+    "resourceclaims.resource.k8s.io": columns("Name", ("State", _claim_state), "Age"),
+    "resourceslices.resource.k8s.io": columns(
+        "Name", "Node: spec.nodeName", "Driver: spec.driver", "Pool: spec.pool.name", "Age"
     ),
     "clusterrolebindings.rbac.authorization.k8s.io": _BINDING,
-    "clusterroles.rbac.authorization.k8s.io": _BORN,
-    "csidrivers.storage.k8s.io": (
-        columns(
-            *("Name", "AttachRequired", "PodInfoOnMount", "StorageCapacity", "TokenRequests", "RequiresRepublish"),
-            *("Modes", "Age"),
+    "clusterroles.rbac.authorization.k8s.io": _CREATED,
+    "csidrivers.storage.k8s.io": columns(
+        *("Name", "AttachRequired: spec.attachRequired|false", "PodInfoOnMount: spec.podInfoOnMount|false"),
+        "StorageCapacity: spec.storageCapacity|false",
+        ("TokenRequests", joined("spec.tokenRequests", "audience", "<unset>")),
+        *("RequiresRepublish: spec.requiresRepublish|false", "Modes: spec.volumeLifecycleModes|Persistent", "Age"),
+    ),
+    "csinodes.storage.k8s.io": columns("Name", ("Drivers", count("spec.drivers")), "Age"),
+    "csistoragecapacities.storage.k8s.io": _CREATED,
+    "customresourcedefinitions.apiextensions.k8s.io": columns(
+        *("Name", "Scope: spec.scope|", ("Versions", joined("spec.versions", "name")), "Created At"),
+        *("Group*: spec.group|", "Kind*: spec.names.kind|", "ShortNames*: spec.names.shortNames|"),
+        ("Established*", _established),
+    ),
+    "devicetaintrules.resource.k8s.io": columns(
+        *("Name", "Key: spec.taint.key|", "Value: spec.taint.value|", "Effect: spec.taint.effect|"),
+        *("TimeAdded: spec.taint.timeAdded|", "Age"),
+    ),
+    "endpoints": columns("Name", ("Endpoints", lambda *_: "<none>"), "Age"),
+    "endpointslices.discovery.k8s.io": columns(
+        *(
+            "Name",
+            "AddressType: addressType|",
+            ("Ports", joined("ports", "port", "<unset>")),
         ),
-        _driver,
+        *(("Endpoints", _endpoints), "Age"),
     ),
-    "csinodes.storage.k8s.io": (
-        columns("Name", "Drivers", "Age"),
-        lambda data, now: [data["metadata"]["name"], len(find(data, "spec.drivers", [])), created(data, now)],
+    "ingressclasses.networking.k8s.io": columns(
+        "Name", "Controller: spec.controller", "Parameters: spec.parameters.name", "Age"
     ),
-    "csistoragecapacities.storage.k8s.io": _BORN,
-    "customresourcedefinitions.apiextensions.k8s.io": (
-        columns("Name", "Scope", "Versions", "Created At", "Group*", "Kind*", "ShortNames*", "Established*"),
-        _definition,
+    "ingresses.networking.k8s.io": columns(
+        *("Name", "Class: spec.ingressClassName"),
+        ("Hosts", lambda data, _: ",".join(rule.get("host", "*") for rule in list_items(data, "spec.rules")) or "*"),
+        ("Address", lambda *_: ""),
+        *(("Ports", lambda data, _: "80, 443" if find(data, "spec.tls") else "80"), "Age"),
     ),
-    "devicetaintrules.resource.k8s.io": (
-        columns("Name", "Key", "Value", "Effect", "TimeAdded", "Age"),
-        _taint_rule,
+    "limitranges": _CREATED,
+    "networkpolicies.networking.k8s.io": columns("Name", ("Pod-Selector", selector("spec.podSelector")), "Age"),
+    "persistentvolumes": columns(
+        *("Name", "Capacity: spec.capacity.storage|", ("Access Modes", access_modes("spec.accessModes"))),
+        *("Reclaim Policy: spec.persistentVolumeReclaimPolicy|", "Status: status.phase|", ("Claim", _volume_claim)),
+        *("StorageClass: spec.storageClassName|", "VolumeAttributesClass: spec.volumeAttributesClassName|<unset>"),
+        *("Reason: status.reason|", "Age", "VolumeMode*: spec.volumeMode|<unset>"),
     ),
-    "endpoints": (
-        columns("Name", "Endpoints", "Age"),
-        lambda data, now: [data["metadata"]["name"], "<none>", created(data, now)],
+    "resourcequotas": columns(
+        *("Name", ("Request", _quota_usage(of_limits=False)), ("Limit", _quota_usage(of_limits=True)), "Age"),
     ),
-    "endpointslices.discovery.k8s.io": (columns("Name", "AddressType", "Ports", "Endpoints", "Age"), _slice),
-    "ingressclasses.networking.k8s.io": (
-        columns("Name", "Controller", "Parameters", "Age"),
-        plain("metadata.name", "spec.controller", "spec.parameters.name", "age"),
-    ),
-    "ingresses.networking.k8s.io": (columns("Name", "Class", "Hosts", "Address", "Ports", "Age"), _ingress),
-    "limitranges": _BORN,
-    "networkpolicies.networking.k8s.io": (
-        columns("Name", "Pod-Selector", "Age"),
-        lambda data, now: [data["metadata"]["name"], selector(data, "spec.podSelector"), created(data, now)],
-    ),
-    "persistentvolumes": (
-        columns(
-            *("Name", "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass"),
-            *("VolumeAttributesClass", "Reason", "Age", "VolumeMode*"),
-        ),
-        _volume,
-    ),
-    "resourcequotas": (columns("Name", "Request", "Limit", "Age"), _quota),
     "rolebindings.rbac.authorization.k8s.io": _BINDING,
-    "roles.rbac.authorization.k8s.io": _BORN,
-    "runtimeclasses.node.k8s.io": (columns("Name", "Handler", "Age"), plain("metadata.name", "handler", "age")),
-    "secrets": (
-        columns("Name", "Type", "Data", "Age"),
-        lambda data, now: [
-            *(data["metadata"]["name"], data.get("type", ""), len(data.get("data") or {})),
-            created(data, now),
-        ],
+    "roles.rbac.authorization.k8s.io": _CREATED,
+    "runtimeclasses.node.k8s.io": columns("Name", "Handler: handler", "Age"),
+    "secrets": columns("Name", "Type: type|", ("Data", lambda data, _: len(find(data, "data", {}))), "Age"),
+    "storageclasses.storage.k8s.io": columns(
+        *(("Name", _class_name), "Provisioner: provisioner|", "ReclaimPolicy: reclaimPolicy|Delete"),
+        *("VolumeBindingMode: volumeBindingMode|Immediate", "AllowVolumeExpansion: allowVolumeExpansion|false", "Age"),
     ),
-    "storageclasses.storage.k8s.io": (
-        columns("Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", "Age"),
-        _storage_class,
+    "volumeattachments.storage.k8s.io": columns(
+        *("Name", "Attacher: spec.attacher|", "PV: spec.source.persistentVolumeName|", "Node: spec.nodeName|"),
+        *("Attached: status.attached|false", "Age"),
     ),
-    "volumeattachments.storage.k8s.io": (
-        columns("Name", "Attacher", "PV", "Node", "Attached", "Age"),
-        lambda data, now: [
-            *(data["metadata"]["name"], find(data, "spec.attacher"), find(data, "spec.source.persistentVolumeName")),
-            *(find(data, "spec.nodeName"), _word(find(data, "status.attached", False)), created(data, now)),
-        ],
-    ),
-    "volumeattributesclasses.storage.k8s.io": (
-        columns("Name", "DriverName", "Age"),
-        plain("metadata.name", "driverName", "age"),
-    ),
+    "volumeattributesclasses.storage.k8s.io": columns("Name", "DriverName: driverName", "Age"),
 }

@@ -1,16 +1,16 @@
 """Tables of pods and workloads, as `kubectl get` prints them."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from moorage.cluster.apiserver.reading.tables.cells import (
-    Cells,
     Column,
-    age,
     columns,
-    created,
+    count,
     duration,
-    images,
+    joined,
+    list_items,
+    ratio,
     selector,
 )
 from moorage.kube.api.meta import parse_time
@@ -18,178 +18,131 @@ from moorage.kube.api.struct import Data
 from moorage.kube.plain_data import find
 
 
-def pod_cells(pod: dict[str, Any], age: str) -> list[Any]:
-    """Return the cells of a pod's row."""
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    containers = status.get("containerStatuses") or []
-    ready = sum(1 for item in containers if item.get("ready"))
-    restarts = sum(item.get("restartCount", 0) for item in containers)
-    return [
-        *(pod["metadata"]["name"], f"{ready}/{len(spec.get('containers') or [])}", pod_status(pod), str(restarts), age),
-        *(status.get("podIP") or "<none>", spec.get("nodeName") or "<none>"),
-        *(status.get("nominatedNodeName") or "<none>", _gates(spec, status)),
-    ]
+def _ready(pod: Data, _: float) -> str:
+    ready = sum(1 for item in list_items(pod, "status.containerStatuses") if item.get("ready"))
+    return f"{ready}/{len(find(pod, 'spec.containers', []))}"
 
 
-def pod_status(pod: dict[str, Any]) -> str:
+def _restarts(pod: Data, _: float) -> str:
+    return str(sum(item.get("restartCount", 0) for item in list_items(pod, "status.containerStatuses")))
+
+
+def _pod_status(pod: Data, _: float) -> str:
     """Return kubectl's status of a pod: the reason of a waiting or terminated container, or its phase."""
-    status = pod.get("status") or {}
     if "deletionTimestamp" in pod["metadata"]:
         return "Terminating"
-    for item in status.get("containerStatuses") or ():
-        state = item.get("state") or {}
+    for item in list_items(pod, "status.containerStatuses"):
         for kind in ("waiting", "terminated"):
-            reason = (state.get(kind) or {}).get("reason")
-            if reason:
+            if reason := find(item, f"state.{kind}.reason"):
                 return str(reason)
-    for condition in status.get("conditions") or ():
+    for condition in list_items(pod, "status.conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
             return "SchedulingGated"
-    return str(status.get("reason") or status.get("phase") or "Unknown")
+    return str(find(pod, "status.reason") or find(pod, "status.phase") or "Unknown")
 
 
-def _gates(spec: dict[str, Any], status: dict[str, Any]) -> str:
-    gates = spec.get("readinessGates") or []
+def _readiness_gates(pod: Data, _: float) -> str:
+    gates = find(pod, "spec.readinessGates", [])
     if not gates:
         return "<none>"
-    conditions = {item.get("type"): item.get("status") for item in status.get("conditions") or ()}
+    conditions = {item.get("type"): item.get("status") for item in list_items(pod, "status.conditions")}
     passed = sum(1 for gate in gates if conditions.get(gate.get("conditionType")) == "True")
     return f"{passed}/{len(gates)}"
 
 
-def _deployment(data: Data, now: float) -> list[Any]:
-    status = data.get("status") or {}
-    ready = f"{status.get('readyReplicas', 0)}/{find(data, 'spec.replicas', 0)}"
-    numbers = (status.get("updatedReplicas", 0), status.get("availableReplicas", 0))
-    return [data["metadata"]["name"], ready, *numbers, created(data, now), *images(data), selector(data)]
+def _node_selector(data: Data, _: float) -> str:
+    labels = find(data, "spec.template.spec.nodeSelector", {})
+    return ",".join(f"{key}={text}" for key, text in labels.items()) or "<none>"
 
 
-def _replica_set(data: Data, now: float) -> list[Any]:
-    status = data.get("status") or {}
-    numbers = (find(data, "spec.replicas", 0), status.get("replicas", 0), status.get("readyReplicas", 0))
-    return [data["metadata"]["name"], *numbers, created(data, now), *images(data), selector(data)]
+def _job_state(data: Data, _: float) -> str:
+    conditions = {item.get("type") for item in list_items(data, "status.conditions") if item.get("status") == "True"}
+    return next((name for name in ("Complete", "Failed", "Suspended") if name in conditions), "Running")
 
 
-def _stateful_set(data: Data, now: float) -> list[Any]:
-    ready = f"{find(data, 'status.readyReplicas', 0)}/{find(data, 'spec.replicas', 0)}"
-    return [data["metadata"]["name"], ready, created(data, now), *images(data)]
+def _completions(data: Data, _: float) -> str:
+    return f"{find(data, 'status.succeeded', 0)}/{find(data, 'spec.completions', find(data, 'spec.parallelism', 1))}"
 
 
-def _daemon_set(data: Data, now: float) -> list[Any]:
-    status = data.get("status") or {}
-    counts = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled")
-    numbers = [status.get(name, 0) for name in (*counts, "numberAvailable")]
-    node_selector = ",".join(f"{k}={v}" for k, v in find(data, "spec.template.spec.nodeSelector", {}).items())
-    return [
-        *(data["metadata"]["name"], *numbers, node_selector or "<none>", created(data, now)),
-        *(*images(data), selector(data)),
-    ]
+def _job_duration(data: Data, now: float) -> str:
+    start, completed = find(data, "status.startTime"), find(data, "status.completionTime")
+    end = parse_time(completed) if completed else now
+    return duration(max(0, int(end - parse_time(start)))) if start else ""
 
 
-def _job(data: Data, now: float) -> list[Any]:
-    status = data.get("status") or {}
-    conditions = {item.get("type") for item in status.get("conditions", ()) if item.get("status") == "True"}
-    state = next((name for name in ("Complete", "Failed", "Suspended") if name in conditions), "Running")
-    completions = f"{status.get('succeeded', 0)}/{find(data, 'spec.completions', find(data, 'spec.parallelism', 1))}"
-    took = ""
-    if status.get("startTime"):
-        end = parse_time(status["completionTime"]) if status.get("completionTime") else now
-        took = duration(max(0, int(end - parse_time(status["startTime"]))))
-    name = data["metadata"]["name"]
-    return [name, state, completions, took, created(data, now), *images(data), selector(data)]
+def _controller(data: Data, _: float) -> str:
+    owner = next((item for item in list_items(data, "metadata.ownerReferences") if item.get("controller")), None)
+    if owner is None:
+        return "<none>"
+    group = f".{owner['apiVersion'].rpartition('/')[0]}" if "/" in owner["apiVersion"] else ""
+    return f"{owner['kind'].lower()}{group}/{owner['name']}"
 
 
-def _cron_job(data: Data, now: float) -> list[Any]:
-    last = find(data, "status.lastScheduleTime")
-    return [
-        *(data["metadata"]["name"], find(data, "spec.schedule"), find(data, "spec.timeZone", "<none>")),
-        *(str(find(data, "spec.suspend", False)).capitalize(), len(find(data, "status.active", []))),
-        *(age(last, now) if last else "<none>", created(data, now)),
-        *images(data, "spec.jobTemplate.spec.template.spec.containers"),
-        selector(data, "spec.jobTemplate.spec.selector"),
-    ]
+def _scaling_target(data: Data, _: float) -> str:
+    return f"{find(data, 'spec.scaleTargetRef.kind')}/{find(data, 'spec.scaleTargetRef.name')}"
 
 
-def _revision(data: Data, now: float) -> list[Any]:
-    owners = (owner for owner in data["metadata"].get("ownerReferences") or () if owner.get("controller"))
-    owner = next(owners, None)
-    group = f".{owner['apiVersion'].rpartition('/')[0]}" if owner and "/" in owner["apiVersion"] else ""
-    controller = f"{owner['kind'].lower()}{group}/{owner['name']}" if owner else "<none>"
-    return [data["metadata"]["name"], controller, data.get("revision", 0), created(data, now)]
+def _scaling_metrics(data: Data, _: float) -> str:
+    texts = []
+    for metric in list_items(data, "spec.metrics"):
+        name, target = find(metric, "resource.name", "metric"), find(metric, "resource.target", {})
+        percent = target.get("averageUtilization")
+        goal = f"{percent}%" if percent is not None else target.get("averageValue", "<auto>")
+        texts.append(f"{name}: <unknown>/{goal}")
+    return ", ".join(texts) or "<none>"
 
 
-def _autoscaler(data: Data, now: float) -> list[Any]:
-    target = find(data, "spec.scaleTargetRef", {})
-    targets = ", ".join(_target(metric) for metric in find(data, "spec.metrics", [])) or "<none>"
-    return [
-        *(data["metadata"]["name"], f"{target.get('kind', '')}/{target.get('name', '')}", targets),
-        *(find(data, "spec.minReplicas", "<unset>"), find(data, "spec.maxReplicas", 0)),
-        *(find(data, "status.currentReplicas", 0), created(data, now)),
-    ]
-
-
-def _target(metric: Data) -> str:
-    name, target = find(metric, "resource.name", "metric"), find(metric, "resource.target", {})
-    percent = target.get("averageUtilization")
-    return f"{name}: <unknown>/{f'{percent}%' if percent is not None else target.get('averageValue', '<auto>')}"
-
-
-def _budget(data: Data, now: float) -> list[Any]:
-    least, most = find(data, "spec.minAvailable", "N/A"), find(data, "spec.maxUnavailable", "N/A")
-    return [data["metadata"]["name"], least, most, find(data, "status.disruptionsAllowed", 0), created(data, now)]
-
-
-_TEMPLATE: Final = ("Containers*", "Images*")
-WORKLOADS: Final[Mapping[str, tuple[tuple[Column, ...], Cells]]] = {
-    "pods": (
-        columns("Name", "Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*", "Readiness Gates*"),
-        lambda data, now: pod_cells(data, created(data, now)),
+_CONTAINERS: Final = "spec.template.spec.containers"
+_JOB: Final = "spec.jobTemplate.spec"
+_TEMPLATE: Final = (("Containers*", joined(_CONTAINERS, "name")), ("Images*", joined(_CONTAINERS, "image")))
+_SELECTOR: Final = ("Selector*", selector())
+_READY: Final = ("Ready", ratio("status.readyReplicas", "spec.replicas"))
+_REPLICAS: Final = columns(
+    *("Name", "Desired: spec.replicas|0", "Current: status.replicas|0", "Ready: status.readyReplicas|0", "Age"),
+    *(*_TEMPLATE, _SELECTOR),
+)
+WORKLOADS: Final[Mapping[str, tuple[Column, ...]]] = {
+    "pods": columns(
+        *("Name", ("Ready", _ready), ("Status", _pod_status), ("Restarts", _restarts), "Age"),
+        *("IP*: status.podIP", "Node*: spec.nodeName", "Nominated Node*: status.nominatedNodeName"),
+        ("Readiness Gates*", _readiness_gates),
     ),
-    "deployments.apps": (
-        columns("Name", "Ready", "Up-to-date", "Available", "Age", *_TEMPLATE, "Selector*"),
-        _deployment,
+    "deployments.apps": columns(
+        *("Name", _READY, "Up-to-date: status.updatedReplicas|0", "Available: status.availableReplicas|0", "Age"),
+        *(*_TEMPLATE, _SELECTOR),
     ),
-    "replicasets.apps": (
-        columns("Name", "Desired", "Current", "Ready", "Age", *_TEMPLATE, "Selector*"),
-        _replica_set,
+    "replicasets.apps": _REPLICAS,
+    "replicationcontrollers": _REPLICAS,
+    "statefulsets.apps": columns("Name", _READY, "Age", *_TEMPLATE),
+    "daemonsets.apps": columns(
+        *("Name", "Desired: status.desiredNumberScheduled|0", "Current: status.currentNumberScheduled|0"),
+        *("Ready: status.numberReady|0", "Up-to-date: status.updatedNumberScheduled|0"),
+        *("Available: status.numberAvailable|0", ("Node Selector", _node_selector), "Age", *_TEMPLATE, _SELECTOR),
     ),
-    "replicationcontrollers": (
-        columns("Name", "Desired", "Current", "Ready", "Age", *_TEMPLATE, "Selector*"),
-        _replica_set,
+    "jobs.batch": columns(
+        *("Name", ("Status", _job_state), ("Completions", _completions), ("Duration", _job_duration), "Age"),
+        *(*_TEMPLATE, _SELECTOR),
     ),
-    "statefulsets.apps": (columns("Name", "Ready", "Age", *_TEMPLATE), _stateful_set),
-    "daemonsets.apps": (
-        columns(
-            *("Name", "Desired", "Current", "Ready", "Up-to-date", "Available", "Node Selector", "Age"),
-            *(*_TEMPLATE, "Selector*"),
-        ),
-        _daemon_set,
+    "cronjobs.batch": columns(
+        *("Name", "Schedule: spec.schedule|", "Timezone: spec.timeZone"),
+        ("Suspend", lambda data, _: str(find(data, "spec.suspend", False)).capitalize()),
+        *(("Active", count("status.active")), "Last Schedule: @status.lastScheduleTime|<none>", "Age"),
+        ("Containers*", joined(f"{_JOB}.template.spec.containers", "name")),
+        ("Images*", joined(f"{_JOB}.template.spec.containers", "image")),
+        ("Selector*", selector(f"{_JOB}.selector")),
     ),
-    "jobs.batch": (
-        columns("Name", "Status", "Completions", "Duration", "Age", *_TEMPLATE, "Selector*"),
-        _job,
+    "controllerrevisions.apps": columns("Name", ("Controller", _controller), "Revision: revision|0", "Age"),
+    "podtemplates": columns(
+        *("Name", ("Containers", joined("template.spec.containers", "name"))),
+        ("Images", joined("template.spec.containers", "image")),
+        ("Pod Labels", selector("template.metadata.labels")),
     ),
-    "cronjobs.batch": (
-        columns(
-            *("Name", "Schedule", "Timezone", "Suspend", "Active", "Last Schedule", "Age"),
-            *("Containers*", "Images*", "Selector*"),
-        ),
-        _cron_job,
+    "horizontalpodautoscalers.autoscaling": columns(
+        *("Name", ("Reference", _scaling_target), ("Targets", _scaling_metrics), "MinPods: spec.minReplicas|<unset>"),
+        *("MaxPods: spec.maxReplicas|0", "Replicas: status.currentReplicas|0", "Age"),
     ),
-    "controllerrevisions.apps": (columns("Name", "Controller", "Revision", "Age"), _revision),
-    "podtemplates": (
-        columns("Name", "Containers", "Images", "Pod Labels"),
-        lambda data, _now: [
-            *(data["metadata"]["name"], *images(data, "template.spec.containers")),
-            selector(data, "template.metadata.labels"),
-        ],
-    ),
-    "horizontalpodautoscalers.autoscaling": (
-        columns("Name", "Reference", "Targets", "MinPods", "MaxPods", "Replicas", "Age"),
-        _autoscaler,
-    ),
-    "poddisruptionbudgets.policy": (
-        columns("Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"),
-        _budget,
+    "poddisruptionbudgets.policy": columns(
+        *("Name", "Min Available: spec.minAvailable|N/A", "Max Unavailable: spec.maxUnavailable|N/A"),
+        *("Allowed Disruptions: status.disruptionsAllowed|0", "Age"),
     ),
 }
