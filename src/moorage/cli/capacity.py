@@ -13,7 +13,10 @@ PodFile = Annotated[
     str, typer.Argument(metavar="POD_FILE", help="Manifest of a Pod, or of a workload with a pod template.")
 ]
 Limit = Annotated[
-    int, typer.Option("--limit", metavar="NUMBER", min=1, max=1_000_000, help="Stop counting at this number.")
+    int,
+    typer.Option(
+        "--limit", metavar="NUMBER", parser=options.number(1, 1_000_000), help="Stop counting at this number."
+    ),
 ]
 
 
@@ -33,7 +36,7 @@ def capacity(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
 ) -> None:
     """Count how many more copies of a pod fit.
 
-    Prints the nodes that the copies would go to, and the reason why the next copy does not fit. The scheduler places
+    Prints the nodes of the copies, and the reason why the next copy does not fit. The scheduler places
     one copy after the other. No pod is preempted, and nothing is written to the cluster.
 
     The cluster is read from files (-f), from a snapshot, or from the live cluster that kubectl uses.

@@ -3,6 +3,7 @@
 Each command has a module, which imports its dependencies when it runs: `moorage --help` stays fast.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -57,6 +58,14 @@ for _command in (
 @app.command(scheduler.NAME, add_help_option=False)
 def _scheduler() -> None:
     """Run the scheduler on a cluster, with kube-scheduler's flags."""
+
+
+def run_command(arguments: Sequence[str], name: str) -> int:
+    """Run a command line and return its exit code; raise InputError for invalid usage."""
+    try:
+        return app(list(arguments), prog_name=name, standalone_mode=False) or 0
+    except options.UsageError as error:
+        raise options.describe_usage_error(error) from error
 
 
 def _print_version(is_requested: bool) -> None:

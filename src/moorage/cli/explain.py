@@ -9,6 +9,7 @@ import typer
 
 from moorage.cli import options
 from moorage.cli.startup import start_lightly
+from moorage.common.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from moorage.insight import LoadedCluster, PodExplanation, Session, WorkloadExplanation
@@ -22,6 +23,17 @@ NodeName = Annotated[
     typer.Option("--node", metavar="NAME", help="Explain why the pod is not on this node, and suggest changes."),
 ]
 Timeout = Annotated[str, typer.Option("--timeout", metavar="DURATION", help="Time limit of the search for changes.")]
+
+
+Verbosity = Annotated[
+    int | None,
+    typer.Option(
+        *("-v", "--v"),
+        parser=options.parse_level,
+        metavar="LEVEL",
+        help="1 prints all reasons, changes and events; 2 to 10 also set the log verbosity.",
+    ),
+]
 
 
 class ExplanationFormat(StrEnum):
@@ -49,7 +61,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     context: options.Context = "",
     plugin: options.Plugins = None,
     feature_gates: options.FeatureGates = None,
-    verbosity: options.Verbosity = None,
+    verbosity: Verbosity = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Explain why a pod is pending, and suggest changes that make it fit.
@@ -58,7 +70,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     kubectl uses, a snapshot, or files. The command never writes to it. Every suggested change was tried: the plugins
     of the scheduler accept the pod on the changed cluster.
 
-    The text fits on a screen; -v 1 adds all reasons and changes and the events that trigger a retry.
+    The text is at most one screen long. -v 1 prints all reasons and changes, and the events that trigger a retry.
 
     To print the logged attempts of the pod instead, even if the pod is gone, add --decision-log.
 
@@ -69,7 +81,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     if decision_log is not None:
         if file or snapshot or kubeconfig or context or output is ExplanationFormat.HTML:
             hint = "omit -f, --snapshot, --kubeconfig, --context and -o html"
-            raise typer.BadParameter(f"--decision-log does not read a cluster: {hint}")
+            raise InputError("--decision-log", "cannot be combined with a cluster or with HTML output", hint=hint)
         _print_attempts(decision_log, pod, namespace or "default", as_json=output is ExplanationFormat.JSON)
         return
     cluster = options.load_cluster(file, snapshot, kubeconfig, context, quiet=quiet)
@@ -89,7 +101,6 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
 
 def _print_attempts(log: Path, name: str, namespace: str, *, as_json: bool) -> None:
     """Print the logged attempts of a pod; raise InputError if the log has none."""
-    from moorage.common.errors import InputError, did_you_mean
     from moorage.scheduler.decisions.decision import json_chunks
     from moorage.scheduler.decisions.decision_log import read_log
     from moorage.scheduler.decisions.printing import history_lines
@@ -125,7 +136,6 @@ def _find_implied_gates(cluster: "LoadedCluster", requested: list[str]) -> list[
 def _explain(
     session: "Session", name: str, namespace: str, node: str, seconds: float
 ) -> "PodExplanation | WorkloadExplanation":
-    from moorage.common.errors import InputError
     from moorage.insight import explain_pod, explain_workload, find_workload
 
     workload = find_workload(session, name, namespace)

@@ -11,6 +11,7 @@ import typer
 
 from moorage.cli import options
 from moorage.cli.startup import start_lightly
+from moorage.common.errors import InputError
 
 if TYPE_CHECKING:
     from moorage.lab import RunTrials, ShowTrials
@@ -29,11 +30,17 @@ class Backend(StrEnum):
 
 
 OutFile = Annotated[Path, typer.Option("--out", metavar="FILE", help=options.TRACE_HELP, callback=options.TRACE_FILE)]
+Seed = Annotated[
+    int, typer.Option("--seed", metavar="NUMBER", parser=options.number(0), help="Seed of the random numbers.")
+]
 NODES_FILE = options.with_extension(".csv")
 WorkersOption = Annotated[
     int,
     typer.Option(
-        "--workers", metavar="NUMBER", min=0, help="Number of processes on this machine; 0 means one per core."
+        "--workers",
+        metavar="NUMBER",
+        parser=options.number(0),
+        help="Number of processes on this machine; 0 means one per core.",
     ),
 ]
 OnOption = Annotated[
@@ -99,7 +106,7 @@ def tune(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
         Path | None,
         typer.Option("--out", metavar="DIR", help="Directory for rows and best.yaml (default: EXPERIMENT-tuned)."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="NUMBER", help="Seed of the search.")] = 1,
+    seed: Seed = 1,
     workers: WorkersOption = 0,
     on: OnOption = Backend.CORES,
     ray_address: RayAddressOption = "",
@@ -158,7 +165,6 @@ def import_(
     Example: moorage lab import openb --nodes nodes.csv --pods pods.csv --out trace.jsonl
     """
     start_lightly(with_numpy=True)
-    from moorage.common.errors import InputError
     from moorage.lab import import_nodes, import_pods, write_nodes_csv, write_trace
 
     if format_ != "openb":
@@ -175,18 +181,30 @@ def import_(
         typer.echo(f"{nodes_file}: {len(cluster.nodes)} nodes")
 
 
+def _parse_rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < float("inf"):
+        raise typer.BadParameter(f"{text} is not a rate; use a number above 0")
+    return rate
+
+
 @app.command(cls=options.Command)
 def generate(
     out: OutFile,
     preset: Annotated[
         str, typer.Option("--preset", metavar="NAME", help="Workload: web, batch, training, mixed or openb.")
     ] = "mixed",
-    seed: Annotated[int, typer.Option("--seed", metavar="NUMBER", help="Seed of the random numbers.")] = 1,
+    seed: Seed = 1,
     pods: Annotated[
-        int | None, typer.Option("--pods", metavar="NUMBER", min=1, max=10_000_000, help="Number of pods.")
+        int | None,
+        typer.Option("--pods", metavar="NUMBER", parser=options.number(1, 10_000_000), help="Number of pods."),
     ] = None,
     per_hour: Annotated[
-        float | None, typer.Option("--per-hour", metavar="NUMBER", help="Number of pods that arrive per hour.")
+        float | None,
+        typer.Option("--per-hour", metavar="NUMBER", parser=_parse_rate, help="Number of pods that arrive per hour."),
     ] = None,
     cluster_out: Annotated[
         Path | None,
@@ -198,12 +216,9 @@ def generate(
     The preset and the seed determine the arrival times, requests and run times of the pods.
     """
     start_lightly()
-    from moorage.common.errors import InputError
     from moorage.lab import generate as generate_trace
     from moorage.lab import preset_cluster, write_nodes_csv, write_trace
 
-    if per_hour is not None and not 0 < per_hour < float("inf"):
-        raise InputError("--per-hour", f"{per_hour:g} is not a rate", hint="use a number above 0")
     trace = generate_trace(preset, seed, pods=pods, pods_per_hour=per_hour, where="--preset")
     write_trace(out, trace)
     last = trace.pods[-1].arrives if trace.pods else 0.0
@@ -217,7 +232,6 @@ def generate(
 @contextmanager
 def _open_backend(on: Backend, ray_address: str, workers: int, *, total: int) -> "Iterator[RunTrials]":
     """Yield the function that runs trials."""
-    from moorage.common.errors import InputError
     from moorage.lab import default_run
 
     if on is Backend.RAY:

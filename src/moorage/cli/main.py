@@ -41,9 +41,9 @@ def run(arguments: Sequence[str], *, name: str = "moorage") -> int:
     try:
         if is_scheduler:
             return scheduler.run(arguments[1:])
-        from moorage.cli.commands import app
+        from moorage.cli.commands import run_command
 
-        app(list(arguments), prog_name=name)
+        return run_command(arguments, name)
     except SystemExit as exit_:
         return int(exit_.code or 0)
     except KeyboardInterrupt:
@@ -51,4 +51,3 @@ def run(arguments: Sequence[str], *, name: str = "moorage") -> int:
     except MoorageError as error:
         sys.stderr.write(f"error: {explain(error)}\n")
         return EXIT_SCHEDULER if is_scheduler else EXIT_INPUT
-    return 0

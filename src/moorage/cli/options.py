@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from moorage.common.errors import InputError, MoorageError, did_you_mean
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -22,8 +24,47 @@ NOTE_SECONDS: Final = 10.0
 """Without a terminal, the progress of a long simulation is printed this often."""
 
 
+UsageError: Any = typer.BadParameter.__base__
+"""The usage errors of typer: those of click, or of the copy of click that newer versions contain."""
+
+
+def describe_usage_error(error: Any) -> InputError:
+    """Return a usage error of typer in the form of our own errors."""
+    command = error.ctx.command_path if error.ctx else "moorage"
+    hint = f"run '{command} --help' for its arguments and options"
+    match type(error).__name__:
+        case "NoSuchOption":
+            names = [name for param in error.ctx.command.params for name in (*param.opts, *param.secondary_opts)]
+            problem, hint = f"unknown option: {error.option_name}", did_you_mean(error.option_name, names) or hint
+        case "MissingParameter":
+            problem = f"missing {error.param.param_type_name}: {_name_param(error.param)}"
+        case "BadParameter" if error.param is not None:
+            problem = error.message.removeprefix("Value error, ").rstrip(".")
+            return InputError(_name_param(error.param), problem)
+        case _:
+            problem = f"{error.message[:1].lower()}{error.message[1:].rstrip('.')}"
+    return InputError(command, problem, hint=hint)
+
+
+def _name_param(param: Any) -> str:
+    return str(param.metavar if param.param_type_name == "argument" else param.opts[0])
+
+
 class Command(TyperCommand):
     """A command whose help names arguments by their metavar only: some versions of typer print `{POD}` and `<str>`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse a command line; raise InputError for unexpected arguments."""
+        ctx.allow_extra_args = True
+        try:
+            extra = super().parse_args(ctx, args)
+        except UsageError as error:
+            error.ctx = ctx
+            raise
+        if extra and not ctx.resilient_parsing:
+            usage = ctx.get_usage().removeprefix("Usage: ")
+            raise InputError(ctx.command_path, f"unexpected argument: {extra[0]}", hint=f"write {usage}")
+        return extra
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the usage line."""
@@ -47,6 +88,20 @@ class Command(TyperCommand):
 class CommandGroup(TyperGroup):
     """A group that lists its commands with complete summaries, which typer would cut to one line."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse a command line; without arguments, print the help and exit with code 2."""
+        if not args and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help(), err=True)
+            raise typer.Exit(2)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command of a command line; raise InputError for an unknown one."""
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            hint = did_you_mean(args[0], self.commands) or f"run '{ctx.command_path} --help' for the commands"
+            raise InputError(ctx.command_path, f"unknown command: {args[0]}", hint=hint)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands."""
         self.write_commands(formatter, "Commands", self.commands)
@@ -65,7 +120,6 @@ def make_group(help_text: str, cls: type[CommandGroup] = CommandGroup) -> typer.
     return typer.Typer(
         cls=cls,
         help=help_text,
-        no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"max_content_width": 100},
@@ -90,6 +144,22 @@ def with_extension(*known: str) -> Callable[[Path | None], Path | None]:
         return path
 
     return check
+
+
+def number(low: int, high: int | None = None) -> Callable[[object], int]:
+    """Return a parser of integers in a range."""
+    expected = f"an integer of at least {low}" if high is None else f"an integer from {low} to {high}"
+
+    def parse(text: object) -> int:
+        try:
+            value = int(str(text))
+        except ValueError:
+            value = low - 1
+        if value < low or (high is not None and value > high):
+            raise typer.BadParameter(f"{text} is not {expected}")
+        return value
+
+    return parse
 
 
 TRACE_FILE = with_extension(".jsonl", ".csv", ".parquet")
@@ -125,13 +195,16 @@ DecisionLog = Annotated[
     typer.Option("--decision-log", metavar="FILE", help="Decision log written by `moorage scheduler --decision-log`."),
 ]
 Kubeconfig = Annotated[
-    str, typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig of the live cluster (default: that of kubectl).")
+    str,
+    typer.Option(
+        "--kubeconfig", metavar="FILE", help="Kubeconfig of the live cluster (default: the one that kubectl uses)."
+    ),
 ]
 Context = Annotated[str, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig to use.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the progress bar or notes.")]
 Address = Annotated[str, typer.Option("--address", metavar="IP", help="Address to listen on.")]
 Port = Annotated[
-    int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port to listen on; 0 picks a free one.")
+    int, typer.Option("--port", metavar="PORT", parser=number(0, 65535), help="Port to listen on; 0 picks a free one.")
 ]
 TokenFile = Annotated[
     Path | None,
@@ -149,7 +222,7 @@ SimulateFor = Annotated[
 ]
 
 
-def _parse_level(text: str) -> int:
+def parse_level(text: str) -> int:
     """Parse a log level as kube-scheduler does: -v=4 equals -v 4."""
     number = text.removeprefix("=")
     if not number.isdecimal():
@@ -159,9 +232,7 @@ def _parse_level(text: str) -> int:
 
 Verbosity = Annotated[
     int | None,
-    typer.Option(
-        "-v", "--v", parser=_parse_level, metavar="LEVEL", help="Log verbosity as in kube-scheduler, 0 to 10."
-    ),
+    typer.Option("-v", "--v", parser=parse_level, metavar="LEVEL", help="Log verbosity as in kube-scheduler, 0 to 10."),
 ]
 
 
@@ -190,8 +261,6 @@ def load_live_policy(
     config: Path | None, cluster: "LoadedCluster", plugins: list[str] | None, gates: list[str] | None, *, quiet: bool
 ) -> "Policy":
     """Return the policy of the options; without --config, that of the scheduler in a live cluster if it is known."""
-    from moorage.common.errors import MoorageError
-
     if config is None and cluster.config_source:
         print_note(f"{cluster.config_source}; --config FILE sets another", quiet=quiet)
     if config is None and cluster.config:
@@ -233,7 +302,6 @@ def load_cluster(
 def parse_seconds(text: str, option: str) -> float | None:
     """Parse the duration of an option; ``None`` if it is not set. Raise InputError unless it is positive."""
     from moorage.common.durations import parse_duration
-    from moorage.common.errors import InputError
 
     if not text:
         return None

@@ -9,6 +9,7 @@ import typer
 
 from moorage.cli import options
 from moorage.cli.startup import start_lightly
+from moorage.common.errors import InputError
 
 if TYPE_CHECKING:
     from moorage.cluster import ClusterInput, Run
@@ -136,14 +137,15 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
 
     if decision_log is not None:
         if file or snapshot or compare or one_pass or set_ or remove_node or add_nodes:
-            raise typer.BadParameter("--decision-log cannot be combined with a cluster or with what-if options")
+            hint = "omit -f, --snapshot, --compare, --one-pass, --set, --remove-node and --add-nodes"
+            raise InputError("--decision-log", "cannot be combined with a cluster or with what-if options", hint=hint)
         _print_log(decision_log, output, whole_timeline=timeline)
         return
     policy = options.load_policy(config, plugin, feature_gates)
     if no_extenders and policy.config.extenders:
         policy = _without_extenders(policy, quiet=quiet)
     if one_pass and (for_ or run_for):
-        raise typer.BadParameter("--for and --run-for cannot be combined with --one-pass")
+        raise InputError("--one-pass", "cannot be combined with --for or --run-for", hint="no time passes in one pass")
     until, run_seconds = options.parse_seconds(for_, "--for"), options.parse_seconds(run_for, "--run-for")
     documents = _read_documents(file, snapshot, quiet=quiet)
     documents = apply_changes(documents, settings=set_ or (), removed=remove_node or (), added=add_nodes or ())
@@ -204,7 +206,7 @@ def _read_documents(files: list[str] | None, snapshot: str, *, quiet: bool) -> "
     from moorage.kube.manifests import describe_unknown_fields, read_files
 
     if not files and not snapshot:
-        raise typer.BadParameter("no cluster specified; add -f FILE or --snapshot FILE")
+        raise InputError("moorage simulate", "no cluster specified", hint="add -f FILE or --snapshot FILE")
     documents = [] if not snapshot else options.load_cluster(None, snapshot, "", "", quiet=quiet).documents
     objects = list(read_files(files or ()))
     if note := describe_unknown_fields(objects):

@@ -34,7 +34,7 @@ def snapshot(
     """Save a live cluster to a file.
 
     The snapshot contains nodes, pods, volumes, devices, disruption budgets and workloads, each kind at one resource
-    version. Nothing is written to the cluster. Secrets are never read; env, commands and annotations are left out.
+    version. Nothing is written to the cluster. Secrets are never read; env, commands and annotations are omitted.
 
     Use the snapshot in other commands: moorage explain POD --snapshot FILE, moorage simulate --snapshot FILE.
     """

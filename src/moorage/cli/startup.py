@@ -20,7 +20,7 @@ def start_lightly(*, with_numpy: bool = True) -> None:
     retain_freed_memory()
     if with_numpy:
         import_numpy()
-    # structlog uses rich for coloured tracebacks, which we do not print; msgspec uses typing_extensions on old Pythons.
+    # structlog uses rich for colored tracebacks, which we do not print; msgspec uses typing_extensions on old Pythons.
     _import_without("structlog", "rich", "colorama", "greenlet")
     _import_without("msgspec", "typing_extensions")
     log_to_stderr()

@@ -7,6 +7,7 @@ import typer
 
 from moorage.cli import options
 from moorage.cli.startup import start_lightly
+from moorage.common.errors import InputError
 
 if TYPE_CHECKING:
     from moorage.insight import LoadedCluster, ReplayedRun
@@ -20,7 +21,7 @@ Simulate = Annotated[
     bool | None,
     typer.Option(
         "--simulate/--no-simulate",
-        help="Simulate the cluster and replay the simulation, or show it as it is (default: simulate files only).",
+        help="Simulate the cluster and replay the simulation, or show its state (default: simulate files only).",
         show_default=False,
     ),
 ]
@@ -61,7 +62,7 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     from moorage.scheduler.decisions.decision_log import read_log
 
     if decision_log is not None and compare is not None:
-        raise typer.BadParameter("--compare cannot be combined with --decision-log")
+        raise InputError("--compare", "cannot be combined with --decision-log", hint="omit one of them")
     seconds = options.parse_seconds(for_, "--for")
     tokens = BearerTokens.for_address(token_file, address)
     policy = options.load_policy(config, plugin, feature_gates)

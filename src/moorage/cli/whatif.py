@@ -64,7 +64,7 @@ def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     refresh: Annotated[
         str,
         typer.Option(
-            "--refresh", metavar="DURATION", help="Interval in which the live cluster is read again; 0 disables it."
+            "--refresh", metavar="DURATION", help="How often to reload the live cluster; 0 disables reloading."
         ),
     ] = "30s",
     kubeconfig: options.Kubeconfig = "",

@@ -116,9 +116,9 @@ def test_bad_files(
 MISUSE = {
     "a missing file": (["config", "check", "/nowhere.yaml"], "/nowhere.yaml: the file does not exist"),
     "an unknown gate": (["config", "view", "--feature-gates", "Nope=true"], "unrecognized feature gate: Nope"),
-    "an unknown command": (["confg"], "No such command 'confg'"),
-    "an unknown option": (["config", "view", "--colour"], "No such option: --colour"),
-    "no file to check": (["config", "check"], "Missing argument 'FILE'"),
+    "an unknown command": (["confg"], "unknown command: confg"),
+    "an unknown option": (["config", "view", "--color"], "unknown option: --color"),
+    "no file to check": (["config", "check"], "missing argument: FILE"),
     "an unknown format": (["config", "view", "-o", "toml"], "'toml' is not one of 'yaml', 'json'"),
     "a plugin that cannot be imported": (
         ["config", "view", "--plugin", "no_such_module:X"],

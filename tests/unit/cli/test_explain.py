@@ -136,7 +136,8 @@ MISTAKES = {
     "a pod of another namespace": (["big", "-n", "shop"], "there is 'default/big'"),
     "a pod that is being deleted": (["leaving"], "the pod is being deleted"),
     "a pod that has ended": (["ended"], "the pod has finished (Failed)"),
-    "no such node": (["big", "--node", "n9"], "node not found"),
+    "unknown node": (["big", "--node", "x"], "node not found\n  hint: the nodes are n1"),
+    "mistyped node": (["big", "--node", "n11"], "did you mean 'n1'?"),
     "no such workload": (["deployment/wob"], "did you mean 'default/web'?"),
     "two sources": (["big", "--snapshot", "s"], "cannot be combined with -f"),
 }

@@ -58,3 +58,45 @@ def test_large_text_is_written_completely_if_each_call_writes_a_part(monkeypatch
     print_chunks([b"0123456789", b"", b"\n"])
     print_json({"a": 1})
     assert output.written == b'0123456789\n{\n  "a": 1\n}\n'
+
+
+USAGE_ERRORS: dict[str, tuple[str, str, str]] = {
+    "unknown option": ("explain web --nod n1", "moorage explain: unknown option: --nod", "did you mean '--node'?"),
+    "unknown option of a group": ("lab --sed 1", "moorage lab: unknown option: --sed", "run 'moorage lab --help'"),
+    "unknown command": ("explian web", "moorage: unknown command: explian", "did you mean 'explain'?"),
+    "unknown subcommand": ("lab imprt", "moorage lab: unknown command: imprt", "did you mean 'import'?"),
+    "missing argument": ("explain", "moorage explain: missing argument: POD", "run 'moorage explain --help'"),
+    "missing option": ("lab generate", "moorage lab generate: missing option: --out", "--help"),
+    "missing value": ("explain web -f", "moorage explain: option '-f' requires an argument", "--help"),
+    "value of a switch": ("up --ui=true", "moorage up: option '--ui' does not take a value", "--help"),
+    "unexpected argument": (
+        "explain a b",
+        "moorage explain: unexpected argument: b",
+        "write moorage explain [OPTIONS]",
+    ),
+    "unknown output format": ("explain web -o jsn", "--output: 'jsn' is not one of 'text', 'json', 'html'", ""),
+    "text instead of a number": ("up --nodes many", "--nodes: many is not an integer from 0 to 20000", ""),
+    "number out of range": ("up --port 65536", "--port: 65536 is not an integer from 0 to 65535", ""),
+    "number below the minimum": ("lab tune x.yaml --workers -1", "--workers: -1 is not an integer of at least 0", ""),
+    "rate of zero": ("lab generate --out x.csv --per-hour 0", "--per-hour: 0 is not a rate", ""),
+    "invalid log level": ("explain web -v high", "-v: 'high' is not a log level", ""),
+}
+
+
+@pytest.mark.parametrize(("command", "problem", "hint"), USAGE_ERRORS.values(), ids=USAGE_ERRORS)
+def test_invalid_usage_is_reported_in_the_form_of_all_errors(
+    command: str, problem: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(command.split()) == 2
+    error, _, advice = capsys.readouterr().err.strip().partition("\n  hint: ")
+    assert error.startswith(f"error: {problem}")
+    assert "\n" not in error
+    assert hint in advice
+
+
+@pytest.mark.parametrize("group", [(), ("lab",)], ids=["moorage", "lab"])
+def test_command_group_without_arguments_prints_its_help(
+    group: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(group) == 2
+    assert "Commands:" in (captured := capsys.readouterr()).err or "Start here:" in captured.err

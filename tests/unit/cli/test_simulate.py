@@ -258,7 +258,7 @@ def test_kinds_that_are_left_out_are_noted(
 
 BAD = {
     "a missing file": (["simulate", "-f", "nowhere.yaml"], "error: nowhere.yaml: the file does not exist"),
-    "no file at all": (["simulate"], "no cluster specified; add -f FILE or --snapshot FILE"),
+    "no file at all": (["simulate"], "no cluster specified\n  hint: add -f FILE or --snapshot FILE"),
     "an unknown plugin": (
         ["simulate", "-f", "nowhere.yaml", "--plugin", "nothing"],
         "expected module:Class",

@@ -18,7 +18,10 @@ ManifestFiles = Annotated[
         help="Objects to create in the cluster, YAML or JSON; - reads standard input; may be repeated.",
     ),
 ]
-NodeCount = Annotated[int, typer.Option("--nodes", metavar="NUMBER", min=0, max=20_000, help="Number of fake nodes.")]
+NodeCount = Annotated[
+    int,
+    typer.Option("--nodes", metavar="NUMBER", parser=options.number(0, 20_000), help="Number of fake nodes."),
+]
 Shape = Annotated[
     str, typer.Option("--shape", metavar="SHAPE", help="Node size, such as cpu=8,memory=32Gi,pods=110,zones=3.")
 ]
@@ -57,7 +60,12 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     ui: Annotated[bool, typer.Option("--ui/--no-ui", help="Serve a web page that shows the cluster.")] = True,
     ui_port: Annotated[
         int,
-        typer.Option("--ui-port", metavar="PORT", min=0, max=65535, help="Port of the web page; 0 picks a free one."),
+        typer.Option(
+            "--ui-port",
+            metavar="PORT",
+            parser=options.number(0, 65535),
+            help="Port of the web page; 0 picks a free one.",
+        ),
     ] = 0,
     reload: Reload = True,
     feature_gates: options.FeatureGates = None,

@@ -39,6 +39,7 @@ from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import Status
 
 MAX_EXAMPLES: Final = 3
+MAX_HINTED: Final = 5
 PODS: Final = "pods"
 
 
@@ -60,8 +61,10 @@ def explain_pod(
     if pod.scheduler_name not in session.scheduler.runners:
         return _explain_foreign(session, pod, node, seconds, with_changes)
     if node and session.scheduler.cache.node(node) is None:
-        node_names = session.scheduler.cache.nodes.names
-        raise InputError(f"--node {node}", "node not found", hint=did_you_mean(node, node_names))
+        names = list(session.scheduler.cache.nodes.names)
+        listed = f"the nodes are {', '.join(names[:MAX_HINTED])}{', …' if len(names) > MAX_HINTED else ''}"
+        hint = did_you_mean(node, names) or (listed if names else "the cluster has no nodes")
+        raise InputError(f"--node {node}", "node not found", hint=hint)
     with session.branch():
         if pod.node_name:
             return _explain_bound(session, pod, node)

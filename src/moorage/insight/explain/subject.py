@@ -233,10 +233,10 @@ class Subject:
         """Start a change of the pod that the API server permits on the existing object."""
         return Draft(self.id, self.content)
 
-    def draft_object(self, kind: str, name: str, namespace: str = "") -> Draft:
+    def draft_object(self, kind: str, name: str, namespace: str = "", *, must_replace: bool = False) -> Draft:
         """Start a change of another object."""
         target = ObjectId(kind, namespace, name)
-        return Draft(target, self.session.objects.content(target))
+        return Draft(target, self.session.objects.content(target), must_replace=must_replace)
 
     def trial(self, *edits: Edit) -> Attempt | None:
         """Apply edits and try the pod; return the attempt, or ``None`` if the pod does not fit."""

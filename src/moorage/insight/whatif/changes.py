@@ -51,7 +51,7 @@ def with_setting(documents: Sequence[Document], wish: str, namespace: str = DEFA
     kind = find_named_kind(parts[1])
     if kind is None:
         hint = did_you_mean(parts[1].lower(), [kind.name.lower() for kind in BY_NAME.values()])
-        raise InputError(f"--set {wish}", f"unknown kind {parts[1]!r}", hint=hint)
+        raise _bad_setting(wish, f"unknown kind {parts[1]!r}", hint)
     owner, _, name = parts[2].rpartition("/")
     target = ObjectId(kind.name, (owner or namespace) if kind.namespaced else "", name)
     path: list[str | int] = [
@@ -59,15 +59,16 @@ def with_setting(documents: Sequence[Document], wish: str, namespace: str = DEFA
         for step in _STEP.finditer(parts[3].strip())
     ]
     if not path or isinstance(path[0], int):
-        raise _bad_setting(wish, "it names no field")
+        raise _bad_setting(wish, "the field is missing")
     try:
         value = yaml.safe_load(parts[4])
     except yaml.YAMLError as error:
-        raise _bad_setting(wish, "its value is not YAML") from error
+        raise _bad_setting(wish, "the value is not valid YAML") from error
     matches = [at for at, document in enumerate(documents) if ObjectId.of(document.content) == target]
     if not matches:
         candidates = [ObjectId.of(document.content) for document in documents if document.kind == kind.name]
-        raise missing(target, (candidate.key for candidate in candidates))
+        error = missing(target, (candidate.key for candidate in candidates))
+        raise _bad_setting(wish, f"{kind.name} {target.key} not found", error.hint)
     content = dict(documents[matches[0]].content)
     known_problems = _unknown_fields(content)
     try:
@@ -86,9 +87,9 @@ def _unknown_fields(content: dict[str, Any]) -> set[str]:
     return set(unknown_fields(content, schema)) if schema is not None else set()
 
 
-def _bad_setting(wish: str, problem: str) -> InputError:
-    hint = "use a form such as deployment/web:spec.replicas=5 or node/n1:spec.unschedulable=true"
-    return InputError(f"--set {wish}", problem, hint=hint)
+def _bad_setting(wish: str, problem: str, hint: str = "") -> InputError:
+    example = "use a form such as deployment/web:spec.replicas=5 or node/n1:spec.unschedulable=true"
+    return InputError(f"--set {wish}", problem, hint=hint or example)
 
 
 def find_named_kind(word: str, names: Iterable[str] = BY_NAME) -> Kind | None:

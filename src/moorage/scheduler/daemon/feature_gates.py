@@ -33,27 +33,27 @@ _WITH_PATCH: Final = re.compile(r"1\.\d+\.\d+")
 
 #: Gates of a scheduler that have no effect here, with the reason.
 MOOT: Final[Mapping[str, str]] = {
-    "OpportunisticBatching": "cached results replace it and never change a decision",
-    "SchedulerAsyncAPICalls": "writes never delay a cycle, with or without it",
-    "SchedulerPreQueueingHints": "rejected pods are always filed by plugin",
-    "InterPodAffinityHostnameFastPath": "affinity by host name is always a look-up",
-    "ClearingNominatedNodeNameAfterBinding": "the API server does that",
-    "MatchLabelKeysInPodTopologySpreadSelectorMerge": "the API server does that",
-    "PodLevelResourcesFixDefaulting": "the API server does that",
-    "PodLevelResourcesFixKubeletQOSClass": "the kubelet does that",
-    "ContainerRestartRules": "the API server and the kubelet do that",
-    "UserNamespacesSupport": "the kubelet does that",
-    "RestartAllContainersOnContainerExits": "what a pod needs of its node is read from its spec in any case",
-    "UserNamespacesHostNetworkSupport": "what a pod needs of its node is read from its spec in any case",
-    "VolumeBindMountOptions": "what a pod needs of its node is read from its spec in any case",
-    "WorkloadWithJob": "the job controller does that; the one of `moorage up` does, too",
+    "OpportunisticBatching": "cached results replace it, without changing decisions",
+    "SchedulerAsyncAPICalls": "writes never delay a cycle",
+    "SchedulerPreQueueingHints": "unschedulable pods are always indexed by plugin",
+    "InterPodAffinityHostnameFastPath": "affinity by hostname is always a lookup",
+    "ClearingNominatedNodeNameAfterBinding": "implemented by the API server",
+    "MatchLabelKeysInPodTopologySpreadSelectorMerge": "implemented by the API server",
+    "PodLevelResourcesFixDefaulting": "implemented by the API server",
+    "PodLevelResourcesFixKubeletQOSClass": "implemented by the kubelet",
+    "ContainerRestartRules": "implemented by the API server and the kubelet",
+    "UserNamespacesSupport": "implemented by the kubelet",
+    "RestartAllContainersOnContainerExits": "required node features are always derived from the pod spec",
+    "UserNamespacesHostNetworkSupport": "required node features are always derived from the pod spec",
+    "VolumeBindMountOptions": "required node features are always derived from the pod spec",
+    "WorkloadWithJob": "implemented by the job controller, also in `moorage up`",
 }
 
 #: Gates that emulated releases can disable but Moorage cannot, with the feature.
 PERMANENT: Final[Mapping[str, str]] = {
     "DynamicResourceAllocation": "device claims",
-    "VolumeAttributesClass": "the classes of volumes",
-    "InPlacePodVerticalScaling": "the kubelet's report of a resize",
+    "VolumeAttributesClass": "VolumeAttributesClasses",
+    "InPlacePodVerticalScaling": "the status of a resize",
 }
 
 #: Gates of other components that may be set to true or false.
@@ -150,8 +150,8 @@ def choose_gates(flags: Sequence[str], emulated: Sequence[str] = (), compatible:
     if problems := [
         ConfigError(
             FLAG,
-            f"cannot set feature gate {name} to false: moorage always heeds {description}",
-            hint=f"leave {name} out",
+            f"cannot set feature gate {name} to false: Moorage always supports {description}",
+            hint=f"remove {name}",
         )
         for name, description in PERMANENT.items()
         if not features.enabled(name)
@@ -195,7 +195,7 @@ def _locked(gate_values: Mapping[str, bool], release: str) -> Iterator[ConfigErr
     for name, value in gate_values.items() if release == RELEASE else ():
         if (name in LOCKED_ON and not value) or (name in LOCKED_OFF and value):
             text = f"cannot set feature gate {name} to {go_bool(value)}, feature is locked to {go_bool(not value)}"
-            yield ConfigError(FLAG, text, hint=f"remove {name}: it cannot be changed any more")
+            yield ConfigError(FLAG, text, hint=f"remove {name}: the gate is locked")
 
 
 def _releases(emulated: Sequence[str], compatible: Sequence[str]) -> tuple[str, str]:

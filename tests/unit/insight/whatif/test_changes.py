@@ -53,7 +53,7 @@ BAD = {
     "no field": ({"settings": ["node/n1"]}, "KIND/NAME:FIELD=VALUE"),
     "a field that there is not": ({"settings": ["node/n1:spec.unschedulabel=true"]}, "has no field spec.unschedulabel"),
     "a field that is no list": ({"settings": ["node/n1:spec[0]=true"]}, "has no field spec.0"),
-    "a value that is no YAML": ({"settings": ["node/n1:spec.a=[1"]}, "its value is not YAML"),
+    "a value that is no YAML": ({"settings": ["node/n1:spec.a=[1"]}, "the value is not valid YAML"),
 }
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from manual.tables import HONOURED_GATES
+from manual.tables import HONORED_GATES
 
 from moorage.common.errors import ConfigError
 from moorage.kube.features import GATES, RELEASES
@@ -96,11 +96,11 @@ REFUSED = {
         "cannot set feature gate DRAFractionalCapacityRange to true, feature is PreAlpha at emulated version 1.36, "
         "min compatibility version 1.35",
     ),
-    "a gate that only an emulated release could switch off, and not we": (
+    "gate of a feature that Moorage always supports": (
         ["VolumeAttributesClass=false"],
         ["1.35"],
         [],
-        "moorage always heeds the classes of volumes",
+        "Moorage always supports VolumeAttributesClasses",
     ),
     "another component's gate that is on for ever": (
         ["NodeSwap=false"],
@@ -126,6 +126,6 @@ def test_refusals(gates: list[str], emulated: list[str], compatible: list[str], 
 
 def test_every_gate_is_classified_once() -> None:
     for name, gate in GATES.items():
-        kinds = [name in kind for kind in (HONOURED_GATES, MOOT, PERMANENT)]
+        kinds = [name in kind for kind in (HONORED_GATES, MOOT, PERMANENT)]
         always_locked = all(gates[name].locked for gates in RELEASES.values() if name in gates)
         assert kinds.count(True) == (0 if gate.locked and always_locked else 1), name

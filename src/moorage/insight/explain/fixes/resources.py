@@ -218,7 +218,8 @@ def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Pro
         return -(-(have[name] + amount) // find_unit(name))
 
     def edits_for(totals: Mapping[str, int]) -> list[Edit]:
-        draft = subject.draft_object("Node", node.name)
+        # The kubelet reports these values and would revert a patch: only a larger node has more.
+        draft = subject.draft_object("Node", node.name, must_replace=True)
         field = "allocatable" if draft.content.get("status", {}).get("allocatable") else "capacity"
         for name, steps in totals.items():
             draft.put(("status", field, name), format_amount(name, steps * find_unit(name)))

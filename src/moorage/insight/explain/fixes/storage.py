@@ -134,7 +134,7 @@ def raise_volume_limit(subject: Subject, rows: list[int]) -> Iterator[ProposedCh
                 continue
 
             def edits_for(limit: int, index: int = index, name: str = node.name) -> list[Edit]:
-                draft = subject.draft_object("CSINode", name)
+                draft = subject.draft_object("CSINode", name, must_replace=True)
                 return [draft.put(("spec", "drivers", index, "allocatable", "count"), limit).edit()]
 
             most = count + len(subject.nodes[row].pods) * 8 + len(subject.pod.spec.volumes) + 1

@@ -16,7 +16,7 @@ COMMAND: Final = "kube-scheduler"
 HELP_WIDTH: Final = 100
 INTRODUCTION: Final = """\
 The Kubernetes scheduler in Python: finds a node for every pod that names one of its profiles, with
-kube-scheduler's configuration, plugins and decisions. Takes the flags of kube-scheduler 1.37.
+kube-scheduler's configuration, plugins and decisions. Accepts the flags of kube-scheduler 1.37.
 
 Usage:
   moorage scheduler [flags]

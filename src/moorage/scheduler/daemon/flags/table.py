@@ -154,6 +154,8 @@ def shown(value: Any) -> str:
             return ",".join(shown(item) for item in value)
         case float():
             return f"{value:g}"
+        case int() if value >= 1 << 20:  # a size in bytes: no other number is that large
+            return f"{value >> 30}Gi" if value % (1 << 30) == 0 else f"{value / (1 << 20):g}Mi"
         case _:
             return str(value)
 
