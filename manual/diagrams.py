@@ -74,7 +74,7 @@ LIFE: Final = (
             "*PreFilter|once",
             "*Filter|each node",
             "*PreScore|once",
-            "*Score|and normalise",
+            "*Score|and normalize",
         ),
     ),
     Row("placement", ("assume|in the cache", "*Reserve|plugin state", "*Permit|allow, reject, wait")),

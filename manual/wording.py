@@ -65,7 +65,26 @@ _MARKERS: Final = {
     "phrasal verb": r"\b(?:(?:put|set) aside|written down|put down|put together|lets? go|(?:gives?|given) (?:back|away"
     r"|out)|(?:hands?|handed) (?:back|out)|turn(?:s|ed)? down|(?:goes?|went|gone) (?:away|through)|(?:comes?|came) back"
     r"|(?:comes?|came) and (?:goes?|went)|ma[dk]es?[ -]up)\b",
-    "judgement": r"\b(?:judg(?:es?|ed|ing)|believes?|believed|hopes?|hoped|fears?|feared)\b",
+    "of it": r"(?<!\bone )(?<!\beach )(?<!\ball )(?<!\bsome )(?<!\bmany )(?<!\bboth )\bof (?:it|them)\b",
+    "that is": r"\bthat (?:is|are) (?:not|no|an?|the|only|all|at|in|on|too|so|still|left|ready|free|full|new|old)\b",
+    "the one": r"\bthe ones?\b",
+    "stay": r"\b(?:stays?|stayed|staying)\b",
+    "come and go": r"\b(?:comes?|came|coming|goes|went|gone)\b(?! (?:back|and|on|away|through)\b)",
+    "refuse": r"\brefus(?:es?|ed|ing|als?)\b",
+    "whole": r"\bwhole\b(?! (?:numbers?|seconds?|units?|GPUs?|devices?)\b)",
+    "again": r"\bagain\b",
+    "left out": r"\b(?:left|leaves?|leaving) (?:out|alone|behind|over|off)\b",
+    "so that not": r"\bso that (?:no|none|nothing|neither)\b|\bso that [^.;:]{1,40} (?:not|never|cannot)\b",
+    "component as person": r"\b(?:schedulers?|servers?|plugins?|pods?|nodes?|queues?|caches?|clients?|controllers?"
+    r"|kubelets?|it|they|that|which) (?:knows?|knew|thinks?|sees?|saw|remembers?|forgets?|learns?|understands?"
+    r"|notices?|minds?|likes?|promises?|owes?|deserves?)\b",
+    "British spelling": r"\b(?:un)?(?:colour|behaviour|neighbour|favour|honour|labour)\w*|\b(?:centres?|metres?"
+    r"|(?:un)?labell(?:ed|ing)|modell(?:ed|ing)|signall(?:ed|ing)|levell(?:ed|ing)|catalogues?|grey"
+    r"|fulfil|licence|judgements?|artefacts?|programmes?|towards|afterwards|amongst|learnt|analys(?:e[ds]?|ing)"
+    r"|(?:normal|serial|recogn|optim|organ|real|initial|minim|maxim|summar|prior|random|util|general|special|standard"
+    r"|synchron|anonym|visual|custom|central|categor|character|author|final|local|penal|emphas|stabil|material"
+    r"|parallel|parametr|quant|token|vector|virtual|memo|harmon)is(?:e[ds]?|ing|ations?|ers?))\b",
+    "judgment": r"\b(?:judg(?:es?|ed|ing)|believes?|believed|hopes?|hoped|fears?|feared)\b",
 }
 _SENTENCE: Final = {
     "clause as subject": r"(?:What|Whatever|Who|Whose|Which of|How many|Where it|That which) "

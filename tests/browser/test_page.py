@@ -49,7 +49,7 @@ FAINT = """() => {
 """Text with less contrast than required by the guidelines for accessible pages (WCAG, AA)."""
 
 
-def test_all_views_load_without_errors_in_all_sizes_and_colour_schemes(look: Look) -> None:
+def test_all_views_load_without_errors_in_all_sizes_and_color_schemes(look: Look) -> None:
     with ServedPage(still) as served:
         for size, dark in ((WIDE, False), (WIDE, True), (PHONE, False), (PHONE, True)):
             window = look(size, dark=dark)
@@ -225,7 +225,7 @@ def test_large_cluster_is_drawn_completely(look: Look) -> None:
         window: Looker = look()
         window.open(served.url, "nodes")
         window.page.select_option("label:has-text('Group') select", "example.com/rack")
-        window.page.select_option("label:has-text('Colour') select", "nvidia.com/gpu")
+        window.page.select_option("label:has-text('Color') select", "nvidia.com/gpu")
         window.page.select_option("label:has-text('Size') select", "cpu")
         window.page.click("summary")
         window.wait_for("and 200 more nodes")

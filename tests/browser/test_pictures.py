@@ -52,7 +52,7 @@ def test_overview(look: Look, full: ServedPage, place: Path) -> None:
 def test_map(look: Look, full: ServedPage, place: Path) -> None:
     window = look(WIDE)
     window.open(full.url, "nodes")
-    window.page.select_option("label:has-text('Colour') select", "memory")
+    window.page.select_option("label:has-text('Color') select", "memory")
     window.page.select_option("label:has-text('Group') select", "example.com/rack")
     window.page.select_option("label:has-text('Size') select", "cpu")
     take(window, place / "ui-nodes.png")

@@ -1,4 +1,4 @@
-"""One plugin with a custom resource, background work and a permit, and its expected behaviour on every server.
+"""One plugin with a custom resource, background work and a permit, and its expected behavior on every server.
 
 A pod with the label ``ticket`` needs the Ticket of that name: it is rejected without a Ticket, and held until a
 background task finds the ticket approved. The ticket's status counts the admitted pods.

@@ -194,7 +194,7 @@ async def _clear_groups(stage: Stage) -> None:
 
 
 def compare(plane: ControlPlane, scene: GroupScene) -> tuple[list[Difference], list[GroupFate]]:
-    """Run a scene with both schedulers; stop at the first difference, because the clusters differ afterwards."""
+    """Run a scene with both schedulers; stop at the first difference, because the clusters differ afterward."""
     upstream = asyncio.run(play(plane, scene, THEIRS))
     actual = asyncio.run(play(plane, scene, OURS))
     for own, their in zip(actual, upstream, strict=True):

@@ -124,7 +124,7 @@ def test_rows_replace_rows_of_the_same_kind(tmp_path: Path, monkeypatch: pytest.
     assert content["latency"] == [{"scheduler": "moorage", "date": "2026-01-02", "moorage": "0.1.0 --v=0"}]
 
 
-def test_page_of_several_runs_is_labelled() -> None:
+def test_page_of_several_runs_is_labeled() -> None:
     rows = [row("moorage"), row("kube-scheduler", moorage="0.0.9")]
     assert "**Combines several runs**: 2026-01-02, moorage 0.0.9; 2026-01-02, moorage 0.1.0." in report.page(
         {**ABOUT, "drain": rows}

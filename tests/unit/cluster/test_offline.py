@@ -82,7 +82,7 @@ def test_extender_is_called(decide: Decide, extender: str) -> None:
 
 
 class PrefersA(OnlyB):
-    """An extender that sends nodes back, as one without a cache does, and has a favourite."""
+    """An extender that sends nodes back, as one without a cache does, and has a favorite."""
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

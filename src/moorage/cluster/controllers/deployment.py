@@ -48,7 +48,7 @@ class DeploymentController(PodSetController):
         return [key for item in replica_sets if item is not None for key in owner_keys(item, Deployment)]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Scale the replica sets of one deployment towards its spec."""
+        """Scale the replica sets of one deployment toward its spec."""
         deployment = cache[Deployment].get(key)
         if deployment is None or deployment.is_terminating:
             return ()

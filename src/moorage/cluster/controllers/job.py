@@ -87,7 +87,7 @@ class JobController(PodSetController):
 
 @dataclass(frozen=True, slots=True)
 class FailureOutcome:
-    """Which failures count towards the job's limit, and why the job has failed for good, if it has."""
+    """Which failures count toward the job's limit, and why the job has failed for good, if it has."""
 
     counted: list[Pod]
     fatal: str = ""

@@ -1,1 +1,1 @@
-"""Runs of a scheduler as data: pod histories, utilisation, recordings that can be replayed, and text reports."""
+"""Runs of a scheduler as data: pod histories, utilization, recordings that can be replayed, and text reports."""

@@ -1,4 +1,4 @@
-"""The history of a simulation: the lifecycle of each pod and the utilisation of the nodes, from the store's changes."""
+"""The history of a simulation: the lifecycle of each pod and the utilization of the nodes, from the store's changes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -116,7 +116,7 @@ class RunHistory:
         self._last_change = self._now()
 
     def utilisation(self) -> list[Utilisation]:
-        """Return the utilisation of the nodes by group and resource, without resources that no node offers."""
+        """Return the utilization of the nodes by group and resource, without resources that no node offers."""
         offered: dict[tuple[str, str], int] = {}
         for node in self._nodes.values():
             for resource, amount in node.allocatable.items():

@@ -1,4 +1,4 @@
-"""Replay of a recorded simulation: node utilisation and pending pods at any moment."""
+"""Replay of a recorded simulation: node utilization and pending pods at any moment."""
 
 from bisect import bisect_right
 from collections.abc import Sequence

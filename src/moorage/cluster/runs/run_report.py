@@ -1,4 +1,4 @@
-"""Text report of a simulation: the timeline of the pods, waiting times, and the utilisation of the nodes."""
+"""Text report of a simulation: the timeline of the pods, waiting times, and the utilization of the nodes."""
 
 from collections.abc import Iterator, Sequence
 from statistics import median
@@ -18,7 +18,7 @@ _SIZES: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
 def print_run(run: Run, console: "Console", *, whole_timeline: bool) -> None:
-    """Print the timeline and the utilisation after the table of decisions."""
+    """Print the timeline and the utilization after the table of decisions."""
     lines = list(timeline_lines(run, whole=whole_timeline))
     visible = lines if whole_timeline else lines[:MAX_LINES]
     if visible:
@@ -61,7 +61,7 @@ def _events(record: PodHistory, *, is_complete: bool) -> Iterator[tuple[float, s
 
 
 def wait_summary(timeline: Sequence[PodHistory]) -> str:
-    """Summarise in one line how long pods waited for a node."""
+    """Summarize in one line how long pods waited for a node."""
     placed = [record for record in timeline if record.bound is not None and record.waited is not None]
     if not placed:
         return ""
@@ -72,7 +72,7 @@ def wait_summary(timeline: Sequence[PodHistory]) -> str:
 
 
 def utilisation_table(rows: Sequence[Utilisation]) -> str:
-    """Format the utilisation as a table, with a column for groups if there are any."""
+    """Format the utilization as a table, with a column for groups if there are any."""
     is_grouped = any(row.group for row in rows)
     head = ("Group", "Resource", "Allocatable", "At the end", "Mean", "Peak")
     cells = [head, *(_cells(row) for row in rows)]

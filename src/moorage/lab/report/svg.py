@@ -1,4 +1,4 @@
-"""Charts as SVG; the page's style sheet defines the colours, also for dark mode."""
+"""Charts as SVG; the page's style sheet defines the colors, also for dark mode."""
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
@@ -15,7 +15,7 @@ ROW: Final = 34
 LETTER: Final = 7.5
 """Approximate width of a letter."""
 COLOURS: Final = 8
-"""Number of colours of the page; further series repeat them."""
+"""Number of colors of the page; further series repeat them."""
 FormatNumber = Callable[[float], str]
 Axis = tuple[str, FormatNumber]
 """The title of an axis and its number format."""

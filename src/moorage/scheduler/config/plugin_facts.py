@@ -2,7 +2,7 @@
 
 It lets a configuration be checked without importing a single plugin. Third-party plugins are added by name:
 
-    catalogue = {**KNOWN_PLUGINS, "Mine": PluginFacts(frozenset({ExtensionPoint.FILTER}), MyArgs)}
+    catalog = {**KNOWN_PLUGINS, "Mine": PluginFacts(frozenset({ExtensionPoint.FILTER}), MyArgs)}
 """
 
 from collections.abc import Mapping

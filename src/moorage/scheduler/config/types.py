@@ -1,6 +1,6 @@
 """KubeSchedulerConfiguration v1 as immutable structs with all fields.
 
-An absent field has upstream's default. Three fields are `None` if absent, because that changes the behaviour:
+An absent field has upstream's default. Three fields are `None` if absent, because that changes the behavior:
 `percentage_of_nodes_to_score` (every node is scored), `qps` and `burst` (no client-side limit).
 """
 

@@ -123,7 +123,7 @@ class PlacementScorePlugin(Plugin):
         require_one_of(cls, PlacementScorePlugin, "score_placement", "score_placements")
 
     def score_placement(self, cycle: CycleState, group: GroupTree, placement: Placement) -> int:
-        """Score one placement; after normalising, between 0 and 100, the more the better."""
+        """Score one placement; after normalizing, between 0 and 100, the more the better."""
         return int(self.score_placements(cycle, group, (placement,))[0])
 
     def score_placements(self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement]) -> IntArray:

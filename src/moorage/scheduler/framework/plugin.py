@@ -113,7 +113,7 @@ class Plugin(ABC):
     async def close(self) -> None:
         """Stop the plugin. Called once if ``start`` was called, after the last attempt and the last binding.
 
-        Background tasks of the plugin are cancelled afterwards. An exception is logged; the call is cancelled after a
+        Background tasks of the plugin are cancelled afterward. An exception is logged; the call is cancelled after a
         few seconds.
         """
 

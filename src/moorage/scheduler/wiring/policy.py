@@ -63,7 +63,7 @@ def collect_plugins(
 
 
 def build_catalogue(registry: Registry) -> Catalogue:
-    """Return the catalogue that configurations are validated with; it always contains the in-tree plugins."""
+    """Return the catalog that configurations are validated with; it always contains the in-tree plugins."""
     names = [name for name in registry if name not in IN_TREE_PLUGINS and not registry.is_offered(name)]
     facts = {name: PluginFacts(extension_points(registry[name]), registry[name].Args) for name in names}
     return {**KNOWN_PLUGINS, **facts}

@@ -1,6 +1,6 @@
 """The scheduling loop, and the delivery of changes from informers to it.
 
-Changes are applied immediately until the loop runs, and between cycles afterwards.
+Changes are applied immediately until the loop runs, and between cycles afterward.
 """
 
 import asyncio

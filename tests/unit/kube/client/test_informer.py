@@ -169,7 +169,7 @@ FAULTS = {
         server.fail("GET", 500, times=3),
         server.cut_watches(),
     ),
-    "a watch rejected with 429 honours Retry-After": lambda server: (
+    "a watch rejected with 429 honors Retry-After": lambda server: (
         server.fail("GET", 429, retry_after="7"),
         server.cut_watches(),
     ),

@@ -1,4 +1,4 @@
-"""The environment: Gymnasium's checks, masks, seeds, vectors, and identical behaviour in training and use."""
+"""The environment: Gymnasium's checks, masks, seeds, vectors, and identical behavior in training and use."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -179,7 +179,7 @@ def test_binding_confirms_an_assumption() -> None:
     assert desk.cache.pod_count == 1
 
 
-def test_pod_relabelled_while_binding_changes_on_its_node() -> None:
+def test_pod_relabeled_while_binding_changes_on_its_node() -> None:
     desk = Desk()
     pod = pending(labels={"app": "web"})
     desk.handlers.pod_added(pod)

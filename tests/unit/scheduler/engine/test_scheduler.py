@@ -1,6 +1,6 @@
 """If any method of a plugin raises, the attempt fails with an error that names the plugin, and the scheduler continues.
 
-Every plugin here raises for pods labelled ``unlucky`` only: ordinary pods must be placed before and after them.
+Every plugin here raises for pods labeled ``unlucky`` only: ordinary pods must be placed before and after them.
 """
 
 import signal

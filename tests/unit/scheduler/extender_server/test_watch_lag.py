@@ -13,7 +13,7 @@ PENDING = make_pod("web")
 
 
 class Follower:
-    """A cache that follows a watch; the pod is feasible once the node is labelled."""
+    """A cache that follows a watch; the pod is feasible once the node is labeled."""
 
     def __init__(self) -> None:
         self.lag = WatchLag()

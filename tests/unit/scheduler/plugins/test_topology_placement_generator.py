@@ -17,7 +17,7 @@ def node(name: str, rack: str | None = None, **more: str) -> Node:
     return make_node(name, allocatable=allocatable, labels={} if rack is None else {"rack": rack})  # type: ignore[arg-type]
 
 
-def test_nodes_are_split_by_label_without_unlabelled_nodes() -> None:
+def test_nodes_are_split_by_label_without_unlabeled_nodes() -> None:
     rig = Rig(node("a", "r1"), node("b"), node("c", "r2"), node("d", "r1"))
     plugin = TopologyPlacementGenerator(handle=rig)
     tree = GroupTree(gang(topology="rack"))

@@ -60,7 +60,7 @@ def queued(name: str, **fields: SchedulingGroup) -> QueuedPodInfo:
     return QueuedPodInfo(make_pod(name, **fields), 0.0)
 
 
-def test_the_first_rejecting_plugin_gates_the_pod_and_is_called_first_afterwards() -> None:
+def test_the_first_rejecting_plugin_gates_the_pod_and_is_called_first_afterward() -> None:
     calls: list[str] = []
     observer = Rejections()
     first, second = Door(calls), SecondDoor(calls, "p")

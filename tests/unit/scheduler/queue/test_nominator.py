@@ -44,7 +44,7 @@ def test_adding_again_moves_the_nomination() -> None:
     assert list(nominations.nodes_with_nominations()) == ["n2"]
 
 
-# (old status, new status, promised in memory beforehand, promised afterwards)
+# (old status, new status, promised in memory beforehand, promised afterward)
 UPDATES = {
     "a promise kept in memory survives an update that knows nothing of it": ("", "", "n1", "n1"),
     "nothing was promised": ("", "", "", ""),

@@ -588,7 +588,7 @@ def test_waking_calls_the_gate_of_gated_pods_again(opened: bool, want: str) -> N
     assert bench.where("p") == want
 
 
-def test_waking_retries_pods_in_flight_that_the_plugin_rejects_afterwards() -> None:
+def test_waking_retries_pods_in_flight_that_the_plugin_rejects_afterward() -> None:
     bench = Bench()
     bench.add("a", "b")
     a, b = bench.pop("a"), bench.pop("b")

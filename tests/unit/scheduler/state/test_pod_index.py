@@ -330,7 +330,7 @@ def test_index_equals_a_rebuilt_index_after_any_history(steps, questions) -> Non
 
 
 def turned_round(pod: Pod, labels: Mapping[str, str]) -> Pod:
-    """Return a later version of a pod, as another serialiser might send it: every dict filled the other way round."""
+    """Return a later version of a pod, as another serializer might send it: every dict filled the other way round."""
     later = {**dict(reversed(pod.labels.items())), **labels}
     near = tuple(
         replace(

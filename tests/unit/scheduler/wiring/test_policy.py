@@ -51,7 +51,7 @@ def test_an_invalid_path_is_an_error() -> None:
         collect_plugins(paths=[f"{__name__}:Picki"])
 
 
-def test_the_catalogue_contains_registered_plugins_and_their_points() -> None:
+def test_the_catalog_contains_registered_plugins_and_their_points() -> None:
     assert build_catalogue(collect_plugins([Picky]))["Picky"].points == {"filter"}
 
 

@@ -1,4 +1,4 @@
-// Colours of the map: a scale for utilization and a palette for categories.
+// Colors of the map: a scale for utilization and a palette for categories.
 
 const SCALES = {
   light: ["#e6eef7", "#bcd5ec", "#7fb2da", "#3f86c0", "#1c5a9a", "#0b2f63"],

@@ -13,7 +13,7 @@ const MIN_SIDE = 4;
 export const TAINTS = "taints";
 export const STRANDED = "stranded";
 
-// Return the value that colours a node: its utilization from 0 to 1, or null if the node lacks the resource.
+// Return the value that colors a node: its utilization from 0 to 1, or null if the node lacks the resource.
 export function computeShare(layout, load, by, row) {
   if (by === STRANDED) return computeStranded(layout, load, row);
   const capacity = layout.allocatable[by]?.[row] ?? 0;
@@ -59,7 +59,7 @@ export class NodeMap {
     this.resizeObserver.disconnect();
   }
 
-  // Show the nodes at one time. ``marks`` maps rows to the colour of their frame.
+  // Show the nodes at one time. ``marks`` maps rows to the color of their frame.
   show(layout, load, options = this.options, marks = new Map()) {
     const isNew = layout !== this.layout || JSON.stringify(options) !== JSON.stringify(this.options);
     Object.assign(this, { layout, load, options, marks });
@@ -243,7 +243,7 @@ export class NodeMap {
   }
 
   summary() {
-    return `Map of ${count(this.layout.names.length, "node")}, coloured by ${this.options.by}. Arrow keys move, Enter opens a node. The table below has the same data.`;
+    return `Map of ${count(this.layout.names.length, "node")}, colored by ${this.options.by}. Arrow keys move, Enter opens a node. The table below has the same data.`;
   }
 }
 

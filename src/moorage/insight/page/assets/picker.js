@@ -31,7 +31,7 @@ export function mapPicker({ run = 0, height = 460, withTable = false, title = "N
   const emptyNote = h("div", {});
   const element = h("section.card.nodes", { "aria-label": title },
     h("div.head", {}, h("h2", {}, title),
-      h("div.choices", {}, labelField("Colour", by), labelField("Group", group), labelField("Size", size))),
+      h("div.choices", {}, labelField("Color", by), labelField("Group", group), labelField("Size", size))),
     legend, emptyNote, h("div.canvas", {}, canvas), hint, withTable && table);
   let layout, load, marks = new Map(), isTableOpen = false;
   const map = new NodeMap(canvas, {

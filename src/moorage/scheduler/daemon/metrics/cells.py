@@ -72,7 +72,7 @@ class CellMetric:
             histogram.fold()
 
     def family(self) -> "Metric | None":
-        """Return the samples; none for a labelled metric without children, as upstream."""
+        """Return the samples; none for a labeled metric without children, as upstream."""
         from prometheus_client.core import (
             CounterMetricFamily,
             GaugeMetricFamily,

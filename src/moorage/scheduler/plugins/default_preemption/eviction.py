@@ -45,7 +45,7 @@ class Preemptor(msgspec.Struct, frozen=True):
     scheduler_name: str
     priority: int
     pods: Mapping[str, Pod]
-    """The pods to activate afterwards, by name."""
+    """The pods to activate afterward, by name."""
     kind: str = "pod"
 
     @classmethod

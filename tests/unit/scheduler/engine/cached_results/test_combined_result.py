@@ -22,7 +22,7 @@ NOISY = Status.unschedulable("node(s) had noisy neighbours")
 
 
 class KeepsAway(FilterPlugin):
-    """Rejects nodes that have a pod labelled noisy; the result is the same for all pods."""
+    """Rejects nodes that have a pod labeled noisy; the result is the same for all pods."""
 
     def sign(self, pod: Pod) -> tuple[()]:
         return ()

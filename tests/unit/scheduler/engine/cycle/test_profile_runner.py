@@ -178,7 +178,7 @@ CASES: dict[str, tuple[type[Plugin], str]] = {
         ScoreRaises,
         'plugin "ScoreRaises" failed with: ScoreRaises.score raised RuntimeError: no map of the racks (test_profile_',
     ),
-    "a normalisation that raises": (
+    "a normalization that raises": (
         NormalizeRaises,
         'running Normalize on Score plugins: plugin "NormalizeRaises" failed with: '
         "NormalizeRaises.normalize_scores raised RuntimeError: nothing to compare with",

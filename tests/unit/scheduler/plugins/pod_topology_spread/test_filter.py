@@ -77,7 +77,7 @@ FILTERS: dict[str, tuple[list[Pod], Pod, str]] = {
         "uuuu.m",
     ),
     "tainted nodes make domains although the pod cannot go there": (on("a1", "b1"), pod(spread()), "uuuu.m"),
-    "unless the constraint honours taints": (on("a1", "b1"), pod(spread(node_taints_policy="Honor")), ".....m"),
+    "unless the constraint honors taints": (on("a1", "b1"), pod(spread(node_taints_policy="Honor")), ".....m"),
     "or the pod tolerates them": (
         on("a1", "b1"),
         pod(spread(node_taints_policy="Honor"), tolerates=["dedicated"]),

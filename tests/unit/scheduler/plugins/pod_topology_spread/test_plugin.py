@@ -155,7 +155,7 @@ TOLERATING = pod(tolerates=[Toleration("dedicated", "Exists")])
 
 
 OWN_HINTS: dict[str, tuple[Pod, Pod, Pod, QueueingHint]] = {
-    "a toleration came and taints are honoured": (pod(spread(node_taints_policy="Honor")), pod(), TOLERATING, QUEUE),
+    "a toleration came and taints are honored": (pod(spread(node_taints_policy="Honor")), pod(), TOLERATING, QUEUE),
     "a toleration came and taints are ignored": (pod(spread()), pod(), TOLERATING, SKIPPED),
     "it no longer counts itself": (pod(spread()), pod(), pod(app="db"), QUEUE),
     "its labels changed and it still counts": (pod(spread()), pod(), pod(labels={"x": "y"}), SKIPPED),

@@ -53,7 +53,7 @@ ONE = replace(device("d1"), attributes={"numa": DeviceAttribute(int_value=1)})
 
 LISTED = {
     "D14 three that have nothing in common": (CHAIN, asking(3, SAME), LISTS, None),
-    "D14 two neighbours have": (CHAIN, asking(2, SAME), LISTS, [["pool/d0", "pool/d1"]]),
+    "D14 two neighbors have": (CHAIN, asking(2, SAME), LISTS, [["pool/d0", "pool/d1"]]),
     "a single value is a list of one": ((numa("d0", 0, 1), ONE), asking(2, SAME), LISTS, [["pool/d0", "pool/d1"]]),
     "texts are no numbers": ((numa("d0", string_values=("1",)), ONE), asking(2, SAME), LISTS, None),
     "distinct lists have nothing in common": (CHAIN, asking(2, DISTINCT), LISTS, [["pool/d0", "pool/d2"]]),
