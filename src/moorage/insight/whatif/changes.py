@@ -67,8 +67,8 @@ def with_setting(documents: Sequence[Document], wish: str, namespace: str = DEFA
     matches = [at for at, document in enumerate(documents) if ObjectId.of(document.content) == target]
     if not matches:
         candidates = [ObjectId.of(document.content) for document in documents if document.kind == kind.name]
-        error = missing(target, (candidate.key for candidate in candidates))
-        raise _bad_setting(wish, f"{kind.name} {target.key} not found", error.hint)
+        hint = missing(target, (candidate.key for candidate in candidates)).hint
+        raise _bad_setting(wish, f"{kind.name} {target.key} not found", hint)
     content = dict(documents[matches[0]].content)
     known_problems = _unknown_fields(content)
     try:
