@@ -185,10 +185,6 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
             note = f"stopped after {format_seconds(run.seconds)} of virtual time; controllers were still writing"
             options.print_note(f"{note}; --for sets the limit", quiet=quiet)
         _print(results[0], run, more, output, whole_timeline=timeline)
-    _exit_on_errors(results)
-
-
-def _exit_on_errors(results: "list[list[Decision]]") -> None:
     if any(decision.result == "error" for decisions in results for decision in decisions):
         raise typer.Exit(1)
 

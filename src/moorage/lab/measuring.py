@@ -144,23 +144,20 @@ class Measures(TrialWatch):
             yield "fragmentation", parts[-1] if arrivals_only else fmean(parts)
         if not arrivals_only:
             yield "nodes.mean", self._sums.get("nodes", 0.0) / (self._until or 1.0)
-            yield from self._waiting_times(lives)
+            by_class: dict[str, list[float]] = {}
+            for life in lives:
+                if life.waited is not None:
+                    by_class.setdefault(life.line.kind, []).append(life.waited)
+            all_times = [waited for times in by_class.values() for waited in times]
+            groups = {"": all_times} | {f".{name}": times for name, times in by_class.items() if name}
+            for suffix, times in groups.items():
+                if times:
+                    yield f"wait.mean{suffix}", fmean(times)
+                    yield f"wait.p50{suffix}", float(np.quantile(times, 0.5))
+                    yield f"wait.p95{suffix}", float(np.quantile(times, 0.95))
             for name in ("cost", "cost.used", "energy", "energy.used"):
                 if self._sums.get(name):
                     yield name, self._sums[name]
-
-    def _waiting_times(self, lives: list[PodLife]) -> Iterator[tuple[str, float]]:
-        by_class: dict[str, list[float]] = {}
-        for life in lives:
-            if life.waited is not None:
-                by_class.setdefault(life.line.kind, []).append(life.waited)
-        all_times = [waited for times in by_class.values() for waited in times]
-        groups = {"": all_times} | {f".{name}": times for name, times in by_class.items() if name}
-        for suffix, times in groups.items():
-            if times:
-                yield f"wait.mean{suffix}", fmean(times)
-                yield f"wait.p50{suffix}", float(np.quantile(times, 0.5))
-                yield f"wait.p95{suffix}", float(np.quantile(times, 0.95))
 
     def _make_pod_row(self, life: PodLife) -> PodRow:
         return PodRow(

@@ -279,12 +279,25 @@ class Play(Generic[W]):
             if self.attempts.problem:
                 raise PluginError("", self.attempts.problem)
             if is_settled:
-                self._handle_rejected()
+                rejected, self.attempts.rejected = self.attempts.rejected, {}
+                if self.conditions.skip_unplaced:
+                    for pod in rejected.values():
+                        self.drop(pod)
+                elif rejected:
+                    self._request_nodes(rejected.values())
             self.watch.decided()
             moment = self._next_moment()
             if moment is None:
                 break
-            await self._advance(moment)
+            # Let time pass until a moment, or until an earlier timer.
+            loop = asyncio.get_running_loop()
+            if isinstance(loop, VirtualLoop) and loop.has_timers:
+                await self.offline.loop.sleep(until=self._start + moment)
+                passed = self.clock.now() - self._start
+                self.now = moment if passed > moment - ROUNDING else max(self.now, passed)
+            else:
+                self.clock.advance_to(self._start + moment)
+                self.now = moment
             self.watch.time_passes(self.now)
             while self._agenda and self._agenda[0][0] <= self.now:
                 _, _, action = heappop(self._agenda)
@@ -313,14 +326,6 @@ class Play(Generic[W]):
         self._planned += 1
         heappush(self._agenda, (moment, self._planned, action))
 
-    def _handle_rejected(self) -> None:
-        rejected, self.attempts.rejected = self.attempts.rejected, {}
-        if self.conditions.skip_unplaced:
-            for pod in rejected.values():
-                self.drop(pod)
-        elif rejected:
-            self._request_nodes(rejected.values())
-
     def drop(self, pod: Pod) -> None:
         """Remove a pending pod from the trial: it never gets a node."""
         self.attempts.rejected.pop(pod.uid, None)
@@ -346,17 +351,6 @@ class Play(Generic[W]):
         moment = min(moments, default=None)
         horizon = self.conditions.horizon
         return None if moment is None or (horizon is not None and moment > horizon) else max(moment, self.now)
-
-    async def _advance(self, moment: float) -> None:
-        """Let time pass until a moment, or until an earlier timer."""
-        loop = asyncio.get_running_loop()
-        if isinstance(loop, VirtualLoop) and loop.has_timers:
-            await self.offline.loop.sleep(until=self._start + moment)
-            passed = self.clock.now() - self._start
-            self.now = moment if passed > moment - ROUNDING else max(self.now, passed)
-        else:
-            self.clock.advance_to(self._start + moment)
-            self.now = moment
 
     def _arrive(self, life: PodLife) -> None:
         self.lives[life.line.name] = life

@@ -61,7 +61,14 @@ class TraceRecorder:
         now = self._clock.now() - self._start
         for change in changes:
             if isinstance(change.after or change.before, Node):
-                self._node(change.before, change.after, now)
+                node = change.after or change.before
+                assert node is not None
+                self.nodes[node.name] = node
+                is_up = change.after is not None and _is_ready(change.after)
+                if not is_up and node.name not in self._down:
+                    self._down[node.name] = now
+                elif is_up and node.name in self._down:
+                    self._outages.append(NodeOutage(node.name, round(self._down.pop(node.name), 3), round(now, 3)))
             else:
                 self._pod(change.before, change.after, now)
 
@@ -85,16 +92,6 @@ class TraceRecorder:
             record.bound = now
         if (after is None or pod.is_finished) and record.ended is None:
             record.ended = now
-
-    def _node(self, before: Node | None, after: Node | None, now: float) -> None:
-        node = after or before
-        assert node is not None
-        self.nodes[node.name] = node
-        is_up = after is not None and _is_ready(after)
-        if not is_up and node.name not in self._down:
-            self._down[node.name] = now
-        elif is_up and node.name in self._down:
-            self._outages.append(NodeOutage(node.name, round(self._down.pop(node.name), 3), round(now, 3)))
 
     def trace(self, name: str) -> Trace:
         """Return the recorded trace; pods that still run have no end."""

@@ -45,7 +45,15 @@ class Results:
         hashed = blake2b(digest_size=8)
         hashed.update(_encode((__version__, trial.policy, trial.seed, trial.conditions)))
         for part in (trial.trace, trial.cluster):
-            hashed.update(self._content(part))
+            # Many trials share a trace or a cluster: keep its digest.
+            digest = self._digests.get(id(part))
+            if digest is None or digest[0] is not part:
+                if len(self._digests) > 64:
+                    self._digests.clear()
+                content = part if isinstance(part, Trace) else [part.name, *map(to_data, (*part.nodes, *part.objects))]
+                more = part.scaled if isinstance(part, LabCluster) else ()
+                digest = self._digests[id(part)] = (part, blake2b(_encode((content, more))).digest())
+            hashed.update(digest[1])
         for plugin in trial.policy.plugins:
             hashed.update(_source(plugin))
         return self.directory / TRIALS / f"{prefix}--{trial.seed}-{hashed.hexdigest()}.json"
@@ -111,17 +119,6 @@ class Results:
         except OSError as error:
             partial.unlink(missing_ok=True)
             raise _cannot_write(path, error) from error
-
-    def _content(self, part: Trace | LabCluster) -> bytes:
-        """Return the digest of a trace or a cluster; many trials share one."""
-        digest = self._digests.get(id(part))
-        if digest is None or digest[0] is not part:
-            if len(self._digests) > 64:
-                self._digests.clear()
-            content = part if isinstance(part, Trace) else [part.name, *map(to_data, (*part.nodes, *part.objects))]
-            more = part.scaled if isinstance(part, LabCluster) else ()
-            digest = self._digests[id(part)] = (part, blake2b(_encode((content, more))).digest())
-        return digest[1]
 
 
 def _flatten(row: TrialRow) -> dict[str, Any]:

@@ -69,7 +69,9 @@ def check_name(project: str, known_plugins: Collection[str] = ()) -> ProjectName
     where = f"NAME {project!r}"
     if not _NAME.fullmatch(project) or len(project) > MAX_NAME:
         problem = f"a name has at most {MAX_NAME} lower-case letters, digits and dashes, and starts with a letter"
-        suggestion = _suggest_name(project)
+        words = re.sub(r"([a-z0-9])([A-Z])", r"\1-\2", project)
+        dashed = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:MAX_NAME].strip("-")
+        suggestion = dashed if _NAME.fullmatch(dashed) else ""
         raise InputError(where, problem, hint=f"use {suggestion}" if suggestion else "use a name such as spot-only")
     names = ProjectNames(project)
     # A package would hide an installed one of the same name; the project itself may be installed already.
@@ -83,13 +85,6 @@ def check_name(project: str, known_plugins: Collection[str] = ()) -> ProjectName
     if names.plugin in known_plugins:
         raise InputError(where, f"a plugin named {names.plugin} already exists", hint=f"use my-{project}")
     return names
-
-
-def _suggest_name(name: str) -> str:
-    """Return a valid name: ``SpotOnly``, ``spot_only`` and ``Spot Only!`` become ``spot-only``."""
-    words = re.sub(r"([a-z0-9])([A-Z])", r"\1-\2", name)
-    dashed = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:MAX_NAME].strip("-")
-    return dashed if _NAME.fullmatch(dashed) else ""
 
 
 def write_project(names: ProjectNames, kind: PluginKind, directory: Path) -> list[Path]:

@@ -75,20 +75,17 @@ class Tolerations:
             return None
         for key, text in ((MIN_PRIORITY, least), (SECONDS, seconds)):
             if text is not None and not _NUMBER.fullmatch(text):
-                self._complain(priority_class, key, text)
+                # Log an invalid class once per version; its pods can be preempted like others.
+                version = priority_class.metadata.resource_version
+                if self._complained.get(priority_class.name) != version:
+                    self._complained[priority_class.name] = version
+                    hint = "write a whole number, in quotes"
+                    facts = {"priority_class": priority_class.name, "annotation": key, "found": text[:40], "hint": hint}
+                    self._handle.log.warning("toleration of preemption cannot be read", **facts)
                 return None
         return ClassToleration(
             priority_class.value + 1 if least is None else int(least), 0 if seconds is None else int(seconds)
         )
-
-    def _complain(self, priority_class: PriorityClass, key: str, text: str) -> None:
-        """Log an invalid class once per version; its pods can be preempted like others."""
-        version = priority_class.metadata.resource_version
-        if self._complained.get(priority_class.name) != version:
-            self._complained[priority_class.name] = version
-            hint = "write a whole number, in quotes"
-            facts = {"priority_class": priority_class.name, "annotation": key, "found": text[:40], "hint": hint}
-            self._handle.log.warning("toleration of preemption cannot be read", **facts)
 
 
 class PreemptionToleration(DefaultPreemption):

@@ -50,7 +50,16 @@ def tuned_config(text: str, settings: Iterable[Setting]) -> Content:
     profile = profiles[0]
     for knob, value in settings:
         if knob.path:
-            _set_argument(profile, knob.plugin, knob.path.split("."), value)
+            path = knob.path.split(".")
+            entries = profile.setdefault("pluginConfig", [])
+            entry = next((candidate for candidate in entries if candidate["name"] == knob.plugin), None)
+            if entry is None:
+                entry = {"name": knob.plugin, "args": {}}
+                entries.append(entry)
+            target: Content = entry.setdefault("args", {})
+            for step in path[:-1]:
+                target = target.setdefault(step, {})
+            target[path[-1]] = value
         else:
             _set_weight(profile.setdefault("plugins", {}), knob.plugin, value)
     return config
@@ -78,18 +87,6 @@ def _set_weight(plugins: Content, name: str, weight: int) -> None:
         plugins[point] = {key: entries for key, entries in plugins[point].items() if entries}
         if not plugins[point]:
             del plugins[point]
-
-
-def _set_argument(profile: Content, plugin: str, path: list[str], value: Any) -> None:
-    entries = profile.setdefault("pluginConfig", [])
-    entry = next((candidate for candidate in entries if candidate["name"] == plugin), None)
-    if entry is None:
-        entry = {"name": plugin, "args": {}}
-        entries.append(entry)
-    target: Content = entry.setdefault("args", {})
-    for step in path[:-1]:
-        target = target.setdefault(step, {})
-    target[path[-1]] = value
 
 
 def foreign_plugins(config: Mapping[str, Any]) -> list[str]:

@@ -102,7 +102,17 @@ class _Expansion:
         }
         self.problems: list[ConfigError] = []
         self.repeated: set[str] = set()
-        self._check_specific_sets()
+        for point in ExtensionPoint:
+            seen_names: set[str] = set()
+            for index, plugin in enumerate(self.plugins.at(point).enabled):
+                if problem := self._problem_with(plugin.name, point, seen_names):
+                    points = self.points_of[plugin.name]
+                    if not points or point in points:
+                        hint = ""
+                    else:
+                        hint = f"enable it under multiPoint, or at its extension points: {', '.join(sorted(points))}"
+                    self.problems.append(ConfigError(f"{self.where}.{point}.enabled[{index}]", problem, hint=hint))
+                seen_names.add(plugin.name)
         self._check_multi_point_names()
 
     def at(self, point: ExtensionPoint) -> tuple[str, ...]:
@@ -124,21 +134,6 @@ class _Expansion:
     def implements(self, name: str, point: ExtensionPoint) -> bool:
         """Return whether a plugin exists and can be called at a point."""
         return point in (self.points_of[name] or ())
-
-    def _check_specific_sets(self) -> None:
-        for point in ExtensionPoint:
-            seen_names: set[str] = set()
-            for index, plugin in enumerate(self.plugins.at(point).enabled):
-                if problem := self._problem_with(plugin.name, point, seen_names):
-                    hint = self._where_it_belongs(plugin.name, point)
-                    self.problems.append(ConfigError(f"{self.where}.{point}.enabled[{index}]", problem, hint=hint))
-                seen_names.add(plugin.name)
-
-    def _where_it_belongs(self, name: str, point: ExtensionPoint) -> str:
-        points = self.points_of[name]
-        if not points or point in points:
-            return ""
-        return f"enable it under multiPoint, or at its extension points: {', '.join(sorted(points))}"
 
     def _problem_with(self, name: str, point: ExtensionPoint, seen_names: set[str]) -> str:
         if self.points_of[name] is None:

@@ -12,7 +12,6 @@ from moorage.scheduler.config.plugin_facts import REMOVED
 from moorage.scheduler.config.problems import duplicate, invalid, required
 from moorage.scheduler.config.types import (
     API_VERSION,
-    ExtenderConfig,
     LeaderElection,
     ManagedResource,
     Plugins,
@@ -33,14 +32,34 @@ def validate(config: SchedulerConfiguration, gates: FeatureGates) -> Iterator[Co
     yield from _leader_election(config.leader_election)
     if config.parallelism <= 0:
         yield invalid("parallelism", config.parallelism, "should be an integer value greater than zero")
-    yield from _profiles(config.profiles, gates)
+    seen_names: dict[str, int] = {}
+    for index, profile in enumerate(config.profiles):
+        where = f"profiles[{index}]"
+        yield from _profile(profile, where, gates)
+        if profile.scheduler_name in seen_names:
+            # Upstream prints the place of the first one, which comes out empty.
+            hint = f"profiles[{seen_names[profile.scheduler_name]}] has the name {profile.scheduler_name!r} already"
+            yield duplicate(f"{where}.schedulerName", {}, hint=hint)
+        seen_names[profile.scheduler_name] = index
+    yield from _common_queue_sort(config.profiles)
     yield from _percentage(config.percentage_of_nodes_to_score, "percentageOfNodesToScore")
     initial, maximum = config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds
     if initial <= 0:
         yield invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
     if maximum < initial:
         yield invalid("podMaxBackoffSeconds", maximum, "must be greater than or equal to PodInitialBackoffSeconds")
-    yield from _extenders(config.extenders)
+    managed: set[str] = set()
+    for index, extender in enumerate(config.extenders):
+        where = f"extenders[{index}]"
+        if extender.prioritize_verb and extender.weight <= 0:
+            yield invalid(f"{where}.weight", extender.weight, "must have a positive weight applied to it")
+        for number, resource in enumerate(extender.managed_resources):
+            yield from _managed_resource(resource, f"{where}.managedResources[{number}].name", managed)
+            managed.add(resource.name)
+    binders = sum(1 for extender in config.extenders if extender.bind_verb)
+    if binders > 1:
+        value = f"found {binders} extenders implementing bind"
+        yield invalid("extenders", value, "only one extender can implement bind")
 
 
 def _leader_election(election: LeaderElection) -> Iterator[ConfigError]:
@@ -60,19 +79,6 @@ def _leader_election(election: LeaderElection) -> Iterator[ConfigError]:
         yield invalid(where, deadline, "must be greater than `RenewDeadline`")
     if election.resource_lock != "leases":
         yield invalid("leaderElection.resourceLock", election.resource_lock, 'resourceLock value must be "leases"')
-
-
-def _profiles(profiles: tuple[ProfileConfig, ...], gates: FeatureGates) -> Iterator[ConfigError]:
-    seen_names: dict[str, int] = {}
-    for index, profile in enumerate(profiles):
-        where = f"profiles[{index}]"
-        yield from _profile(profile, where, gates)
-        if profile.scheduler_name in seen_names:
-            # Upstream prints the place of the first one, which comes out empty.
-            hint = f"profiles[{seen_names[profile.scheduler_name]}] has the name {profile.scheduler_name!r} already"
-            yield duplicate(f"{where}.schedulerName", {}, hint=hint)
-        seen_names[profile.scheduler_name] = index
-    yield from _common_queue_sort(profiles)
 
 
 def _profile(profile: ProfileConfig, where: str, gates: FeatureGates) -> Iterator[ConfigError]:
@@ -118,7 +124,11 @@ def _common_queue_sort(profiles: tuple[ProfileConfig, ...]) -> Iterator[ConfigEr
     for index, profile in enumerate(profiles[1:], start=1):
         where = f"profiles[{index}]"
         if profile.plugins.queue_sort != first:
-            queue_sort = _go_plugin_set(profile.plugins.queue_sort)
+            lists = {"Enabled": profile.plugins.queue_sort.enabled, "Disabled": profile.plugins.queue_sort.disabled}
+            queue_sort = {
+                name: [{"Name": plugin.name, "Weight": plugin.weight} for plugin in plugins] or None
+                for name, plugins in lists.items()
+            }
             yield invalid(f"{where}.plugins.queueSort", queue_sort, "must be the same for all profiles")
         for entry in profile.plugin_config:
             if entry.name == name and entry.args != args:
@@ -126,32 +136,9 @@ def _common_queue_sort(profiles: tuple[ProfileConfig, ...]) -> Iterator[ConfigEr
                 yield invalid(f"{where}.pluginConfig.args", queue_sort, "queueSort must be the same for all profiles")
 
 
-def _go_plugin_set(plugin_set: PluginSet) -> dict[str, object]:
-    lists = {"Enabled": plugin_set.enabled, "Disabled": plugin_set.disabled}
-    return {
-        name: [{"Name": plugin.name, "Weight": plugin.weight} for plugin in plugins] or None
-        for name, plugins in lists.items()
-    }
-
-
 def _percentage(percentage: int | None, where: str) -> Iterator[ConfigError]:
     if percentage is not None and not 0 <= percentage <= 100:
         yield invalid(where, percentage, "not in valid range [0-100]")
-
-
-def _extenders(extenders: tuple[ExtenderConfig, ...]) -> Iterator[ConfigError]:
-    managed: set[str] = set()
-    for index, extender in enumerate(extenders):
-        where = f"extenders[{index}]"
-        if extender.prioritize_verb and extender.weight <= 0:
-            yield invalid(f"{where}.weight", extender.weight, "must have a positive weight applied to it")
-        for number, resource in enumerate(extender.managed_resources):
-            yield from _managed_resource(resource, f"{where}.managedResources[{number}].name", managed)
-            managed.add(resource.name)
-    binders = sum(1 for extender in extenders if extender.bind_verb)
-    if binders > 1:
-        value = f"found {binders} extenders implementing bind"
-        yield invalid("extenders", value, "only one extender can implement bind")
 
 
 def _managed_resource(resource: ManagedResource, where: str, managed: set[str]) -> Iterator[ConfigError]:

@@ -24,7 +24,11 @@ def read_document(text: str, source: str) -> tuple[Any, list[ConfigError]]:
     try:
         document = next(parse_documents(readable), None)
     except yaml.MarkedYAMLError as error:
-        raise _not_yaml(source, text, error) from error
+        mark = error.problem_mark or error.context_mark
+        where = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
+        context = f" {error.context}" if error.context else ""
+        problem = f"invalid YAML: {error.problem or 'it cannot be read'}{context}"
+        raise ConfigError(where, problem, hint=comment_hint(text)) from error
     except yaml.YAMLError as error:
         raise ConfigError(source, f"invalid YAML: {error}") from error
     if document is None:
@@ -34,14 +38,6 @@ def read_document(text: str, source: str) -> tuple[Any, list[ConfigError]]:
         for path, line in document.repeated
     ]
     return document.data, repeated
-
-
-def _not_yaml(source: str, text: str, error: yaml.MarkedYAMLError) -> ConfigError:
-    mark = error.problem_mark or error.context_mark
-    where = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
-    context = f" {error.context}" if error.context else ""
-    problem = f"invalid YAML: {error.problem or 'it cannot be read'}{context}"
-    return ConfigError(where, problem, hint=comment_hint(text))
 
 
 def dump(view: Mapping[str, Any]) -> str:

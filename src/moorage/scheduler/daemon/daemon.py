@@ -23,7 +23,6 @@ from moorage.common.forked_process import EXIT_FAILURE
 from moorage.common.memory import freeze_gc
 from moorage.common.version import version_line
 from moorage.kube.api.pod import Pod
-from moorage.kube.client.informer import Informers
 from moorage.kube.client.leader import LeaseSettings
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.http.pool import WriteGate
@@ -212,7 +211,13 @@ class Daemon:
         resources.is_leading = True
         await parts.connection.informers.synced()
         if follows:
-            await _catch_up(parts.connection.informers)
+            # Receive the last writes of the previous leader, even if the watches broke when it stopped.
+            try:
+                async with asyncio.timeout(CATCH_UP_SECONDS):
+                    await parts.connection.informers.following()
+            except TimeoutError:
+                log.warning("leading while some watches are not open", problems=parts.connection.informers.problems)
+            await asyncio.sleep(SETTLE_SECONDS)
         self._supervisor.show_synced()
         async with parts.changing:
             await parts.scheduler.lifecycle.start()
@@ -222,7 +227,19 @@ class Daemon:
         log.info("scheduling", nodes=len(parts.scheduler.cache), pods=len(parts.scheduler.queue))
         if not self._stopping.is_set():
             await self._cycle(parts)
-        await _drain(parts)
+        # Wait for running bindings and status patches, close the plugins, then wait for events; all with timeouts.
+        log.info("draining", tasks=len(parts.background))
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await parts.background.drain()
+        except TimeoutError:
+            log.warning("stopping before all bindings have finished", tasks=len(parts.background))
+        await parts.scheduler.lifecycle.close()
+        try:
+            async with asyncio.timeout(EVENT_SECONDS):
+                await parts.connection.recorder.flush()
+        except TimeoutError:
+            log.warning("stopping before all events are written")
 
     async def _cycle(self, parts: DaemonParts) -> None:
         """Schedule until stopped; a plugin that never returns does not delay the shutdown."""
@@ -290,33 +307,7 @@ async def wait_for_server(client: ApiClient, stopping: asyncio.Event) -> bool:
     return False
 
 
-async def _catch_up(informers: Informers) -> None:
-    """Receive the last writes of the previous leader, even if our watches broke when it stopped."""
-    try:
-        async with asyncio.timeout(CATCH_UP_SECONDS):
-            await informers.following()
-    except TimeoutError:
-        log.warning("leading while some watches are not open", problems=informers.problems)
-    await asyncio.sleep(SETTLE_SECONDS)
-
-
 async def _fold(registry: CellRegistry) -> None:
     while True:
         await asyncio.sleep(FOLD_SECONDS)
         registry.fold()
-
-
-async def _drain(parts: DaemonParts) -> None:
-    """Wait for running bindings and status patches, close the plugins, then wait for events; all with timeouts."""
-    log.info("draining", tasks=len(parts.background))
-    try:
-        async with asyncio.timeout(DRAIN_SECONDS):
-            await parts.background.drain()
-    except TimeoutError:
-        log.warning("stopping before all bindings have finished", tasks=len(parts.background))
-    await parts.scheduler.lifecycle.close()
-    try:
-        async with asyncio.timeout(EVENT_SECONDS):
-            await parts.connection.recorder.flush()
-    except TimeoutError:
-        log.warning("stopping before all events are written")

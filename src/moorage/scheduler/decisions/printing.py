@@ -66,7 +66,20 @@ def explanation(decision: Decision) -> str:
     """Explain in words why the pod got its node, or why it got none."""
     match decision.result:
         case Result.SCHEDULED:
-            text = _how_chosen(decision)
+            feasible = [entry for entry in decision.nodes.values() if not entry.is_rejected]
+            node = decision.nodes.get(decision.node)
+            if node is None:
+                text = ""
+            elif node.total is None:
+                text = (
+                    f"the only feasible node of {len(decision.nodes)}"
+                    if len(decision.nodes) > 1
+                    else "fits; no other node was evaluated"
+                )
+            else:
+                ties = sum(entry.total == node.total for entry in feasible) - 1
+                tie = f", tied with {ties} {_plural('other', ties)}" if ties else ""
+                text = f"score {node.total}, best of {len(feasible)} feasible nodes{tie}"
         case Result.GATED:
             text = f"gated by {', '.join(decision.unschedulable_plugins)}" if decision.unschedulable_plugins else ""
         case Result.INCOMPLETE:
@@ -96,22 +109,6 @@ def summary(decisions: Sequence[Decision]) -> str:
 
 def _result(decision: Decision) -> str:
     return EVICTED if decision.evicted else decision.result
-
-
-def _how_chosen(decision: Decision) -> str:
-    feasible = [entry for entry in decision.nodes.values() if not entry.is_rejected]
-    node = decision.nodes.get(decision.node)
-    if node is None:
-        return ""
-    if node.total is None:
-        return (
-            f"the only feasible node of {len(decision.nodes)}"
-            if len(decision.nodes) > 1
-            else "fits; no other node was evaluated"
-        )
-    ties = sum(entry.total == node.total for entry in feasible) - 1
-    tie = f", tied with {ties} {_plural('other', ties)}" if ties else ""
-    return f"score {node.total}, best of {len(feasible)} feasible nodes{tie}"
 
 
 def _plural(noun: str, count: int) -> str:

@@ -246,20 +246,17 @@ class EngineHandle:
         if self._tasks:
             _, stubborn = await asyncio.wait(self._tasks, timeout=CANCEL_SECONDS)
             for task in stubborn:
-                await self._tear_down(task)
-
-    async def _tear_down(self, task: asyncio.Task[None]) -> None:
-        """End work that takes no notice of being cancelled: as long as it runs, no loop that waits for it ends."""
-        hint = "let asyncio.CancelledError pass, or raise it again"
-        self.log.warning("background task continues after it was cancelled", work=task.get_name(), hint=hint)
-        steps = task.get_coro()
-        with suppress(RuntimeError):  # it ignores this, too
-            if isinstance(steps, Coroutine):
-                steps.close()
-        task.cancel()
-        await asyncio.wait((task,), timeout=CANCEL_SECONDS)
-        if task.done() and not task.cancelled():
-            task.exception()
+                # The task ignores its cancellation; a loop that waits for it would never end.
+                hint = "let asyncio.CancelledError pass, or raise it again"
+                self.log.warning("background task continues after it was cancelled", work=task.get_name(), hint=hint)
+                steps = task.get_coro()
+                with suppress(RuntimeError):  # it ignores this, too
+                    if isinstance(steps, Coroutine):
+                        steps.close()
+                task.cancel()
+                await asyncio.wait((task,), timeout=CANCEL_SECONDS)
+                if task.done() and not task.cancelled():
+                    task.exception()
 
 
 class ProfileHandles:

@@ -18,7 +18,6 @@ from moorage.scheduler.config import (
     Plugins,
     PluginSet,
     ProfileConfig,
-    SchedulerConfiguration,
     expand_plugins,
 )
 from moorage.scheduler.config.args import DefaultPreemptionArgs
@@ -61,7 +60,14 @@ class Served(Struct, frozen=True):
 
 def served_by(policy: Policy, names: Sequence[str], profile_name: str = "") -> Served:
     """Reduce a policy to some plugins of one profile; ConfigErrors name everything that an extender cannot do."""
-    profile = _chosen(policy.config, profile_name)
+    profile_names = [profile.scheduler_name or "" for profile in policy.config.profiles]
+    if profile_name and profile_name not in profile_names:
+        hint = did_you_mean(profile_name, profile_names) or f"the profiles are {', '.join(profile_names)}"
+        raise ConfigError("--profile", f"the configuration has no profile {profile_name!r}", hint=hint)
+    if not profile_name and len(profile_names) > 1:
+        problem = f"the configuration has {len(profile_names)} profiles"
+        raise ConfigError("--profile", problem, hint=f"select the plugin to serve: {', '.join(profile_names)}")
+    profile = policy.config.profiles[profile_names.index(profile_name) if profile_name else 0]
     catalogue = build_catalogue(policy.registry)
     enabled = expand_plugins(profile, lambda name: catalogue[name].points)
     _refuse_what_cannot_be_served(enabled.by_point, names)
@@ -88,17 +94,6 @@ def served_by(policy: Policy, names: Sequence[str], profile_name: str = "") -> S
     config = replace(policy.config, profiles=(reduced,), extenders=(), percentage_of_nodes_to_score=None)
     verbs = Verbs(filters, bool(points[ExtensionPoint.SCORE]), binds)
     return Served(Policy(config, policy.registry, policy.features), verbs, tuple(names))
-
-
-def _chosen(config: SchedulerConfiguration, profile_name: str) -> ProfileConfig:
-    profile_names = [profile.scheduler_name or "" for profile in config.profiles]
-    if profile_name and profile_name not in profile_names:
-        hint = did_you_mean(profile_name, profile_names) or f"the profiles are {', '.join(profile_names)}"
-        raise ConfigError("--profile", f"the configuration has no profile {profile_name!r}", hint=hint)
-    if not profile_name and len(profile_names) > 1:
-        problem = f"the configuration has {len(profile_names)} profiles"
-        raise ConfigError("--profile", problem, hint=f"select the plugin to serve: {', '.join(profile_names)}")
-    return config.profiles[profile_names.index(profile_name) if profile_name else 0]
 
 
 def _refuse_what_cannot_be_served(by_point: Mapping[ExtensionPoint, Iterable[str]], names: Sequence[str]) -> None:

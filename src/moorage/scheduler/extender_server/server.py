@@ -137,14 +137,27 @@ class ExtenderServer:
     async def serve(self) -> None:
         """Listen immediately, and handle requests when the cache is synced, until stopped."""
         async with AsyncExitStack() as ending:
-            parts = self._assembled()
+            clock, registry, policy = SteadyClock(), self._registry, self._served.policy
+            agent = f"{USER_AGENT}/extender"
+            api = ApiConnection(
+                ApiClient(self._connection, user_agent=agent),
+                ApiClient(self._connection, user_agent=agent),
+                clock,
+                policy.config.client_connection,
+            )
+            parts = assemble(policy, api, clock, observers=(registry, InformerInstruments(registry), self._lag))
             ending.callback(parts.close)
             ending.push_async_callback(parts.scheduler.lifecycle.close)
             self._add_pages(parts)
             server = HttpServer(HttpService(self.answer, _refused, MAX_BODY), MAX_CONNECTIONS)
             port = await self._listen(server, ending)
             ending.push_async_callback(server.stop, STOP_SECONDS)
-            self._tell(port)
+            options = self._options
+            address = socket.gethostname() if options.address in EVERYWHERE else options.address
+            host = f"[{address}]" if ":" in address else address
+            url = options.url or f"{'https' if options.cert_file else 'http'}://{host}:{port}"
+            wants_certificate = bool(options.client_ca_file)
+            print(write_stanza(self._served, url, wants_certificate=wants_certificate), flush=True)  # noqa: T201 - to paste
             informing = asyncio.create_task(parts.connection.informers.run(), name="informers")
             starting = asyncio.create_task(self._start(parts), name="starting")
             stopping = asyncio.create_task(self._stopping.wait(), name="waiting for a signal")
@@ -160,17 +173,6 @@ class ExtenderServer:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _assembled(self) -> AssembledScheduler[ApiConnection]:
-        clock, registry, policy = SteadyClock(), self._registry, self._served.policy
-        agent = f"{USER_AGENT}/extender"
-        api = ApiConnection(
-            ApiClient(self._connection, user_agent=agent),
-            ApiClient(self._connection, user_agent=agent),
-            clock,
-            policy.config.client_connection,
-        )
-        return assemble(policy, api, clock, observers=(registry, InformerInstruments(registry), self._lag))
 
     async def _start(self, parts: AssembledScheduler[ApiConnection]) -> None:
         await parts.connection.informers.synced()
@@ -208,14 +210,6 @@ class ExtenderServer:
                     log.info("certificates reloaded")
             except MoorageError as error:
                 log.warning("cannot reload certificates", error=str(error))
-
-    def _tell(self, port: int) -> None:
-        options = self._options
-        address = socket.gethostname() if options.address in EVERYWHERE else options.address
-        host = f"[{address}]" if ":" in address else address
-        url = options.url or f"{'https' if options.cert_file else 'http'}://{host}:{port}"
-        wants_certificate = bool(options.client_ca_file)
-        print(write_stanza(self._served, url, wants_certificate=wants_certificate), flush=True)  # noqa: T201 - to paste
 
     def _add_pages(self, parts: AssembledScheduler[ApiConnection]) -> None:
         def informers() -> str | None:

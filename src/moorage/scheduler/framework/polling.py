@@ -95,7 +95,15 @@ class Polled(Generic[T]):
             pass_on_interrupt(error)
             self._polls.inc(source=self.name, result="error")
             problem = f"no response within {self._timeout:g} s" if isinstance(error, TimeoutError) else described(error)
-            self._complain(problem)
+            now = self._handle.clock.now()
+            is_news = self._complained_at is None or now >= self._complained_at + REPEAT_SECONDS
+            state = "stale" if self.is_stale else f"{self.age or 0.0:.0f} s old"
+            facts = {"source": self.name, "error": problem, "value": state}
+            if is_news:
+                self._complained_at = now
+                self._handle.log.warning("outside data cannot be fetched", **facts)
+            else:
+                self._handle.log.v(4).info("outside data cannot be fetched", **facts)
         else:
             self._polls.inc(source=self.name, result="success")
             if self._fetched_at is None or fetched != self._latest:
@@ -109,14 +117,3 @@ class Polled(Generic[T]):
         while True:
             await asyncio.sleep(self._every)
             await self.refresh()
-
-    def _complain(self, problem: str) -> None:
-        now = self._handle.clock.now()
-        is_news = self._complained_at is None or now >= self._complained_at + REPEAT_SECONDS
-        state = "stale" if self.is_stale else f"{self.age or 0.0:.0f} s old"
-        facts = {"source": self.name, "error": problem, "value": state}
-        if is_news:
-            self._complained_at = now
-            self._handle.log.warning("outside data cannot be fetched", **facts)
-        else:
-            self._handle.log.v(4).info("outside data cannot be fetched", **facts)

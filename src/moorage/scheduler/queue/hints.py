@@ -10,7 +10,7 @@ from msgspec import Struct
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.events import Action, ClusterEvent, HintFunction, QueueingHint
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, FaultRecord, pass_on_interrupt
-from moorage.scheduler.queue.entities import QueuedEntity, QueuedPodGroupInfo
+from moorage.scheduler.queue.entities import QueuedEntity
 from moorage.scheduler.queue.gates import ProfileQueueing
 from moorage.scheduler.queue.in_flight_events import InFlightEvent
 from moorage.scheduler.queue.observer import QueueObserver
@@ -99,7 +99,17 @@ class Hints:
         The strategy of a group is the strongest of all its members; a member without rejectors is retried.
         """
         if info.is_group:
-            return self._best_strategy(info, event, old, new)
+            best = RequeueStrategy.SKIP
+            members = info.members
+            if any(not (member.unschedulable_plugins or member.pending_plugins) for member in members):
+                best, members = RequeueStrategy.AFTER_BACKOFF, [m for m in members if m.pending_plugins]
+            for member in members:
+                strategy = self.strategy_for(member, event, old, new)
+                if strategy is RequeueStrategy.IMMEDIATELY:
+                    return strategy
+                if strategy is RequeueStrategy.AFTER_BACKOFF:
+                    best = strategy
+            return best
         pending = info.pending_plugins
         rejectors = info.unschedulable_plugins | pending
         if not rejectors:
@@ -123,19 +133,6 @@ class Hints:
             if not pending:
                 break
         return strategy
-
-    def _best_strategy(self, group: QueuedPodGroupInfo, event: ClusterEvent, old: Any, new: Any) -> RequeueStrategy:
-        best = RequeueStrategy.SKIP
-        members = group.members
-        if any(not (member.unschedulable_plugins or member.pending_plugins) for member in members):
-            best, members = RequeueStrategy.AFTER_BACKOFF, [m for m in members if m.pending_plugins]
-        for member in members:
-            strategy = self.strategy_for(member, event, old, new)
-            if strategy is RequeueStrategy.IMMEDIATELY:
-                return strategy
-            if strategy is RequeueStrategy.AFTER_BACKOFF:
-                best = strategy
-        return best
 
     def strategy_after(self, info: QueuedEntity, events: Iterable[InFlightEvent] | None) -> RequeueStrategy:
         """Return the strategy for a pod whose attempt failed: the strongest for all events during the attempt.

@@ -163,12 +163,7 @@ class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
             unreadable = self._book.problems.get(pod.namespace)
             return Status.unresolvable(unreadable) if unreadable else Status.skip()
         cycle[QUOTAS] = state
-        self._count_promised(pod, state)
-        problem = state.problem_with(pod)
-        return Status.unschedulable(f"Pod {pod.key} is rejected in PreFilter {problem}") if problem else None
-
-    def _count_promised(self, pod: Pod, state: QuotaState) -> None:
-        """Count the requests of pods that preempted others and are not placed yet."""
+        # Count the requests of pods that preempted others and are not placed yet.
         nominator = self._handle.nominator
         for node_name in nominator.nodes_with_nominations():
             for nominated in nominator.nominated_pods(node_name):
@@ -181,6 +176,8 @@ class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
                     add(state.promised_to_all, requests)
                 elif nominated.namespace != pod.namespace and not quota.exceeds_min(requests):
                     add(state.promised_to_all, requests)
+        problem = state.problem_with(pod)
+        return Status.unschedulable(f"Pod {pod.key} is rejected in PreFilter {problem}") if problem else None
 
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
         cycle[QUOTAS].change(added, +1)

@@ -109,7 +109,12 @@ def _describe_by_members(namespace: str, name: str, members: Iterable[Pod]) -> D
     if first is None:
         return None
     gang, stated = plain_name(name), _stated_size(first)
-    problem = _problem_with_size(gang, first, stated)
+    if not stated:
+        problem = f'{first.name} is in the gang "{_shown(gang)}" without a pod count: add {GANG_SIZE}'
+    elif _SIZE.fullmatch(stated) and stated[0] != "0" and int(stated) <= MAX_SIZE:
+        problem = ""
+    else:
+        problem = f"{GANG_SIZE} of {first.name} is {_quoted(stated)}: write a whole number from 1 to {MAX_SIZE}"
     if len(gang) > MAX_NAME:
         problem = f"the annotation {GANG} is too long: the name of a gang has at most {MAX_NAME} characters"
     for pod in () if problem else pods:
@@ -124,14 +129,6 @@ def _describe_by_members(namespace: str, name: str, members: Iterable[Pod]) -> D
 
 def _stated_size(pod: Pod) -> str:
     return (pod.metadata.annotations or {}).get(GANG_SIZE, "")
-
-
-def _problem_with_size(gang: str, pod: Pod, stated: str) -> str:
-    if not stated:
-        return f'{pod.name} is in the gang "{_shown(gang)}" without a pod count: add {GANG_SIZE}'
-    if _SIZE.fullmatch(stated) and stated[0] != "0" and int(stated) <= MAX_SIZE:
-        return ""
-    return f"{GANG_SIZE} of {pod.name} is {_quoted(stated)}: write a whole number from 1 to {MAX_SIZE}"
 
 
 def _described(

@@ -118,7 +118,8 @@ def _others(data: Mapping[str, Any]) -> Catalogue:
         plugins = profile.get("plugins")
         plugin_sets = plugins if isinstance(plugins, Mapping) else {}
         sets = {point: rows for point, rows in plugin_sets.items() if isinstance(rows, Mapping)}
-        needs_sorter = _lacks_sorter(sets)
+        off = {name for point in (_MULTI_POINT, _SORTING) for name in _names(sets.get(point, {}), "disabled")}
+        needs_sorter = not off.isdisjoint(("PrioritySort", EVERY)) and not _names(sets.get(_SORTING, {}), "enabled")
         for point, rows in sets.items():
             for name in _names(rows, "enabled") if point in KNOWN_POINTS else ():
                 if name not in KNOWN_PLUGINS and name != EVERY:
@@ -128,12 +129,6 @@ def _others(data: Mapping[str, Any]) -> Catalogue:
                         points_by_plugin[name].add(_SORTING)
                         needs_sorter = False
     return {name: PluginFacts(frozenset(map(ExtensionPoint, points))) for name, points in points_by_plugin.items()}
-
-
-def _lacks_sorter(sets: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Return whether a profile must have its own queueSort plugin although it does not list one."""
-    off = {name for point in (_MULTI_POINT, _SORTING) for name in _names(sets.get(point, {}), "disabled")}
-    return not off.isdisjoint(("PrioritySort", EVERY)) and not _names(sets.get(_SORTING, {}), "enabled")
 
 
 def _names(rows: Mapping[str, Any], field: str) -> list[str]:

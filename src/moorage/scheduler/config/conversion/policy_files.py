@@ -107,7 +107,13 @@ def _scores(priorities: Any, draft: ProfileDraft, where: str, notes: Notes) -> d
     else:
         entries = as_list(priorities, where, notes)
     weights: dict[str, int] = {}
-    way = _way_to_fit(entries)
+    # The first priority with the largest weight selects the strategy of NodeResourcesFit.
+    ways = [
+        (as_number(entry.get("weight"), "", Notes(), 1), -at)
+        for at, entry in enumerate(entries)
+        if _is_way_to_fit(entry)
+    ]
+    way = -max(ways)[1] if ways else None
     for number, priority in enumerate(entries):
         field_path = f"{where}[{number}]"
         entry = as_mapping(priority, field_path, notes)
@@ -125,16 +131,6 @@ def _scores(priorities: Any, draft: ProfileDraft, where: str, notes: Notes) -> d
         elif plugin:
             weights[plugin] = weights.get(plugin, 0) + weight
     return weights
-
-
-def _way_to_fit(entries: list[Any]) -> int | None:
-    """Return the priority that selects the strategy of NodeResourcesFit: the first with the largest weight."""
-    ways = [
-        (as_number(entry.get("weight"), "", Notes(), 1), -at)
-        for at, entry in enumerate(entries)
-        if _is_way_to_fit(entry)
-    ]
-    return -max(ways)[1] if ways else None
 
 
 def _is_way_to_fit(entry: Any) -> bool:

@@ -59,7 +59,14 @@ class RotatedFile:
         if self._descriptor < 0:
             self.open()
         if self._size and self._size + len(lines) > self._limits.size:
-            self._rotate()
+            self.close()
+            for number in range(self._limits.files, 0, -1):
+                older = self._numbered(number - 1) if number > 1 else self.path
+                if older.exists():
+                    older.replace(self._numbered(number))
+            if not self._limits.files:
+                self.path.unlink(missing_ok=True)
+            self.open()
         offset = 0
         try:
             while offset < len(lines):
@@ -68,16 +75,6 @@ class RotatedFile:
             os.ftruncate(self._descriptor, self._size)
             raise
         self._size += len(lines)
-
-    def _rotate(self) -> None:
-        self.close()
-        for number in range(self._limits.files, 0, -1):
-            older = self._numbered(number - 1) if number > 1 else self.path
-            if older.exists():
-                older.replace(self._numbered(number))
-        if not self._limits.files:
-            self.path.unlink(missing_ok=True)
-        self.open()
 
     def _numbered(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}")

@@ -65,7 +65,17 @@ def parse(arguments: Sequence[str]) -> FlagValues:
             extra += remaining
             break
         if argument.startswith("--"):
-            _long(argument, remaining, values)
+            raw_name, equals, text = argument[2:].partition("=")
+            if not raw_name or raw_name.startswith("-"):
+                raise UsageError(f"bad flag syntax: {argument}")
+            name = raw_name.replace("_", "-")
+            flag = FLAGS.get(name)
+            if flag is None:
+                raise UsageError(
+                    f"unknown flag: --{raw_name}",
+                    REMOVED.get(name) or did_you_mean(f"--{name}", [f"--{known}" for known in FLAGS]),
+                )
+            _set(flag, f"--{name}", text if equals else _next_value(flag, f"--{name}", remaining), values)
         elif argument.startswith("-") and argument != "-":
             _short(argument, remaining, values)
         else:
@@ -75,20 +85,6 @@ def parse(arguments: Sequence[str]) -> FlagValues:
         quoted = " ".join(f'"{word}"' for word in extra)
         raise UsageError(f'"{COMMAND}" does not take any arguments, got [{quoted}]')
     return FlagValues(values)
-
-
-def _long(argument: str, remaining: list[str], values: dict[str, Any]) -> None:
-    raw_name, equals, text = argument[2:].partition("=")
-    if not raw_name or raw_name.startswith("-"):
-        raise UsageError(f"bad flag syntax: {argument}")
-    name = raw_name.replace("_", "-")
-    flag = FLAGS.get(name)
-    if flag is None:
-        raise UsageError(
-            f"unknown flag: --{raw_name}",
-            REMOVED.get(name) or did_you_mean(f"--{name}", [f"--{known}" for known in FLAGS]),
-        )
-    _set(flag, f"--{name}", text if equals else _next_value(flag, f"--{name}", remaining), values)
 
 
 def _short(argument: str, remaining: list[str], values: dict[str, Any]) -> None:

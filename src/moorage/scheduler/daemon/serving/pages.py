@@ -48,21 +48,19 @@ class ZPage(Struct, frozen=True):
                 return text_reply("\n".join(("", f"{COMMAND} {self.kind.lower()}", WARNING, *self.lines, "")))
             target = parameters.get("as"), parameters.get("g")
             if media_type in (JSON, YAML) and target == (self.kind, GROUP) and parameters.get("v") in VERSIONS:
-                return self._document(media_type, parameters["v"])
+                version = parameters["v"]
+                api_version = f"{GROUP}/{version}"
+                document = {"kind": self.kind, "apiVersion": api_version, "metadata": {"name": COMMAND}, **self.content}
+                body = json.dumps(document, indent=2) if media_type == JSON else to_yaml(document)
+                headers: Headers = ()
+                if version != VERSIONS[0]:
+                    page = self.kind.lower()
+                    text = f'299 - "This version of the {page} endpoint is deprecated. Please use a newer version."'
+                    headers = (("Warning", text),)
+                return Reply(200, body.encode(), f"{media_type};g={GROUP};v={version};as={self.kind}", headers)
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
         problem = {"message": ACCEPTED, "reason": "NotAcceptable", "code": 406}
         return Reply(406, json.dumps({**status, **problem}, indent=2).encode())
-
-    def _document(self, media_type: str, version: str) -> Reply:
-        api_version = f"{GROUP}/{version}"
-        document = {"kind": self.kind, "apiVersion": api_version, "metadata": {"name": COMMAND}, **self.content}
-        body = json.dumps(document, indent=2) if media_type == JSON else to_yaml(document)
-        headers: Headers = ()
-        if version != VERSIONS[0]:
-            page = self.kind.lower()
-            text = f'299 - "This version of the {page} endpoint is deprecated. Please use a newer version."'
-            headers = (("Warning", text),)
-        return Reply(200, body.encode(), f"{media_type};g={GROUP};v={version};as={self.kind}", headers)
 
 
 def flagz_values(values: FlagValues) -> dict[str, str]:

@@ -113,19 +113,16 @@ class Supervisor:
             self._take(message)
         code = await self._child.wait()
         watching.cancel()
-        await self._finish()
-        if self._error is not None:
-            raise self._error
-        return exit_code(code) if self._code is None else self._code
-
-    async def _finish(self) -> None:
-        """Release the lease, now that all writes have ended, and stop serving."""
+        # Release the lease, now that all writes have ended, and stop serving.
         self._gone.set()
         self._forwarding.end()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=FINISH_SECONDS)
         if self._server is not None:
             await self._server.stop()
+        if self._error is not None:
+            raise self._error
+        return exit_code(code) if self._code is None else self._code
 
     def _take(self, message: Message) -> None:
         match message:

@@ -151,27 +151,24 @@ class SupervisorClient:
         self.show_synced()
         self.state[WAITING_SINCE] = self._cycles.waiting_since(now)
         if self._cycles.is_news(now):
-            self._report(now)
+            stack = coroutine_stack(self._cycles.task.get_coro() if self._cycles.task else None)
+            plugin, frame = plugin_in(stack, self._spans)
+            if not plugin:
+                self._cycles.excuse()  # an extender, which has its own time limit
+            else:
+                self._meter.count(METRIC, plugin)
+                log.warning(
+                    "a plugin does not return; scheduling is blocked",
+                    plugin=plugin,
+                    where=str(frame),
+                    seconds=round(now - self._cycles.since, 1),
+                    stack="\n".join(map(str, stack)),
+                )
         if self._may_lead.is_set() and not self.state.is_held():
             # The supervisor kills us when this happens; if it is stopped, no other process ends the work in progress.
             log.error("command failed", err="Leaderelection lost")
             os._exit(EXIT_FAILURE)
         asyncio.get_running_loop().call_later(BEAT_SECONDS, self._beat)
-
-    def _report(self, now: float) -> None:
-        stack = coroutine_stack(self._cycles.task.get_coro() if self._cycles.task else None)
-        plugin, frame = plugin_in(stack, self._spans)
-        if not plugin:
-            self._cycles.excuse()  # an extender, which has its own time limit
-            return
-        self._meter.count(METRIC, plugin)
-        log.warning(
-            "a plugin does not return; scheduling is blocked",
-            plugin=plugin,
-            where=str(frame),
-            seconds=round(now - self._cycles.since, 1),
-            stack="\n".join(map(str, stack)),
-        )
 
 
 class Cycles:

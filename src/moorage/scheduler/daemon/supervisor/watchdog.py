@@ -82,7 +82,20 @@ class Incidents:
             self._watchdog.look(boot_time())
             if self._watchdog.is_blocked and not is_reported:
                 is_reported = True
-                await self._report()
+                self._read()
+                self._child.send(STACK_SIGNAL)
+                await asyncio.sleep(STACK_SECONDS)
+                stack = read_stack(self._read())
+                self.plugin, frame = plugin_in(stack, self.spans)
+                self.counts[self.plugin] = self.counts.get(self.plugin, 0) + 1
+                self._meter.count(METRIC, self.plugin)
+                log.warning(
+                    "the scheduler is blocked" if not self.plugin else "a plugin blocks the scheduler",
+                    plugin=self.plugin,
+                    where=str(frame or (stack[0] if stack else "unknown (the process is not running)")),
+                    seconds=round(self._watchdog.blocked, 1),
+                    stack="\n".join(map(str, stack)),
+                )
             elif is_reported and not self._watchdog.is_blocked:
                 is_reported = False
                 log.info("the scheduler is no longer blocked", plugin=self.plugin)
@@ -90,22 +103,6 @@ class Incidents:
                 problem = "stuck for too long: /livez fails and the lease is no longer renewed"
                 log.error(problem, plugin=self.plugin, limit_seconds=self._watchdog.limit)
             is_stuck = self._watchdog.is_stuck
-
-    async def _report(self) -> None:
-        self._read()
-        self._child.send(STACK_SIGNAL)
-        await asyncio.sleep(STACK_SECONDS)
-        stack = read_stack(self._read())
-        self.plugin, frame = plugin_in(stack, self.spans)
-        self.counts[self.plugin] = self.counts.get(self.plugin, 0) + 1
-        self._meter.count(METRIC, self.plugin)
-        log.warning(
-            "the scheduler is blocked" if not self.plugin else "a plugin blocks the scheduler",
-            plugin=self.plugin,
-            where=str(frame or (stack[0] if stack else "unknown (the process is not running)")),
-            seconds=round(self._watchdog.blocked, 1),
-            stack="\n".join(map(str, stack)),
-        )
 
     def _read(self) -> str:
         try:

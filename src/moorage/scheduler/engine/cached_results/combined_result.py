@@ -210,24 +210,21 @@ class CombinedResult:
             self._totals_dirty = True
         else:
             for row in dict.fromkeys(dirty):
-                self._combine_row(row)
+                number = FEASIBLE
+                for part in self.active_filters:
+                    if part.rejects_any and (number := int(part.status_ids[row])) != FEASIBLE:
+                        break
+                self.status_ids[row] = number
+                self._rows_to_total[row] = None
+                is_feasible = number == FEASIBLE
+                if is_feasible != bool(self.feasible[row]):
+                    self.feasible[row] = is_feasible
+                    self.feasible_count += 1 if is_feasible else -1
+                    self.feasible_version += 1
+                    if not self.totals_ignore_feasibility:
+                        self._totals_dirty = True
         # Last: after an error of a plugin all filters are called again.
         self._position, self._nodes_filtered = position, nodes_filtered
-
-    def _combine_row(self, row: int) -> None:
-        number = FEASIBLE
-        for part in self.active_filters:
-            if part.rejects_any and (number := int(part.status_ids[row])) != FEASIBLE:
-                break
-        self.status_ids[row] = number
-        self._rows_to_total[row] = None
-        is_feasible = number == FEASIBLE
-        if is_feasible != bool(self.feasible[row]):
-            self.feasible[row] = is_feasible
-            self.feasible_count += 1 if is_feasible else -1
-            self.feasible_version += 1
-            if not self.totals_ignore_feasibility:
-                self._totals_dirty = True
 
     def _score(self, pod: Pod, nodes: NodeTable) -> list[Share]:
         """Return the shares of all score plugins with cached results, with updated raw scores."""

@@ -15,7 +15,7 @@ from moorage.common.errors import CacheError, MoorageError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.cycle.filter import SearchRequest
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
-from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, SearchResult
+from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode
 from moorage.scheduler.engine.group_points import PlacementScores
 from moorage.scheduler.engine.group_results import GroupTrial, PodTrial, error_text, unplaceable
 from moorage.scheduler.engine.groups.counting import Counting
@@ -148,7 +148,16 @@ class GroupSearch:
             self._observer.found(queued, runner, result)
             # Kept only for observers: the columns of thousands of pods in many placements add up.
             trial.found = result
-        self._note_pre_filters(result)
+        # An unresolvable rejection ends the sequence: later pre-filters were not called.
+        names = [plugin.name for plugin in self._profile.pre_filter]
+        rejection = result.diagnosis.pre_filter if isinstance(result, NoNode) else None
+        if (
+            rejection is not None
+            and rejection.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+            and rejection.plugin in names
+        ):
+            names = names[: names.index(rejection.plugin) + 1]
+        self._findings.pre_filtered.update(names)
         plain = result.result if isinstance(result, ExtendedNodes) else result
         if isinstance(plain, NoNode):
             trial.diagnosis = plain.diagnosis
@@ -175,18 +184,6 @@ class GroupSearch:
             trial.kept_state = trial.state.detached()
         trial.runner, trial.node_name, trial.tied = runner, choice.node.name, choice.tied
         self._stack.place(trial)
-
-    def _note_pre_filters(self, result: SearchResult | ExtendedNodes) -> None:
-        """Store which pre-filters were called: an unresolvable rejection ends the sequence."""
-        names = [plugin.name for plugin in self._profile.pre_filter]
-        rejection = result.diagnosis.pre_filter if isinstance(result, NoNode) else None
-        if (
-            rejection is not None
-            and rejection.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-            and rejection.plugin in names
-        ):
-            names = names[: names.index(rejection.plugin) + 1]
-        self._findings.pre_filtered.update(names)
 
     # ── by topology ──────────────────────────────────────────────────────────────────────────────────────────────────
 

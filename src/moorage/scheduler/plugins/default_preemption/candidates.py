@@ -107,27 +107,16 @@ class CandidateSearch:
         dry_run = self._dry_run(cycle, pod)
         self._cache.keep_valid(dry_run.kind, self._budgets.version, nominated)
         if not self._cache.outcomes and len(rows_to_try) >= MANY_ROWS and self.units is None:
-            rows_to_try = self._without_infeasible(dry_run, statuses, rows_to_try, nominated, findings)
+            # Drop rows that stay too full without all possible victims; nominated nodes are tried one by one.
+            freed = self._lower_priority_pods.held_below(dry_run.priority, rows_to_try)
+            verdict = dry_run.infeasible_nodes(statuses, self._handle.nodes.take(rows_to_try), freed)
+            if verdict is not None:
+                is_left_out = verdict.rejected & ~np.isin(rows_to_try, nominated)
+                for where, status in verdict.rejections:
+                    findings.reasons.update(dict.fromkeys(status.reasons, int((where & is_left_out).sum())))
+                rows_to_try = rows_to_try[~is_left_out]
         self._try_nodes(dry_run, rows_to_try.tolist(), num_candidates, findings)
         return findings
-
-    def _without_infeasible(
-        self,
-        dry_run: PreemptionDryRun,
-        statuses: NodeStatuses,
-        rows: RowArray,
-        nominated: list[int],
-        findings: Findings,
-    ) -> RowArray:
-        """Drop rows that stay too full without all possible victims; nominated nodes are tried one by one."""
-        freed = self._lower_priority_pods.held_below(dry_run.priority, rows)
-        verdict = dry_run.infeasible_nodes(statuses, self._handle.nodes.take(rows), freed)
-        if verdict is None:
-            return rows
-        is_left_out = verdict.rejected & ~np.isin(rows, nominated)
-        for where, status in verdict.rejections:
-            findings.reasons.update(dict.fromkeys(status.reasons, int((where & is_left_out).sum())))
-        return rows[~is_left_out]
 
     def _dry_run(self, cycle: CycleState, pod: Pod) -> PreemptionDryRun:
         if self.units is None:

@@ -101,7 +101,11 @@ class Eviction:
 
     async def _evict(self, victim: Pod, preemptor: Preemptor, node_name: str) -> bool:
         """Evict one pod; return whether it was stopped in memory, in which case no deletion is delivered."""
-        in_memory = self._stop_in_memory(victim)
+        waiting = self._handle.waiting_pod(victim.uid)
+        if waiting is not None:
+            in_memory = waiting.preempt(self._plugin, "preempted")
+        else:
+            in_memory = self._handle.cancel_pre_bind(victim.uid, f"preempted by {self._plugin}")
         if not in_memory and not await self._delete(victim, preemptor):
             return False
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}" + (IN_MEMORY if in_memory else "")
@@ -109,12 +113,6 @@ class Eviction:
             EventNote(victim, "Preempted", "Preempting", note, preemptor.scheduler_name, related=preemptor.related)
         )
         return in_memory
-
-    def _stop_in_memory(self, victim: Pod) -> bool:
-        waiting = self._handle.waiting_pod(victim.uid)
-        if waiting is not None:
-            return waiting.preempt(self._plugin, "preempted")
-        return self._handle.cancel_pre_bind(victim.uid, f"preempted by {self._plugin}")
 
     async def _delete(self, victim: Pod, preemptor: Preemptor) -> bool:
         """Add the disruption condition and delete the pod; return whether the pod still existed."""
@@ -278,7 +276,19 @@ class BackgroundEviction(Eviction):
     async def _work(self, preemption: Preemption, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
         will_be_woken, began, failed = False, perf_counter(), True
         try:
-            will_be_woken = await self._evict_all(preemption, preemptor, node_name, victims)
+            # The last victim is evicted after all others, so ``is_under_way_for`` checks only that one.
+            is_clear = await self._clear_nominations(preemptor, node_name)
+            *earlier, last = victims
+            if earlier:
+                await asyncio.gather(*(self._evict(victim, preemptor, node_name) for victim in earlier))
+            preemption.last = last
+            self._held.reconsider(preemptor.uid)
+            in_memory = await self._evict(last, preemptor, node_name)
+            # If another client deleted all victims, the preemptor was held back when the events were delivered.
+            was_missed = preemption.held_back and not any(
+                self._on_node(victim.uid, victim.node_name) for victim in victims
+            )
+            will_be_woken = is_clear and not in_memory and not was_missed
             failed = False
         except ApiError:
             self._victims.discard(preemptor.uid)
@@ -293,24 +303,6 @@ class BackgroundEviction(Eviction):
             self._held.reconsider(preemptor.uid)
             if not will_be_woken:
                 self._handle.activate(preemptor.pods)
-
-    async def _evict_all(
-        self, preemption: Preemption, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]
-    ) -> bool:
-        """Evict all victims; return whether a deletion event will activate (or has activated) the preemptor.
-
-        The last victim is evicted after all others, so ``is_under_way_for`` checks only that one.
-        """
-        is_clear = await self._clear_nominations(preemptor, node_name)
-        *earlier, last = victims
-        if earlier:
-            await asyncio.gather(*(self._evict(victim, preemptor, node_name) for victim in earlier))
-        preemption.last = last
-        self._held.reconsider(preemptor.uid)
-        in_memory = await self._evict(last, preemptor, node_name)
-        # If another client deleted all victims, the preemptor was held back when the events were delivered.
-        was_missed = preemption.held_back and not any(self._on_node(victim.uid, victim.node_name) for victim in victims)
-        return is_clear and not in_memory and not was_missed
 
 
 def disruption_patch(victim: Pod, preemptor: Preemptor, now: float) -> Mapping[str, Any] | None:

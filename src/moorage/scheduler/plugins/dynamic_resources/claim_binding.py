@@ -246,7 +246,16 @@ class ClaimBinder:
     async def _wait_for_devices(self, state: DeviceState, pod: Pod, node_name: str, timeout: float) -> None:
         began, result = self._handle.clock.now(), "error"
         try:
-            await self._devices_ready(state, pod, node_name, timeout)
+            note = f"waiting for binding conditions for device on node {node_name}"
+            self._handle.cluster.record(
+                EventNote(pod, "BindingConditionsPending", "Scheduling", note, pod.scheduler_name)
+            )
+            end = self._handle.clock.now() + timeout
+            while not self._are_ready(state, timeout):
+                remaining = end - self._handle.clock.now()
+                if remaining <= 0:
+                    raise DeviceBindingTimeoutError("device binding timeout: context deadline exceeded")
+                await asyncio.sleep(min(POLL_INTERVAL, remaining))
             result = "success"
         except DeviceBindingError as error:
             result = "timeout" if isinstance(error, DeviceBindingTimeoutError) else "failure"
@@ -259,16 +268,6 @@ class ClaimBinder:
                     meter.observe(WAITS, seconds, profile, device.driver, result)
                 for device in devices_with_conditions(claim):
                     meter.count(PREPARED, profile, device.driver, result)
-
-    async def _devices_ready(self, state: DeviceState, pod: Pod, node_name: str, timeout: float) -> None:
-        note = f"waiting for binding conditions for device on node {node_name}"
-        self._handle.cluster.record(EventNote(pod, "BindingConditionsPending", "Scheduling", note, pod.scheduler_name))
-        end = self._handle.clock.now() + timeout
-        while not self._are_ready(state, timeout):
-            remaining = end - self._handle.clock.now()
-            if remaining <= 0:
-                raise DeviceBindingTimeoutError("device binding timeout: context deadline exceeded")
-            await asyncio.sleep(min(POLL_INTERVAL, remaining))
 
     def _are_ready(self, state: DeviceState, timeout: float) -> bool:
         for index, bound in enumerate(state.claims):

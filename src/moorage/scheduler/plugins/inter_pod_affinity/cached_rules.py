@@ -97,7 +97,19 @@ class CachedRules:
         state = (self._namespaces.version, self._pods.anti_affinity.version, self._pods.generation)
         cached = self._required.find(key)
         if cached is None or cached[0] != state:
-            cached = (state, self._new_rules(pod, terms))
+            namespace_labels = self._namespaces.find_labels(pod.namespace)
+            affinity = self._namespaces.expand(terms.affinity)
+            anti_affinity = self._namespaces.expand(terms.anti_affinity)
+            # A domain must have pods that match all affinity terms.
+            matching_all = self._pods.count(*conjunction(affinity), terminating=True) if affinity else None
+            affinity_keys = dict.fromkeys(term.topology_key for term in affinity)
+            existing_anti_affinity = self._pods.anti_affinity.about(pod.namespace, pod.labels, namespace_labels)
+            tallies = (
+                self._by_key((key, matching_all, 1) for key in affinity_keys if matching_all is not None),
+                self._by_key((term.topology_key, self._count_matching(term), 1) for term in anti_affinity),
+                self._by_key((group.term.topology_key, group, 1) for group in existing_anti_affinity),
+            )
+            cached = (state, RequiredRules(pod, affinity, anti_affinity, namespace_labels, tallies, self._domains))
             if len(pod.labels) <= MAX_KEY_LABELS:
                 self._required.put(key, cached)
         return cached[1]
@@ -109,37 +121,19 @@ class CachedRules:
         state = (self._namespaces.version, pods.affinity.version, pods.preferred.version, pods.generation)
         cached = self._preferred.find(key)
         if cached is None or cached[0] != state:
-            cached = (state, self._new_scores(pod, terms))
+            about = (pod.namespace, pod.labels, self._namespaces.find_labels(pod.namespace))
+            own = [(self._namespaces.expand_one(term), weight) for term, weight in terms.preferred]
+            groups = [(group, group.weight) for group in self._pods.preferred.about(*about)]
+            if self._hard_weight > 0:
+                groups += [(group, self._hard_weight) for group in self._pods.affinity.about(*about)]
+            counts: list[tuple[str, RowCounts, int]] = [
+                *((term.topology_key, self._count_matching(term), weight) for term, weight in own),
+                *((group.term.topology_key, group, weight) for group, weight in groups),
+            ]
+            cached = (state, DomainScores(self._by_key(counts), self._domains))
             if len(pod.labels) <= MAX_KEY_LABELS:
                 self._preferred.put(key, cached)
         return cached[1]
-
-    def _new_rules(self, pod: Pod, terms: PodTerms) -> RequiredRules:
-        namespace_labels = self._namespaces.find_labels(pod.namespace)
-        affinity = self._namespaces.expand(terms.affinity)
-        anti_affinity = self._namespaces.expand(terms.anti_affinity)
-        # A domain must have pods that match all affinity terms.
-        matching_all = self._pods.count(*conjunction(affinity), terminating=True) if affinity else None
-        affinity_keys = dict.fromkeys(term.topology_key for term in affinity)
-        existing_anti_affinity = self._pods.anti_affinity.about(pod.namespace, pod.labels, namespace_labels)
-        tallies = (
-            self._by_key((key, matching_all, 1) for key in affinity_keys if matching_all is not None),
-            self._by_key((term.topology_key, self._count_matching(term), 1) for term in anti_affinity),
-            self._by_key((group.term.topology_key, group, 1) for group in existing_anti_affinity),
-        )
-        return RequiredRules(pod, affinity, anti_affinity, namespace_labels, tallies, self._domains)
-
-    def _new_scores(self, pod: Pod, terms: PodTerms) -> DomainScores:
-        about = (pod.namespace, pod.labels, self._namespaces.find_labels(pod.namespace))
-        own = [(self._namespaces.expand_one(term), weight) for term, weight in terms.preferred]
-        groups = [(group, group.weight) for group in self._pods.preferred.about(*about)]
-        if self._hard_weight > 0:
-            groups += [(group, self._hard_weight) for group in self._pods.affinity.about(*about)]
-        counts: list[tuple[str, RowCounts, int]] = [
-            *((term.topology_key, self._count_matching(term), weight) for term, weight in own),
-            *((group.term.topology_key, group, weight) for group, weight in groups),
-        ]
-        return DomainScores(self._by_key(counts), self._domains)
 
     def _count_matching(self, term: IncomingTerm) -> SelectorCount:
         return self._pods.count(term.namespaces, term.matcher, terminating=True)

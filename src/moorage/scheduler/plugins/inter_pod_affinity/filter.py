@@ -161,7 +161,16 @@ class RequiredRules:
         """Filter all rows; the verdict is cached until a count becomes zero or positive."""
         versions = [tally.positive_version for tally in self._tallies]
         if self._filtered is None or self._filtered[0] != versions:
-            self._filtered = versions, self._filter(size)
+            tallies = self._affinity.values()
+            unmet: BoolArray | None = None
+            if self._matches_itself and not is_any_counted(tallies):
+                unmet = any_of(tally.rows_nowhere() for tally in tallies)
+            elif tallies:
+                unmet = any_of(~tally.positive_rows() for tally in tallies)
+            self._filtered = (
+                versions,
+                _verdict(size, unmet, _rows_with_pods(self._anti), _rows_with_pods(self._existing)),
+            )
         return self._filtered[1]
 
     def what_if(self) -> AffinityWhatIf:
@@ -175,15 +184,6 @@ class RequiredRules:
             PairCounts.of(self._anti),
             PairCounts.of(self._existing),
         )
-
-    def _filter(self, size: int) -> Verdict:
-        tallies = self._affinity.values()
-        unmet: BoolArray | None = None
-        if self._matches_itself and not is_any_counted(tallies):
-            unmet = any_of(tally.rows_nowhere() for tally in tallies)
-        elif tallies:
-            unmet = any_of(~tally.positive_rows() for tally in tallies)
-        return _verdict(size, unmet, _rows_with_pods(self._anti), _rows_with_pods(self._existing))
 
 
 class AffinityState:

@@ -15,7 +15,7 @@ from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
-from moorage.scheduler.framework.nodetable import NodeTable, RowArray
+from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import FilterPlugin, PreFilterPlugin
 from moorage.scheduler.framework.status import BoolArray, Status, Verdict
 from moorage.scheduler.plugins.node_volume_limits.volume_columns import (
@@ -110,7 +110,14 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             has_csi_node = self._columns.has_csi_node(nodes)
             rejections = self._rejections(volumes.with_csi_node, nodes, has_csi_node.copy())
             rejections += self._rejections(volumes.without, nodes, ~has_csi_node)
-        exceptions = self._exceptions(volumes, nodes)
+        # Columns are not exact where counting failed, and where one of the volumes is attached already.
+        names = volumes.with_csi_node.volumes.keys() | volumes.without.volumes.keys()
+        rows = {row for name in names for row in self._columns.holders(name)}.union(self._columns.failures)
+        if not rows:
+            exceptions = NOWHERE
+        else:
+            row_array = np.fromiter(rows, np.int64, count=len(rows))
+            exceptions = row_array if nodes.shows_all else np.flatnonzero(np.isin(nodes.rows, row_array))
         if not len(exceptions):
             return Verdict(len(nodes), tuple(rejections))
         for where, _ in rejections:
@@ -135,15 +142,6 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             undecided &= ~exceeded
             rejections.append((exceeded, EXCEEDED))
         return rejections
-
-    def _exceptions(self, volumes: PodAttachments, nodes: NodeTable) -> RowArray:
-        """Find the window indexes of rows that could not be counted, or that already have one of the volumes."""
-        names = volumes.with_csi_node.volumes.keys() | volumes.without.volumes.keys()
-        rows = {row for name in names for row in self._columns.holders(name)}.union(self._columns.failures)
-        if not rows:
-            return NOWHERE
-        row_array = np.fromiter(rows, np.int64, count=len(rows))
-        return row_array if nodes.shows_all else np.flatnonzero(np.isin(nodes.rows, row_array))
 
     def _new_volumes(self, pod: Pod, *, migrated: bool) -> NewAttachments:
         try:

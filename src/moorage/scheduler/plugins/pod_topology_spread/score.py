@@ -260,7 +260,15 @@ class PreferenceCounts:
             self._state = state = PreferenceState(preferences, self._needs_all_keys, everywhere, scores)
             return state
         for row in rows:
-            state.scores.put(row, self._score_row(row, state.preferences))
+            # All nodes have all keys.
+            score = 0.0
+            for item, tally in zip(state.preferences, self._tallies, strict=True):
+                if isinstance(item.counts, DomainTally):
+                    assert isinstance(tally, SpreadTally)
+                    score += item.points(int(item.counts.table(tally.values)[tally.codes[row]]))
+                else:
+                    score += item.points(int(item.counts[row]))
+            state.scores.put(row, round_half_away(score))
         return state
 
     def _follow(self) -> list[int] | None:
@@ -302,17 +310,6 @@ class PreferenceCounts:
         return [
             _size(constraint, column, ignored) for constraint, column in zip(self.constraints, columns, strict=True)
         ]
-
-    def _score_row(self, row: int, preferences: Sequence[SpreadPreference]) -> int:
-        """Score one row; all nodes have all keys."""
-        score = 0.0
-        for item, tally in zip(preferences, self._tallies, strict=True):
-            if isinstance(item.counts, DomainTally):
-                assert isinstance(tally, SpreadTally)
-                score += item.points(int(item.counts.table(tally.values)[tally.codes[row]]))
-            else:
-                score += item.points(int(item.counts[row]))
-        return round_half_away(score)
 
 
 def _size(constraint: SpreadConstraint, column: Labels, ignored: BoolArray | None) -> int:

@@ -47,7 +47,11 @@ class ByTopology(Generic[T]):
             self._tests.append((index, lambda _: True))
             return
         self.keys.update(requirement.key for requirement in list_requirements(reach))
-        only = _only_requirement(reach)
+        if isinstance(reach, NodeMatcher) and (len(reach.terms) != 1 or reach.terms[0].matches_nothing):
+            only = None
+        else:
+            requirements = list_requirements(reach)
+            only = requirements[0] if len(requirements) == 1 and requirements[0].operator == "In" else None
         if only is None:
             matches = reach.matches if isinstance(reach, LabelMatcher) else partial(reach.matches, name="")
             self._tests.append((index, matches))
@@ -62,11 +66,3 @@ def list_requirements(reach: NodeMatcher | LabelMatcher) -> tuple[Requirement, .
     if isinstance(reach, LabelMatcher):
         return reach.requirements
     return tuple(requirement for term in reach.terms for requirement in term.expressions)
-
-
-def _only_requirement(reach: NodeMatcher | LabelMatcher) -> Requirement | None:
-    """Return the only requirement of a selector, if it lists values."""
-    if isinstance(reach, NodeMatcher) and (len(reach.terms) != 1 or reach.terms[0].matches_nothing):
-        return None
-    requirements = list_requirements(reach)
-    return requirements[0] if len(requirements) == 1 and requirements[0].operator == "In" else None

@@ -95,7 +95,19 @@ class SearchBounds:
                     )
             except ClaimFault:
                 return False
-        self._sum_up()
+        # Sum up demands from the last request to the first.
+        demand = _Demand(0, 0)
+        self._after = [[] for _ in self._parsed_claims]
+        for claim in range(len(self._parsed_claims) - 1, -1, -1):
+            requests = self._parsed_claims[claim].requests
+            with_groups = {group: _Demand(0, 0) for group in self._groups[claim]}
+            for request in reversed(requests):
+                self._after[claim].insert(0, demand)
+                devices = reduce(or_, (self._eligible[alternative] for alternative in request.alternatives))
+                demand = demand.with_more(_need(request, lambda _: True), devices)
+                for group, before in with_groups.items():
+                    group.after.insert(0, before)
+                    with_groups[group] = before.with_more(_need(request, _covered(group, request)), devices)
         return True
 
     def is_infeasible(self, claim: int, number: int, alternative: Alternative, missing: int, used: Mask) -> bool:
@@ -118,21 +130,6 @@ class SearchBounds:
 
     def _suffices(self, need: int, devices: Mask, used: Mask) -> bool:
         return bool(devices & self._shareable) or (devices & ~used).bit_count() >= need
-
-    def _sum_up(self) -> None:
-        """Sum up demands from the last request to the first."""
-        demand = _Demand(0, 0)
-        self._after = [[] for _ in self._parsed_claims]
-        for claim in range(len(self._parsed_claims) - 1, -1, -1):
-            requests = self._parsed_claims[claim].requests
-            with_groups = {group: _Demand(0, 0) for group in self._groups[claim]}
-            for request in reversed(requests):
-                self._after[claim].insert(0, demand)
-                devices = reduce(or_, (self._eligible[alternative] for alternative in request.alternatives))
-                demand = demand.with_more(_need(request, lambda _: True), devices)
-                for group, before in with_groups.items():
-                    group.after.insert(0, before)
-                    with_groups[group] = before.with_more(_need(request, _covered(group, request)), devices)
 
 
 def _covered(group: _Group, request: Request) -> Callable[[Alternative], bool]:

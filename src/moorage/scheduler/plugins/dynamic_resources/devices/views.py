@@ -124,12 +124,30 @@ class DeviceViews:
         concerned = self.index.refresh()
         rows: Sequence[int] | None = nodes.changed_since(self._position)
         if concerned is None or rows is None or len(self.all) > 4 * len(nodes) + MIN_VIEWS:
-            self._restart(nodes)
+            self.generation += 1
+            self._by_pools.clear()
+            self._by_pool.clear()
+            self.all = []
+            self.touched = ChangeLog[int]()
+            self._nodes = [None] * len(nodes)
+            self._numbers = np.full(max(len(nodes), 64), UNKNOWN, dtype=np.int64)
             rows = range(len(nodes))
         else:
             rows = [*rows, *self._forget(nodes, concerned)]
         if rows or len(nodes) != len(self._nodes):
-            self._update_rows(nodes, rows)
+            count = len(nodes)
+            if count > len(self._numbers):
+                self._numbers = np.concatenate([self._numbers, np.full(count, UNKNOWN, dtype=np.int64)])
+            self._nodes += [None] * (count - len(self._nodes))
+            del self._nodes[count:]
+            for row in rows:
+                if row < count and self._nodes[row] is not (node := nodes[row].node):
+                    self._nodes[row] = node
+                    view = self.of(node)
+                    if view.number == UNKNOWN:
+                        view.number = len(self.all)
+                        self.all.append(view)
+                    self._numbers[row] = view.number
         self._position = nodes.position
 
     def _forget(self, nodes: NodeTable, names: Iterable[str]) -> Iterator[int]:
@@ -173,27 +191,3 @@ class DeviceViews:
         for pool in pools:
             for view in self._by_pool.get(pool, ()):
                 self.touched.note(view.number)
-
-    def _restart(self, nodes: NodeTable) -> None:
-        self.generation += 1
-        self._by_pools.clear()
-        self._by_pool.clear()
-        self.all = []
-        self.touched = ChangeLog[int]()
-        self._nodes = [None] * len(nodes)
-        self._numbers = np.full(max(len(nodes), 64), UNKNOWN, dtype=np.int64)
-
-    def _update_rows(self, nodes: NodeTable, rows: Sequence[int]) -> None:
-        count = len(nodes)
-        if count > len(self._numbers):
-            self._numbers = np.concatenate([self._numbers, np.full(count, UNKNOWN, dtype=np.int64)])
-        self._nodes += [None] * (count - len(self._nodes))
-        del self._nodes[count:]
-        for row in rows:
-            if row < count and self._nodes[row] is not (node := nodes[row].node):
-                self._nodes[row] = node
-                view = self.of(node)
-                if view.number == UNKNOWN:
-                    view.number = len(self.all)
-                    self.all.append(view)
-                self._numbers[row] = view.number
