@@ -22,7 +22,7 @@ from moorage.kube.client.informer import Informer
 from moorage.kube.client.list_watch import Change
 from moorage.kube.client.rest import ApiClient
 from moorage.scheduler.config.types import ClientConnection
-from moorage.scheduler.wiring.api_connection import ApiConnection
+from moorage.scheduler.wiring.assembly import ApiConnection
 
 
 def main() -> None:

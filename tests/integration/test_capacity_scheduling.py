@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from moorage.contrib.community.capacity_scheduling.quotas import ElasticQuota
+from moorage.contrib.community.capacity_scheduling.plugin import ElasticQuota
 from moorage.testing import Cluster, in_virtual_time
 
 DEFINITIONS = Path(__file__).parents[2] / "deploy/community/definitions.yaml"

@@ -268,8 +268,7 @@ async def place_with(cluster: Cluster, stanza: dict[str, Any]) -> None:
     """Run a scheduler with an extender on a cluster until its pods have nodes."""
     from moorage.common.clock import SystemClock
     from moorage.kube.client.rest import ApiClient
-    from moorage.scheduler.wiring.api_connection import ApiConnection
-    from moorage.scheduler.wiring.assembly import assemble
+    from moorage.scheduler.wiring.assembly import ApiConnection, assemble
 
     head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     policy = load_policy(collect_plugins(), json.dumps({**head, "extenders": [stanza]}))

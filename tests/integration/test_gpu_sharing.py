@@ -10,7 +10,7 @@ from moorage.contrib.gpu.devices import read_gpus
 from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
-from moorage.scheduler.daemon.metrics.readings import read_scheduler
+from moorage.scheduler.daemon.metrics.instruments import read_scheduler
 from moorage.testing import Cluster, in_virtual_time
 from moorage.testing.rig import Rig
 from tests.support.exposing import exposing

@@ -13,7 +13,7 @@ from moorage.lab.experiment import load_experiment
 from moorage.lab.generating import generate
 from moorage.lab.measuring import run_trial
 from moorage.lab.openb import make_openb_cluster
-from moorage.lab.report.arrivals import ArrivalCell, arrival_cells, arrivals_as_text
+from moorage.lab.report.page import ArrivalCell, arrival_cells, arrivals_as_text
 from moorage.lab.trial import Trial, TrialResult
 
 EXAMPLE = Path(__file__).parents[2] / "examples/lab/published-table-made-up.yaml"

@@ -4,7 +4,7 @@ import os
 import time
 from typing import Any
 
-from moorage.contrib.learned_score.observation import Float32Array
+from moorage.contrib.learned_score.policies import Float32Array
 
 number = 7
 

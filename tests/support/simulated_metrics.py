@@ -17,8 +17,7 @@ from moorage.kube.api.meta import KubeObject
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
-from moorage.scheduler.daemon.metrics.instruments import Instruments
-from moorage.scheduler.daemon.metrics.readings import read_process, read_scheduler
+from moorage.scheduler.daemon.metrics.instruments import Instruments, read_process, read_scheduler
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.plugins.included_plugins import IN_TREE
 from moorage.scheduler.wiring.policy import Policy

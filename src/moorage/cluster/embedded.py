@@ -22,8 +22,7 @@ from moorage.kube.api.node import HOSTNAME_LABEL, Node
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.features import FeatureGates
 from moorage.kube.manifests import Document
-from moorage.scheduler.wiring.api_connection import ApiConnection
-from moorage.scheduler.wiring.assembly import Tuning, assemble
+from moorage.scheduler.wiring.assembly import ApiConnection, Tuning, assemble
 from moorage.scheduler.wiring.policy import Policy, keep_fixed_fields
 from moorage.scheduler.wiring.reload import reload
 

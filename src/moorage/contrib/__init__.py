@@ -9,31 +9,16 @@ from moorage.common.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from moorage.contrib.gpu.columns import GpuTable
-    from moorage.contrib.gpu.demand import readable_demand
-    from moorage.contrib.gpu.devices import NodeGpus
+    from moorage.contrib.gpu.devices import NodeGpus, readable_demand
     from moorage.contrib.gpu.shapes import GpuShape, Typical
-    from moorage.contrib.learned_score.observation import Float32Array, ObservedColumns
-    from moorage.contrib.learned_score.policies import ScoringFunction
+    from moorage.contrib.learned_score.policies import Float32Array, ObservedColumns, ScoringFunction
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "gpu.columns": ("GpuTable",),
-            "gpu.demand": ("readable_demand",),
-            "gpu.devices": ("NodeGpus",),
+            "gpu.devices": ("NodeGpus", "readable_demand"),
             "gpu.shapes": ("GpuShape", "Typical"),
-            "learned_score.observation": ("Float32Array", "ObservedColumns"),
-            "learned_score.policies": ("ScoringFunction",),
+            "learned_score.policies": ("Float32Array", "ObservedColumns", "ScoringFunction"),
         },
     )
-
-__all__ = [
-    "Float32Array",
-    "GpuShape",
-    "GpuTable",
-    "NodeGpus",
-    "ObservedColumns",
-    "ScoringFunction",
-    "Typical",
-    "readable_demand",
-]

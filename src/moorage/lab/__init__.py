@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from moorage.lab.on_ray import connect_to_ray
     from moorage.lab.openb import import_nodes, import_pods
     from moorage.lab.recording import TraceRecorder, record, write_nodes
-    from moorage.lab.report.arrivals import arrivals_as_text
-    from moorage.lab.report.page import report_page
-    from moorage.lab.results import Results
-    from moorage.lab.running import RunTrials, ShowTrials, default_run, run_experiment
+    from moorage.lab.report.page import arrivals_as_text, report_page
+    from moorage.lab.results import Results, RunTrials, ShowTrials, default_run, run_experiment
     from moorage.lab.trace import NodeOutage, Trace, TracePod
     from moorage.lab.trace_files import write_trace
     from moorage.lab.trial import Conditions, PolicyText, Trial, TrialResult
@@ -35,51 +33,11 @@ else:
             "on_ray": ("connect_to_ray",),
             "openb": ("import_nodes", "import_pods"),
             "recording": ("TraceRecorder", "record", "write_nodes"),
-            "report.arrivals": ("arrivals_as_text",),
-            "report.page": ("report_page",),
-            "results": ("Results",),
-            "running": ("RunTrials", "ShowTrials", "default_run", "run_experiment"),
+            "report.page": ("arrivals_as_text", "report_page"),
+            "results": ("Results", "RunTrials", "ShowTrials", "default_run", "run_experiment"),
             "trace": ("NodeOutage", "Trace", "TracePod"),
             "trace_files": ("write_trace",),
             "trial": ("Conditions", "PolicyText", "Trial", "TrialResult"),
             "tuning.tune": ("TuneOutcome", "load_plan", "report_lines", "tune"),
         },
     )
-
-__all__ = [
-    "Conditions",
-    "ConfigurationEntry",
-    "LabCluster",
-    "NodeOutage",
-    "NodePool",
-    "PolicyText",
-    "Results",
-    "RunTrials",
-    "ShowTrials",
-    "Trace",
-    "TracePod",
-    "TraceRecorder",
-    "Trial",
-    "TrialResult",
-    "TuneOutcome",
-    "arrivals_as_text",
-    "build_cluster",
-    "changed_config",
-    "connect_to_ray",
-    "default_run",
-    "generate",
-    "import_nodes",
-    "import_pods",
-    "load_experiment",
-    "load_plan",
-    "preset_cluster",
-    "record",
-    "report_lines",
-    "report_page",
-    "run_experiment",
-    "run_trial",
-    "tune",
-    "write_nodes",
-    "write_nodes_csv",
-    "write_trace",
-]

@@ -11,8 +11,8 @@ from moorage.common.errors import InputError, did_you_mean
 from moorage.kube.api.gpu_sharing import WHOLE_GPU
 from moorage.lab import openb
 from moorage.lab.cluster import LabCluster, NodePool, Watts, build_cluster
-from moorage.lab.script import make_random
 from moorage.lab.trace import Trace, TracePod
+from moorage.lab.trial import make_random
 
 DAY: Final = 86_400.0
 ZONES: Final = ("zone-a", "zone-b", "zone-c")

@@ -12,8 +12,7 @@ from moorage.common.virtual_time import run_virtual
 from moorage.lab.fragmentation import find_typical_shapes, load_trial_policy, measure_fragmentation
 from moorage.lab.ledger import CPU, GPU, MEMORY
 from moorage.lab.playing import Play, PodLife, TrialWatch
-from moorage.lab.script import find_request, measure_capacity
-from moorage.lab.trial import PodRow, PointRow, Trial, TrialResult, TrialRow
+from moorage.lab.trial import PodRow, PointRow, Trial, TrialResult, TrialRow, find_request, measure_capacity
 
 POINTS: Final = 100
 HOUR: Final = 3600.0

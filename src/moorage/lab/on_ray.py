@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from moorage.common.errors import InputError
 from moorage.lab.measuring import run_trial
-from moorage.lab.running import AHEAD, Ran, RunTrials, count_cores
+from moorage.lab.results import AHEAD, Ran, RunTrials, count_cores
 from moorage.lab.trial import Trial, TrialResult
 
 RETRIES: Final = 3

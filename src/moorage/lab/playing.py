@@ -16,9 +16,8 @@ from moorage.kube.api.node import HOSTNAME_LABEL, Node
 from moorage.kube.api.pod import Pod
 from moorage.lab.cluster import ScaledPool
 from moorage.lab.ledger import UsageLedger
-from moorage.lab.script import arrange_outages, arrange_pods, make_random
 from moorage.lab.trace import PodMaker, TracePod
-from moorage.lab.trial import Trial
+from moorage.lab.trial import Trial, arrange_outages, arrange_pods, make_random
 from moorage.scheduler.engine.effects import ChooseNode, Effects
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Placed, Unschedulable

@@ -14,9 +14,9 @@ from moorage.common.clock import SystemClock
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.client.kubeconfig import Connection
 from moorage.scheduler.config import load_config
-from moorage.scheduler.daemon.daemon_assembly import assemble_daemon
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
 from moorage.scheduler.daemon.metrics.instruments import Instruments
+from moorage.scheduler.daemon.services import assemble_daemon
 from moorage.scheduler.wiring.assembly import find_watched_kinds
 
 DEPLOY = Path(__file__).parents[3] / "deploy"

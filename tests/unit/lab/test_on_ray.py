@@ -11,8 +11,7 @@ import yaml
 from moorage.common.errors import InputError
 from moorage.lab.experiment import load_experiment
 from moorage.lab.on_ray import connect_to_ray
-from moorage.lab.results import Results
-from moorage.lab.running import RunTrials, run_experiment, run_here
+from moorage.lab.results import Results, RunTrials, run_experiment, run_here
 
 NEEDS_RAY = "needs Ray: pip install 'moorage[ray]', or make ray"
 PLUGIN = "tests.support.dying_plugin:DiesOnce"

@@ -8,8 +8,7 @@ from tests.support.lab import EXPERIMENT
 
 from moorage.common.errors import InputError
 from moorage.lab.experiment import LoadedExperiment, load_experiment
-from moorage.lab.results import Results
-from moorage.lab.running import run_experiment, run_here
+from moorage.lab.results import Results, run_experiment, run_here
 from moorage.lab.trial import Trial
 
 

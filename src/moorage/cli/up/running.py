@@ -125,8 +125,7 @@ class Up:
         path = self.options.decision_log
         if path is None:
             return None
-        from moorage.scheduler.daemon.decision_log.recording import OpenDecisionLog
-        from moorage.scheduler.daemon.decision_log.writing import LogLimits
+        from moorage.scheduler.daemon.decision_log.recording import LogLimits, OpenDecisionLog
 
         log = OpenDecisionLog(str(path), LogLimits(), SystemClock(), lambda _metric, *_labels: NumberCell())
         log.start()

@@ -8,7 +8,7 @@ import numpy as np
 from moorage.contrib.community.scaling import spread
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.config.contrib_args import HIGHEST, LABEL, NEWEST, NUMBER, NodeMetadataArgs
-from moorage.scheduler.config.go_times import GoLayout
+from moorage.scheduler.config.durations import GoLayout
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable

@@ -4,7 +4,7 @@ from math import ceil
 
 from msgspec import Struct
 
-from moorage.contrib.gpu.demand import MAX_DEVICES, GpuDemand
+from moorage.contrib.gpu.devices import MAX_DEVICES, GpuDemand
 from moorage.kube.api.devices import Device, DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
 from moorage.kube.api.gpu_sharing import WHOLE_GPU
 from moorage.kube.api.pod import Pod

@@ -12,11 +12,9 @@ import numpy as np
 
 from moorage.common.caches import LRU
 from moorage.contrib.community.scaling import spread
-from moorage.contrib.gpu.books import random_selection, shared_books
 from moorage.contrib.gpu.columns import GpuTable, hash_text
-from moorage.contrib.gpu.demand import GpuDemand, readable_demand
-from moorage.contrib.gpu.devices import NodeGpus, first_fitting
-from moorage.contrib.gpu.shapes import FixedShapes, LearnedShapes, ShapeSource, Typical
+from moorage.contrib.gpu.devices import GpuDemand, NodeGpus, first_fitting, readable_demand
+from moorage.contrib.gpu.shapes import FixedShapes, LearnedShapes, ShapeSource, Typical, random_selection, shared_books
 from moorage.kube.api.gpu_sharing import WHOLE_GPU
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.config.contrib_args import FGDArgs, GpuRandomArgs

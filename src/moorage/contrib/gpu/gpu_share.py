@@ -7,12 +7,10 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from moorage.contrib.gpu.books import device_selection, shared_books
 from moorage.contrib.gpu.claimed_devices import ClaimedDevices
 from moorage.contrib.gpu.columns import GpuTable
-from moorage.contrib.gpu.demand import UnreadableDemand, read_demand, readable_demand
-from moorage.contrib.gpu.devices import NodeGpus, fits, read_gpus
-from moorage.contrib.gpu.shapes import LearnedShapes, Typical
+from moorage.contrib.gpu.devices import NodeGpus, UnreadableDemand, fits, read_demand, read_gpus, readable_demand
+from moorage.contrib.gpu.shapes import LearnedShapes, Typical, device_selection, shared_books
 from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_DEVICES, GPU_MILLI, GPU_MODEL, WHOLE_GPU
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod

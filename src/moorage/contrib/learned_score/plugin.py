@@ -5,8 +5,14 @@ from typing import Final
 
 import numpy as np
 
-from moorage.contrib.learned_score.observation import Observation, ObservedColumns
-from moorage.contrib.learned_score.policies import NonsenseAnswer, ScoringFunction, load_policy_function, scores_by
+from moorage.contrib.learned_score.policies import (
+    NonsenseAnswer,
+    Observation,
+    ObservedColumns,
+    ScoringFunction,
+    load_policy_function,
+    scores_by,
+)
 from moorage.contrib.learned_score.process import NONSENSE, RAISED, NoAnswer, PolicyProcess
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.config.args import LEAST_ALLOCATED, MOST_ALLOCATED

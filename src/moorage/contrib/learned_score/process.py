@@ -11,8 +11,7 @@ import msgspec
 import numpy as np
 
 from moorage.common.child_process import BlockingChild, RestartPolicy
-from moorage.contrib.learned_score.observation import Observation
-from moorage.contrib.learned_score.policies import UnusablePolicy
+from moorage.contrib.learned_score.policies import Observation, UnusablePolicy
 from moorage.contrib.learned_score.worker import LOADING_SECONDS, PolicyQuestion, PolicyReply
 from moorage.scheduler.framework.status import FloatArray
 

@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 
 from moorage.common.child_process import ParentChannel
-from moorage.contrib.learned_score.observation import Observation
 from moorage.contrib.learned_score.policies import (
     NonsenseAnswer,
+    Observation,
     ScoringFunction,
     UnusablePolicy,
     load_policy_function,

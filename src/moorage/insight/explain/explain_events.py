@@ -18,10 +18,9 @@ from moorage.common.clock import Clock, SteadyClock
 from moorage.kube.api.records import EventNote
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import completed_view
-from moorage.scheduler.daemon.daemon_assembly import DaemonParts
 from moorage.scheduler.daemon.metrics.instruments import Instruments
 from moorage.scheduler.daemon.options import Options
-from moorage.scheduler.daemon.services import DaemonService
+from moorage.scheduler.daemon.services import DaemonParts, DaemonService
 from moorage.scheduler.daemon.serving.routing import Router
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy

@@ -10,10 +10,9 @@ from moorage.common.clock import SteadyClock
 from moorage.common.observers import Observer
 from moorage.insight.explain.explain_events import request_from_options
 from moorage.insight.page.paths import API, ROOT, public_paths
-from moorage.scheduler.daemon.daemon_assembly import DaemonParts
 from moorage.scheduler.daemon.metrics.instruments import Instruments
 from moorage.scheduler.daemon.options import Options
-from moorage.scheduler.daemon.services import DaemonService
+from moorage.scheduler.daemon.services import DaemonParts, DaemonService
 from moorage.scheduler.daemon.serving.routing import Router
 
 if TYPE_CHECKING:

@@ -11,11 +11,10 @@ from moorage.insight.explain.explain_events import request_from_options
 from moorage.insight.shadow.feed import ShadowFeed
 from moorage.insight.shadow.messages import DIFFERS, Comparison
 from moorage.insight.shadow.shadow_process import Shadow, ShadowEvents, ShadowPlan
-from moorage.scheduler.daemon.daemon_assembly import DaemonParts
-from moorage.scheduler.daemon.decision_log.writing import LineWriter, RotatedFile, check_limits
+from moorage.scheduler.daemon.decision_log.recording import LineWriter, RotatedFile, check_limits
 from moorage.scheduler.daemon.metrics.instruments import Instruments
 from moorage.scheduler.daemon.options import Options
-from moorage.scheduler.daemon.services import DaemonService
+from moorage.scheduler.daemon.services import DaemonParts, DaemonService
 from moorage.scheduler.daemon.serving.routing import Router
 
 UP: Final = "moorage_shadow_up"

@@ -20,8 +20,7 @@ from moorage.kube.api.documents import read_documents
 from moorage.lab.experiment import LoadedExperiment
 from moorage.lab.fragmentation import load_trial_policy
 from moorage.lab.report.measures import MEASURES, Interval, Measure, compute_difference
-from moorage.lab.results import Results
-from moorage.lab.running import RunTrials, ShowTrials
+from moorage.lab.results import Results, RunTrials, ShowTrials
 from moorage.lab.trace import Trace
 from moorage.lab.trial import PolicyText, Trial, TrialResult, TrialRow
 from moorage.lab.tuning.plan import Knob, NumberRange, TunePlan, check_plan, format_value

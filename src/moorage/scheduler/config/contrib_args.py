@@ -16,8 +16,7 @@ from moorage.kube.api.gpu_sharing import GPU_MODEL, WHOLE_GPU
 from moorage.kube.api.quantity import ResourceList, milli_value
 from moorage.kube.api.struct import KubeStruct
 from moorage.scheduler.config.args import LEAST_ALLOCATED, MOST_ALLOCATED, DefaultPreemptionArgs, ResourceSpec
-from moorage.scheduler.config.durations import Duration
-from moorage.scheduler.config.go_times import RFC3339, GoLayout
+from moorage.scheduler.config.durations import RFC3339, Duration, GoLayout
 from moorage.scheduler.config.problems import invalid, required, unsupported
 from moorage.scheduler.config.types import Int32, Int64
 

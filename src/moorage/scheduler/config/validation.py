@@ -1,15 +1,39 @@
 """Upstream's checks of a completed configuration, in upstream's order and words."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
 from moorage.common.errors import ConfigError
-from moorage.kube.admission.checks.names import qualified_name
+from moorage.kube.admission.checks.names import label_value, qualified_name
+from moorage.kube.api.affinity import NodeAffinity, TopologySpreadConstraint
+from moorage.kube.api.selectors import NODE_OPERATORS, NodeSelectorRequirement, NodeSelectorTerm
 from moorage.kube.features import FeatureGates
-from moorage.scheduler.config.args_validation import args_problems
+from moorage.scheduler.config.args import (
+    LEAST_ALLOCATED,
+    LIST_DEFAULTING,
+    MAX_SHAPE_SCORE,
+    MOST_ALLOCATED,
+    REQUESTED_TO_CAPACITY_RATIO,
+    SYSTEM_DEFAULTING,
+    DefaultPreemptionArgs,
+    DynamicResourcesArgs,
+    InterPodAffinityArgs,
+    NodeAffinityArgs,
+    NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs,
+    PodTopologySpreadArgs,
+    ScoringStrategy,
+    UtilizationShapePoint,
+    VolumeBindingArgs,
+    binding_timeout_applies,
+)
+from moorage.scheduler.config.contrib_args import contrib_args_problems
+from moorage.scheduler.config.durations import Duration
 from moorage.scheduler.config.plugin_facts import REMOVED
-from moorage.scheduler.config.problems import duplicate, invalid, required
+from moorage.scheduler.config.problems import duplicate, forbidden, invalid, required, unsupported
 from moorage.scheduler.config.types import (
     API_VERSION,
     LeaderElection,
@@ -150,3 +174,209 @@ def _managed_resource(resource: ManagedResource, where: str, managed: set[str]) 
         yield invalid(where, name, "is an invalid extended resource name")
     if resource.name in managed:
         yield invalid(where, resource.name, "duplicate extender managed resource name")
+
+
+_STRATEGIES = (LEAST_ALLOCATED, MOST_ALLOCATED, REQUESTED_TO_CAPACITY_RATIO)
+_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
+_SECOND = Duration.of(seconds=1)
+
+
+def args_problems(args: Any, where: str, gates: FeatureGates) -> Iterator[ConfigError]:
+    """Yield the problems of arguments; those of NodeResourcesFit and of third-party plugins are checked elsewhere."""
+    match args:
+        case DefaultPreemptionArgs():
+            percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+            by_percentage, by_number = f"{where}.minCandidateNodesPercentage", f"{where}.minCandidateNodesAbsolute"
+            if not 0 <= percentage <= 100:
+                yield invalid(by_percentage, percentage, "not in valid range [0, 100]")
+            if absolute < 0:
+                yield invalid(by_number, absolute, "not in valid range [0, inf)")
+            if percentage == absolute == 0:
+                yield invalid(by_percentage, percentage, "cannot be zero at the same time as minCandidateNodesAbsolute")
+                yield invalid(by_number, absolute, "cannot be zero at the same time as minCandidateNodesPercentage")
+        case InterPodAffinityArgs(hard_pod_affinity_weight=weight):
+            if not 0 <= weight <= 100:
+                yield invalid(f"{where}.hardPodAffinityWeight", weight, "not in valid range [0, 100]")
+        case NodeAffinityArgs(added_affinity=affinity):
+            if affinity is not None:
+                yield from _node_affinity(affinity, f"{where}.addedAffinity")
+        case NodeResourcesBalancedAllocationArgs():
+            yield from _balanced_allocation(args, where)
+        case PodTopologySpreadArgs():
+            yield from _topology_spread(args, where)
+        case VolumeBindingArgs():
+            yield from _volume_binding(args, where, gates)
+        case DynamicResourcesArgs():
+            yield from _dynamic_resources(args, where, gates)
+        case _:
+            yield from contrib_args_problems(args, where)
+
+
+def fit_args_problems(args: NodeResourcesFitArgs, where: str) -> Iterator[ConfigError]:
+    """Yield the problems that NodeResourcesFit finds in its arguments when it is built."""
+    for index, resource in enumerate(args.ignored_resources):
+        yield from _label_key(resource, f"{where}.ignoredResources[{index}]")
+    for index, group in enumerate(args.ignored_resource_groups):
+        field_path = f"{where}.ignoredResourceGroups[{index}]"
+        if "/" in group:
+            yield invalid(field_path, group, "resource group name can't contain '/'")
+        yield from _label_key(group, field_path)
+    yield from _scoring_strategy(args.scoring_strategy, f"{where}.scoringStrategy")
+
+
+def _scoring_strategy(strategy: ScoringStrategy, where: str) -> Iterator[ConfigError]:
+    if strategy.type not in _STRATEGIES:
+        yield unsupported(f"{where}.type", strategy.type, _STRATEGIES)
+    for index, spec in enumerate(strategy.resources):
+        if not 0 < spec.weight <= 100:
+            text = f"resource weight of {spec.name} not in valid range (0, 100]"
+            yield invalid(f"{where}.resources[{index}].weight", spec.weight, text)
+    ratio, field_path = strategy.requested_to_capacity_ratio, f"{where}.requestedToCapacityRatio"
+    if strategy.type == REQUESTED_TO_CAPACITY_RATIO:
+        if ratio is None:
+            yield required(field_path, "must be specified when type is RequestedToCapacityRatio")
+        else:
+            yield from _shape(ratio.shape, f"{field_path}.shape")
+    elif ratio is not None:
+        yield forbidden(field_path, "must be nil when type is not RequestedToCapacityRatio")
+
+
+def _node_affinity(affinity: NodeAffinity, where: str) -> Iterator[ConfigError]:
+    if affinity.required is not None:
+        field_path = f"{where}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+        for index, term in enumerate(affinity.required.node_selector_terms):
+            yield from _selector_term(term, f"{field_path}[{index}]")
+    for index, preferred in enumerate(affinity.preferred or ()):
+        # A preference without weight has no effect.
+        if preferred.weight != 0:
+            field_path = f"{where}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+            yield from _selector_term(preferred.preference, field_path)
+
+
+def _selector_term(term: NodeSelectorTerm, where: str) -> Iterator[ConfigError]:
+    for index, expression in enumerate(term.match_expressions):
+        yield from _expression(expression, f"{where}.matchExpressions[{index}]")
+    for index, field in enumerate(term.match_fields):
+        field_path = f"{where}.matchFields[{index}]"
+        if field.operator not in ("In", "NotIn"):
+            yield unsupported(f"{field_path}.operator", field.operator, ("In", "NotIn"))
+        elif len(field.values) != 1:
+            yield invalid(f"{field_path}.values", list(field.values) or None, "must have one element")
+
+
+def _expression(expression: NodeSelectorRequirement, where: str) -> Iterator[ConfigError]:
+    key, operator, values = expression.key, expression.operator, expression.values
+    if operator not in NODE_OPERATORS:
+        yield unsupported(f"{where}.operator", operator, NODE_OPERATORS)
+        return
+    if problems := [*qualified_name(key)]:
+        yield invalid(f"{where}.key", key, "; ".join(problems))
+    yield from _number_of_values(operator, values, f"{where}.values")
+    for index, value in enumerate(values):
+        if problems := [*label_value(value)]:
+            yield invalid(f"{where}.values[{index}][{key}]", value, "; ".join(problems))
+
+
+def _number_of_values(operator: str, values: Sequence[str], where: str) -> Iterator[ConfigError]:
+    if operator in ("In", "NotIn") and not values:
+        yield invalid(where, None, "for 'in', 'notin' operators, values set can't be empty")
+    if operator in ("Exists", "DoesNotExist") and values:
+        yield invalid(where, list(values), "values set must be empty for exists and does not exist")
+    if operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            yield invalid(where, list(values) or None, "for 'Gt', 'Lt' operators, exactly one value is required")
+        for index, value in enumerate(values):
+            if not (re.fullmatch(r"[+-]?\d+", value, re.ASCII) and -(2**63) <= int(value) < 2**63):
+                text = "for 'Gt', 'Lt' operators, the value must be an integer"
+                yield invalid(f"{where}[{index}]", value, text)
+
+
+def _balanced_allocation(args: NodeResourcesBalancedAllocationArgs, where: str) -> Iterator[ConfigError]:
+    seen_names: set[str] = set()
+    for index, spec in enumerate(args.resources):
+        field_path = f"{where}.resources[{index}]"
+        if spec.name in seen_names:
+            yield duplicate(f"{field_path}.name", spec.name)
+        seen_names.add(spec.name)
+        if spec.weight != 1:
+            yield invalid(f"{field_path}.weight", spec.weight, "must be 1")
+
+
+def _topology_spread(args: PodTopologySpreadArgs, where: str) -> Iterator[ConfigError]:
+    defaulting = args.defaulting_type
+    if defaulting not in (SYSTEM_DEFAULTING, LIST_DEFAULTING):
+        yield unsupported(f"{where}.defaultingType", defaulting, (SYSTEM_DEFAULTING, LIST_DEFAULTING))
+    elif defaulting == SYSTEM_DEFAULTING and args.default_constraints:
+        hint = "write defaultingType: List to use your own constraints"
+        yield invalid(f"{where}.defaultingType", defaulting, "when .defaultConstraints are not empty", hint=hint)
+    seen_names: set[tuple[str, str]] = set()
+    for index, constraint in enumerate(args.default_constraints):
+        field_path = f"{where}.defaultConstraints[{index}]"
+        yield from _constraint(constraint, field_path)
+        pair = (constraint.topology_key, constraint.when_unsatisfiable)
+        if pair in seen_names:
+            yield duplicate(field_path, "{" + ", ".join(pair) + "}")
+        seen_names.add(pair)
+
+
+def _constraint(constraint: TopologySpreadConstraint, where: str) -> Iterator[ConfigError]:
+    if constraint.max_skew <= 0:
+        yield invalid(f"{where}.maxSkew", constraint.max_skew, "not in valid range (0, inf)")
+    if constraint.topology_key:
+        yield from _label_key(constraint.topology_key, f"{where}.topologyKey")
+    else:
+        yield required(f"{where}.topologyKey", "can not be empty")
+    action = constraint.when_unsatisfiable
+    if not action:
+        yield required(f"{where}.whenUnsatisfiable", "can not be empty")
+    elif action not in _ACTIONS:
+        yield unsupported(f"{where}.whenUnsatisfiable", action, _ACTIONS)
+    if constraint.label_selector is not None:
+        text = "constraint must not define a selector, as they deduced for each pod"
+        yield forbidden(f"{where}.labelSelector", text)
+
+
+def _volume_binding(args: VolumeBindingArgs, where: str, gates: FeatureGates) -> Iterator[ConfigError]:
+    if args.bind_timeout_seconds < 0:
+        text = "invalid BindTimeoutSeconds, should not be a negative value"
+        yield invalid(f"{where}.bindTimeoutSeconds", args.bind_timeout_seconds, text)
+    if gates.enabled("StorageCapacityScoring"):
+        yield from _shape(args.shape, f"{where}.shape")
+    elif args.shape:
+        shape = [{"Utilization": point.utilization, "Score": point.score} for point in args.shape]
+        text = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
+        yield invalid(f"{where}.shape", shape, text)
+
+
+def _dynamic_resources(args: DynamicResourcesArgs, where: str, gates: FeatureGates) -> Iterator[ConfigError]:
+    filtering, binding = args.filter_timeout, args.binding_timeout
+    if filtering is not None:
+        if not gates.enabled("DRASchedulerFilterTimeout"):
+            yield forbidden(f"{where}.filterTimeout", "DRASchedulingFilterTimeout feature gate is disabled")
+        elif filtering.nanoseconds < 0:
+            yield invalid(f"{where}.filterTimeout", filtering, "must be zero or positive")
+    if binding is not None:
+        if not binding_timeout_applies(gates):
+            text = "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled"
+            yield forbidden(f"{where}.bindingTimeout", text)
+        elif binding < _SECOND:
+            yield invalid(f"{where}.bindingTimeout", binding, "must be at least 1 second")
+
+
+def _shape(points: Sequence[UtilizationShapePoint], where: str) -> Iterator[ConfigError]:
+    if not points:
+        yield required(where, "at least one point must be specified")
+    for index in range(1, len(points)):
+        if points[index - 1].utilization >= points[index].utilization:
+            field_path = f"{where}[{index}].utilization"
+            yield invalid(field_path, points[index].utilization, "values must be sorted in increasing order")
+            break
+    for index, point in enumerate(points):
+        if not 0 <= point.utilization <= 100:
+            yield invalid(f"{where}[{index}].utilization", point.utilization, "not in valid range [0, 100]")
+        if not 0 <= point.score <= MAX_SHAPE_SCORE:
+            yield invalid(f"{where}[{index}].score", point.score, f"not in valid range [0, {MAX_SHAPE_SCORE}]")
+
+
+def _label_key(name: str, where: str) -> Iterator[ConfigError]:
+    return (invalid(where, name, problem) for problem in qualified_name(name))

@@ -16,9 +16,9 @@ from moorage.common.errors import InputError, MoorageError, explain
 from moorage.common.user_files import read_file
 from moorage.kube.api.records import EventNote
 from moorage.scheduler.config import completed_view
-from moorage.scheduler.daemon.daemon_assembly import DaemonParts
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
 from moorage.scheduler.daemon.options import Options, complete_options
+from moorage.scheduler.daemon.services import DaemonParts
 from moorage.scheduler.daemon.supervisor.supervisor_client import SupervisorClient
 from moorage.scheduler.framework.plugin_code import PluginCode
 from moorage.scheduler.wiring.policy import keep_fixed_fields

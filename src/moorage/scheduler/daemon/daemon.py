@@ -28,11 +28,10 @@ from moorage.kube.client.rest import ApiClient
 from moorage.kube.http.pool import WriteGate
 from moorage.scheduler.config import completed_view, to_yaml, without_secrets
 from moorage.scheduler.daemon.config_reload import Reloads
-from moorage.scheduler.daemon.daemon_assembly import DaemonParts, assemble_daemon, connect
 from moorage.scheduler.daemon.debugger import Debugger
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
-from moorage.scheduler.daemon.metrics.instruments import Instruments
-from moorage.scheduler.daemon.metrics.readings import (
+from moorage.scheduler.daemon.metrics.instruments import (
+    Instruments,
     PodResources,
     read_client,
     read_informers,
@@ -41,7 +40,14 @@ from moorage.scheduler.daemon.metrics.readings import (
 )
 from moorage.scheduler.daemon.metrics.table import GATED
 from moorage.scheduler.daemon.options import Options
-from moorage.scheduler.daemon.services import DaemonService, ServiceFactory, own_services
+from moorage.scheduler.daemon.services import (
+    DaemonParts,
+    DaemonService,
+    ServiceFactory,
+    assemble_daemon,
+    connect,
+    own_services,
+)
 from moorage.scheduler.daemon.serving.pages import Pages, PageSources, set_verbosity
 from moorage.scheduler.daemon.supervisor.link import Setup
 from moorage.scheduler.daemon.supervisor.process import Ends

@@ -1,21 +1,23 @@
 """Optional services of the daemon. Each is selected by a flag and imported only if the flag is set."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from moorage.common.clock import SteadyClock
 from moorage.common.errors import InputError
 from moorage.common.observers import Observer
-from moorage.kube.http.pool import Transport
-from moorage.scheduler.daemon.metrics.instruments import Instruments
+from moorage.common.version import USER_AGENT
+from moorage.kube.client.kubeconfig import Connection, load_connection
+from moorage.kube.client.rest import ApiClient
+from moorage.kube.http.pool import HttpPool, Transport, WriteGate
+from moorage.scheduler.daemon.metrics.cells import CellRegistry
+from moorage.scheduler.daemon.metrics.instruments import Instruments, RequestMeter
 from moorage.scheduler.daemon.options import Options
 from moorage.scheduler.daemon.serving.routing import Router
-
-if TYPE_CHECKING:
-    from moorage.scheduler.daemon.daemon_assembly import DaemonParts
-
+from moorage.scheduler.wiring.assembly import ApiConnection, AssembledScheduler, Tuning, assemble
+from moorage.scheduler.wiring.http_extender import HttpExtender
 
 FLUSH_MILLIS: Final = 2000
 
@@ -52,8 +54,7 @@ class DecisionLogService(DaemonService):
     """`--decision-log`: one line per decision."""
 
     def __init__(self, options: Options, instruments: Instruments) -> None:
-        from moorage.scheduler.daemon.decision_log.recording import OpenDecisionLog
-        from moorage.scheduler.daemon.decision_log.writing import check_limits
+        from moorage.scheduler.daemon.decision_log.recording import OpenDecisionLog, check_limits
 
         flags, registry = options.flags, instruments.registry
         limits = check_limits(flags["decision-log-max-size"], flags["decision-log-max-files"])
@@ -111,3 +112,61 @@ def own_services(options: Options) -> Iterator[ServiceFactory]:
         yield DecisionLogService
     if options.flags["tracing-endpoint"]:
         yield TracingService
+
+
+DaemonParts = AssembledScheduler[ApiConnection]
+
+
+def connect(options: Options) -> Connection:
+    """Find the API server that the configuration and --master name."""
+    return load_connection(options.config.client_connection.kubeconfig, options.flags["master"])
+
+
+def assemble_daemon(
+    options: Options,
+    connection: Connection,
+    instruments: Instruments,
+    gate: WriteGate | None = None,
+    services: Sequence[DaemonService] = (),
+) -> DaemonParts:
+    """Build all parts on the running loop. Every write passes ``gate``; ``services`` observe what the parts do."""
+    clock, registry = SteadyClock(), instruments.registry
+    api = ApiConnection(
+        _client(connection, f"{USER_AGENT}/scheduler", registry, gate, services),
+        _client(connection, USER_AGENT, registry, gate),
+        clock,
+        options.config.client_connection,
+    )
+    return assemble(
+        options.policy,
+        api,
+        clock,
+        observers=(*instruments.observers, *(s.observer for s in services if s.observer is not None)),
+        tuning=Tuning(
+            cross_check=options.flags["cross-check-percent"] / 100,
+            max_unschedulable=options.flags["pod-max-in-unschedulable-pods-duration"].seconds,
+            make_extender=partial(HttpExtender, gate=gate),
+        ),
+    )
+
+
+def _client(
+    connection: Connection,
+    user_agent: str,
+    registry: CellRegistry,
+    gate: WriteGate | None,
+    services: Sequence[DaemonService] = (),
+) -> ApiClient:
+    pool = HttpPool(
+        connection.server,
+        tls=connection.tls,
+        server_name=connection.server_name,
+        proxy=connection.proxy,
+        source=connection.source,
+        gate=gate,
+    )
+    transport: Transport = pool
+    for service in services:
+        transport = service.wrap_transport(transport)
+    meter = RequestMeter(pool.host_header, registry)
+    return ApiClient(connection, user_agent=user_agent, transport=transport, on_exchange=meter.note)

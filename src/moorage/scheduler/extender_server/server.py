@@ -22,20 +22,33 @@ from moorage.kube.http.messages import AnyReply, HttpRequest, HttpService, Reply
 from moorage.kube.http.proxies import is_loopback
 from moorage.kube.http.server import HttpServer
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
-from moorage.scheduler.daemon.metrics.instruments import InformerInstruments
-from moorage.scheduler.daemon.metrics.readings import read_informers, read_process, read_scheduler
+from moorage.scheduler.daemon.metrics.instruments import (
+    InformerInstruments,
+    read_informers,
+    read_process,
+    read_scheduler,
+)
 from moorage.scheduler.daemon.options import ServingOptions
 from moorage.scheduler.daemon.serving.health import HealthChecks, ping
 from moorage.scheduler.daemon.serving.pages import HealthPages, exposition_page
 from moorage.scheduler.daemon.serving.routing import Router
 from moorage.scheduler.daemon.serving.tls import ServingTls
-from moorage.scheduler.extender_server import wire
-from moorage.scheduler.extender_server.answering import Answering, split_by_code
+from moorage.scheduler.extender_server.answering import (
+    Answering,
+    bind_request,
+    bind_result,
+    filter_error,
+    filter_result,
+    node_question,
+    preemption_result,
+    priorities,
+    split_by_code,
+    victim_question,
+)
 from moorage.scheduler.extender_server.served import Served, write_stanza
 from moorage.scheduler.extender_server.watch_lag import WatchLag
 from moorage.scheduler.framework.metering import DEFAULT_BUCKETS, MetricKind, MetricSpec
-from moorage.scheduler.wiring.api_connection import ApiConnection
-from moorage.scheduler.wiring.assembly import AssembledScheduler, assemble
+from moorage.scheduler.wiring.assembly import ApiConnection, AssembledScheduler, assemble
 
 MAX_BODY: Final = 8 << 20
 """The names of 20,000 nodes are less than 2 MiB, and their victims not much more."""
@@ -254,7 +267,7 @@ class ExtenderServer:
         return reply
 
     def _filter(self, answering: Answering, body: bytes) -> Reply | Awaitable[Reply]:
-        question = wire.node_question(body)
+        question = node_question(body)
 
         def evaluate() -> tuple[Reply, bool]:
             """Return the response, and whether it rejects all nodes."""
@@ -262,8 +275,8 @@ class ExtenderServer:
                 feasible, rejected = answering.filter(question)
             except PluginError as error:
                 self._failed("filter", question.pod.key, error)
-                return Reply(200, wire.filter_error(str(error))), False
-            return Reply(200, wire.filter_result(feasible, *split_by_code(rejected))), bool(rejected and not feasible)
+                return Reply(200, filter_error(str(error))), False
+            return Reply(200, filter_result(feasible, *split_by_code(rejected))), bool(rejected and not feasible)
 
         reply, is_rejected = evaluate()
         if not is_rejected:
@@ -271,18 +284,18 @@ class ExtenderServer:
         return self._lag.settle(question.pod.uid, reply, evaluate, lambda: answering.is_behind(question))
 
     def _prioritize(self, answering: Answering, body: bytes) -> Reply:
-        question = wire.node_question(body)
+        question = node_question(body)
         try:
-            return Reply(200, wire.priorities(answering.prioritize(question)))
+            return Reply(200, priorities(answering.prioritize(question)))
         except PluginError as error:
             # The response has no field for an error: kube-scheduler leaves the extender out and logs the code.
             self._failed("prioritize", question.pod.key, error)
             return _refused(500, str(error))
 
     def _preempt(self, answering: Answering, body: bytes) -> Reply:
-        question = wire.victim_question(body)
+        question = victim_question(body)
         try:
-            return Reply(200, wire.preemption_result(answering.preempt(question)))
+            return Reply(200, preemption_result(answering.preempt(question)))
         except PluginError as error:
             self._failed("preempt", question.pod.key, error)
             return _refused(500, str(error))
@@ -291,7 +304,7 @@ class ExtenderServer:
         if not self._served.verbs.binds:
             return _refused(404, "none of the plugins binds pods: leave bindVerb out")
         try:
-            return Reply(200, wire.bind_result(await answering.bind(wire.bind_request(body))))
+            return Reply(200, bind_result(await answering.bind(bind_request(body))))
         except InputError as error:
             return _refused(400, str(error))
 
@@ -307,4 +320,4 @@ def _shows_certificate(request: HttpRequest) -> bool:
 
 
 def _refused(status: int, text: str) -> Reply:
-    return Reply(status, wire.bind_result(text))
+    return Reply(status, bind_result(text))

@@ -1,6 +1,7 @@
 """Assembles a scheduler: policy, API connection, loop, extenders and observers."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -13,8 +14,12 @@ from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.apply_retry import ApplyRetry
-from moorage.kube.client.informer import InformerObserver, OnChanges
-from moorage.scheduler.config.types import ExtenderConfig
+from moorage.kube.client.dispatcher import Dispatcher
+from moorage.kube.client.flow_control import make_rate_limit
+from moorage.kube.client.informer import InformerObserver, Informers, OnChanges
+from moorage.kube.client.recorder import EventRecorder
+from moorage.kube.client.rest import ApiClient
+from moorage.scheduler.config.types import ClientConnection, ExtenderConfig
 from moorage.scheduler.engine.effects import CLUSTER_EFFECTS, Effects
 from moorage.scheduler.engine.observing import Apply, ApplyObserver
 from moorage.scheduler.engine.scheduler import Scheduler
@@ -23,6 +28,7 @@ from moorage.scheduler.engine.ties import Ties
 from moorage.scheduler.framework.handle import ClusterApi
 from moorage.scheduler.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE
 from moorage.scheduler.state.objects import Objects
+from moorage.scheduler.wiring.api_writer import ApiWriter
 from moorage.scheduler.wiring.http_extender import HttpExtender, kept_whole
 from moorage.scheduler.wiring.policy import Policy
 from moorage.scheduler.wiring.scheduling_loop import Deliveries, SchedulingLoop
@@ -133,3 +139,42 @@ def assemble(
 def find_watched_kinds(objects: Objects) -> tuple[type[KubeObject], ...]:
     """Return the kinds to list and watch: nodes, pods, and the kinds that the plugins requested."""
     return tuple(dict.fromkeys((Node, Pod, *objects.kinds())))
+
+
+class ApiConnection:
+    """Write, list and watch through one client; record events through another, so that they delay no bindings."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        event_client: ApiClient,
+        clock: Clock,
+        limits: ClientConnection,
+    ) -> None:
+        self.client = client
+        self.hostname = socket.gethostname()
+        self.recorder = EventRecorder(event_client, self.hostname, clock)
+        dispatcher = Dispatcher(limit=make_rate_limit(limits.qps, limits.burst))
+        self.cluster = ApiWriter(client, dispatcher, self.recorder, clock, self._find_cached)
+        self.informers = Informers(client, (), lambda _kind, _changes: None)
+        self._event_client = event_client
+        self._objects = Objects()
+
+    def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps, observer: InformerObserver | None) -> None:
+        """Create the informers; the writer looks up cached objects in their stores."""
+        self._objects = objects
+        self.informers = Informers(self.client, find_watched_kinds(objects), on_changes, observer=observer, keeps=keeps)
+
+    def relist(self, kind: Kind, key: str) -> None:
+        """List a kind again, and deliver one object as new."""
+        self.informers.relist(kind, key)
+
+    def _find_cached(self, obj: KubeObject) -> KubeObject | None:
+        """Return the version of an object that the informers delivered last, if its kind is watched."""
+        kind = type(obj)
+        return self._objects[kind].find(obj.key) if kind in self._objects.kinds() else None
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.client.close()
+        self._event_client.close()

@@ -12,8 +12,7 @@ from moorage.kube.api.kinds import BUILT_IN
 from moorage.scheduler.engine.profiles import Profiles, describes_groups
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.metering import PluginMeter
-from moorage.scheduler.wiring.api_connection import ApiConnection
-from moorage.scheduler.wiring.assembly import AssembledScheduler
+from moorage.scheduler.wiring.assembly import ApiConnection, AssembledScheduler
 from moorage.scheduler.wiring.http_extender import HttpExtender, sent_whole
 from moorage.scheduler.wiring.policy import Policy
 

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from moorage.contrib.gpu.claimed_devices import ClaimedDevices
-from moorage.contrib.gpu.demand import GpuDemand
+from moorage.contrib.gpu.devices import GpuDemand
 from moorage.contrib.gpu.gpu_share import GpuShare
 from moorage.kube.api.devices import (
     AllocationResult,

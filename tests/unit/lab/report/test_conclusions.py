@@ -1,7 +1,13 @@
 """The summary of a report: better and worse policies, amounts and confidence."""
 
-from moorage.lab.report.conclusions import compare_pods, conclusions, find_baseline, render_differences, summarize
-from moorage.lab.report.scenes import Scene
+from moorage.lab.report.conclusions import (
+    Scene,
+    compare_pods,
+    conclusions,
+    find_baseline,
+    render_differences,
+    summarize,
+)
 from moorage.lab.trial import PodRow, TrialResult, TrialRow
 
 Values = dict[str, tuple[float, ...]]

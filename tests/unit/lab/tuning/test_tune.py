@@ -11,8 +11,7 @@ from tests.support.lab import read_score_weights
 
 from moorage.common.errors import InputError
 from moorage.lab.experiment import LoadedExperiment, load_experiment
-from moorage.lab.results import Results
-from moorage.lab.running import Ran, run_here
+from moorage.lab.results import Ran, Results, run_here
 from moorage.lab.trial import PolicyText, Trial
 from moorage.lab.tuning.plan import Knob, NumberRange
 from moorage.lab.tuning.tune import (

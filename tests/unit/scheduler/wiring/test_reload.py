@@ -25,8 +25,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import FilterPlugin, Plugin
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.wiring import reload as reload_module
-from moorage.scheduler.wiring.api_connection import ApiConnection
-from moorage.scheduler.wiring.assembly import AssembledScheduler, Tuning, assemble
+from moorage.scheduler.wiring.assembly import ApiConnection, AssembledScheduler, Tuning, assemble
 from moorage.scheduler.wiring.http_extender import HttpExtender
 from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
 from moorage.scheduler.wiring.reload import PauseTimes, reload

@@ -11,11 +11,11 @@ from moorage.contrib.community.coscheduling.gangs import (
     BY_LABEL,
     CoschedulingGroup,
     Gangs,
+    Phases,
     group_name,
     is_settled,
     plain_name,
 )
-from moorage.contrib.community.coscheduling.phases import Phases
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import PodGroup

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moorage.scheduler.config.conversion.drafts import EVERY, ProfileDraft
-from moorage.scheduler.config.conversion.notes import Effect, as_list, as_mapping, as_number
+from moorage.scheduler.config.conversion.drafts import EVERY, Effect, ProfileDraft, as_list, as_mapping, as_number
 from moorage.scheduler.config.conversion.policy_files import use_ratio
 from moorage.scheduler.config.conversion.tables import (
     FIT,

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moorage.scheduler.config.conversion.drafts import ProfileDraft
-from moorage.scheduler.config.conversion.notes import Effect, Notes, as_list, as_mapping, as_number
+from moorage.scheduler.config.conversion.drafts import Effect, Notes, ProfileDraft, as_list, as_mapping, as_number
 from moorage.scheduler.config.conversion.tables import (
     DEFAULT_PRIORITIES,
     FILTERS,

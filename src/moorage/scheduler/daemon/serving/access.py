@@ -17,16 +17,17 @@ from moorage.kube.client.rest import ApiClient
 from moorage.kube.http.messages import HttpRequest, Reply, ReplyStream
 from moorage.kube.http.tls import verified_chain
 from moorage.scheduler.daemon.options import AuthenticationOptions, ProxyHeaders
-from moorage.scheduler.daemon.serving.reviews import AccessReviewer, TokenReviewer
-from moorage.scheduler.daemon.serving.routing import StreamingHandler
-from moorage.scheduler.daemon.serving.users import (
+from moorage.scheduler.daemon.serving.reviews import (
     ANONYMOUS,
     MASTERS,
+    AccessReviewer,
     Authorities,
+    TokenReviewer,
     User,
     certificate_user,
     proxied_user,
 )
+from moorage.scheduler.daemon.serving.routing import StreamingHandler
 from moorage.scheduler.framework.metering import SILENT_METER, Meter
 
 CONFIG_MAP: Final = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"

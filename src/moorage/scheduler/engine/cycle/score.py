@@ -12,8 +12,7 @@ from msgspec import Struct, field
 
 from moorage.common.arrays import IntType
 from moorage.common.errors import PluginError
-from moorage.scheduler.engine.cached_results.combined_result import INFEASIBLE_TOTAL, CombinedResult, Share
-from moorage.scheduler.engine.cached_results.ranking import MAX_NARROW
+from moorage.scheduler.engine.cached_results.combined_result import INFEASIBLE_TOTAL, MAX_NARROW, CombinedResult, Share
 from moorage.scheduler.engine.cycle.search_result import Choice, ExtendedNodes, OneNode, SeveralNodes, Totals
 from moorage.scheduler.engine.cycle.tie_breaking import LateRows, SearchOrder, TieBreaker
 from moorage.scheduler.engine.extension_points import check_range, normalize, pre_score, score_nodes

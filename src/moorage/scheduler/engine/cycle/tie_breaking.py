@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from moorage.scheduler.engine.cached_results.ranking import HeapOrder, Ranks, order_totals
+from moorage.scheduler.engine.cached_results.combined_result import HeapOrder, Ranks, order_totals
 from moorage.scheduler.engine.cycle.search_result import FEW, Choice, SeveralNodes, Totals
 from moorage.scheduler.engine.ties import Ties
 from moorage.scheduler.framework.nodetable import RowArray

@@ -15,8 +15,13 @@ from moorage.kube.api.affinity_terms import PodTerms
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import IntArray
-from moorage.scheduler.plugins.inter_pod_affinity.filter import RequiredRules, Tallies
-from moorage.scheduler.plugins.inter_pod_affinity.terms import IncomingTerm, NamespaceExpansion, conjunction
+from moorage.scheduler.plugins.inter_pod_affinity.filter import (
+    IncomingTerm,
+    NamespaceExpansion,
+    RequiredRules,
+    Tallies,
+    conjunction,
+)
 from moorage.scheduler.state.domains import DomainTally, LabelDomains, RowCounts, Sources, is_any_counted
 from moorage.scheduler.state.pod_index import PodIndex, SelectorCount
 

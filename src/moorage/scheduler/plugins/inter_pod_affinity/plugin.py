@@ -24,8 +24,12 @@ from moorage.scheduler.framework.plugin import (
 )
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, SKIP, IntArray, Status, Verdict
 from moorage.scheduler.plugins.inter_pod_affinity.cached_rules import CachedRules, DomainScores
-from moorage.scheduler.plugins.inter_pod_affinity.filter import AffinityState
-from moorage.scheduler.plugins.inter_pod_affinity.terms import IncomingTerm, NamespaceExpansion, match_all
+from moorage.scheduler.plugins.inter_pod_affinity.filter import (
+    AffinityState,
+    IncomingTerm,
+    NamespaceExpansion,
+    match_all,
+)
 from moorage.scheduler.state.handle import ClusterHandle
 from moorage.scheduler.state.pod_index import PodIndex
 

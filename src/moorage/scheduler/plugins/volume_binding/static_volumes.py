@@ -17,7 +17,7 @@ from moorage.kube.api.selectors import EVERYTHING, label_matcher
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.scheduler.framework.handle import Lister
 from moorage.scheduler.plugins.volume_binding.assume_cache import AssumeCache
-from moorage.scheduler.plugins.volume_binding.by_topology import ByTopology, list_requirements
+from moorage.scheduler.plugins.volume_binding.provisioning import ByTopology, list_requirements
 
 FILESYSTEM: Final = "Filesystem"
 

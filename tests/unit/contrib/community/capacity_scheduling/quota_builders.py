@@ -1,6 +1,6 @@
 """Quotas, pods and plugins for the tests of CapacityScheduling."""
 
-from moorage.contrib.community.capacity_scheduling.quotas import (
+from moorage.contrib.community.capacity_scheduling.plugin import (
     ElasticQuota,
     ElasticQuotaSpec,
 )

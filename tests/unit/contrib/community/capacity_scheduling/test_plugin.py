@@ -8,11 +8,11 @@ from moorage.contrib.community.capacity_scheduling.plugin import (
     QUOTAS,
     BorrowerRules,
     CapacityScheduling,
-    format_amount,
-)
-from moorage.contrib.community.capacity_scheduling.quotas import (
     ElasticQuota,
     Quota,
+    QuotaBook,
+    Usage,
+    format_amount,
 )
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.cycle import CycleState
@@ -155,3 +155,26 @@ def test_a_group_borrows_by_all_of_its_pods() -> None:
     assert not rules.may_evict(pods[0], pod("v", "b"), 0), "six CPUs are more than the guarantee of four"
     rules.read(pods[:2], with_usage(a=0, b=5))
     assert rules.may_evict(pods[0], pod("v", "b"), 0)
+
+
+def test_usage_follows_pods_that_come_and_go() -> None:
+    rig = rig_with(quota("a"), used={"a": 2})
+    usage = Usage(rig.nodes)
+    assert usage.of("a")["cpu"] == 2000
+    second = pod("second", "a", "1", node="n")
+    rig.add(second)
+    assert (usage.of("a")["cpu"], usage.of("a")["pods"]) == (3000, 2)
+    rig.cache.remove_pod(second)
+    assert usage.of("a")["cpu"] == 2000
+    rig.cache.remove_node("n")
+    assert usage.of("a").get("cpu", 0) == 0
+
+
+def test_changes_of_quotas_are_seen() -> None:
+    rig = rig_with(quota("a"))
+    book, usage = QuotaBook(rig.objects[ElasticQuota]), Usage(rig.nodes)
+    assert book.with_usage(usage)["a"].max == {"cpu": 6000}
+    rig.add(quota("a", "4", "8"))
+    assert book.with_usage(usage)["a"].max == {"cpu": 8000}
+    rig.objects[ElasticQuota].drop(quota("a"))
+    assert book.with_usage(usage) == {}

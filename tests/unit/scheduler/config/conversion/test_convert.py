@@ -6,11 +6,11 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.old_configurations import WEIGHTED, args_of, old, policy, score
+from tests.support.old_configurations import WEIGHTED, args_of, old, only, only_profile, policy, score
 
 from moorage.common.errors import ConfigError, ConfigErrors
 from moorage.scheduler.config import load_config, to_yaml
-from moorage.scheduler.config.conversion import convert_provider, convert_text
+from moorage.scheduler.config.conversion import Effect, convert_provider, convert_text
 from moorage.scheduler.config.conversion.tables import (
     REMOVED,
     STRATEGIES,
@@ -109,4 +109,40 @@ def test_notes_on_a_v1_file_state_that_nothing_had_to_be_changed() -> None:
     (converted,) = convert_text(old("v1"), "f")
     assert [str(note) for note in converted.notes] == [
         "unchanged: apiVersion: the configuration is v1 already; nothing had to be changed"
+    ]
+
+
+def test_top_level_fields_move_to_the_profile() -> None:
+    text = old(
+        "v1alpha1",
+        schedulerName="yoda",
+        plugins={"postFilter": {"enabled": [{"name": "yoda"}]}, "queueSort": {"enabled": [{"name": "yoda"}]}},
+        pluginConfig=[{"name": "yoda", "args": {"master": "m"}}],
+        hardPodAffinitySymmetricWeight=7,
+        bindTimeoutSeconds=9,
+        disablePreemption=True,
+    )
+    profile = only_profile(text)
+    assert profile["schedulerName"] == "yoda"
+    assert profile["plugins"] == {
+        "multiPoint": {"enabled": WEIGHTED, "disabled": [{"name": "DefaultPreemption"}]},
+        "preScore": {"enabled": [{"name": "yoda"}]},
+        "queueSort": {"disabled": [{"name": "*"}], "enabled": [{"name": "yoda"}]},
+    }
+    assert args_of(profile, "yoda") == {"master": "m"}
+    assert args_of(profile, "InterPodAffinity") == {"hardPodAffinityWeight": 7}
+    assert args_of(profile, "VolumeBinding") == {"bindTimeoutSeconds": 9}
+
+
+def test_lock_fields_are_renamed() -> None:
+    election = {"lockObjectName": "a", "lockObjectNamespace": "b", "resourceLock": "endpoints", "leaderElect": True}
+    converted = only(old("v1alpha1", leaderElection=election))["leaderElection"]
+    assert converted == {"resourceName": "a", "resourceNamespace": "b", "resourceLock": "leases", "leaderElect": True}
+
+
+def test_policy_in_a_separate_source_is_lost() -> None:
+    source = {"policy": {"configMap": {"namespace": "kube-system", "name": "p"}}}
+    (converted,) = convert_text(old("v1alpha1", algorithmSource=source), "f")
+    assert [str(note) for note in converted.notes if note.effect is Effect.LOST] == [
+        "lost: algorithmSource.policy.configMap: the Policy in kube-system/p is not in this file: convert it"
     ]

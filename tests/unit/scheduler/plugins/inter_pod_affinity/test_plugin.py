@@ -10,6 +10,7 @@ from moorage.kube.api.selectors import LabelSelector
 from moorage.scheduler.config.args import InterPodAffinityArgs
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.events import Action, ClusterEvent, QueueingHint, Resource
+from moorage.scheduler.plugins.inter_pod_affinity.filter import NamespaceExpansion
 from moorage.scheduler.plugins.inter_pod_affinity.plugin import (
     EVENTS,
     ExtraHints,
@@ -18,7 +19,6 @@ from moorage.scheduler.plugins.inter_pod_affinity.plugin import (
     hint_after_node,
     hint_after_own_labels,
 )
-from moorage.scheduler.plugins.inter_pod_affinity.terms import NamespaceExpansion
 from moorage.testing import make_node
 from moorage.testing.rig import SCORE_FORMS, Rig, ScoreForm, run_score
 

@@ -14,13 +14,22 @@ from msgspec import Struct
 
 from moorage.common.clock import Clock
 from moorage.common.errors import MoorageError
-from moorage.scheduler.plugins.dynamic_resources.allocation.device_constraints import Constraint, constraint_for
-from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import Alternative, ClaimFault, ParsedClaim
+from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import (
+    Alternative,
+    ClaimFault,
+    Constraint,
+    ParsedClaim,
+    constraint_for,
+)
 from moorage.scheduler.plugins.dynamic_resources.allocation.search_bounds import SearchBounds
 from moorage.scheduler.plugins.dynamic_resources.cel.program import Program
-from moorage.scheduler.plugins.dynamic_resources.devices.allocated import AllocatedDevices
 from moorage.scheduler.plugins.dynamic_resources.devices.consumable_capacity import CapacityError, consumption, fits
-from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures, DeviceId, PoolId
+from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import (
+    AllocatedDevices,
+    DeviceFeatures,
+    DeviceId,
+    PoolId,
+)
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import Counters, DeviceView, Pool, PooledDevice, repels
 
 MAX_RESULTS: Final = 32

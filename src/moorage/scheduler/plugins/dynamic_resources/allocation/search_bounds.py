@@ -9,17 +9,15 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from moorage.scheduler.plugins.dynamic_resources.allocation.device_constraints import (
-    Constraint,
-    SameValue,
-    Value,
-    attribute_values,
-)
 from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import (
     Alternative,
     ClaimFault,
+    Constraint,
     ParsedClaim,
     Request,
+    SameValue,
+    Value,
+    attribute_values,
 )
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import PooledDevice
 

@@ -13,7 +13,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
 from moorage.kube.api.quantity import NANO, nano_value
-from moorage.scheduler.plugins.dynamic_resources.cel.semantic_versions import Tagged, normalized, parse_version
+from moorage.scheduler.plugins.dynamic_resources.cel.program import Tagged, normalized, parse_version
 
 ParameterTypes = tuple[cel.Type, ...]
 

@@ -13,8 +13,7 @@ from moorage.kube.api.integers import to_int64
 from moorage.kube.api.pod import Pod, PodResourceClaim
 from moorage.kube.api.pod_groups import PodGroup
 from moorage.scheduler.framework.handle import Lister
-from moorage.scheduler.plugins.dynamic_resources.devices.allocated import AllocatedDevices
-from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import PoolId
+from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import AllocatedDevices, PoolId
 
 GROUPS: Final = "scheduling.k8s.io"
 EXTENDED_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"

@@ -20,8 +20,7 @@ from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import (
     Solution,
 )
 from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import parse_claim
-from moorage.scheduler.plugins.dynamic_resources.devices.allocated import AllocatedDevices
-from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures, PoolId
+from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import AllocatedDevices, DeviceFeatures, PoolId
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView, PoolBuilder, Slice
 from moorage.testing import make_node
 

@@ -42,7 +42,7 @@ from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import (
     Solution,
 )
 from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import parse_claim
-from moorage.scheduler.plugins.dynamic_resources.devices.allocated import AllocatedDevices
+from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import AllocatedDevices
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView, PoolBuilder, Slice
 
 

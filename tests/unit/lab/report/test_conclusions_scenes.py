@@ -2,8 +2,8 @@
 
 import pytest
 
+from moorage.lab.report.conclusions import Finding, Scene, group_by_scene
 from moorage.lab.report.measures import MEASURES, Interval
-from moorage.lab.report.scenes import Finding, Scene, group_by_scene
 from moorage.lab.trial import PointRow, TrialResult, TrialRow
 
 BY_KEY = {measure.key: measure for measure in MEASURES}

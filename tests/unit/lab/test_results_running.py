@@ -6,8 +6,7 @@ import pytest
 from tests.support.lab import EXPERIMENT
 
 from moorage.lab.experiment import LoadedExperiment, load_experiment
-from moorage.lab.results import Results
-from moorage.lab.running import run_experiment, run_here, run_on_cores
+from moorage.lab.results import Results, run_experiment, run_here, run_on_cores
 
 
 @pytest.fixture

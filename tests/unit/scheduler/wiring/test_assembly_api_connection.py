@@ -14,7 +14,7 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.api.storage import StorageClass
 from moorage.scheduler.config.types import ClientConnection
 from moorage.scheduler.state.objects import Objects
-from moorage.scheduler.wiring.api_connection import ApiConnection
+from moorage.scheduler.wiring.assembly import ApiConnection
 from moorage.testing import make_node, make_pod
 
 
