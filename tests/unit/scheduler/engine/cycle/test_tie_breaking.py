@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.engine import config_with, registry_with
-from tests.unit.scheduler.engine.cached_results.test_ranking import root_after_init
+from tests.unit.scheduler.engine.cached_results.test_combined_result import root_after_init
 
 from moorage.cluster.simulation.simulated_cluster import SimulatedCluster
 from moorage.cluster.simulation.simulation import Simulation
