@@ -35,9 +35,14 @@ def select(observers: Iterable[Observer], events: type[E]) -> E | None:
 
 
 def _join_handlers(handlers: Sequence[Callable[..., None]]) -> Callable[..., None]:
+    # Several events are emitted for each pod, most of them to two observers.
+    if len(handlers) > 2:
+        handlers = (handlers[0], _join_handlers(handlers[1:]))
+    first, second = handlers
+
     def notify(*values: object, **options: object) -> None:
-        for handle in handlers:
-            handle(*values, **options)
+        first(*values, **options)
+        second(*values, **options)
 
     return notify
 

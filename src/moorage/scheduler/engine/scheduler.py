@@ -1,8 +1,8 @@
 """The scheduler: pops the next pod, finds a node for it, and hands it over to the binder."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Final
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -62,7 +62,6 @@ from moorage.scheduler.state.pod_groups import PodGroups
 if TYPE_CHECKING:
     from moorage.scheduler.engine.groups.group_cycle import GroupCycle
 
-NO_HOLDS: Final = nullcontext()
 MAX_BINDINGS = 256
 """The limit of concurrent bindings: beyond it, no further pod is tried."""
 
@@ -237,8 +236,12 @@ class Scheduler:
         if self.observer is not None:
             self.observer.trying(queued)
         try:
-            with self._lift_holds(pod) if self.services.holds else NO_HOLDS:
-                outcome: Placed | Unschedulable | Failed = await self.schedule_one(queued, preempts=preempts)
+            outcome: Placed | Unschedulable | Failed
+            if self.services.holds:
+                with self._lift_holds(pod):
+                    outcome = await self.schedule_one(queued, preempts=preempts)
+            else:
+                outcome = await self.schedule_one(queued, preempts=preempts)
         except MoorageError as error:
             outcome = Failed(str(error))
         except Exception as error:
