@@ -177,7 +177,6 @@ class StoreWatch:
                 self._set_timer(loop)
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Set one timer for all pending changes."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = loop.call_at(self._due[0], self._deliver) if self._due else None

@@ -113,7 +113,6 @@ class Api:
         self._bootstrap()
 
     def _bootstrap(self) -> None:
-        """Create the built-in objects that are missing."""
         options = WriteOptions(manager="moorage")
         for name in NAMESPACES:
             target = self._target_of_kind("v1", "Namespace")

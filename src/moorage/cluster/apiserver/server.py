@@ -234,5 +234,4 @@ def forget_old_events(store: Store, now: float) -> int:
 
 
 def _refuse(status: int, message: str) -> Reply:
-    """Return a Status for a malformed HTTP request."""
     return _refusal(ApiError(message, status=status, reason=REASONS.get(status, "BadRequest")))

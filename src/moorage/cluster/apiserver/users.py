@@ -74,7 +74,6 @@ class Tokens:
         }
 
     def _issue(self, claims: Data) -> str:
-        """Return a JSON web token with the claims."""
         parts = (msgspec.json.encode(part) for part in ({"alg": "HS256", "typ": "JWT"}, claims))
         content = b".".join(urlsafe_b64encode(part).rstrip(b"=") for part in parts)
         return b".".join((content, self._sign(content))).decode()

@@ -59,7 +59,6 @@ def add_event(action: ControllerAction, owner: KubeObject, now: float) -> Contro
 
 
 def _describe(action: Create | Delete | Patch, owner: KubeObject) -> tuple[str, str] | None:
-    """Return the reason and message of an action's event."""
     match owner, action:
         case _, Create(kind=kind, data=data):
             reason, message = _CREATED.get((type(owner), kind)) or _CREATED.get((KubeObject, kind), ("", ""))

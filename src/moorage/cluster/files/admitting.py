@@ -96,6 +96,5 @@ class AdmissionCheck:
 
 
 def _copy(content: Mapping[str, Any]) -> Data:
-    """Copy an object, because admission changes it."""
     data: Data = msgspec.json.decode(msgspec.json.encode(without_nulls(content)))
     return data

@@ -174,7 +174,6 @@ class Simulation:
         return all(failures[uid] >= MAX_ERRORS for uid in (*delayed, *retried))
 
     def _retried_pods(self) -> Iterator[QueuedPodInfo]:
-        """Return the pods that are retried without an event."""
         queue = self.scheduler.queue
         return (queued for queued in queue if queue.where(queued.pod) not in (UNSCHEDULABLE, GATED, INCOMPLETE))
 

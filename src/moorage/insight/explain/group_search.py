@@ -155,7 +155,6 @@ def _search(session: Session, view: GroupView, limits: Limits) -> Iterator[Remed
 
 @fix()
 def _lower_min_count(subject: GroupSubject) -> Iterator[ProposedChange]:
-    """Let the group start with fewer members: as many as fit."""
     min_count, name = subject.view.needed, subject.view.key.rpartition("/")[2]
     if min_count is None or min_count < 2 or subject.view.is_met:
         return
@@ -172,7 +171,6 @@ def _lower_min_count(subject: GroupSubject) -> Iterator[ProposedChange]:
 
 @fix()
 def _drop_topology(subject: GroupSubject) -> Iterator[ProposedChange]:
-    """Remove the topology constraint of the group."""
     if subject.view.topology_key:
         namespace, _, name = subject.view.key.rpartition("/")
         edit = subject.draft_object("PodGroup", name, namespace).remove("spec", "schedulingConstraints").edit()

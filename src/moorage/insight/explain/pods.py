@@ -234,13 +234,11 @@ def group_reasons(
 
 
 def _count_alone(plugin: str, names: Iterable[str], nodes: NodeTable, obstacles: Obstacles) -> int:
-    """Count the nodes without another obstacle."""
     rows = (info.row for name in names if (info := nodes.find(name)) is not None)
     return sum(obstacles.of(row).keys() == {plugin} and len(obstacles.of(row)[plugin].reasons) == 1 for row in rows)
 
 
 def _count_taints(names: Iterable[str], pod: Pod, nodes: NodeTable) -> dict[str, int]:
-    """Count the taints that the pod does not tolerate."""
     counted: Counter[str] = Counter()
     for name in names:
         info = nodes.find(name)

@@ -209,7 +209,6 @@ def _find_release(subject: Subject) -> tuple[str, str, PatchObject] | None:
 
 
 def _single(subject: Subject) -> Iterator[Remedy]:
-    """Try single changes of every kind."""
     if not subject.preempts and not subject.is_nominated:
         yield from evictions.raise_priority(subject)
     yield from by_plugin(subject)
@@ -266,7 +265,6 @@ def together(subject: Subject) -> Iterator[Remedy]:
 
 
 def _rows_by_obstacles(subject: Subject) -> dict[int, dict[tuple[str, ...], list[int]]]:
-    """Group the nodes by the number of their obstacles, and by the obstacles."""
     grouped: dict[int, dict[tuple[str, ...], list[int]]] = {}
     only = subject.nodes.find(subject.only_node) if subject.only_node else None
     for row in range(len(subject.nodes)) if not subject.only_node else () if only is None else (only.row,):

@@ -157,7 +157,6 @@ class Subject:
         self._aim: tuple[tuple[str, ...], int] | None = None
 
     def _look(self) -> tuple[Attempt, Obstacles]:
-        """Find the obstacles in the current state."""
         attempt = self.session.try_pod(self.key, preempts=False)
         return attempt, find_obstacles(self.session, self.session.pod(self.key), attempt)
 

@@ -139,7 +139,6 @@ class Shadow:
                 restarts.succeeded()
 
     async def _wait_for_change(self, version: str) -> None:
-        """Wait until the file or the active configuration changes."""
         while self._version() == version and not self._changed.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):

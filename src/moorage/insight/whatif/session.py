@@ -257,7 +257,6 @@ class Session:
         self._report(before, after)
 
     def _report(self, before: KubeObject | None, after: KubeObject | None) -> None:
-        """Report a change to the scheduler, if it watches the kind."""
         if type(before if after is None else after) in self._offline.kinds:
             self._deliver(before, after)
             self._undo.append(partial(self._deliver, after, before))

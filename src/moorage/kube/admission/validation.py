@@ -3,6 +3,7 @@
 The walk visits every struct of an object and reports problems with the path of the field in JSON.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar, get_args, get_type_hints
@@ -26,10 +27,8 @@ from moorage.kube.api.quantity import Quantity, nano_value
 from moorage.kube.api.selectors import NODE_OPERATORS, LabelSelector, NodeSelectorRequirement, label_matcher
 from moorage.kube.api.storage import StorageClass
 
-EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-TOLERATION_OPERATORS: Final = ("Exists", "Equal", "Lt", "Gt")
-POLICIES: Final = ("Honor", "Ignore")
-BINDING_MODES: Final = ("Immediate", "WaitForFirstConsumer")
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_EXAMPLE_KEY: Final = "kubernetes.io/hostname, for one"
 T = TypeVar("T")
 
 
@@ -61,8 +60,8 @@ def _walk(part: msgspec.Struct, path: str) -> Iterator[Problem]:
                 yield from _parse(where, item, nano_value)
             elif isinstance(item, msgspec.Struct):
                 yield from _walk(item, where)
-    if plan.check is not None:
-        for problem in plan.check(part):
+    for check in plan.checks:
+        for problem in check(part):
             yield problem._replace(path=f"{path}.{problem.path}" if path else problem.path)
 
 
@@ -91,7 +90,7 @@ class _Field(NamedTuple):
 
 class _Plan(NamedTuple):
     fields: tuple[_Field, ...]
-    check: Check | None
+    checks: tuple[Check, ...]
 
 
 @cache
@@ -103,7 +102,7 @@ def _plan(kind: type[msgspec.Struct]) -> _Plan:
         for field in msgspec.structs.fields(kind)
         if _mentions_quantity(hints[field.name]) or _mentions_struct(hints[field.name])
     )
-    return _Plan(fields, CHECKS.get(kind))
+    return _Plan(fields, _CHECKS.get(kind, ()))
 
 
 def _mentions_quantity(hint: Any) -> bool:
@@ -115,55 +114,48 @@ def _mentions_struct(hint: Any) -> bool:
     return is_struct or any(map(_mentions_struct, get_args(hint)))
 
 
-def _one_of(field: str, value: str | None, supported: tuple[str, ...]) -> Iterator[Problem]:
-    if value and value not in supported:
-        hint = did_you_mean(value, supported) or f"write {' or '.join(supported)}"
-        yield Problem(field, f"{value!r} is unknown", hint)
+def _json_name(attribute: str) -> str:
+    return re.sub("_(.)", lambda match: match[1].upper(), attribute)
 
 
-def _within(field: str, value: int, least: int, most: int) -> Iterator[Problem]:
-    if not least <= value <= most:
-        yield Problem(field, f"{value} is out of range", f"write a number from {least} to {most}")
+def _one_of(attribute: str, *supported: str, is_required: bool = False) -> Check:
+    def check(part: msgspec.Struct) -> Iterator[Problem]:
+        value = getattr(part, attribute) or ("(none)" if is_required else "")
+        if value and value not in supported:
+            choices = " or ".join(supported) if len(supported) < 4 else f"one of {', '.join(supported)}"
+            hint = did_you_mean(value, supported) or f"write {choices}"
+            yield Problem(_json_name(attribute), f"{value!r} is unknown", hint)
+
+    return check
 
 
-def _check_node_requirement(requirement: NodeSelectorRequirement) -> Iterator[Problem]:
-    if requirement.operator not in NODE_OPERATORS:
-        hint = did_you_mean(requirement.operator, NODE_OPERATORS) or f"write one of {', '.join(NODE_OPERATORS)}"
-        yield Problem("operator", f"{requirement.operator!r} is unknown", hint)
+def _within(attribute: str, least: int, most: int) -> Check:
+    def check(part: msgspec.Struct) -> Iterator[Problem]:
+        if not least <= (value := getattr(part, attribute)) <= most:
+            yield Problem(_json_name(attribute), f"{value} is out of range", f"write a number from {least} to {most}")
+
+    return check
 
 
-def _check_taint(taint: Taint) -> Iterator[Problem]:
-    if not taint.key:
-        yield Problem("key", "a taint needs a key")
-    yield from _one_of("effect", taint.effect or "(none)", EFFECTS)
+def _positive(attribute: str) -> Check:
+    def check(part: msgspec.Struct) -> Iterator[Problem]:
+        value = getattr(part, attribute)
+        if value is not None and value < 1:
+            yield Problem(_json_name(attribute), f"found {value}", "write a number of at least 1")
+
+    return check
 
 
-def _check_toleration(toleration: Toleration) -> Iterator[Problem]:
-    yield from _one_of("operator", toleration.operator, TOLERATION_OPERATORS)
-    yield from _one_of("effect", toleration.effect, EFFECTS)
+def _required(attribute: str, problem: str, hint: str = "") -> Check:
+    return lambda part: () if getattr(part, attribute) else (Problem(_json_name(attribute), problem, hint),)
 
 
-def _check_spread(constraint: TopologySpreadConstraint) -> Iterator[Problem]:
-    if constraint.max_skew < 1:
-        yield Problem("maxSkew", f"found {constraint.max_skew}", "write a number of at least 1")
-    if not constraint.topology_key:
-        yield Problem("topologyKey", "a spread constraint needs a topology key", "kubernetes.io/hostname, for one")
-    supported = ("DoNotSchedule", "ScheduleAnyway")
-    yield from _one_of("whenUnsatisfiable", constraint.when_unsatisfiable or "(none)", supported)
-    yield from _one_of("nodeAffinityPolicy", constraint.node_affinity_policy, POLICIES)
-    yield from _one_of("nodeTaintsPolicy", constraint.node_taints_policy, POLICIES)
-    if constraint.min_domains is not None and constraint.min_domains < 1:
-        yield Problem("minDomains", f"found {constraint.min_domains}", "write a number of at least 1")
+def _time(attribute: str) -> Check:
+    def check(part: msgspec.Struct) -> Iterable[Problem]:
+        value = getattr(part, attribute)
+        return () if value is None else _parse(_json_name(attribute), value, parse_time)
 
-
-def _check_affinity_term(term: PodAffinityTerm) -> Iterator[Problem]:
-    if not term.topology_key:
-        yield Problem("topologyKey", "an affinity term needs a topology key", "kubernetes.io/hostname, for one")
-
-
-def _check_port(port: ContainerPort) -> Iterator[Problem]:
-    yield from _one_of("protocol", port.protocol, ("TCP", "UDP", "SCTP"))
-    yield from _within("hostPort", port.host_port, 0, 65535)
+    return check
 
 
 def _check_requirements(resources: ResourceRequirements) -> Iterator[Problem]:
@@ -173,33 +165,28 @@ def _check_requirements(resources: ResourceRequirements) -> Iterator[Problem]:
                 yield Problem(f"{field}.{name}", f"{quantity!r} is negative", "write 0 or more")
 
 
-def _check_metadata(metadata: ObjectMeta) -> Iterator[Problem]:
-    yield from _time("creationTimestamp", metadata.creation_timestamp)
-    yield from _time("deletionTimestamp", metadata.deletion_timestamp)
-
-
-def _time(field: str, value: str | None) -> Iterable[Problem]:
-    return () if value is None else _parse(field, value, parse_time)
-
-
-def _check_policy(obj: PodSpec | PriorityClass) -> Iterator[Problem]:
-    return _one_of("preemptionPolicy", obj.preemption_policy, ("PreemptLowerPriority", "Never"))
-
-
-CHECKS: Final[dict[type[msgspec.Struct], Check]] = {
-    ContainerPort: _check_port,
-    LabelSelector: lambda selector: _parse("matchExpressions", selector, label_matcher),
-    NodeSelectorRequirement: _check_node_requirement,
-    ObjectMeta: _check_metadata,
-    PodAffinityTerm: _check_affinity_term,
-    PodSpec: _check_policy,
-    PodStatus: lambda status: _time("startTime", status.start_time),
-    PreferredSchedulingTerm: lambda term: _within("weight", term.weight, 1, 100),
-    PriorityClass: _check_policy,
-    ResourceRequirements: _check_requirements,
-    StorageClass: lambda obj: _one_of("volumeBindingMode", obj.volume_binding_mode, BINDING_MODES),
-    Taint: _check_taint,
-    Toleration: _check_toleration,
-    TopologySpreadConstraint: _check_spread,
-    WeightedPodAffinityTerm: lambda term: _within("weight", term.weight, 1, 100),
+_PREEMPTION: Final = _one_of("preemption_policy", "PreemptLowerPriority", "Never")
+_CHECKS: Final[dict[type[msgspec.Struct], tuple[Check, ...]]] = {
+    ContainerPort: (_one_of("protocol", "TCP", "UDP", "SCTP"), _within("host_port", 0, 65535)),
+    LabelSelector: (lambda selector: _parse("matchExpressions", selector, label_matcher),),
+    NodeSelectorRequirement: (_one_of("operator", *NODE_OPERATORS, is_required=True),),
+    ObjectMeta: (_time("creation_timestamp"), _time("deletion_timestamp")),
+    PodAffinityTerm: (_required("topology_key", "an affinity term needs a topology key", _EXAMPLE_KEY),),
+    PodSpec: (_PREEMPTION,),
+    PodStatus: (_time("start_time"),),
+    PreferredSchedulingTerm: (_within("weight", 1, 100),),
+    PriorityClass: (_PREEMPTION,),
+    ResourceRequirements: (_check_requirements,),
+    StorageClass: (_one_of("volume_binding_mode", "Immediate", "WaitForFirstConsumer"),),
+    Taint: (_required("key", "a taint needs a key"), _one_of("effect", *_EFFECTS, is_required=True)),
+    Toleration: (_one_of("operator", "Exists", "Equal", "Lt", "Gt"), _one_of("effect", *_EFFECTS)),
+    TopologySpreadConstraint: (
+        _positive("max_skew"),
+        _required("topology_key", "a spread constraint needs a topology key", _EXAMPLE_KEY),
+        _one_of("when_unsatisfiable", "DoNotSchedule", "ScheduleAnyway", is_required=True),
+        _one_of("node_affinity_policy", "Honor", "Ignore"),
+        _one_of("node_taints_policy", "Honor", "Ignore"),
+        _positive("min_domains"),
+    ),
+    WeightedPodAffinityTerm: (_within("weight", 1, 100),),
 }

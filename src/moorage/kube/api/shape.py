@@ -116,7 +116,6 @@ def take_shape(pod: "Pod") -> Shape:
 
 
 def _kubelet_report(pod: "Pod") -> "PodStatus":
-    """Return the kubelet's report of resources without other fields."""
     status, pending = pod.status, requests.RESIZE_PENDING
     resize = tuple(Condition(item.type, reason=item.reason) for item in status.conditions if item.type == pending)
     return type(status)(conditions=resize, **{name: getattr(status, name) for name in _REPORTED})

@@ -81,7 +81,6 @@ def _component(item: ServedResource, components: dict[str, Data], schemas: Mappi
 
 
 def _add(name: str, components: dict[str, Data]) -> None:
-    """Describe a type and the types of its fields."""
     schema = find_schema(name)
     if name in components or schema is None:
         return

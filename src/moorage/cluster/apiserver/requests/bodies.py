@@ -163,7 +163,6 @@ def read_yaml(body: bytes, *, is_strict: bool = False) -> Any:
 
 
 def _check_depth(data: Any) -> None:
-    """Reject data that is nested too deeply for recursion."""
     level = [data]
     for _ in range(MAX_DEPTH):
         below: list[Any] = []

@@ -130,7 +130,6 @@ class Journal:
         await future
 
     async def _write(self) -> None:
-        """Write batches until nothing is left."""
         loop = asyncio.get_running_loop()
         try:
             while self._pending:

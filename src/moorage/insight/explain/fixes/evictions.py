@@ -69,7 +69,6 @@ def _delete_from(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
 
 
 def _others(subject: Subject, node: NodeInfo) -> list[Pod]:
-    """List the pods of a node that are not of the same workload or group."""
     group = subject.pod.group_key
     return [
         pod for pod in node.pods.values() if pod.key not in subject.spared and not (group and pod.group_key == group)

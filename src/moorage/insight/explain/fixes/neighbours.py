@@ -92,7 +92,6 @@ def free_ports(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
 
 
 def _written_ports(subject: Subject) -> Iterator[tuple[tuple[str, int], int, HostPort]]:
-    """List the host ports of a pod with their positions in the manifest."""
     spec = subject.pod.spec
     for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
         for number, container in enumerate(containers):

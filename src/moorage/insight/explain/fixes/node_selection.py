@@ -76,7 +76,6 @@ def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
 
 
 def _size(subject: Subject, way: tuple[Any, ...]) -> int:
-    """Count the removed requirements; all of them if the whole affinity is removed."""
     keys, term, expressions, fields = way
     if term is None:
         return len(keys)

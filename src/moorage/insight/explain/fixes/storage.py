@@ -81,7 +81,6 @@ def change_class(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]
 
 
 def _provisioning_classes(subject: Subject) -> list[str]:
-    """List the classes that create a volume when the node is known."""
     lister = subject.session.scheduler.objects[StorageClass]
     return [item.name for item in lister.list() if item.volume_binding_mode == WAITS]
 

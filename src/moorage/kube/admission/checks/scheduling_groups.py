@@ -171,7 +171,6 @@ def _one_of(union: Data, path: str, *members: str) -> Iterator[FieldError]:
 
 
 def _named(item: Data, path: str, field: str, rule: Any) -> Iterator[FieldError]:
-    """Check a name that has to be there."""
     if not item.get(field):
         yield required_value(path)
     else:
