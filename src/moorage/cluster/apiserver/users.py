@@ -19,6 +19,7 @@ from moorage.kube.status_errors import invalid
 AUTHENTICATED: Final = "system:authenticated"
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 MIN_SECONDS: Final = 600
+MAX_SECONDS: Final = 1 << 32
 _REQUESTS: Final = ServedResource("TokenRequest", "authentication.k8s.io", "v1", "tokenrequests")
 
 
@@ -55,8 +56,10 @@ class Tokens:
         spec, metadata = request.get("spec") or {}, account["metadata"]
         seconds, audiences = spec.get("expirationSeconds", 3600), spec.get("audiences") or [ISSUER]
         namespace, name = metadata["namespace"], metadata["name"]
-        if not isinstance(seconds, int) or seconds < MIN_SECONDS:
-            why = f"may not specify a duration less than {MIN_SECONDS // 60} minutes"
+        if not isinstance(seconds, int) or not MIN_SECONDS <= seconds <= MAX_SECONDS:
+            is_long = isinstance(seconds, int) and seconds > MAX_SECONDS
+            limit = "larger than 2^32 seconds" if is_long else f"less than {MIN_SECONDS // 60} minutes"
+            why = f"may not specify a duration {limit}"
             raise invalid(_REQUESTS, name, [invalid_value("spec.expirationSeconds", seconds, why)])
         claims = {
             "aud": audiences,

@@ -158,7 +158,9 @@ def has_effect(action: ControllerAction) -> bool:
     """
     if not isinstance(action, Patch) or action.content_type != MERGE_PATCH:
         return True
-    return _differs(msgspec.json.decode(_encode(action.obj)), msgspec.json.decode(_encode(action.patch)))
+    # Only the patched parts of the object are encoded: specs and statuses can be large.
+    current = {key: getattr(action.obj, key, None) for key in action.patch}
+    return _differs(msgspec.json.decode(_encode(current)), msgspec.json.decode(_encode(action.patch)))
 
 
 def _differs(current: Data, patch: Data) -> bool:

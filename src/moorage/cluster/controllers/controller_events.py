@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from moorage.cluster.controllers.actions import NAME, ControllerAction, ControllerEvent, Create, Delete, Patch
 from moorage.cluster.controllers.informer_cache import InformerCache
-from moorage.cluster.controllers.job import with_events
 from moorage.kube.api import claims
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import PodGroup, Workload
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.kube.api.workloads import (
     CronJob,
@@ -22,6 +22,7 @@ from moorage.kube.api.workloads import (
     StatefulSet,
 )
 
+A = TypeVar("A", bound=ControllerAction)
 SOURCES: Final[Mapping[type[KubeObject], str]] = {
     CronJob: "cronjob-controller",
     DaemonSet: "daemonset-controller",
@@ -38,6 +39,8 @@ SOURCES: Final[Mapping[type[KubeObject], str]] = {
 _CREATED: Final[Mapping[tuple[type[KubeObject], type[KubeObject]], tuple[str, str]]] = {
     (CronJob, Job): ("SuccessfulCreate", "Created job {name}"),
     (Deployment, ReplicaSet): ("ScalingReplicaSet", "Scaled up replica set {name} from 0 to {replicas}"),
+    (Job, PodGroup): ("PodGroupCreated", "Created PodGroup {name} for Job {owner}"),
+    (Job, Workload): ("WorkloadCreated", "Created Workload {name} for Job {owner}"),
     (KubeObject, Pod): ("SuccessfulCreate", "Created pod: {name}"),
     (PersistentVolumeClaim, PersistentVolume): ("ProvisioningSucceeded", "Successfully provisioned volume {name}"),
     (StatefulSet, PersistentVolumeClaim): ("SuccessfulCreate", "create Claim {name} in StatefulSet {owner} success"),
@@ -46,34 +49,48 @@ _CREATED: Final[Mapping[tuple[type[KubeObject], type[KubeObject]], tuple[str, st
 """The reason and message for a new object, by the kinds of its owner and of the object."""
 
 
-def add_event(action: ControllerAction, owner: KubeObject, now: float) -> ControllerAction:
+_CONDITIONS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
+    ("Suspended", "True"): ("Suspended", "Job suspended"),
+    ("Suspended", "False"): ("Resumed", "Job resumed"),
+    ("Complete", "True"): ("Completed", "Job completed"),
+}
+"""The reason and message for a new condition of a job, by its type and status."""
+
+
+def add_event(action: A, owner: KubeObject, now: float) -> A:
     """Return an action of the controller of an object with the event to record after it, if any."""
-    if isinstance(owner, Job):
-        return with_events(action, owner, now)
     if not isinstance(action, Create | Delete | Patch) or action.event is not None:
         return action
     if (description := _describe(action, owner)) is None:
         return action
-    reason, message = description
-    return replace(action, event=ControllerEvent(owner, SOURCES[type(owner)], reason, message, now))
+    reason, message, is_warning = description
+    return replace(action, event=ControllerEvent(owner, SOURCES[type(owner)], reason, message, now, is_warning))
 
 
-def _describe(action: Create | Delete | Patch, owner: KubeObject) -> tuple[str, str] | None:
+def _describe(action: Create | Delete | Patch, owner: KubeObject) -> tuple[str, str, bool] | None:
     match owner, action:
         case _, Create(kind=kind, data=data):
             reason, message = _CREATED.get((type(owner), kind)) or _CREATED.get((KubeObject, kind), ("", ""))
             replicas = (data.get("spec") or {}).get("replicas", 0)
-            return (reason, message.format(name=NAME, owner=owner.name, replicas=replicas)) if reason else None
+            return (reason, message.format(name=NAME, owner=owner.name, replicas=replicas), False) if reason else None
         case StatefulSet(), Delete(obj=Pod()):
-            return "SuccessfulDelete", f"delete Pod {NAME} in StatefulSet {owner.name} successful"
+            return "SuccessfulDelete", f"delete Pod {NAME} in StatefulSet {owner.name} successful", False
         case _, Delete(obj=Pod()):
-            return "SuccessfulDelete", f"Deleted pod: {NAME}"
+            return "SuccessfulDelete", f"Deleted pod: {NAME}", False
         case Deployment(), Patch(obj=ReplicaSet() as scaled, patch={"spec": {"replicas": int(replicas)}}):
             before = scaled.spec.replicas
             direction = "up" if replicas > before else "down"
-            return "ScalingReplicaSet", f"Scaled {direction} replica set {NAME} from {before} to {replicas}"
+            return "ScalingReplicaSet", f"Scaled {direction} replica set {NAME} from {before} to {replicas}", False
         case Node(), Patch(patch={"status": {"conditions": [{"status": "Unknown"}, *_]}}):
-            return "NodeNotReady", f"Node {owner.name} status is now: NodeNotReady"
+            return "NodeNotReady", f"Node {owner.name} status is now: NodeNotReady", False
+        case Job(), Patch(obj=Job(), patch={"status": {"conditions": conditions}}):
+            statuses = {item.get("type"): item.get("status") for item in owner.status.get("conditions") or ()}
+            for item in conditions:
+                condition = item["type"], item["status"]
+                if statuses.get(condition[0]) != condition[1] and condition in _CONDITIONS:
+                    return *_CONDITIONS[condition], False
+                if statuses.get("Failed") != "True" and condition == ("Failed", "True"):
+                    return item["reason"], item["message"], True
     return None
 
 

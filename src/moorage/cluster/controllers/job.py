@@ -2,18 +2,15 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, islice
 from typing import Final
 
 from moorage.cluster.controllers.actions import (
-    NAME,
     ControllerAction,
-    ControllerEvent,
     Create,
     Delete,
-    Patch,
     RequeueAfter,
     status_actions,
 )
@@ -69,10 +66,6 @@ class JobController(PodSetController):
         job = cache[Job].get(key)
         if job is None or job.is_terminating:
             return ()
-        actions, now = self._decide(job, cache), self._clock.now()
-        return [with_events(action, job, now) for action in actions] if self._makes_groups else actions
-
-    def _decide(self, job: Job, cache: InformerCache) -> Iterable[ControllerAction]:
         if claimed := pod_claims(job, cache):
             return claimed
         pods = managed_pods(job, cache)
@@ -315,38 +308,6 @@ def ranges(numbers: Iterable[int]) -> str:
             runs.append([number])
     texts = (f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
     return ",".join(texts)
-
-
-SOURCE: Final = "job-controller"
-
-
-def with_events(action: ControllerAction, job: Job, now: float) -> ControllerAction:
-    """Return an action with the event to record after it, if any."""
-
-    def event(reason: str, message: str, *, is_warning: bool = False) -> ControllerEvent:
-        return ControllerEvent(job, SOURCE, reason, message, now, is_warning)
-
-    match action:
-        case Create(kind=kind) if kind is Pod:
-            return replace(action, event=event("SuccessfulCreate", f"Created pod: {NAME}"))
-        case Create(kind=kind):
-            kind_name = kind.__name__
-            return replace(action, event=event(f"{kind_name}Created", f"Created {kind_name} {NAME} for Job {job.name}"))
-        case Delete(obj=Pod(name=name)):
-            return replace(action, event=event("SuccessfulDelete", f"Deleted pod: {name}"))
-        case Patch(obj=Job(), patch={"status": {"conditions": conditions}}):
-            before = {item.get("type"): item.get("status") for item in job.status.get("conditions") or ()}
-            for item in (item for item in conditions if before.get(item["type"]) != item["status"]):
-                match item["type"], item["status"]:
-                    case "Suspended", "True":
-                        return replace(action, event=event("Suspended", "Job suspended"))
-                    case "Suspended", "False":
-                        return replace(action, event=event("Resumed", "Job resumed"))
-                    case "Complete", "True":
-                        return replace(action, event=event("Completed", "Job completed"))
-                    case "Failed", "True":
-                        return replace(action, event=event(item["reason"], item["message"], is_warning=True))
-    return action
 
 
 def apply_policy(policy: FailurePolicy, failed: Iterable[Pod]) -> FailureOutcome:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, groupby, product
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
@@ -259,7 +259,7 @@ class ControllerManager:
         writes = [action for action in actions if not isinstance(action, RequeueAfter) and has_effect(action)]
         if self._event_clock is not None and (owner := self._owner(item)) is not None:
             now = self._event_clock.now()
-            writes = [cast("Write | EmptyNamespace", add_event(action, owner, now)) for action in writes]
+            writes = [add_event(action, owner, now) for action in writes]
             # The writes may change the state that the event is about, such as the binding of a claim.
             if not writes and (event := state_event(owner, self.cache, now)) is not None:
                 group.create_task(self._record_once(event), name=f"event of {item.key}")
@@ -277,9 +277,8 @@ class ControllerManager:
     async def _record_once(self, event: ControllerEvent) -> None:
         """Record an event unless the same one was recorded before."""
         key = (event.obj.uid, event.reason, event.message)
-        if key not in self._recorded:
+        if key not in self._recorded and await self._record(event, event.obj.name):
             self._recorded.put(key, None)
-            await self._record(event, event.obj.name)
 
     def _succeeded(self, item: Item) -> None:
         self._failures.pop(item, None)
@@ -345,15 +344,18 @@ class ControllerManager:
             await self._record(action.event, obj.name)
         return is_gone or before is None or obj.metadata.resource_version != before.metadata.resource_version
 
-    async def _record(self, event: ControllerEvent, name: str) -> None:
+    async def _record(self, event: ControllerEvent, name: str) -> bool:
+        """Write an event; return whether that succeeded."""
         data = event.data(name, next(self._numbers))
         path = f"/api/v1/namespaces/{event.namespace}/events"
         async with self._requests:
             try:
                 await self._client.request("POST", path, msgspec.json.encode(data))
             except ApiError as error:
-                # The write itself succeeded.
+                # The write that the event is about succeeded.
                 log.debug("an event was not written", reason=event.reason, error=str(error))
+                return False
+        return True
 
     def _failed(self, item: Item, error: Exception) -> None:
         failures = self._failures[item] = self._failures.get(item, 0) + 1

@@ -84,8 +84,12 @@ class Refusals:
         for ledger in self._check.quotas(self._namespace):
             share = ledger.compute_share(PODS, entry)
             needed = {name: ledger.used[name] + amount * missing for name, amount in share.items()}
-            index = next(n for n, item in enumerate(shaping) if item["metadata"]["name"] == ledger.name)
             target = ObjectId("ResourceQuota", self._namespace, ledger.name)
+            index = next(
+                number
+                for number, item in enumerate(shaping)
+                if (item["kind"], item["metadata"]["name"]) == (target.kind, target.name)
+            )
             draft = Draft(target, {**shaping[index], "apiVersion": "v1"})
             for name, amount in needed.items():
                 if amount > ledger.limits[name]:

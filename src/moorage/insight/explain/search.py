@@ -179,16 +179,18 @@ def offers(subject: Subject) -> Iterator[Remedy]:
 def find_gate_owners(content: Mapping[str, Any]) -> dict[str, str]:
     """Return the scheduling gates of a pod that a well-known controller owns, with its name.
 
-    >>> find_gate_owners({"spec": {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}, {"name": "mine"}]}})
+    >>> gates = [{"name": name} for name in ("kueue.x-k8s.io/admission", "notvolcano.sh/gate", "mine")]
+    >>> find_gate_owners({"spec": {"schedulingGates": gates}})
     {'kueue.x-k8s.io/admission': 'Kueue'}
     """
     owners = {}
     for gate in (content.get("spec") or {}).get("schedulingGates") or ():
         name = str(gate.get("name"))
         domain = name.rpartition("/")[0]
-        known = next((owner for suffix, owner in GATE_OWNERS.items() if domain.endswith(suffix)), "")
-        if known or domain.endswith((".k8s.io", "kubernetes.io")):
-            owners[name] = known or f"the controller of {domain}"
+        parents = f".{domain}"
+        owner = next((owner for suffix, owner in GATE_OWNERS.items() if parents.endswith(f".{suffix}")), "")
+        if owner or parents.endswith((".k8s.io", ".kubernetes.io")):
+            owners[name] = owner or f"the controller of {domain}"
     return owners
 
 

@@ -30,11 +30,13 @@ def test_token_of_another_server_or_with_other_claims_is_rejected():
         assert Tokens("secret").authenticate(forged.encode(), 1.0) is None
 
 
-def test_short_token_and_token_of_a_missing_account_are_refused():
+def test_token_with_an_invalid_lifetime_and_token_of_a_missing_account_are_refused():
     client = ApiHarness()
     client.create(ACCOUNTS, {"metadata": {"name": "builder"}})
     error = client.request("POST", f"{ACCOUNTS}/builder/token", {"spec": {"expirationSeconds": 5}}, want=422)
     assert "may not specify a duration less than 10 minutes" in error["message"]
+    error = client.request("POST", f"{ACCOUNTS}/builder/token", {"spec": {"expirationSeconds": 2**33}}, want=422)
+    assert "may not specify a duration larger than 2^32 seconds" in error["message"]
     client.request("POST", f"{ACCOUNTS}/ghost/token", {}, want=404)
     client.request("GET", f"{ACCOUNTS}/builder/token", want=405)
 

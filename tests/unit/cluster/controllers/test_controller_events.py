@@ -11,6 +11,7 @@ from moorage.kube.api.codec import convert
 from moorage.kube.api.meta import KubeObject, ObjectMeta
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import PodGroup
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.kube.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet, StatefulSet
 
@@ -39,6 +40,13 @@ EVENTS: dict[str, tuple[type[KubeObject], ControllerAction, str, str]] = {
         "create Pod x in StatefulSet web successful",
     ),
     "a pod of a job": (Job, Create(Pod, {}), "SuccessfulCreate", "Created pod: x"),
+    "a pod group of a job": (Job, Create(PodGroup, {}), "PodGroupCreated", "Created PodGroup x for Job web"),
+    "a suspended job": (
+        Job,
+        Patch(Job(META), {"status": {"conditions": [{"type": "Suspended", "status": "True"}]}}, "status"),
+        "Suspended",
+        "Job suspended",
+    ),
     "a job": (CronJob, Create(Job, {}), "SuccessfulCreate", "Created job x"),
     "a silent node": (
         Node,

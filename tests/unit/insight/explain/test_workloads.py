@@ -71,14 +71,20 @@ def quota(**hard: str) -> Object:
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": names}}
 
 
-def limit_range(**limits: Object) -> Object:
+def limit_range(name: str = "range", **limits: Object) -> Object:
     spec = {"limits": [{"type": "Container", **limits}]}
-    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "range"}, "spec": spec}
+    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": name}, "spec": spec}
 
 
 REFUSED: dict[str, tuple[list[Object], int, str, str]] = {
     "a quota of requests": ([quota(requests_cpu="4")], 2, "exceeded quota: compute", "Raise requests.cpu from 4 to 10"),
     "a quota of pods": ([quota(pods="3")], 3, "exceeded quota: compute", "Raise pods from 3 to 5 in the quota compute"),
+    "a quota with the name of a limit range": (
+        [limit_range("compute", defaultRequest={"memory": "1Mi"}), quota(pods="3")],
+        3,
+        "exceeded quota: compute",
+        "Raise pods from 3 to 5 in the quota compute",
+    ),
     "a quota that requires limits": (
         [quota(limits_memory="8Gi")],
         0,

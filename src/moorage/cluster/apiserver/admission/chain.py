@@ -257,7 +257,7 @@ def _copy_data_source(spec: dict[str, Any]) -> None:
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     supported = ((None, "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
     if source is not None and (source.get("apiGroup") or None, source.get("kind")) not in supported:
-        source = spec.pop("dataSource")
+        del spec["dataSource"]
         source = None
     if source is not None and reference is None:
         spec["dataSourceRef"] = dict(source)

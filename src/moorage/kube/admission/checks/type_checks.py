@@ -142,8 +142,8 @@ def _service(spec: Data, path: str) -> Iterator[FieldError]:
     kind, ports = spec.get("type"), spec.get("ports") or ()
     if kind == "ExternalName" and not spec.get("externalName"):
         yield required_value(f"{path}.externalName")
-    if kind == "LoadBalancer" and spec.get("clusterIP") == "None":
-        yield invalid_value(f"{path}.clusterIPs[0]", "None", "may not be set to 'None' for LoadBalancer services")
+    if kind in ("LoadBalancer", "NodePort") and spec.get("clusterIP") == "None":
+        yield invalid_value(f"{path}.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
     for field in ("loadBalancerClass", "allocateLoadBalancerNodePorts"):
         if field in spec and kind != "LoadBalancer":
             yield forbidden_field(f"{path}.{field}", "may only be used when `type` is 'LoadBalancer'")

@@ -76,6 +76,12 @@ PROBLEMS: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
         {"spec": {"initContainers": [{"lifecycle": {}}]}},
         ["spec.initContainers[0].lifecycle: Forbidden"],
     ),
+    "a node port of a headless service": (
+        "v1",
+        "Service",
+        {"spec": {"type": "NodePort", "clusterIP": "None"}},
+        ["spec.clusterIPs[0]: Invalid value"],
+    ),
     "a port for health checks of a service without a balancer": (
         "v1",
         "Service",
