@@ -10,7 +10,7 @@ class ReservationSpec(KubeStruct, frozen=True):
 
 
 class Reservation(KubeObject, frozen=True):
-    """A node that is reserved; it has the name of the node."""
+    """The reservation of a node; it has the name of the node."""
 
     spec: ReservationSpec = ReservationSpec()
 
@@ -19,15 +19,14 @@ custom_kind("Reservation", "reservations", "example.org/v1", namespaced=False, t
 
 
 class Reserved(FilterPlugin):
-    """Keep pods off nodes that are reserved for another team; a pod's team is its label ``team``."""
+    """Reject nodes that are reserved for another team; the label ``team`` is the team of a pod."""
 
     def __init__(self, *, handle: Handle) -> None:
-        # All it takes: the scheduler lists and watches the resource from now on, and a change of it wakes the pods
-        # that this plugin turned down.
+        # The scheduler now lists and watches the resource. Each change requeues the pods that this plugin rejected.
         self._reservations = handle.lister(Reservation)
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Turn a pod down where another team has the node."""
+        """Reject the node if it is reserved for another team."""
         reservation = self._reservations.get(node.name)
         if reservation is None or reservation.spec.team == pod.labels.get("team"):
             return None

@@ -65,68 +65,68 @@ HALF = {"freeMemory": 6000}
 SICK = {"health": "Unhealthy"}
 LATER, EARLIER = "2026-01-31T12:00:05Z", "2026-01-31T11:59:00Z"
 FULL = "node(s) had too little free memory on their cards"
-SLOW = "node(s) had too few cards with the wanted clock"
-SMALL = "node(s) had too few cards with the wanted memory"
-SICKLY = "node(s) had too few healthy cards"
-NONSENSE = "node(s) had an Scv that makes no sense "
+SLOW = "node(s) had too few cards with the requested clock"
+SMALL = "node(s) had too few cards with the requested memory"
+FEW_HEALTHY = "node(s) had too few healthy cards"
+INVALID = "node(s) had an invalid Scv "
 TAKEN = gpu_pod("a", node="n", cards="0", memory="8000")
 
 ROWS: dict[str, tuple[list[KubeObject], Pod, str | None, bool]] = {
     # The cards on the node, the pod, the reason, and whether the original accepts the node.
     "a pod without labels needs one card": ([scv("n", card())], gpu_pod(), None, True),
-    "a node without cards will not do": ([scv("n")], gpu_pod(), SICKLY, False),
-    "nor one that nobody reports on": ([], gpu_pod(), "node(s) had no Scv (does the sniffer run there?)", False),
-    "two cards are not three": ([scv("n", card(), card(1))], gpu_pod(number="3"), SICKLY, False),
-    "a sick card does not count": ([scv("n", card(), card(1, **SICK))], gpu_pod(number="2"), SICKLY, True),
+    "a node without cards is rejected": ([scv("n")], gpu_pod(), FEW_HEALTHY, False),
+    "a node without a report is rejected": ([], gpu_pod(), "node(s) had no Scv (does the sniffer run there?)", False),
+    "too few cards": ([scv("n", card(), card(1))], gpu_pod(number="3"), FEW_HEALTHY, False),
+    "an unhealthy card does not count": ([scv("n", card(), card(1, **SICK))], gpu_pod(number="2"), FEW_HEALTHY, True),
     "memory is per card": ([scv("n", card(**HALF), card(1))], gpu_pod(number="2", memory="8000"), FULL, False),
-    "enough of it will do": ([scv("n", card(**HALF), card(1))], gpu_pod(number="2", memory="6000"), None, True),
-    "no card is that large": ([scv("n", card())], gpu_pod(memory="20000"), SMALL, False),
-    "a higher clock will do": ([scv("n", card())], gpu_pod(clock="5000"), None, False),
-    "a lower one will not": ([scv("n", card())], gpu_pod(clock="6000"), SLOW, False),
-    "the very clock will do": ([scv("n", card())], gpu_pod(clock="5705"), None, True),
-    "one card must have both, memory and clock": (
+    "each card has enough memory": ([scv("n", card(**HALF), card(1))], gpu_pod(number="2", memory="6000"), None, True),
+    "no card is large enough": ([scv("n", card())], gpu_pod(memory="20000"), SMALL, False),
+    "a higher clock is accepted": ([scv("n", card())], gpu_pod(clock="5000"), None, False),
+    "a lower clock is rejected": ([scv("n", card())], gpu_pod(clock="6000"), SLOW, False),
+    "an equal clock is accepted": ([scv("n", card())], gpu_pod(clock="5705"), None, True),
+    "memory and clock must be on the same card": (
         [scv("n", card(clock=877), card(1, **HALF))], gpu_pod(memory="8000", clock="5705"), FULL, True),
-    "what a pod was just given is taken": (
+    "memory that was just assigned is not free": (
         [scv("n", card()), TAKEN], gpu_pod(memory="8000"), FULL, True),
-    "what it leaves is not": (
+    "the remaining memory is free": (
         [scv("n", card()), TAKEN], gpu_pod(memory="4194"), None, True),
     "another card is free": (
         [scv("n", card(), card(1)), TAKEN], gpu_pod(memory="8000"), None, True),
-    "what is in use since the report is taken twice over, by others and by the pod": (
+    "memory used after the report counts in addition to it": (
         [scv("n", card(**HALF)), gpu_pod("a", node="n", cards="0", memory="4000", ready=LATER)],
         gpu_pod(memory="3000"), FULL, True),
-    "what is in the report is taken once": (
+    "memory used before the report counts once": (
         [scv("n", card(**HALF)), gpu_pod("a", node="n", cards="0", memory="4000", ready=EARLIER)],
         gpu_pod(memory="3000"), None, True),
-    "a pod that uses less than it was promised keeps its promise": (
+    "a pod that uses less memory than it requested still holds it": (
         [scv("n", card()), gpu_pod("a", node="n", cards="0", memory="8000", ready=EARLIER)],
         gpu_pod(memory="8000"), FULL, True),
-    "a pod that wants no card may go anywhere": ([], gpu_pod(number="0"), None, False),
-    "a label that is no number is told": (
+    "a pod without cards fits on every node": ([], gpu_pod(number="0"), None, False),
+    "an invalid number in a label is reported": (
         [scv("n", card())], gpu_pod(memory="8GB"),
         """the pod's label scv/memory is '8GB': write a whole number such as "8000" (MB per card)""", True),
-    "nor is a negative one": (
+    "a negative number is reported": (
         [scv("n", card())], gpu_pod(number="-1"),
         """the pod's label scv/number is '-1': write a whole number such as "2\"""", False),
-    "so is a priority that is none": (
+    "an invalid priority is reported": (
         [scv("n", card())], gpu_pod(priority="high"),
         """the pod's label scv/priority is 'high': write a whole number such as "10\"""", True),
-    "and a label that there is not": (
+    "an unknown label is reported": (
         [scv("n", card())], gpu_pod(numbr="2"),
-        "the pod's label scv/numbr means nothing: write one of scv/number, scv/memory, scv/clock, scv/priority", True),
-    "a pod that runs takes what it asks for, whatever else is wrong with it": (
+        "the pod's label scv/numbr is unknown: write one of scv/number, scv/memory, scv/clock, scv/priority", True),
+    "a running pod with an invalid label still holds its memory": (
         [scv("n", card()), gpu_pod("a", node="n", cards="0", memory="8000", priority="high", ready=EARLIER)],
         gpu_pod(memory="8000"), FULL, True),
-    "a card list of nonsense is told": (
-        [scv("n", cardList="many")], gpu_pod(), NONSENSE + "(Expected array, got str at cardList)", False),
-    "so is a number that is none": (
+    "an invalid card list is reported": (
+        [scv("n", cardList="many")], gpu_pod(), INVALID + "(Expected array, got str at cardList)", False),
+    "an invalid number of a card is reported": (
         [scv("n", cardList=[{"id": 0, "clock": "fast"}])], gpu_pod(),
-        NONSENSE + "(Expected int, got str at cardList[0].clock)", False),
-    "and a card that has more free than there is": (
+        INVALID + "(Expected int, got str at cardList[0].clock)", False),
+    "a card with more free memory than it has is reported": (
         [scv("n", card(freeMemory=20000))], gpu_pod(),
-        NONSENSE + "(card 0 has 20000 MB free of 12194)", False),
-    "and a card that is there twice": (
-        [scv("n", card(), card())], gpu_pod(), NONSENSE + "(two cards have the id 0)", False),
+        INVALID + "(card 0 has 20000 MB free of 12194)", False),
+    "a duplicate card is reported": (
+        [scv("n", card(), card())], gpu_pod(), INVALID + "(two cards have the id 0)", False),
 }  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def test_preemption_frees_the_memory_of_victims() -> None:
 
 
 def original_scores(scvs: list[Scv], pods: dict[str, list[Pod]], memory: int, clock: int) -> list[int]:
-    """Work the original's scores out, card by card, for a pod that names one card, memory and clock."""
+    """Compute the original's scores, card by card, for a pod with one card, memory and clock."""
     names = {"bandwidth": 1, "clock": 1, "core": 1, "freeMemory": 1, "power": 1, "totalMemory": 1}
 
     def passes(status: Any) -> bool:
@@ -280,7 +280,7 @@ async def test_pods_get_cards_in_a_cluster() -> None:
         wrong = "0/4 nodes are available: the pod's label scv/memory is '8GB': write a whole number"
         await cluster.wait_for(lambda: wrong in cluster.why_pending("mistaken"))
 
-        # The node's Scvs appear, and the pods that could not be placed without them are tried again.
+        # The node's Scvs appear, and the pods that could not be placed without them are retried.
         for number in range(1, 5):
             cards = [card(index) for index in range(2 if number == 1 else 1)]
             await cluster.apply(
@@ -293,7 +293,7 @@ async def test_pods_get_cards_in_a_cluster() -> None:
             lambda: [pod.name for pod in cluster.running() if pod.name == "notebook"] == ["notebook"]
         )
 
-        # Nothing was reported since, and yet the cards of the training are not given away twice.
+        # Without a new report, the cards of the training pod are not assigned twice.
         (waiting,) = (pod for pod in cluster.pods("app=training") if not pod.node_name)
         await cluster.wait_for(lambda: f"1 {FULL}" in cluster.why_pending(waiting.name))
 

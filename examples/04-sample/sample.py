@@ -1,4 +1,4 @@
-"""The smallest complete plugin: a filter that lets everything pass, and a pre-bind that looks its node up."""
+"""The smallest complete plugin: a filter that accepts every node, and a pre-bind that reads the node."""
 
 from moorage import CycleState, FilterPlugin, Handle, NodeInfo, Pod, PreBindPlugin, Status
 
@@ -17,13 +17,13 @@ class Sample(FilterPlugin, PreBindPlugin):
         return None
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Have something to do before every binding."""
+        """Request a pre-bind call for every pod."""
         return None
 
     async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         """Look up the current state of the node."""
         node = self._handle.nodes.find(node_name)
         if node is None:
-            return Status.error(f"node {node_name} is gone")
+            return Status.error(f"node {node_name} no longer exists")
         self._handle.log.v(3).info("prebind", pod=pod.key, node=node.name, pods_there=len(node.pods))
         return None

@@ -7,7 +7,7 @@ from tour import Tour
 from moorage.testing import Cluster, in_virtual_time
 
 DIRECTORY = Path(__file__).parent
-LIFE = [
+LIFECYCLE = [
     "PreEnqueue", "PreFilter", "Filter", "Filter", "PreScore", "Score", "Score", "NormalizeScore",
     "Reserve", "Permit", "PreBindPreFlight", "PreBind", "Bind", "PostBind",
 ]  # fmt: skip
@@ -24,6 +24,6 @@ def test_extension_points_are_logged_in_order(logged: list[MutableMapping[str, A
 
     story()
     lines = [line for line in logged if line.get("plugin") == "Tour"]
-    assert [line["event"] for line in lines if line["pod"] == "default/traveller"] == LIFE
+    assert [line["event"] for line in lines if line["pod"] == "default/traveller"] == LIFECYCLE
     (helpless,) = (line for line in lines if line["event"] == "PostFilter")
     assert (helpless["pod"], helpless["why"]) == ("default/giant", "2 Insufficient cpu")

@@ -1,41 +1,41 @@
-"""A gang by Permit: pods of one gang wait for each other and are bound together, or not at all."""
+"""A gang with Permit: the pods of a gang wait for each other and are bound together."""
 
 from moorage import CycleState, Handle, PermitPlugin, Pod, ReservePlugin, Status, Wait
 
 GANG, SIZE = "gang", "gang-size"
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 class Gang(PermitPlugin, ReservePlugin):
-    """Hold pods with the label ``gang`` until ``gang-size`` of them have a node."""
+    """Delay pods with the label ``gang`` until ``gang-size`` pods have a node."""
 
     def __init__(self, *, handle: Handle) -> None:
         self._handle = handle
 
     def permit(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | Wait | None:
-        """Wait for the others; the last one takes them all along."""
+        """Wait for the other members; the last one allows all waiting members."""
         if GANG not in pod.labels:
             return None
         size = pod.labels.get(SIZE, "")
         if not size.isdecimal():
-            return Status.unresolvable(f"the pod's label {SIZE} is {size!r}: write how many pods the gang has")
+            return Status.unresolvable(f"the pod's label {SIZE} is {size!r}: write the number of pods in the gang")
         waiting = [member for member in self._handle.waiting_pods() if same_gang(member.pod, pod)]
         bound = sum(same_gang(member, pod) for node in self._handle.nodes for member in node.pods.values())
-        if bound < int(size):  # those that wait, and this one, are counted on their nodes already
-            return Wait(PATIENCE)
+        if bound < int(size):  # waiting members and this pod are already assumed on their nodes
+            return Wait(TIMEOUT_SECONDS)
         for member in waiting:
             member.allow(self.name)
         return None
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Set nothing aside: the node's resources are taken already."""
+        """Reserve nothing: the pod is already assumed on its node."""
         return None
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
-        """When one gives up, the others give their places back at once."""
+        """If one member fails, reject the waiting ones immediately."""
         for member in self._handle.waiting_pods():
             if same_gang(member.pod, pod):
-                member.reject(self.name, f"{pod.name} of the same gang has no place")
+                member.reject(self.name, f"{pod.name} of the same gang was not scheduled")
 
 
 def same_gang(left: Pod, right: Pod) -> bool:

@@ -1,4 +1,4 @@
-"""A score in NumPy: put a pod where the least stays free, so that large holes remain for large pods."""
+"""A score in NumPy: prefer nodes with the least free capacity, to keep large gaps for large pods."""
 
 import numpy as np
 
@@ -8,12 +8,12 @@ RESOURCES = ("cpu", "memory")
 
 
 class BestFit(ScorePlugin):
-    """Score 100 less the percentage that stays free once the pod is there, as a mean over CPU and memory."""
+    """Score 100 minus the free percentage after placing the pod, averaged over CPU and memory."""
 
     depends_on = DependsOn.REQUESTS
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Score one node, for what-ifs and for readers."""
+        """Score one node: the reference, also used for single nodes."""
         free = 0
         for resource in RESOURCES:
             has = node.allocatable.get(resource, 0)
@@ -22,7 +22,7 @@ class BestFit(ScorePlugin):
         return 100 - free // len(RESOURCES)
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-        """The same for all nodes at once: each line works on a whole column."""
+        """Score all nodes together: each line processes a column."""
         free = np.zeros(len(nodes), dtype=np.int64)
         for resource in RESOURCES:
             has = nodes.allocatable[resource]

@@ -48,20 +48,20 @@ class LoadAware(PreScorePlugin, ScorePlugin):
         await self._load.start()
 
     async def close(self) -> None:
-        """Close the connection; the background task ends by itself."""
+        """Close the connection; the scheduler cancels the background task."""
         self._prometheus.close()
 
     async def _fetch(self) -> dict[str, float]:
         """Return the load of each node, from 0 (idle) to 1."""
-        answer = await self._prometheus.get_json("/api/v1/query", {"query": self._args.query})
+        response = await self._prometheus.get_json("/api/v1/query", {"query": self._args.query})
         try:
-            rows = [(row["metric"].get(self._args.node_label), row["value"][1]) for row in answer["data"]["result"]]
+            rows = [(row["metric"].get(self._args.node_label), row["value"][1]) for row in response["data"]["result"]]
             return {node: float(load) for node, load in rows if node and load != "NaN"}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ServiceError(f"the answer to {self._args.query!r} is not one value per node: {error!r}") from error
+            raise ServiceError(f"the response to {self._args.query!r} is not one value per node: {error!r}") from error
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        """Leave this score out when nothing is known, or nothing recent."""
+        """Skip this score without a recent measurement."""
         return None if self._load.value else Status.skip()
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:

@@ -1,4 +1,4 @@
-"""Cheap nodes first, and none that is dearer than a pod's budget: a plugin that also works as an extender."""
+"""Prefer cheap nodes, and reject nodes above the budget of a pod: a plugin that also works as an extender."""
 
 from moorage import CycleState, DependsOn, FilterPlugin, NodeInfo, Pod, ScorePlugin, Status
 
@@ -7,21 +7,21 @@ UNKNOWN = 100
 
 
 class Cheap(FilterPlugin, ScorePlugin):
-    """Go by the label ``price`` of nodes (cents an hour, up to 100) and the label ``budget`` of pods."""
+    """Compare the label ``price`` of nodes (cents per hour, up to 100) with the label ``budget`` of pods."""
 
     depends_on = DependsOn.NODE
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Turn down what is too dear."""
+        """Reject nodes above the budget."""
         budget = pod.labels.get(BUDGET, str(UNKNOWN))
         if not budget.isdecimal():
             return Status.unresolvable(f"the pod's label {BUDGET} is {budget!r}: write a whole number of cents")
         if price_of(node) <= int(budget):
             return None
-        return Status.unresolvable("node(s) were dearer than the pod's budget")
+        return Status.unresolvable("node(s) were above the pod's budget")
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Prefer the cheapest."""
+        """Prefer cheap nodes."""
         return 100 - price_of(node)
 
     def sign(self, pod: Pod) -> str | None:
@@ -30,6 +30,6 @@ class Cheap(FilterPlugin, ScorePlugin):
 
 
 def price_of(node: NodeInfo) -> int:
-    """Read the price of a node; one without a price is dear."""
+    """Return the price of a node; without a valid label, the maximum."""
     price = node.labels.get(PRICE, "")
     return min(int(price), UNKNOWN) if price.isdecimal() else UNKNOWN

@@ -13,7 +13,7 @@ async def test_plugin_gives_the_same_result_in_process() -> None:
         await cluster.apply(WORKLOAD)
         await cluster.wait_for(lambda: [pod.name for pod in cluster.running()] == ["thrifty"])
         assert cluster.running()[0].node_name == "node-2"
-        await cluster.wait_for(lambda: "3 node(s) were dearer than the pod's budget" in cluster.why_pending("broke"))
+        await cluster.wait_for(lambda: "3 node(s) were above the pod's budget" in cluster.why_pending("broke"))
 
 
 def test_both_forms_agree() -> None:

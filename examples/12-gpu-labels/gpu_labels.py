@@ -1,4 +1,4 @@
-"""GPUs as labels of nodes: healthy, of the wanted level, with enough memory and enough cards."""
+"""GPUs as labels of nodes: check health, level, memory and number of cards."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ class GpuLabels(FilterPlugin, ScorePlugin):
     """Compare a pod's labels ``scv/Level``, ``scv/FreeMemory`` and ``scv/Number`` with those of a node."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Turn down a node without healthy GPUs, of another level, or with too little of something."""
+        """Reject a node without healthy GPUs, with another level, or with too few cards or too little memory."""
         for key in WANTED:
             if not pod.labels.get(key, "0").isdecimal():
                 return Status.unresolvable(f"the pod's label {key} is {pod.labels[key]!r}: write a whole number")
@@ -23,10 +23,10 @@ class GpuLabels(FilterPlugin, ScorePlugin):
         return next((Status.unresolvable(why) for why in short), None)
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Prefer nodes with much memory that no pod was promised."""
+        """Prefer nodes with much unreserved memory."""
         memory = amount(node.labels, "scv/Memory")
-        promised = sum(amount(neighbour.labels, "scv/FreeMemory") for neighbour in node.pods.values())
-        return max(memory - promised, 0) * 100 // max(memory, 1)
+        reserved = sum(amount(running.labels, "scv/FreeMemory") for running in node.pods.values())
+        return max(memory - reserved, 0) * 100 // max(memory, 1)
 
     def sign(self, pod: Pod) -> tuple[str | None, ...]:
         """Share results among pods with the same labels."""
@@ -34,5 +34,5 @@ class GpuLabels(FilterPlugin, ScorePlugin):
 
 
 def amount(labels: Mapping[str, str], key: str) -> int:
-    """Read a label; one that is missing or no number is 0."""
+    """Return a label as a number; 0 if it is missing or invalid."""
     return int(value) if (value := labels.get(key, "")).isdecimal() else 0

@@ -1,4 +1,4 @@
-"""The cells of the notebook are run in order: what is learned beats the default profile, and runs in `moorage up`."""
+"""The notebook runs: the trained policy beats the default profile, and works in `moorage up`."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The cards of nodes as arrays, of one node or of the whole cluster, less the memory reserved by pods."""
+"""The cards of one node or of all nodes as arrays, minus the memory reserved by pods."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ FACTS, SUMS = 8, 4
 
 
 class Cards:
-    """Facts of the cards of one node, or of many at once: each has the shape (cards), or (nodes, cards)."""
+    """Properties of the cards of one node, with shape (cards), or of many, with shape (nodes, cards)."""
 
     def __init__(self, facts: IntArray, sums: IntArray) -> None:
         self.exists: BoolArray = facts[0] != 0
@@ -24,7 +24,7 @@ class Cards:
 
 
 def facts_of(report: Report, width: int = 0) -> IntArray:
-    """Write the cards of a report as columns, as many as the widest node has."""
+    """Return the cards of a report as columns, padded to ``width``."""
     facts = np.zeros((FACTS, max(width, len(report.card_list))), dtype=np.int64)
     if report.card_list:
         facts[:, : len(report.card_list)] = np.array([_facts(card) for card in report.card_list]).T
@@ -37,12 +37,12 @@ def _facts(card: Card) -> tuple[int, ...]:
 
 
 def sums_of(report: Report, requested: int) -> IntArray:
-    """Return the sums of a report for the whole node."""
+    """Return the sums of a report for the node."""
     return np.array((report.card_number, report.total_memory_sum, report.free_memory_sum, requested), dtype=np.int64)
 
 
 class CardReader:
-    """Reads the cards of single nodes. With ``counts_pods`` what pods were given counts before the sniffer sees it."""
+    """Reads the cards of single nodes; with ``counts_pods``, subtracts assigned memory that is not reported yet."""
 
     def __init__(self, handle: Handle, scvs: Lister[Scv], *, counts_pods: bool) -> None:
         self._handle = handle
@@ -50,7 +50,7 @@ class CardReader:
         self._counts_pods = counts_pods
 
     def report(self, node_name: str) -> Report | Status:
-        """Return what is reported of a node, or why that is not known."""
+        """Return the report of a node, or the reason why it is missing."""
         scv = self._scvs.get(node_name)
         if scv is None:
             return MISSING
@@ -58,12 +58,12 @@ class CardReader:
         return report if isinstance(report, Report) else unreadable(report)
 
     def read(self, node: NodeInfo) -> Cards | Status:
-        """Return the cards of a node, perhaps of a what-if, or why they are not known."""
+        """Return the cards of a node, real or hypothetical, or the reason why they are unknown."""
         facts = self.read_facts(node)
         return facts if isinstance(facts, Status) else Cards(*facts)
 
     def read_facts(self, node: NodeInfo, width: int = 0) -> tuple[IntArray, IntArray] | Status:
-        """Return facts and sums of a node, or why they are not known."""
+        """Return facts and sums of a node, or the reason why they are unknown."""
         report = self.report(node.name)
         if isinstance(report, Status):
             return report
@@ -76,10 +76,10 @@ class CardReader:
         return facts, sums_of(report, sum(demand.total for demand in demands.values()))
 
     def _take_off(self, facts: IntArray, report: Report, node: NodeInfo, demands: dict[str, Demand]) -> None:
-        """Subtract memory from each card that pods hold but the report does not include.
+        """Subtract memory that pods hold but the report does not include.
 
         Free memory is limited by the card's total less its pods, and by the reported value less the pods that started
-        since the report. Pods removed in a what-if give back the memory that the report contains.
+        since the report. Pods removed in a what-if release the memory that the report contains.
         """
         index_by_id = {card.id: index for index, card in enumerate(report.card_list)}
         real = self._handle.nodes.find(node.name)
@@ -98,7 +98,7 @@ class CardReader:
         np.clip(facts[2] - since, 0, np.maximum(facts[3] - reserved, 0), out=facts[2])
         for uid, demand in demands.items():
             if uid not in there:
-                # A pod that a what-if adds, such as a nominated one: it would be given cards like any other.
+                # A hypothetical pod, such as a nominated one, would be assigned cards, too.
                 facts[2, best_cards(Cards(facts, np.zeros(SUMS, dtype=np.int64)), demand)] -= demand.memory or 0
 
 
@@ -109,18 +109,18 @@ def usable(cards: Cards, demand: Demand) -> BoolArray:
 
 
 def best_cards(cards: Cards, demand: Demand) -> list[int]:
-    """Choose the places of as many cards as a pod needs: those on which the least memory stays free."""
+    """Return the indexes of the cards for a pod: those with the least free memory."""
     indexes: list[int] = np.flatnonzero(usable(cards, demand)).tolist()
     return sorted(indexes, key=lambda index: (int(cards.free[index]), index))[: demand.cards]
 
 
 def unreadable(problem: str) -> Status:
     """Return the status for an invalid Scv."""
-    return Status.unresolvable(f"node(s) had an Scv that makes no sense ({problem})")
+    return Status.unresolvable(f"node(s) had an invalid Scv ({problem})")
 
 
 def _valid_demand(pod: Pod) -> Demand | None:
-    """Return the demand of a pod on a node; a pod with unreadable labels holds nothing."""
+    """Return the demand of a pod on a node; a pod with invalid labels holds nothing."""
     try:
         demand = demand_of(pod)
     except WrongLabel:

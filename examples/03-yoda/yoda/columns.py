@@ -1,4 +1,4 @@
-"""The cards of every node of the cluster as columns, brought up to date by the nodes and reports that changed."""
+"""The cards of all nodes as columns, updated for changed nodes and reports."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class CardColumns:
         self._reported: tuple[int, Cards] | None = None
 
     def window(self, nodes: NodeTable) -> tuple[Cards, Verdict]:
-        """Return the cards of a window's nodes, and of which nodes they are not known and why."""
+        """Return the cards of the nodes in a window, and a verdict that rejects nodes without known cards."""
         self._follow()
         facts, sums = self._facts, self._sums
         if not nodes.shows_all:
@@ -30,7 +30,7 @@ class CardColumns:
         return Cards(facts, sums), Verdict.from_rows(len(nodes), unknown if self._unknown else ())
 
     def of(self, node: NodeInfo) -> Cards | Status:
-        """Return the cards of one node of the cluster, or why they are not known."""
+        """Return the cards of one node, or the reason why they are unknown."""
         self._follow()
         if node.row in self._unknown:
             return self._unknown[node.row]
@@ -61,7 +61,7 @@ class CardColumns:
         self._seen = now
 
     def _changed_rows(self, nodes: NodeTable) -> set[int] | None:
-        """Return the rows to read again; ``None`` for all."""
+        """Return the rows to update; ``None`` for all."""
         if self._seen is None:
             return None
         moved, reported = nodes.changed_since(self._seen[0]), self._scvs.changed_since(self._seen[1])

@@ -48,7 +48,7 @@ class WrongLabel(Exception):
 
 
 def demand_of(pod: Pod) -> Demand:
-    """Read a pod's labels; raise WrongLabel for a label that is not a whole number."""
+    """Read a pod's labels; raise WrongLabel for an invalid number."""
     return _demand(*_labels(pod))
 
 
@@ -56,14 +56,14 @@ def check_labels(pod: Pod) -> None:
     """Reject invalid labels that are unrelated to cards: an invalid priority or an invalid name."""
     for key in pod.labels:
         if key.startswith("scv/") and key not in EXAMPLES:
-            raise WrongLabel(f"the pod's label {key[:40]} means nothing: write one of {', '.join(EXAMPLES)}")
+            raise WrongLabel(f"the pod's label {key[:40]} is unknown: write one of {', '.join(EXAMPLES)}")
     priority = pod.labels.get(PRIORITY)
     if priority is not None and not _WHOLE.match(priority):
         raise WrongLabel(_wrong(PRIORITY, priority))
 
 
 def original_demand_of(pod: Pod) -> Demand:
-    """Read a pod's labels as the original does: what is no number is 0, what is negative wraps around."""
+    """Read a pod's labels as the original does: invalid numbers are 0, negative numbers wrap around."""
     return Demand(*(None if label is None else min(number(label) % (1 << 64), MOST) for label in _labels(pod)))
 
 

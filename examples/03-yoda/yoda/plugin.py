@@ -39,13 +39,11 @@ from yoda.demand import CARDS, Demand, WrongLabel
 from yoda.rules import FULL, Maxima, OriginalRules, Rules, Weights
 from yoda.scv import SCV, Report, Scv
 
-MAXIMA: Final = StateKey[Maxima](
-    "yoda: the largest of each fact", missing="enable yoda at preScore, where it is scored"
-)
+MAXIMA: Final = StateKey[Maxima]("yoda: the maximum of each property", missing="enable yoda at preScore, too")
 
 
 class YodaArgs(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """``strictCompat`` gives the original's numbers. ``master`` and ``kubeconfig`` of older files are ignored."""
+    """``strictCompat`` reproduces the original's numbers. ``master`` and ``kubeconfig`` of older files are ignored."""
 
     strict_compat: bool = False
     weights: Weights = Weights()
@@ -83,7 +81,7 @@ class Yoda(  # every extension point that it implements
         return self._scvs.version
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        """Reject a pod with unreadable labels; skip one that requests no card."""
+        """Reject a pod with invalid labels; skip a pod that requests no card."""
         demand = self._demand(pod)
         if isinstance(demand, Status):
             return demand
@@ -105,12 +103,12 @@ class Yoda(  # every extension point that it implements
         return next((status for is_short, status in self._rules.shortages(cards, demand) if is_short), None)
 
     def _cards(self, node: NodeInfo) -> Cards | Status:
-        """Return the cards of a node: from the columns, if it is one of the cluster and no what-if."""
+        """Return the cards of a node: from the columns, unless the node is hypothetical."""
         is_real = self._handle.nodes.find(node.name) is node
         return self._columns.of(node) if is_real else self._reader.read(node)
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """The same for all nodes at once."""
+        """Filter all nodes together."""
         demand = self._demand(pod)
         if isinstance(demand, Status) or not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
@@ -120,7 +118,7 @@ class Yoda(  # every extension point that it implements
         return Verdict(len(nodes), (*unknown.rejections, *rejections))
 
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        """Find the best of every fact in the cluster, by which cards are measured."""
+        """Find the maximum of every property in the cluster; scores are relative to it."""
         demand = self._demand(pod)
         if isinstance(demand, Status) or (demand.cards == 0 and not self._is_strict):
             return Status.skip()
@@ -133,20 +131,20 @@ class Yoda(  # every extension point that it implements
         return 0 if isinstance(cards, Status) else int(self._rules.score(cards, self._rules.demand(pod), cycle[MAXIMA]))
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-        """The same for all nodes at once."""
+        """Score all nodes together."""
         if not nodes.is_window_of(self._handle.nodes):
             return super().score_nodes(cycle, pod, nodes)
         cards, unknown = self._columns.window(nodes)
         return np.where(unknown.rejected, 0, self._rules.score(cards, self._rules.demand(pod), cycle[MAXIMA]))
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
-        """Give the best node 100 points and the worst none; if all are equal, all are best."""
+        """Map the scores to the range from 0 to 100; if all are equal, to 100."""
         low, high = int(scores.min()), max(int(scores.max()), 0)
         low -= low == high
         return (scores - low) * 100 // (high - low)
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Choose the pod's cards and count it as holding them, from now on and not from the next report on."""
+        """Choose the pod's cards, and record them immediately, before the next report."""
         demand, node = self._rules.demand(pod), self._handle.nodes.find(node_name)
         if self._is_strict or demand.cards == 0 or node is None:
             return None
@@ -166,23 +164,23 @@ class Yoda(  # every extension point that it implements
         return None
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
-        """Do nothing: the cards belong to the pod while it is counted on its node, and it no longer is."""
+        """Do nothing: the cards are free because the pod is no longer assumed on its node."""
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Write nothing for a pod that was given no cards."""
-        return None if self._given(cycle) else Status.skip()
+        """Skip pods without cards."""
+        return None if self._card_ids(cycle) else Status.skip()
 
     async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Write down which cards the pod was given, before it starts."""
-        await self._handle.cluster.patch(pod, {"metadata": {"annotations": {CARDS: self._given(cycle)}}})
+        """Write the cards of the pod to its annotation, before it starts."""
+        await self._handle.cluster.patch(pod, {"metadata": {"annotations": {CARDS: self._card_ids(cycle)}}})
         return None
 
-    def _given(self, cycle: CycleState) -> str:
+    def _card_ids(self, cycle: CycleState) -> str:
         counted = cycle.get(ASSUMED)
         return "" if counted is None or self._is_strict else counted.annotations.get(CARDS, "")
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        """Try a pod again when a report has better news of a node, a node comes, a pod goes, or its labels change."""
+        """Retry a pod after a report of enough cards, a new node, a deleted pod, or a change of its labels."""
         return (
             EventRegistration(ClusterEvent(SCV.event_resource, Action.ADD | Action.UPDATE), self.after_report),
             EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)),

@@ -1,6 +1,6 @@
-"""Usable cards and node scores: once corrected, once with the original's numbers.
+"""Usable cards and node scores: corrected rules, and rules with the original's numbers.
 
-Every formula is written once and works on the cards of one node and on those of all nodes.
+Every formula works on the cards of one node and on those of all nodes.
 """
 
 from typing import Annotated
@@ -13,8 +13,8 @@ from yoda.cards import Cards, usable
 from yoda.demand import PRIORITY, Demand, check_labels, demand_of, number, original_demand_of
 
 FEW_HEALTHY = Status.unresolvable("node(s) had too few healthy cards")
-SLOW = Status.unresolvable("node(s) had too few cards with the wanted clock")
-SMALL = Status.unresolvable("node(s) had too few cards with the wanted memory")
+SLOW = Status.unresolvable("node(s) had too few cards with the requested clock")
+SMALL = Status.unresolvable("node(s) had too few cards with the requested memory")
 FULL = Status.unschedulable("node(s) had too little free memory on their cards")
 SHORT = Status.unschedulable("node(s) had too few cards, too little free memory, or another clock")
 
@@ -35,7 +35,7 @@ class Weights(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class Maxima(Struct, frozen=True):
-    """The largest of each fact among the cards of the cluster that would do for a pod; at least 1."""
+    """The maximum of each property among the usable cards of the cluster; at least 1."""
 
     bandwidth: int = 1
     clock: int = 1
@@ -58,12 +58,12 @@ class Rules:
         self._weights = weights
 
     def demand(self, pod: Pod) -> Demand:
-        """Read the labels of a pod; WrongLabel if one is no number."""
+        """Read the labels of a pod; raise WrongLabel for an invalid number."""
         check_labels(pod)
         return demand_of(pod)
 
     def sort_key(self, queued: QueuedPod) -> tuple[float, ...]:
-        """Sort by ``scv/priority``, then by the time of waiting."""
+        """Sort by ``scv/priority``, then by waiting time."""
         return -number(queued.pod.labels.get(PRIORITY, "")), queued.timestamp
 
     def shortages(self, cards: Cards, demand: Demand) -> list[tuple[BoolArray, Status]]:
@@ -85,26 +85,26 @@ class Rules:
         return usable(cards, demand)
 
     def maxima(self, reported: Cards, demand: Demand) -> Maxima:
-        """Find the maxima among all cards that count, of nodes that have enough of them."""
+        """Find the maxima among the usable cards of feasible nodes."""
         enough = ~np.any([short for short, _ in self.shortages(reported, demand)], axis=0)
         return Maxima.of(reported, self.counting(reported, demand) & enough[..., np.newaxis])
 
     def score(self, cards: Cards, demand: Demand, maxima: Maxima) -> IntArray:
-        """Rank nodes by their cards, the memory promised to pods, and the memory in use."""
+        """Score nodes by their cards, the memory reserved for pods, and the memory in use."""
         total, free = self.memory(cards)
-        # A node without any memory is worth nothing; the original divides by zero.
+        # A node without memory scores 0; the original divides by zero.
         divisor, has_any = np.maximum(total, 1), total > 0
-        promised = np.maximum(total - cards.asked, 0) * 100 // divisor * self._weights.allocate
+        reserved = np.maximum(total - cards.asked, 0) * 100 // divisor * self._weights.allocate
         in_use = free * has_any * 100 // divisor * self._weights.actual
-        score: IntArray = self.basic(cards, demand, maxima) + promised + in_use
+        score: IntArray = self.basic(cards, demand, maxima) + reserved + in_use
         return score
 
     def memory(self, cards: Cards) -> tuple[IntArray, IntArray]:
-        """Return how much memory each node has, and how much of it is free."""
+        """Return the total and the free memory of each node."""
         return np.sum(cards.total, axis=-1, where=cards.healthy), np.sum(cards.free, axis=-1, where=cards.healthy)
 
     def basic(self, cards: Cards, demand: Demand, maxima: Maxima) -> IntArray:
-        """Add up the cards that count."""
+        """Sum the scores of the usable cards."""
         weights = self._weights
         worth = (
             cards.bandwidth * 100 // maxima.bandwidth * weights.bandwidth
@@ -123,18 +123,18 @@ class Rules:
 
 
 class OriginalRules(Rules):
-    """With the original's numbers, slips included: ``strictCompat: true``."""
+    """The original's numbers, including its bugs: ``strictCompat: true``."""
 
     def demand(self, pod: Pod) -> Demand:
-        """Read the labels of a pod: what is no number is 0."""
+        """Read the labels of a pod; invalid numbers are 0."""
         return original_demand_of(pod)
 
     def sort_key(self, queued: QueuedPod) -> tuple[float, ...]:
-        """Sort by ``scv/priority`` and nothing else."""
+        """Sort by ``scv/priority`` only."""
         return (-number(queued.pod.labels.get(PRIORITY, "")),)
 
     def shortages(self, cards: Cards, demand: Demand) -> list[tuple[BoolArray, Status]]:
-        """Count cards, memory and clock apart: other cards may have the one and the other. The clock must be equal."""
+        """Count cards by memory and by clock separately; the clock must be equal."""
         short, good = cards.card_number < demand.cards, cards.exists & cards.healthy
         if demand.memory is not None:
             short = short | (np.count_nonzero(good & (cards.free >= demand.memory), axis=-1) < demand.cards)
@@ -143,16 +143,16 @@ class OriginalRules(Rules):
         return [(short, SHORT)]
 
     def counting(self, cards: Cards, demand: Demand) -> BoolArray:
-        """Find the cards that count for the score, healthy or not, this time with a clock that may be higher."""
+        """Find the cards that count for the score, healthy or not; their clock may be higher."""
         enough: BoolArray = (cards.free >= (demand.memory or 0)) & (cards.clock >= (demand.clock or 0))
         return enough & cards.exists
 
     def memory(self, cards: Cards) -> tuple[IntArray, IntArray]:
-        """Believe the sums in the report."""
+        """Use the sums in the report."""
         return cards.total_sum, cards.free_sum
 
     def basic(self, cards: Cards, demand: Demand, maxima: Maxima) -> IntArray:
-        """Add up the usable cards of feasible nodes."""
+        """Sum the scores of the usable cards of feasible nodes."""
         ((short, _),) = self.shortages(cards, demand)
         return np.where(short, 0, super().basic(cards, demand, maxima))
 

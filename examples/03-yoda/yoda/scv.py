@@ -1,4 +1,4 @@
-"""Scv: the cards of a node, as the sniffer on it reports them once a second."""
+"""Scv: the cards of a node, reported by its sniffer once a second."""
 
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ HEALTHY = "Healthy"
 
 
 class Card(msgspec.Struct, frozen=True, rename="camel"):
-    """One card; ``clock`` is that of its memory, ``core`` that of its cores."""
+    """One card; ``clock`` is the memory clock, ``core`` the core clock."""
 
     id: Amount
     health: str = ""
@@ -45,8 +45,8 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
 class Scv(KubeObject, frozen=True):
     """The cards of one node; it has the name of the node.
 
-    What others write here is read with care: a struct would have the scheduler leave out a whole object that has a
-    text where a number belongs, and the pod that waits for this node would never learn why.
+    The status is parsed on access: the scheduler skips objects that do not match a struct, and the event of a pending
+    pod would not show the reason.
     """
 
     status: Any = None

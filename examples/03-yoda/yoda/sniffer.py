@@ -1,7 +1,7 @@
 """A replacement of the sniffer: publishes an Scv for every node of a cluster that has no real cards.
 
-Cards come from a short list of models, and their number differs between nodes. Memory that running pods hold
-(``scv/cards`` and ``scv/memory``) is in use. Other fields stay, so a card can be marked as unhealthy with kubectl.
+Each node has cards of one model from a short list, and their number varies. Memory that running pods hold
+(``scv/cards`` and ``scv/memory``) is in use. Other fields are not changed: cards can be marked as unhealthy with kubectl.
 """
 
 import argparse
@@ -23,14 +23,14 @@ MODELS: Final = (
 
 
 def new_cards(node_name: str) -> list[dict[str, Any]]:
-    """Make up the cards of a node: always the same for the same name."""
+    """Generate the cards of a node from its name."""
     dice = crc32(node_name.encode())
     model = MODELS[dice % len(MODELS)]
     return [{"id": card, "health": "Healthy", **model} for card in range((1, 2, 4, 8)[dice // 7 % 4])]
 
 
 def status_of(cards: list[dict[str, Any]], pods: list[Pod], now: float) -> dict[str, Any]:
-    """Report cards of which pods that run use some memory."""
+    """Return a report with the memory that running pods use."""
     running = [pod for pod in pods if pod.status.phase == "Running"]
     for card in cards:
         used_memory = sum(number(pod.labels.get(MEMORY, "")) for pod in running if card["id"] in cards_given(pod))
@@ -40,7 +40,7 @@ def status_of(cards: list[dict[str, Any]], pods: list[Pod], now: float) -> dict[
 
 
 async def publish(client: ApiClient, now: float) -> int:
-    """Create or bring up to date the Scv of every node; return how many were written."""
+    """Create or update the Scv of every node; return the number of writes."""
     nodes, pods = await client.list(Node), await client.list(Pod)
     scvs = {scv.name: scv for scv in await client.list(Scv)}
     count = 0
@@ -51,13 +51,13 @@ async def publish(client: ApiClient, now: float) -> int:
             first = status_of(new_cards(node.name), here, now)
             await client.create(Scv(metadata=ObjectMeta(name=node.name), status=first))
             count += 1
-        elif (status := _again(current, here, now)) is not None:
+        elif (status := _updated_status(current, here, now)) is not None:
             await client.patch(current, {"status": status})
             count += 1
     return count
 
 
-def _again(scv: Scv, pods: list[Pod], now: float) -> dict[str, Any] | None:
+def _updated_status(scv: Scv, pods: list[Pod], now: float) -> dict[str, Any] | None:
     """Return the status to publish; ``None`` if no card changed or the present status is invalid."""
     if isinstance(scv.report, str):
         return None
@@ -79,8 +79,12 @@ async def run(kubeconfig: str, every: float) -> None:
 def main() -> None:
     """Read the command line and publish."""
     parser = argparse.ArgumentParser(prog="python -m yoda.sniffer", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--kubeconfig", default="", help="how to reach the cluster (default: as kubectl)")
-    parser.add_argument("--every", type=float, default=1.0, metavar="SECONDS", help="how often to look (default: 1)")
+    parser.add_argument(
+        "--kubeconfig", default="", help="kubeconfig of the cluster (default: the one that kubectl uses)"
+    )
+    parser.add_argument(
+        "--every", type=float, default=1.0, metavar="SECONDS", help="interval between reports (default: 1)"
+    )
     options = parser.parse_args()
     try:
         asyncio.run(run(options.kubeconfig, options.every))
