@@ -23,7 +23,7 @@ async def test_gangs_start_together_or_not_at_all() -> None:
             return all(pod.status.phase == "Succeeded" for pod in cluster.pods()) and len(cluster.pods()) == 6
 
         await cluster.wait_for(all_done, seconds=1200)
-        # Bindings of one gang follow each other; what never happens is that both have some pods and none has all.
+        # Never have both gangs some pods bound but not all.
         assert not [pair for pair in bound_counts if 0 < pair[0] < 3 and 0 < pair[1] < 3]
 
 
@@ -35,4 +35,4 @@ async def test_invalid_gang_size_is_reported() -> None:
         await cluster.apply(
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": labels}, "spec": spec}
         )
-        await cluster.wait_for(lambda: "gang-size is 'many': write how many" in cluster.why_pending("a"))
+        await cluster.wait_for(lambda: "gang-size is 'many': write the number" in cluster.why_pending("a"))

@@ -203,8 +203,8 @@ async def is_deployed(shell: Shell, _: LiveCluster) -> None:
 
 CHECKS: Final[dict[str, Check]] = {
     "On this machine": runs_here,
-    "On a cluster, from here": is_placed_and_cleared,
-    "On a cluster, for good": is_deployed,
+    "On a cluster, from your machine": is_placed_and_cleared,
+    "On a cluster, as a Deployment": is_deployed,
     "Next to a stock kube-scheduler": is_placed_and_cleared,
 }
 

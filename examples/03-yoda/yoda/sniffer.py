@@ -1,7 +1,7 @@
 """A replacement of the sniffer: publishes an Scv for every node of a cluster that has no real cards.
 
 Each node has cards of one model from a short list, and their number varies. Memory that running pods hold
-(``scv/cards`` and ``scv/memory``) is in use. Other fields are not changed: cards can be marked as unhealthy with kubectl.
+(``scv/cards`` and ``scv/memory``) is in use. Other fields are preserved: kubectl can mark a card as unhealthy.
 """
 
 import argparse
