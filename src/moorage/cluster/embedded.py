@@ -15,10 +15,11 @@ from moorage.cluster.controllers.fake_nodes import NodeShape, fake_node
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.kubelet import FAIL, FAKE_LABEL, KubeletPace
 from moorage.cluster.controllers.manager import Controller, ControllerManager
-from moorage.common.clock import Clock, SystemClock
+from moorage.common.clock import Clock
 from moorage.common.errors import AlreadyExists, MoorageError
 from moorage.common.observers import Observer
 from moorage.kube.api.node import HOSTNAME_LABEL, Node
+from moorage.kube.client.recorder import EventRecorder
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.features import FeatureGates
 from moorage.kube.manifests import Document
@@ -142,9 +143,8 @@ class EmbeddedCluster:
         cluster = cluster_controllers(clock, options.features)
         controllers = (*cluster, *kubelet_controllers(clock, options.pace), *additional)
         self._manager_client = connect()
-        self.manager = ControllerManager(
-            self._manager_client, controllers, event_clock=clock if isinstance(clock, SystemClock) else None
-        )
+        recorder = EventRecorder(self._manager_client, "", clock)
+        self.manager = ControllerManager(self._manager_client, controllers, recorder=recorder)
         self.scheduling: RunningScheduler | None = None
         if options.policy is not None:
             self.scheduling = RunningScheduler(

@@ -6,7 +6,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from moorage.kube.api.kinds import BY_TYPE
-from moorage.kube.api.meta import KubeObject, format_time
+from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.records import EventNote
 from moorage.kube.api.struct import Data
 from moorage.kube.client.rest import JSON, MERGE_PATCH
 
@@ -15,56 +16,12 @@ NAME: Final = "{name}"
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerEvent:
-    """An event to record for an object after a write."""
-
-    obj: KubeObject
-    source: str
-    reason: str
-    message: str
-    now: float
-    is_warning: bool = False
-
-    @property
-    def namespace(self) -> str:
-        """The namespace of the event."""
-        return self.obj.namespace or "default"
-
-    def data(self, name: str, number: int) -> Data:
-        """Return the event as plain data; ``name`` is the written object's name, ``number`` is unique per object."""
-        kind, moment = BY_TYPE[type(self.obj)], format_time(self.now)
-        event_name = f"{self.obj.name}.{int(self.now * 1e9) + number:x}"
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": event_name, "namespace": self.namespace},
-            "involvedObject": {
-                "apiVersion": kind.api_version,
-                "kind": kind.name,
-                "namespace": self.obj.namespace,
-                "name": self.obj.name,
-                "uid": self.obj.uid,
-                "resourceVersion": self.obj.metadata.resource_version,
-            },
-            "reason": self.reason,
-            "message": self.message.replace(NAME, name),
-            "type": "Warning" if self.is_warning else "Normal",
-            "source": {"component": self.source},
-            "reportingComponent": self.source,
-            "reportingInstance": "",
-            "firstTimestamp": moment,
-            "lastTimestamp": moment,
-            "count": 1,
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class Create:
     """Create an object of a kind, from plain data."""
 
     kind: type[KubeObject]
     data: Data
-    event: ControllerEvent | None = None
+    event: EventNote | None = None
 
     @property
     def namespace(self) -> str:
@@ -84,7 +41,7 @@ class Patch:
     subresource: str = ""
     if_unchanged: bool = False
     content_type: str = MERGE_PATCH
-    event: ControllerEvent | None = None
+    event: EventNote | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +51,7 @@ class Delete:
     obj: KubeObject
     grace: int | None = None
     propagation: str = ""
-    event: ControllerEvent | None = None
+    event: EventNote | None = None
 
 
 @dataclass(frozen=True, slots=True)

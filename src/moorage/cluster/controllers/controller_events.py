@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from moorage.cluster.controllers.actions import NAME, ControllerAction, ControllerEvent, Create, Delete, Patch
+from moorage.cluster.controllers.actions import NAME, ControllerAction, Create, Delete, Patch
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.kube.api import claims
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import PodGroup, Workload
+from moorage.kube.api.records import EventNote
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.kube.api.workloads import (
     CronJob,
@@ -57,14 +58,17 @@ _CONDITIONS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
 """The reason and message for a new condition of a job, by its type and status."""
 
 
-def add_event(action: A, owner: KubeObject, now: float) -> A:
+def add_event(action: A, owner: KubeObject) -> A:
     """Return an action of the controller of an object with the event to record after it, if any."""
     if not isinstance(action, Create | Delete | Patch) or action.event is not None:
         return action
     if (description := _describe(action, owner)) is None:
         return action
-    reason, message, is_warning = description
-    return replace(action, event=ControllerEvent(owner, SOURCES[type(owner)], reason, message, now, is_warning))
+    return replace(action, event=_event(owner, *description))
+
+
+def _event(owner: KubeObject, reason: str, message: str, is_warning: bool = False) -> EventNote:
+    return EventNote(owner, reason, "", message, SOURCES[type(owner)], is_warning)
 
 
 def _describe(action: Create | Delete | Patch, owner: KubeObject) -> tuple[str, str, bool] | None:
@@ -94,26 +98,23 @@ def _describe(action: Create | Delete | Patch, owner: KubeObject) -> tuple[str, 
     return None
 
 
-def rejection_event(owner: KubeObject, message: str, now: float) -> ControllerEvent:
+def rejection_event(owner: KubeObject, message: str) -> EventNote:
     """Return the event about pods that the server does not accept, because of a quota for example."""
-    message = f"Error creating: {message}"
-    return ControllerEvent(owner, SOURCES[type(owner)], "FailedCreate", message, now, is_warning=True)
+    return _event(owner, "FailedCreate", f"Error creating: {message}", is_warning=True)
 
 
-def state_event(owner: KubeObject, cache: InformerCache, now: float) -> ControllerEvent | None:
+def state_event(owner: KubeObject, cache: InformerCache) -> EventNote | None:
     """Return the event about a claim that cannot be bound yet."""
     if not isinstance(owner, PersistentVolumeClaim) or owner.spec.volume_name or owner.is_terminating:
         return None
-    name, source = claims.storage_class_name(owner), SOURCES[PersistentVolumeClaim]
+    name = claims.storage_class_name(owner)
     storage_class = cache[StorageClass].get(name)
     if name and storage_class is None:
-        message = f'storageclass.storage.k8s.io "{name}" not found'
-        return ControllerEvent(owner, source, "ProvisioningFailed", message, now, is_warning=True)
+        return _event(owner, "ProvisioningFailed", f'storageclass.storage.k8s.io "{name}" not found', is_warning=True)
     if storage_class is None:
         message = "no persistent volumes available for this claim and no storage class is set"
-        return ControllerEvent(owner, source, "FailedBinding", message, now)
+        return _event(owner, "FailedBinding", message)
     waits = storage_class.volume_binding_mode == claims.WAIT_FOR_FIRST_CONSUMER
     if waits and claims.SELECTED_NODE not in owner.annotations:
-        message = "waiting for first consumer to be created before binding"
-        return ControllerEvent(owner, source, "WaitForFirstConsumer", message, now)
+        return _event(owner, "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
     return None

@@ -13,17 +13,18 @@ retried with exponential backoff; a failure affects only its own key.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import count, groupby, product
+from itertools import groupby, product
 from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
 
 from moorage.cluster.controllers.actions import (
+    NAME,
     ControllerAction,
-    ControllerEvent,
     Create,
     Delete,
     EmptyNamespace,
@@ -36,7 +37,6 @@ from moorage.cluster.controllers.controller_events import SOURCES, add_event, re
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.namespaces import empty_namespace
 from moorage.common.caches import LRU
-from moorage.common.clock import Clock
 from moorage.common.errors import ApiError, Forbidden, MoorageError, NotFound
 from moorage.common.text import format_traceback
 from moorage.kube.api.kinds import BY_TYPE, Kind
@@ -44,6 +44,7 @@ from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.struct import Data
 from moorage.kube.client.informer import Informer, OnChanges
 from moorage.kube.client.list_watch import Change
+from moorage.kube.client.recorder import EventRecorder
 from moorage.kube.client.rest import ApiClient, decoded
 
 MAX_REQUESTS: Final = 32
@@ -53,6 +54,8 @@ MAX_WAIT: Final = 86_400.0
 MIN_WAIT: Final = 0.001
 """Timers may fire a rounding error early; a minimum prevents a busy loop."""
 MAX_RECORDED: Final = 4096
+EVENT_SECONDS: Final = 1.0
+"""Time limit for the remaining events at the end."""
 FIRST_RETRY: Final = 0.1
 LAST_RETRY: Final = 30.0
 
@@ -117,7 +120,7 @@ class _Answered(msgspec.Struct):
 class ControllerManager:
     """Runs controllers against one API server until it is cancelled.
 
-    With an ``event_clock`` it records the events of kube-controller-manager; simulations do without them.
+    With a ``recorder`` it records the events of kube-controller-manager; simulations do without them.
     """
 
     def __init__(
@@ -125,7 +128,7 @@ class ControllerManager:
         client: ApiClient,
         controllers: Sequence[Controller],
         make_informer: MakeInformer | None = None,
-        event_clock: Clock | None = None,
+        recorder: EventRecorder | None = None,
     ) -> None:
         self.cache = InformerCache()
         self._client = client
@@ -146,8 +149,7 @@ class ControllerManager:
         """The number of failures of each controller."""
         self._wakeup = asyncio.Event()
         self._requests = asyncio.Semaphore(MAX_REQUESTS)
-        self._numbers = count()
-        self._event_clock = event_clock
+        self._recorder = recorder
         self._recorded: LRU[tuple[str, str, str], None] = LRU("recorded events", MAX_RECORDED)
         self._synced = asyncio.Event()
 
@@ -195,6 +197,10 @@ class ControllerManager:
         finally:
             for timer in self._timers.values():
                 timer.cancel()
+            if self._recorder is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(EVENT_SECONDS):
+                        await self._recorder.flush()
 
     def _on_changes(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
         for change in changes:
@@ -257,12 +263,14 @@ class ControllerManager:
             if isinstance(action, RequeueAfter):
                 self._enqueue_after(item, action.seconds)
         writes = [action for action in actions if not isinstance(action, RequeueAfter) and has_effect(action)]
-        if self._event_clock is not None and (owner := self._owner(item)) is not None:
-            now = self._event_clock.now()
-            writes = [add_event(action, owner, now) for action in writes]
+        if self._recorder is not None and (owner := self._owner(item)) is not None:
+            writes = [add_event(action, owner) for action in writes]
             # The writes may change the state that the event is about, such as the binding of a claim.
-            if not writes and (event := state_event(owner, self.cache, now)) is not None:
-                group.create_task(self._record_once(event), name=f"event of {item.key}")
+            if not writes and (event := state_event(owner, self.cache)) is not None:
+                key = (owner.uid, event.reason, event.note)
+                if key not in self._recorded:
+                    self._recorded.put(key, None)
+                    self._recorder.record_core(event)
         if writes:
             self._busy.add(item)
             group.create_task(self._write(item, writes), name=f"{controller.name} of {item.key}")
@@ -274,12 +282,6 @@ class ControllerManager:
         kind = self._controllers[item.controller].kinds[0]
         return self.cache[kind].get(item.key) if kind in SOURCES else None
 
-    async def _record_once(self, event: ControllerEvent) -> None:
-        """Record an event unless the same one was recorded before."""
-        key = (event.obj.uid, event.reason, event.message)
-        if key not in self._recorded and await self._record(event, event.obj.name):
-            self._recorded.put(key, None)
-
     def _succeeded(self, item: Item) -> None:
         self._failures.pop(item, None)
         self.cache.rejections.pop((self._controllers[item.controller].name, item.key), None)
@@ -289,9 +291,9 @@ class ControllerManager:
             has_changed = await self._carry_out_all(writes)
         except Exception as error:
             self._failed(item, error)
-            owner = self._owner(item) if self._event_clock is not None and isinstance(error, Forbidden) else None
-            if owner is not None and self._event_clock is not None and self._failures[item] == 1:
-                await self._record(rejection_event(owner, str(error), self._event_clock.now()), owner.name)
+            is_first = isinstance(error, Forbidden) and self._failures[item] == 1
+            if is_first and self._recorder is not None and (owner := self._owner(item)) is not None:
+                self._recorder.record_core(rejection_event(owner, str(error)))
         else:
             self._succeeded(item)
             # One round of actions may not reach the desired state: reconcile again. After a write without effect the
@@ -340,22 +342,10 @@ class ControllerManager:
             self.cache[request.kind].drop(obj)
         else:
             self.cache[request.kind].put(obj)
-        if action.event is not None:
-            await self._record(action.event, obj.name)
+        if action.event is not None and self._recorder is not None:
+            note = action.event.note.replace(NAME, obj.name)
+            self._recorder.record_core(msgspec.structs.replace(action.event, note=note))
         return is_gone or before is None or obj.metadata.resource_version != before.metadata.resource_version
-
-    async def _record(self, event: ControllerEvent, name: str) -> bool:
-        """Write an event; return whether that succeeded."""
-        data = event.data(name, next(self._numbers))
-        path = f"/api/v1/namespaces/{event.namespace}/events"
-        async with self._requests:
-            try:
-                await self._client.request("POST", path, msgspec.json.encode(data))
-            except ApiError as error:
-                # The write that the event is about succeeded.
-                log.debug("an event was not written", reason=event.reason, error=str(error))
-                return False
-        return True
 
     def _failed(self, item: Item, error: Exception) -> None:
         failures = self._failures[item] = self._failures.get(item, 0) + 1

@@ -1,10 +1,8 @@
 import msgspec
 import pytest
-from tests.support.reconciling import NOW, make, pod
+from tests.support.reconciling import make, pod
 
 from moorage.cluster.controllers.actions import (
-    NAME,
-    ControllerEvent,
     Create,
     Delete,
     Patch,
@@ -47,14 +45,6 @@ def test_only_changed_fields_of_a_status_are_patched() -> None:
     (patch,) = status_actions(POD, {"replicas": 1, "ready": 1}, {"replicas": 2, "ready": 1})
     assert isinstance(patch, Patch)
     assert (patch.patch, patch.subresource) == ({"status": {"replicas": 2}}, "status")
-
-
-def test_event_names_the_written_object() -> None:
-    node = make(Node, "n")
-    event = ControllerEvent(node, "tester", "Created", f"Created pod: {NAME}", NOW, is_warning=True)
-    data = event.data("p-x7", 1)
-    assert (data["message"], data["type"], data["involvedObject"]["kind"]) == ("Created pod: p-x7", "Warning", "Node")
-    assert data["metadata"]["name"] != event.data("p-x7", 2)["metadata"]["name"]
 
 
 CONDITION = {"type": "DisruptionAllowed", "status": "True"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from moorage.cluster.controllers.actions import ControllerAction, Create, Delete, Patch
+from moorage.cluster.controllers.actions import NAME, ControllerAction, Create, Delete, Patch
 from moorage.cluster.controllers.controller_events import add_event, rejection_event, state_event
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.kube.api.codec import convert
@@ -65,23 +65,22 @@ EVENTS: dict[str, tuple[type[KubeObject], ControllerAction, str, str]] = {
 
 @pytest.mark.parametrize(("kind", "action", "reason", "message"), EVENTS.values(), ids=EVENTS)
 def test_event_after_an_action(kind: type[KubeObject], action: Any, reason: str, message: str) -> None:
-    event = add_event(action, kind(META), 0.0).event
+    event = add_event(action, kind(META)).event
     assert event is not None
-    data = event.data("x", 1)
-    assert (data["reason"], data["message"], data["type"]) == (reason, message, "Normal")
-    assert data["involvedObject"]["kind"] == kind.__name__
+    assert (event.reason, event.note.replace(NAME, "x"), event.is_warning) == (reason, message, False)
+    assert isinstance(event.regarding, kind)
 
 
 def test_status_patch_has_no_event():
     action = Patch(REPLICAS, {"status": {"replicas": 1}}, "status")
-    assert add_event(action, ReplicaSet(META), 0.0) is action
+    assert add_event(action, ReplicaSet(META)) is action
     ready = Patch(Node(META), {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, "status")
-    assert add_event(ready, Node(META), 0.0) is ready
+    assert add_event(ready, Node(META)) is ready
 
 
 def test_rejected_pods_are_a_warning():
-    event = rejection_event(ReplicaSet(META), "exceeded quota: q", 0.0)
-    assert (event.reason, event.message, event.is_warning) == (
+    event = rejection_event(ReplicaSet(META), "exceeded quota: q")
+    assert (event.reason, event.note, event.is_warning) == (
         "FailedCreate",
         "Error creating: exceeded quota: q",
         True,
@@ -101,8 +100,8 @@ def test_event_of_an_unbound_claim(spec: dict[str, str], reason: str) -> None:
     late = {"metadata": {"name": "late"}, "provisioner": "x", "volumeBindingMode": "WaitForFirstConsumer"}
     cache[StorageClass].put(convert(StorageClass, late))
     claim = convert(PersistentVolumeClaim, {"metadata": {"name": "data", "namespace": "default"}, "spec": spec})
-    event = state_event(claim, cache, 0.0)
+    event = state_event(claim, cache)
     assert event is not None
     assert event.reason == reason
     bound = convert(PersistentVolumeClaim, {"metadata": {"name": "data"}, "spec": {**spec, "volumeName": "v"}})
-    assert state_event(bound, cache, 0.0) is None
+    assert state_event(bound, cache) is None
