@@ -24,7 +24,19 @@ def machine(number: int, digits: int = 3) -> Content:
         "example.com/rack": f"rack-{number % 12:02d}",
         "example.com/pool": pool,
     }
-    return node(f"node-{number:0{digits}d}", labels=labels, spec=spec, allocatable=allocatable)
+    machine_node = node(f"node-{number:0{digits}d}", labels=labels, spec=spec, allocatable=allocatable)
+    machine_node["status"]["conditions"] = [
+        {"type": "MemoryPressure", "status": "False", "reason": "KubeletHasSufficientMemory"},
+        {"type": "Ready", "status": "True", "reason": "KubeletReady"},
+    ]
+    return machine_node
+
+
+def owned(content: Content, kind: str, name: str) -> Content:
+    """Give a pod its controller."""
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}
+    content["metadata"]["ownerReferences"] = [owner]
+    return content
 
 
 def placed(number: int, free: dict[str, float], chance: Random) -> Content:
@@ -35,7 +47,7 @@ def placed(number: int, free: dict[str, float], chance: Random) -> Content:
     free[name] -= 2
     created = pod(f"web-{number:05d}", node=name)
     created["spec"]["containers"][0]["resources"]["requests"] = {"cpu": cpu, "memory": memory}
-    return created
+    return owned(created, "ReplicaSet", f"web-{number % 40:02d}")
 
 
 def waits(number: int) -> Content:
@@ -54,7 +66,7 @@ def waits(number: int) -> Content:
             spec["schedulingGates"] = [{"name": "example.com/quota"}]
         case _:
             spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-    return created
+    return owned(created, "Job", ("render", "render", "train", "index", "report")[number % 10 // 2])
 
 
 def fleet(nodes: int, pods: int, waiting: int) -> list[Content]:

@@ -18,6 +18,8 @@ VIEWS = (
     "",
     "nodes",
     "waiting",
+    "pods",
+    "pods/web",
     "queues",
     "try",
     f"pod/{quote('shop/big-1', safe='')}",
@@ -89,6 +91,8 @@ def test_pod_view_equals_the_output_of_explain(look: Look, key: str) -> None:
         window = look()
         window.open(served.url, f"pod/{quote(key, safe='')}")
         window.wait_for("All nodes")
+        for summary in window.page.locator("details.message summary").all():
+            summary.click()
         output = window.text().lower()
     assert " ".join(headline.removeprefix(key).split()).lower() in output
     hints = ("Scores: ", "-v 1 adds ")  # the page shows scores as a table, and everything that -v 1 adds
@@ -96,6 +100,61 @@ def test_pod_view_equals_the_output_of_explain(look: Look, key: str) -> None:
     for line in sentences:
         message = line.lstrip("0123456789. ") if line[:2].rstrip(".").isdigit() else line
         assert " ".join(message.split()).lower() in output, line
+
+
+def test_search_finds_pods_and_nodes(look: Look) -> None:
+    with ServedPage(still) as served:
+        window = look()
+        window.open(served.url)
+        window.page.fill("#search input", "n1")
+        window.page.press("#search input", "Enter")
+        window.wait_for("shop/web-1")
+        window.wait_for("Nodes: n1")
+        assert "shop/big-1" not in window.text()
+        window.page.select_option("select[aria-label=State]", "pending")
+        window.wait_for("No pods")
+        assert window.problems == []
+
+
+def test_namespace_applies_to_all_lists(look: Look) -> None:
+    elsewhere_pod = pod("far", "9")
+    elsewhere_pod["metadata"]["namespace"] = "batch"
+    with ServedPage(lambda: still((*SMALL, elsewhere_pod))) as served:
+        window = look()
+        window.open(served.url, "pods")
+        window.page.select_option("select[aria-label=Namespace]", "batch")
+        window.page.wait_for_function("!document.querySelector('main').innerText.includes('shop/')")
+        window.page.click("#nav a[data-name=waiting]")
+        window.wait_for("batch/far")
+        assert "shop/" not in window.text()
+        assert window.problems == []
+
+
+def test_navigation_stays_reachable_on_a_phone(look: Look) -> None:
+    with ServedPage(lambda: played(TIMED, {"as configured": "", "most.yaml": MOST_ALLOCATED})) as served:
+        window = look(PHONE)
+        window.open(served.url, "pods")
+        window.wait_for("shop/too-big")
+        window.page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        outside = window.page.evaluate("""() => [...document.querySelectorAll('#nav a')].filter(link => {
+            const box = link.getBoundingClientRect()
+            return box.left < 0 || box.right > innerWidth || box.top < 0 || box.bottom > innerHeight
+        }).map(link => link.innerText)""")
+        assert outside == []
+
+
+def test_decisive_reason_is_the_headline_and_names_its_pod(look: Look) -> None:
+    gpu = {"example.com/gpu": "1"}
+    wants = [pod(name) for name in ("one", "two")]
+    for item in wants:
+        item["spec"]["containers"][0]["resources"]["requests"] |= gpu
+    taint = {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}
+    nodes = (node("n1"), node("n2"), node("n3", spec=taint, allocatable=gpu))
+    with ServedPage(lambda: still((*nodes, *wants))) as served:
+        window = look()
+        window.open(served.url)
+        window.wait_for("possible fix for one")
+        assert window.page.inner_text("li.reason a.first") == "nodes had untolerated taint(s)"
 
 
 def test_click_or_key_on_the_map_opens_a_node(look: Look) -> None:
@@ -144,7 +203,7 @@ def test_drained_node_shows_moved_pods(look: Look) -> None:
         assert row == ["shop/web-1", "n1", "n4"]
         window.page.fill("textarea", "kind: {")
         window.page.click("button.primary")
-        window.wait_for("The simulation failed")
+        window.page.wait_for_selector(".row .status.error:has-text('The simulation failed')")
         assert [message for message in window.problems if "422" not in message] == []
 
 
@@ -203,7 +262,7 @@ def test_ten_thousand_reasons_can_be_browsed(look: Look) -> None:
         window.wait_for("1 to 50 of 10,000")
         window.page.get_by_role("button", name="Next").click()
         window.wait_for("51 to 100 of 10,000")
-        window.page.fill("input[type=search]", "scheduler-07777")
+        window.page.fill("main input[type=search]", "scheduler-07777")
         window.wait_for("shop/odd-07777")
         assert window.page.locator("li.reason").count() == 1
         assert window.problems == []

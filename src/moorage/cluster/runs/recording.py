@@ -1,5 +1,6 @@
 """A recording of a simulation, step by step, from which any moment can be replayed."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -11,6 +12,7 @@ from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.attempts import AttemptLog
 from moorage.scheduler.decisions.decision import Result
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Placed, Unschedulable
+from moorage.scheduler.framework.status import Code
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.observer import UNSCHEDULABLE, QueueObserver
 
@@ -41,7 +43,7 @@ class HistoryStep(NamedTuple):
 class FailedAttempt(NamedTuple):
     """Why an attempt failed: the reasons without counts, the plugins, and the complete message.
 
-    The reason of most nodes comes first.
+    The decisive reason comes first: that of most nodes on which the pod could run later, if there are any.
     """
 
     reasons: tuple[str, ...]
@@ -68,8 +70,11 @@ def why_not(outcome: Unschedulable | Failed) -> FailedAttempt:
     if diagnosis.pre_filter is not None:
         reasons = tuple(diagnosis.pre_filter.reasons)
     else:
-        counted = diagnosis.statuses.reasons(diagnosis.node_count)
-        reasons = tuple(sorted(counted, key=lambda reason: (-counted[reason], reason)))
+        counted, resolvable = diagnosis.statuses.reasons(diagnosis.node_count), Counter[str]()
+        for status, count in diagnosis.statuses.counts().items():
+            if status.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                resolvable.update(dict.fromkeys(status.reasons, count))
+        reasons = tuple(sorted(counted, key=lambda reason: (-resolvable[reason], -counted[reason], reason)))
     return FailedAttempt(reasons, tuple(sorted(diagnosis.unschedulable_plugins)), outcome.message)
 
 

@@ -36,11 +36,14 @@ from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.decision import Decision, Result
 from moorage.scheduler.framework.events import Action, ClusterEvent
 from moorage.scheduler.framework.nodetable import NodeTable
-from moorage.scheduler.framework.status import Status
+from moorage.scheduler.framework.status import Code, Status
 
 MAX_EXAMPLES: Final = 3
 MAX_HINTED: Final = 5
 PODS: Final = "pods"
+TAINTS: Final = "TaintToleration"
+CLOSED_NODES: Final = frozenset((TAINTS, "NodeUnschedulable"))
+"""Plugins that reject nodes which an operator has tainted or cordoned."""
 
 
 def explain_pod(
@@ -210,7 +213,7 @@ def _to_change(offer: Remedy) -> PossibleChange:
 def group_reasons(
     decision: Decision, pod: Pod, nodes: NodeTable, obstacles: Obstacles | None = None
 ) -> list[ReasonGroup]:
-    """Group the rejected nodes by reason, the largest group first."""
+    """Group the rejected nodes by reason, the decisive reason first: that of most candidates."""
     if decision.pre_filter is not None:
         pre_filter = decision.pre_filter
         return [ReasonGroup(pre_filter.plugin, reason, len(nodes)) for reason in pre_filter.reasons]
@@ -218,7 +221,8 @@ def group_reasons(
     for name, entry in decision.nodes.items():
         for reason in entry.reasons if entry.is_rejected else ():
             groups.setdefault((entry.plugin, reason), []).append(name)
-    reason_groups = [
+    candidates = frozenset() if obstacles is None else _find_candidates(nodes, obstacles)
+    return [
         ReasonGroup(
             plugin,
             reason,
@@ -226,11 +230,23 @@ def group_reasons(
             tuple(names[:MAX_EXAMPLES]),
             _find_shortage(reason, names, pod, nodes),
             0 if obstacles is None else _count_alone(plugin, names, nodes, obstacles),
-            _count_taints(names, pod, nodes) if plugin == "TaintToleration" else {},
+            _count_taints(names, pod, nodes) if plugin == TAINTS else {},
         )
-        for (plugin, reason), names in groups.items()
+        for (plugin, reason), names in sorted(
+            groups.items(), key=lambda group: (-len(candidates.intersection(group[1])), -len(group[1]))
+        )
     ]
-    return sorted(reason_groups, key=lambda group: -group.nodes)
+
+
+def _find_candidates(nodes: NodeTable, obstacles: Obstacles) -> frozenset[str]:
+    """Set aside nodes that cannot run the pod, and then, if others are left, nodes that are closed to it."""
+
+    def rank(row: int) -> int:
+        lasting = {name for name, item in obstacles.of(row).items() if item.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE}
+        return 2 if lasting - CLOSED_NODES else 1 if lasting else 0
+
+    ranks = [rank(row) for row in range(len(nodes))]
+    return frozenset(name for name, value in zip(nodes.names, ranks, strict=True) if value == min(ranks))
 
 
 def _count_alone(plugin: str, names: Iterable[str], nodes: NodeTable, obstacles: Obstacles) -> int:

@@ -47,10 +47,14 @@ class WaitingPodLine(PageData, frozen=True):
     group: str = ""
     priority: int = 0
     would_go_to: str = ""
+    owner: str = ""
 
 
 class WaitingGroup(PageData, frozen=True):
-    """Pods that are pending for the same reasons; ``help`` is a change that makes the first example fit."""
+    """Pods that are pending for the same reasons, the decisive one first.
+
+    ``help`` is a change that makes the first example fit. ``owners`` count the pods of the largest workloads.
+    """
 
     id: str
     reasons: tuple[str, ...]
@@ -62,6 +66,19 @@ class WaitingGroup(PageData, frozen=True):
     help: str = ""
     is_helped: bool = False
     """Whether the search for a change has ended."""
+    owners: dict[str, int] = {}
+
+
+class PodLine(PageData, frozen=True):
+    """A pod as one line of a list: its node, or why it is pending."""
+
+    pod: str
+    node: str = ""
+    reason: str = ""
+    owner: str = ""
+    priority: int = 0
+    requests: dict[str, int] = {}
+    created: str = ""
 
 
 class RetryEvent(PageData, frozen=True):

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,8 +19,9 @@ from moorage.insight.page.api_types import (
 )
 from moorage.insight.page.node_columns import compute_layout, compute_load
 from moorage.insight.page.page_source import MAX_STEPS, PageSource, page_state
-from moorage.insight.page.pending_groups import Suggestion, list_events
+from moorage.insight.page.pending_groups import Suggestion, describe_owner, foreign_line, list_events
 from moorage.insight.page.suggestions import SuggestionSearch
+from moorage.kube.api.meta import parse_time
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.decision import Result
 from moorage.scheduler.engine.observing import AttemptObserver
@@ -201,7 +202,7 @@ class LiveCluster(PageSource):
 
     def _read(self) -> PageState:
         queue, nodes = self._scheduler.queue, self._scheduler.cache.nodes
-        lines = self._waiting = [self._line(info) for info in queue]
+        lines = self._waiting = [*map(self._line, queue), *self._foreign_lines()]
         sizes = queue.sizes()
         self._counts.append((int(self._clock.now()), len(lines)))
         load = compute_load(nodes)
@@ -227,14 +228,30 @@ class LiveCluster(PageSource):
         return WaitingPodLine(
             pod=info.key,
             place=self._scheduler.queue.where(pod) or "in-flight",
-            since=info.initial_attempt_timestamp or info.timestamp,
+            since=self._pending_since(pod, info.initial_attempt_timestamp or info.timestamp),
             attempts=info.attempts,
             reasons=() if failure is None or is_gated else failure.reasons,
             plugins=(info.gating_plugin,) if is_gated else tuple(sorted(info.rejectors)),
             message="" if failure is None else failure.message,
             group=pod.group_key or "",
             priority=info.priority,
+            owner=describe_owner(pod),
         )
+
+    def _foreign_lines(self) -> Iterator[WaitingPodLine]:
+        """List the pending pods of other schedulers: a misspelled schedulerName would otherwise hide a pod."""
+        runners = self._scheduler.runners
+        for pod in self._scheduler.objects[Pod].list():
+            if not pod.node_name and pod.scheduler_name not in runners and not pod.is_finished:
+                yield foreign_line(pod, self._pending_since(pod, self._clock.now()))
+
+    def _pending_since(self, pod: Pod, fallback: float) -> float:
+        """Return the creation of a pod on the scheduler's clock: the pod may be older than this process."""
+        try:
+            created = parse_time(pod.metadata.creation_timestamp or "")
+        except ValueError:
+            return fallback
+        return min(fallback, self._clock.now() - (time.time() - created))
 
     def _members(self, lines: Sequence[WaitingPodLine]) -> Mapping[str, int]:
         if not any(line.group for line in lines):
@@ -246,6 +263,10 @@ class LiveCluster(PageSource):
         """List the pending pods of the last state."""
         self.state(run, at)
         return self._waiting
+
+    def placed(self, run: int, at: float) -> Sequence[Pod]:
+        """List the pods on nodes."""
+        return [pod for pod in self._scheduler.objects[Pod].list() if pod.node_name and not pod.is_finished]
 
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
         """Return the computed suggestions by group."""
@@ -265,9 +286,13 @@ class LiveCluster(PageSource):
         start = now - MAX_STEPS + 1
         work = {second.second: second for second in self._observer.seconds}
         seconds = [work.get(second) or SecondOfWork(second) for second in range(start, now + 1)]
-        waiting, last_count, known_counts = [], 0, dict(self._counts)
+        waiting, counts = [], dict(self._counts)
+        first_counted = min(counts, default=now)
+        last_count = 0
         for second in range(start, now + 1):
-            last_count = known_counts.get(second, last_count)
+            if second < first_counted:  # not counted then: the pods that are still pending
+                last_count = sum(1 for line in self._waiting if line.since <= second + 1)
+            last_count = counts.get(second, last_count)
             waiting.append(last_count)
         return TimeLines(
             start=float(start),
@@ -292,8 +317,8 @@ class LiveCluster(PageSource):
             return node_facts(info)
         return await self._ask(question, arguments)
 
-    async def _find_suggestions(self, pods: Sequence[str]) -> Mapping[str, str]:
-        suggestions: Mapping[str, str] = await self._ask("helps", {"pods": list(pods)})
+    async def _find_suggestions(self, pods: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        suggestions: Mapping[str, Sequence[str]] = await self._ask("helps", {"pods": list(pods)})
         return suggestions
 
     async def start(self) -> None:

@@ -22,6 +22,7 @@ from moorage.insight.page.pending_groups import (
     list_retry_events,
     pod_groups,
 )
+from moorage.kube.api.pod import Pod
 
 if TYPE_CHECKING:
     from moorage.insight.whatif.questions import OutcomeDifference
@@ -64,6 +65,10 @@ class PageSource(ABC):
     @abstractmethod
     def waiting(self, run: int, at: float) -> Sequence[WaitingPodLine]:
         """List the pending pods."""
+
+    @abstractmethod
+    def placed(self, run: int, at: float) -> Sequence[Pod]:
+        """List the pods on nodes."""
 
     @abstractmethod
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:

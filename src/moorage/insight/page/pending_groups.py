@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from moorage.insight.page.api_types import GroupLine, RetryEvent, WaitingGroup, WaitingPodLine
+from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.queue.observer import GATED, INCOMPLETE
 
@@ -17,12 +18,35 @@ MAX_EXAMPLES: Final = 3
 MAX_EVENTS: Final = 40
 NOT_TRIED: Final = "not tried yet"
 NO_REASON: Final = "no reason reported yet"
+OTHERS: Final = "another scheduler"
 
 
 class Suggestion(Struct, frozen=True):
-    """The suggested change for a group; empty if the search finds no change."""
+    """The suggested change for a group, empty if the search finds no change; and the decisive reason."""
 
     text: str
+    reason: str = ""
+
+
+def describe_owner(pod: Pod) -> str:
+    """Return the kind and name of the first owner; empty if there is none."""
+    owners = pod.metadata.owner_references
+    return f"{owners[0].kind.lower()}/{owners[0].name}" if owners else ""
+
+
+def foreign_line(pod: Pod, since: float = 0.0) -> WaitingPodLine:
+    """Describe a pending pod that no profile of this scheduler is responsible for."""
+    reason = f"another scheduler is responsible: {pod.scheduler_name}"
+    return WaitingPodLine(
+        pod=pod.key,
+        place=OTHERS,
+        since=since,
+        reasons=(reason,),
+        message=f"schedulerName is {pod.scheduler_name}, which is not a profile of this scheduler",
+        group=pod.group_key or "",
+        priority=pod.priority,
+        owner=describe_owner(pod),
+    )
 
 
 def group_id(reasons: Sequence[str]) -> str:
@@ -58,6 +82,9 @@ def describe_group(members: Sequence[WaitingPodLine], helps: Mapping[str, Sugges
     reasons = list_reasons(members[0])
     name = group_id(reasons)
     suggestion = helps.get(name)
+    if suggestion is not None and suggestion.reason in reasons:
+        reasons = tuple(sorted(reasons, key=lambda reason: reason != suggestion.reason))
+    owners = Counter(f"{line.pod.partition('/')[0]}/{line.owner}" for line in members if line.owner)
     return WaitingGroup(
         id=name,
         reasons=reasons,
@@ -68,6 +95,7 @@ def describe_group(members: Sequence[WaitingPodLine], helps: Mapping[str, Sugges
         oldest=min(line.since for line in members),
         help="" if suggestion is None else suggestion.text,
         is_helped=suggestion is not None,
+        owners=dict(owners.most_common(MAX_EXAMPLES)),
     )
 
 

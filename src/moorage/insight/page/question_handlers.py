@@ -12,6 +12,7 @@ from moorage.insight.explain.explanation import PodExplanation
 from moorage.insight.explain.groups import list_active_pods
 from moorage.insight.explain.obstacles import find_obstacles
 from moorage.insight.explain.pods import compare, explain_pod
+from moorage.insight.page.pending_groups import describe_owner
 from moorage.insight.page.what_if import try_changes
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.pod import Pod
@@ -56,7 +57,8 @@ def explain(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any]:
             "priority": pod.priority,
             "profile": pod.scheduler_name,
             "labels": dict(pod.labels),
-            "owner": _owner(pod),
+            "owner": describe_owner(pod),
+            "created": pod.metadata.creation_timestamp or "",
             "nominated": pod.nominated_node_name,
             "tolerations": len(pod.spec.tolerations),
             "gates": [gate.name for gate in pod.spec.scheduling_gates],
@@ -68,7 +70,8 @@ def explain(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any]:
         "isSearched": arguments.get("changes") != "no",
         "because": msgspec.to_builtins(explained.because),
         "runnerUp": explained.runner_up,
-        "wakes": text.retry_lines(explained),
+        "wakes": msgspec.to_builtins(explained.wakes),
+        "notes": list(explained.notes),
         "group": explained.group,
         "table": _table(session, pod, explained),
     }
@@ -129,19 +132,18 @@ def node_facts(info: NodeInfo) -> dict[str, Any]:
         "labels": dict(info.labels),
         "taints": [msgspec.to_builtins(taint) for taint in node_object.taints],
         "isCordoned": node_object.spec.unschedulable,
-        "conditions": {item.type: item.status for item in node_object.status.conditions},
+        "conditions": [
+            {"type": item.type, "status": item.status, "reason": item.reason, "since": item.last_transition_time}
+            for item in node_object.status.conditions
+        ],
+        "created": node_object.metadata.creation_timestamp or "",
         "allocatable": dict(info.allocatable),
         "requested": {**info.requested, "pods": len(info.pods)},
         "pods": [
-            {"pod": pod.key, "requests": dict(pod.requests), "priority": pod.priority, "owner": _owner(pod)}
+            {"pod": pod.key, "requests": dict(pod.requests), "priority": pod.priority, "owner": describe_owner(pod)}
             for pod in sorted(info.pods.values(), key=lambda pod: (-pod.requests.get("cpu", 0), pod.key))
         ],
     }
-
-
-def _owner(pod: Pod) -> str:
-    owners = pod.metadata.owner_references
-    return f"{owners[0].kind.lower()}/{owners[0].name}" if owners else ""
 
 
 def _find_rejected_pods(session: Session, info: NodeInfo) -> list[dict[str, Any]]:
@@ -183,15 +185,16 @@ def _find_second_choices(session: Session, info: NodeInfo) -> list[dict[str, Any
     return near_misses
 
 
-def helps(session: Session, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the first suggested change for each pod; an empty text if the search finds no change in time."""
-    suggestions: dict[str, str] = {}
+def helps(session: Session, arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return the first suggested change and the decisive reason for each pod; empty texts if there are none."""
+    suggestions: dict[str, tuple[str, str]] = {}
     for key in arguments.get("pods") or ():
         try:
             explained = explain_pod(session, str(key), seconds=HELP_SECONDS)
         except MoorageError:
             continue  # it was deleted, or belongs to another scheduler
-        suggestions[str(key)] = text.change_line(explained.changes[0]) if explained.changes else ""
+        change = text.change_line(explained.changes[0]) if explained.changes else ""
+        suggestions[str(key)] = (change, explained.reasons[0].reason if explained.reasons else "")
     return suggestions
 
 

@@ -1,8 +1,10 @@
 """The child process that handles the page's questions about a live cluster."""
 
+import asyncio
 import sys
 from time import monotonic
-from typing import Final
+from typing import Any, Final
+from urllib.parse import quote, urlencode
 
 import msgspec
 import structlog
@@ -13,6 +15,9 @@ from moorage.insight.explain.explain_events import ExplainRequest
 from moorage.insight.explain.explain_worker import open_session
 from moorage.insight.page.question_handlers import answer
 from moorage.insight.page.question_process import PageAnswer, PageQuestion
+from moorage.kube.api.records import EventSeries
+from moorage.kube.client.kubeconfig import load_connection
+from moorage.kube.client.rest import ApiClient
 
 MAX_AGE_SECONDS: Final = 15.0
 """Older data is read again, except during a search for changes that help."""
@@ -20,7 +25,25 @@ SERIES: Final = ("helps",)
 """Questions of one search, which may use data of the last minute."""
 MAX_SERIES_AGE_SECONDS: Final = 60.0
 
+MAX_EVENTS: Final = 100
+
 log = structlog.get_logger(__name__)
+
+
+class _CoreEvent(msgspec.Struct, rename="camel"):
+    """An event of the core API, which has the times of old and of new clients."""
+
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int = 0
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    series: EventSeries | None = None
+
+
+class _CoreEvents(msgspec.Struct):
+    items: list[_CoreEvent] = []
 
 
 def main() -> int:
@@ -38,7 +61,10 @@ def main() -> int:
                 if session is not None:
                     session.close()
                 session, read_at = fresh, monotonic()
-            reply = PageAnswer(answer(session, question.question, question.asked))
+            result = answer(session, question.question, question.asked)
+            if question.question == "pod":
+                result["events"] = list_events(request, result["pod"])
+            reply = PageAnswer(result)
         except MoorageError as error:
             reply = PageAnswer(problem=str(error))
         except Exception:  # one question must not end the process
@@ -46,6 +72,33 @@ def main() -> int:
             reply = PageAnswer(problem="the question failed; see the log")
         channel.send(reply)
     return 0
+
+
+def list_events(request: ExplainRequest, pod: str) -> list[dict[str, Any]] | str:
+    """Return the events of a pod, the newest first; a message if they cannot be read."""
+    namespace, _, name = pod.partition("/")
+    fields = f"involvedObject.kind=Pod,involvedObject.name={name}"
+    path = f"/api/v1/namespaces/{quote(namespace)}/events?{urlencode({'fieldSelector': fields, 'limit': MAX_EVENTS})}"
+
+    async def read() -> bytes:
+        async with ApiClient(load_connection(request.kubeconfig, request.master)) as client:
+            return await client.request("GET", path)
+
+    try:
+        items = msgspec.json.decode(asyncio.run(read()), type=_CoreEvents).items
+    except (MoorageError, msgspec.DecodeError) as error:
+        return str(error)
+    events = [
+        {
+            "time": (item.series and item.series.last_observed_time) or item.last_timestamp or item.event_time or "",
+            "count": max(item.series.count if item.series else 0, item.count, 1),
+            "type": item.type,
+            "reason": item.reason,
+            "message": item.message,
+        }
+        for item in items
+    ]
+    return sorted(events, key=lambda event: str(event["time"]), reverse=True)
 
 
 if __name__ == "__main__":

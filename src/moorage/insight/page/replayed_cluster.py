@@ -19,7 +19,7 @@ from moorage.insight.page.api_types import (
 )
 from moorage.insight.page.node_columns import compute_layout
 from moorage.insight.page.page_source import MAX_STEPS, PageSource, page_state
-from moorage.insight.page.pending_groups import Suggestion, list_events
+from moorage.insight.page.pending_groups import Suggestion, describe_owner, foreign_line, list_events
 from moorage.insight.page.session_thread import SessionThread
 from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.insight.whatif.questions import OutcomeDifference
@@ -135,7 +135,16 @@ class ReplayedCluster(PageSource):
     def waiting(self, run: int, at: float) -> Sequence[WaitingPodLine]:
         """List the pending pods."""
         replay = self._runs[run].replay
-        return [_line(replay.pods[key], record) for key, record in replay.at(at).waiting.items()]
+        profiles = self._runs[run].weights
+        waiting = ((replay.pods[key], record) for key, record in replay.at(at).waiting.items())
+        return [
+            _line(pod, record) if pod.scheduler_name in profiles else foreign_line(pod, record.since)
+            for pod, record in waiting
+        ]
+
+    def placed(self, run: int, at: float) -> Sequence[Pod]:
+        """List the pods on nodes."""
+        return [pod for pod in self._runs[run].replay.pods_at(at) if pod.node_name]
 
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
         """Return the computed suggestions by group."""
@@ -148,7 +157,7 @@ class ReplayedCluster(PageSource):
     def _suggestions_at(self, run: int, at: float) -> SuggestionSearch:
         """Return the search for suggestions at a time; an empty one if suggestions are not computed there."""
 
-        async def no_suggestions(_pods: Sequence[str]) -> Mapping[str, str]:
+        async def no_suggestions(_pods: Sequence[str]) -> Mapping[str, Sequence[str]]:
             return {}
 
         if not self._can_suggest(run, at):
@@ -156,9 +165,9 @@ class ReplayedCluster(PageSource):
         end = self._runs[run].replay.seconds
         if run not in self._suggestions:
 
-            async def ask(pods: Sequence[str]) -> Mapping[str, str]:
-                suggestions: Mapping[str, str] = await self.thread.ask((run, end), "helps", {"pods": list(pods)})
-                return suggestions
+            async def ask(pods: Sequence[str]) -> Mapping[str, Sequence[str]]:
+                answer: Mapping[str, Sequence[str]] = await self.thread.ask((run, end), "helps", {"pods": list(pods)})
+                return answer
 
             self._suggestions[run] = SuggestionSearch(ask)
         return self._suggestions[run]
@@ -223,6 +232,7 @@ def _line(pod: Pod, record: WaitingRecord) -> WaitingPodLine:
         event=record.event,
         group=pod.group_key or "",
         priority=pod.priority,
+        owner=describe_owner(pod),
     )
 
 

@@ -1,22 +1,27 @@
 """The page over HTTP: static files, data as JSON, and a stream of versions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 import msgspec
 import structlog
 
 from moorage.common.errors import InputError, MoorageError
+from moorage.insight.page.api_types import PodLine, WaitingPodLine
 from moorage.insight.page.page_source import PageSource
 from moorage.insight.page.paths import API, ROOT, SAFETY, assets, problem
-from moorage.insight.page.pending_groups import describe_group, group_id, group_lines, list_reasons
+from moorage.insight.page.pending_groups import describe_group, describe_owner, group_id, group_lines, list_reasons
+from moorage.kube.api.pod import Pod
 from moorage.kube.http.messages import HttpRequest, Reply
 
 MAX_LISTED: Final = 200
 MAX_DIFFERENCES: Final = 1000
+MAX_SORTED: Final = 20_000
+"""Longer lists of pods keep the order of the source: the page must not delay a scheduler."""
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +48,11 @@ class Query:
             raise InputError(key, f"{text[:40]!r} is not a number from 0 to {most}")
         return int(text)
 
+    def page(self, items: Sequence[T]) -> Sequence[T]:
+        """Return the requested page of a list."""
+        first = self.number("offset", 0)
+        return items[first : first + self.number("limit", MAX_LISTED, MAX_LISTED)]
+
 
 class PageService:
     """Handles requests for the page of a source."""
@@ -57,6 +67,7 @@ class PageService:
             "decisions": lambda query: {"decisions": source.decisions(query.run, query.at, query.number("since", 0))},
             "lines": lambda query: source.lines(query.run, query.at),
             "waiting": self._waiting,
+            "pods": self._pods,
             "reasons": self._reasons,
             "differences": self._differences,
         }
@@ -107,10 +118,34 @@ class PageService:
         differences = self._source.differences(query.at)
         return {"differences": differences[:MAX_DIFFERENCES], "count": len(differences)}
 
+    def _pods(self, query: Query) -> Any:
+        """List pending pods and pods on nodes, page by page: those of a namespace, or that contain a text."""
+        search_text, namespace, state = (str(query.given.get(key, "")) for key in ("q", "namespace", "state"))
+        waiting = () if state == "placed" else self._source.waiting(query.run, query.at)
+        placed = () if state == "pending" else self._source.placed(query.run, query.at)
+        namespaces = {line.pod.partition("/")[0] for line in waiting} | {pod.namespace for pod in placed}
+        matches: list[WaitingPodLine | Pod] = [
+            line for line in waiting if _is_in(line.pod, namespace) and _has(search_text, line.pod, line.owner)
+        ]
+        # The owner of a pod is formatted only for a search: a cluster may have very many pods.
+        matches += (
+            pod
+            for pod in placed
+            if (not namespace or pod.namespace == namespace)
+            and (not search_text or _has(search_text, pod.key, pod.node_name, describe_owner(pod)))
+        )
+        if len(matches) <= MAX_SORTED:
+            matches.sort(key=lambda item: (isinstance(item, Pod), item.key if isinstance(item, Pod) else item.pod))
+        return {
+            "pods": [_pod_line(item) for item in query.page(matches)],
+            "count": len(matches),
+            "namespaces": sorted(namespaces),
+        }
+
     def _waiting(self, query: Query) -> Any:
         """List waiting pods, those of a group or whose name holds a text, page by page."""
         search_text, group, queue = (str(query.given.get(key, "")) for key in ("q", "group", "place"))
-        lines = self._source.waiting(query.run, query.at)
+        lines = self._lines(query)
         if group:
             is_meant = cache(lambda reasons: group_id(reasons) == group)
             lines = [line for line in lines if is_meant(list_reasons(line))]
@@ -118,23 +153,49 @@ class PageService:
             lines = [line for line in lines if line.place == queue]
         if search_text:
             lines = [line for line in lines if search_text in line.pod]
-        first = query.number("offset", 0)
-        return {"pods": lines[first : first + query.number("limit", MAX_LISTED, MAX_LISTED)], "count": len(lines)}
+        return {"pods": query.page(lines), "count": len(lines), "namespaces": self._namespaces(query)}
+
+    def _lines(self, query: Query) -> Sequence[WaitingPodLine]:
+        namespace = str(query.given.get("namespace", ""))
+        return [line for line in self._source.waiting(query.run, query.at) if _is_in(line.pod, namespace)]
+
+    def _namespaces(self, query: Query) -> list[str]:
+        return sorted({line.pod.partition("/")[0] for line in self._source.waiting(query.run, query.at)})
 
     def _reasons(self, query: Query) -> Any:
         """List the groups of waiting pods, those whose reasons hold a text, page by page."""
         search_text = str(query.given.get("q", "")).lower()
         helps = self._source.helps(query.run, query.at)
-        groups = group_lines(self._source.waiting(query.run, query.at))
+        groups = group_lines(self._lines(query))
         if search_text:
             groups = [group for group in groups if any(search_text in text.lower() for text in list_reasons(group[0]))]
-        first = query.number("offset", 0)
-        page = groups[first : first + query.number("limit", MAX_LISTED, MAX_LISTED)]
         return {
-            "groups": [describe_group(group, helps) for group in page],
+            "groups": [describe_group(group, helps) for group in query.page(groups)],
             "count": len(groups),
             "pods": sum(map(len, groups)),
+            "namespaces": self._namespaces(query),
         }
+
+
+def _is_in(key: str, namespace: str) -> bool:
+    return not namespace or key.startswith(f"{namespace}/")
+
+
+def _has(search_text: str, *texts: str) -> bool:
+    return any(search_text in text for text in texts)
+
+
+def _pod_line(item: WaitingPodLine | Pod) -> PodLine:
+    if isinstance(item, WaitingPodLine):
+        return PodLine(pod=item.pod, reason=list_reasons(item)[0], owner=item.owner, priority=item.priority)
+    return PodLine(
+        pod=item.key,
+        node=item.node_name,
+        owner=describe_owner(item),
+        priority=item.priority,
+        requests=dict(item.requests),
+        created=item.metadata.creation_timestamp or "",
+    )
 
 
 def _body(request: HttpRequest) -> Mapping[str, Any]:

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any, Final
 
 from moorage.cluster import why_not
-from moorage.common.errors import InputError, MoorageError
+from moorage.common.errors import MoorageError
 from moorage.insight.explain.groups import list_active_pods
 from moorage.insight.page.api_types import About, NodeLayout, NodeLoad, PageState, WaitingPodLine
 from moorage.insight.page.node_columns import compute_layout, compute_load
 from moorage.insight.page.page_source import PageSource, page_state
-from moorage.insight.page.pending_groups import Suggestion, list_events
+from moorage.insight.page.pending_groups import Suggestion, describe_owner, foreign_line, list_events
 from moorage.insight.page.session_thread import SessionThread
 from moorage.insight.page.suggestions import SuggestionSearch
 from moorage.insight.whatif.session import Session
@@ -28,7 +28,6 @@ BATCH_SECONDS: Final = 0.2
 """Duration in seconds of a batch of attempts; questions are evaluated between batches."""
 FIRST_BATCH: Final = 20
 MAX_BATCH: Final = 500
-OTHERS: Final = "another scheduler"
 
 
 class StaticCluster(PageSource):
@@ -42,7 +41,7 @@ class StaticCluster(PageSource):
         self._waiting: list[Pod] = []
         self._lines: dict[str, WaitingPodLine] = {}
         self._tried = 0
-        self._placed = 0
+        self._placed: list[Pod] = []
         self._members: dict[str, int] = {}
         self._layout: NodeLayout
         self._load: NodeLoad
@@ -78,15 +77,10 @@ class StaticCluster(PageSource):
         self._events = list_events(profiles)
         self._weights = {profile.name: dict(profile.weights) for profile in profiles}
         pods = list_active_pods(session)
-        self._placed = sum(1 for pod in pods if pod.node_name)
-        self._members = Counter(pod.group_key for pod in pods if pod.node_name and pod.group_key)
+        self._placed = [pod for pod in pods if pod.node_name]
+        self._members = Counter(pod.group_key for pod in self._placed if pod.group_key)
         self._waiting = [pod for pod in pods if not pod.node_name]
-        self._lines = {
-            pod.key: WaitingPodLine(
-                pod=pod.key, place=ACTIVE, since=0.0, group=pod.group_key or "", priority=pod.priority
-            )
-            for pod in self._waiting
-        }
+        self._lines = {pod.key: WaitingPodLine(place=ACTIVE, **_common(pod)) for pod in self._waiting}
 
     async def _try_all(self) -> None:
         loop, batch = asyncio.get_running_loop(), FIRST_BATCH
@@ -124,7 +118,7 @@ class StaticCluster(PageSource):
             layout=1,
             time=0.0,
             load=self._load,
-            placed=self._placed,
+            placed=len(self._placed),
             bound=0,
             events=self._events,
             members=self._members,
@@ -135,6 +129,10 @@ class StaticCluster(PageSource):
         """List the pending pods."""
         return list(self._lines.values())
 
+    def placed(self, run: int, at: float) -> Sequence[Pod]:
+        """List the pods on nodes."""
+        return self._placed
+
     def helps(self, run: int, at: float) -> Mapping[str, Suggestion]:
         """Return the computed suggestions by group."""
         return self.suggestions.found
@@ -143,18 +141,23 @@ class StaticCluster(PageSource):
         """Return the result of a question on the cluster."""
         return await self.thread.ask(None, question, arguments)
 
-    async def _find_suggestions(self, pods: Sequence[str]) -> Mapping[str, str]:
-        suggestions: Mapping[str, str] = await self.thread.ask(None, "helps", {"pods": list(pods)})
+    async def _find_suggestions(self, pods: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        suggestions: Mapping[str, Sequence[str]] = await self.thread.ask(None, "helps", {"pods": list(pods)})
         return suggestions
+
+
+def _common(pod: Pod) -> dict[str, Any]:
+    group = pod.group_key or ""
+    return {"pod": pod.key, "since": 0.0, "group": group, "priority": pod.priority, "owner": describe_owner(pod)}
 
 
 def _try_pod(session: Session, pod: Pod) -> WaitingPodLine:
     """Try one pod as if it were next."""
-    common: dict[str, Any] = {"pod": pod.key, "since": 0.0, "group": pod.group_key or "", "priority": pod.priority}
+    if pod.scheduler_name not in session.scheduler.runners:
+        return foreign_line(pod)
+    common = _common(pod)
     try:
         attempt = session.try_pod(pod, preempts=False)
-    except InputError as error:
-        return WaitingPodLine(place=OTHERS, reasons=(error.problem,), message=str(error), **common)
     except MoorageError as error:
         return WaitingPodLine(place=UNSCHEDULABLE, reasons=(str(error),), message=str(error), **common)
     if attempt.gates:

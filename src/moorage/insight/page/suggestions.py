@@ -19,8 +19,8 @@ RETRY_SECONDS: Final = 10.0
 
 log = structlog.get_logger(__name__)
 
-FindSuggestions = Callable[[Sequence[str]], Awaitable[Mapping[str, str]]]
-"""Returns the first suggested change for each pod; an empty text if the search finds no change."""
+FindSuggestions = Callable[[Sequence[str]], Awaitable[Mapping[str, Sequence[str]]]]
+"""Returns the first suggested change and the decisive reason for each pod; empty texts if there are none."""
 
 
 class SuggestionSearch:
@@ -53,7 +53,7 @@ class SuggestionSearch:
                 break
             if len(self.found) >= MAX_CACHED:
                 self.found.clear()
-            self.found[group.id] = Suggestion(answers.get(example, ""))
+            self.found[group.id] = Suggestion(*answers.get(example, ("",)))
             self.version += 1
         self.version += 1  # the next state starts a search for new groups, or for all after an error
 

@@ -1,5 +1,6 @@
 """Explanations of single pods."""
 
+import pytest
 from tests.support.gangs import COSCHEDULING
 from tests.unit.insight.explain.clusters import TAINT, Object, node, pod, session
 
@@ -12,6 +13,36 @@ def test_explanation_is_restricted_to_one_node() -> None:
         explained = explain_pod(opened, "default/p", node="n2")
     assert [change.kind for change in explained.changes] == ["pair"]
     assert list(explained.decision.nodes) == ["n2"]
+
+
+WITH_GPU = {"status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10", "example.com/gpu": "1"}}}
+DECISIVE = {
+    "nodes that are closed to the pod are set aside": (
+        (
+            node("n1"),
+            *(node(f"t{number}", taints=[TAINT]) for number in range(3)),
+            pod("web", on="n1", requests={"cpu": "3"}),
+        ),
+        {"cpu": "2"},
+        "Insufficient cpu",
+    ),
+    "nodes without the resource are set aside": (
+        (node("n1"), node("n2"), {**node("g1", taints=[TAINT]), **WITH_GPU}),
+        {"example.com/gpu": "1"},
+        "node(s) had untolerated taint(s)",
+    ),
+    "the most frequent reason counts if no node could run the pod": (
+        (node("n1"), node("n2"), node("t1", taints=[TAINT])),
+        {"cpu": "9"},
+        "Insufficient cpu",
+    ),
+}
+
+
+@pytest.mark.parametrize(("objects", "requests", "reason"), DECISIVE.values(), ids=DECISIVE)
+def test_decisive_reason_comes_first(objects: tuple[Object, ...], requests: dict[str, str], reason: str) -> None:
+    with session(*objects, pod("p", requests=requests)) as opened:
+        assert explain_pod(opened, "default/p").reasons[0].reason == reason
 
 
 CONFIG = COSCHEDULING.replace("{ARGS}", "{}")

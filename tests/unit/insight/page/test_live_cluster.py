@@ -1,17 +1,19 @@
 """A scheduler at work as a page: its queue, its decisions, and that looking on changes nothing for others."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.unit.insight.page.clusters import SMALL, loaded, pod, policy
+from tests.unit.insight.page.clusters import SMALL, Content, loaded, pod, policy
 
 from moorage.cluster.files.loading import cluster_from_documents
 from moorage.cluster.offline import DiscardingApi, OfflineScheduler
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import InputError
 from moorage.insight.page.live_cluster import PAUSE_SECONDS, LiveCluster, PageObserver
+from moorage.kube.api.meta import format_time
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Outcome
 from moorage.scheduler.engine.task_pool import TaskBackground
@@ -36,12 +38,14 @@ async def no_answer(question: str, _arguments: Mapping[str, Any]) -> Any:
     return {} if question == "helps" else {"asked": question}
 
 
-async def worked(moments: VirtualClock | None = None) -> tuple[LiveCluster, Counting, OfflineScheduler[DiscardingApi]]:
+async def worked(
+    moments: VirtualClock | None = None, *more: Content
+) -> tuple[LiveCluster, Counting, OfflineScheduler[DiscardingApi]]:
     """Have a scheduler try each pod once."""
     clock, counting = VirtualClock(1000.0), Counting()
     observer = PageObserver(clock)
     offline = OfflineScheduler(policy(), DiscardingApi(TaskBackground()), clock, observers=(counting, observer))
-    offline.load(cluster_from_documents(loaded(SMALL).documents).objects, arrival_interval=1.0)
+    offline.load(cluster_from_documents(loaded((*SMALL, *more)).documents).objects, arrival_interval=1.0)
     await offline.start()
     while offline.scheduler.queue.sizes().active:
         await offline.scheduler.schedule_next()
@@ -114,6 +118,46 @@ def test_shallow_node_query_runs_in_process() -> None:
         assert await live.ask("node", {"node": "n1"}, 0, 0.0) == {"asked": "node"}
         with pytest.raises(InputError, match="node not found"):
             await live.ask("node", {"node": "n9", "deep": "no"}, 0, 0.0)
+        await live.stop()
+        await offline.close()
+
+    asyncio.run(go())
+
+
+def test_chart_of_pending_pods_starts_with_the_pods_that_are_pending_already() -> None:
+    async def go() -> None:
+        late = pod("late", "9")
+        late["metadata"]["creationTimestamp"] = format_time(time.time() - 60)
+        live, _, offline = await worked(None, late)
+        live.state(0, 0.0)
+        waiting = live.lines(0, 0.0).waiting
+        assert (waiting[:170], waiting[-50:]) == ([3] * 170, [4] * 50)
+        await live.stop()
+        await offline.close()
+
+    asyncio.run(go())
+
+
+def test_pod_of_another_scheduler_is_pending_since_its_creation() -> None:
+    async def go() -> None:
+        lost = pod("lost", schedulerName="defualt-scheduler")
+        lost["metadata"]["creationTimestamp"] = format_time(time.time() - 600)
+        live, _, offline = await worked(None, lost)
+        state = live.state(0, 0.0)
+        assert state.waiting == 4
+        [line] = [line for line in live.waiting(0, 0.0) if line.place == "another scheduler"]
+        assert line.reasons == ("another scheduler is responsible: defualt-scheduler",)
+        assert 595 < state.time - line.since < 660
+        await live.stop()
+        await offline.close()
+
+    asyncio.run(go())
+
+
+def test_pods_on_nodes_are_listed() -> None:
+    async def go() -> None:
+        live, _, offline = await worked()
+        assert {"shop/web-1", "shop/web-2"} <= {pod.key for pod in live.placed(0, 0.0)}
         await live.stop()
         await offline.close()
 

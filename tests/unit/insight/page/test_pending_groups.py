@@ -4,6 +4,8 @@ from typing import Any
 
 from tests.unit.insight.page.clusters import get, node, pod, served
 
+from moorage.insight.page.api_types import WaitingPodLine
+from moorage.insight.page.pending_groups import Suggestion, describe_group, group_id
 from moorage.insight.page.service import PageService
 
 
@@ -27,7 +29,7 @@ def test_thousand_reasons_are_paginated() -> None:
     async def talk(service: PageService) -> Any:
         state = await get(service, "state")
         page = await get(service, "reasons?offset=250&limit=100")
-        matches = await get(service, "reasons?q=other-77'")
+        matches = await get(service, "reasons?q=other-77")
         pods = await get(service, f"waiting?group={matches['groups'][0]['id']}")
         return state, page, matches, pods
 
@@ -35,3 +37,29 @@ def test_thousand_reasons_are_paginated() -> None:
     assert (len(state["groups"]), state["groupsLeft"], state["podsLeft"]) == (50, 250, 250)
     assert (len(page["groups"]), page["count"], page["pods"]) == (50, 300, 300)
     assert (matches["count"], [item["pod"] for item in pods["pods"]]) == (1, ["shop/p-77"])
+
+
+def test_decisive_reason_of_the_suggestion_becomes_the_headline() -> None:
+    reasons = ("Insufficient nvidia.com/gpu", "node(s) had untolerated taint(s)")
+    line = WaitingPodLine(pod="shop/gpu", place="unschedulable", since=0.0, reasons=reasons)
+    suggestions = {group_id(reasons): Suggestion("Tolerate the taint", reasons[1])}
+    assert describe_group([line], {}).reasons == reasons
+    assert describe_group([line], suggestions).reasons == reasons[::-1]
+
+
+def test_owners_of_a_group_are_counted() -> None:
+    owners = ("replicaset/web", "replicaset/web", "job/report", "")
+    lines = [
+        WaitingPodLine(pod=f"shop/{number}", place="unschedulable", since=0.0, reasons=("full",), owner=owner)
+        for number, owner in enumerate(owners)
+    ]
+    assert describe_group(lines, {}).owners == {"shop/replicaset/web": 2, "shop/job/report": 1}
+
+
+def test_pods_of_another_scheduler_are_listed_with_that_reason() -> None:
+    async def talk(service: PageService) -> Any:
+        return await get(service, "state"), await get(service, "waiting?place=another%20scheduler")
+
+    state, listed = served(talk, (node("n1"), pod("lost", schedulerName="defualt-scheduler")))
+    assert state["groups"][0]["reasons"] == ["another scheduler is responsible: defualt-scheduler"]
+    assert [item["pod"] for item in listed["pods"]] == ["shop/lost"]

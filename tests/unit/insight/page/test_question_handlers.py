@@ -4,10 +4,11 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from msgspec import to_builtins
 from tests.unit.insight.page.clusters import get, loaded, policy, served
 
 from moorage.insight.explain.pods import explain_pod
-from moorage.insight.explain.text import change_line, group_line, headline, retry_lines
+from moorage.insight.explain.text import change_line, group_line, headline
 from moorage.insight.page.service import PageService
 
 
@@ -22,7 +23,8 @@ def test_pod_page_equals_explain(key: str) -> None:
     assert page["headline"] == headline(explained)
     assert [item["line"] for item in page["reasons"]] == [group_line(item) for item in explained.reasons]
     assert [item["line"] for item in page["changes"]] == [change_line(item) for item in explained.changes]
-    assert page["wakes"] == retry_lines(explained)
+    assert page["wakes"] == list(to_builtins(explained.wakes))
+    assert page["notes"] == list(explained.notes)
     assert [item["plugin"] for item in page["because"]] == [item.plugin for item in explained.because]
 
 

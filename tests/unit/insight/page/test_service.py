@@ -3,9 +3,10 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.unit.insight.page.clusters import served, still
+from tests.unit.insight.page.clusters import get, served, still
 
 from moorage.insight.page.paths import SAFETY, public_paths
 from moorage.insight.page.service import PageService
@@ -60,6 +61,39 @@ def test_all_of_the_page_is_served_under_a_strict_policy() -> None:
     for path, reply in zip(public_paths(), served(talk), strict=True):
         assert reply.status == (302 if path == "/ui" else 200), path
         assert set(SAFETY) <= set(reply.headers)
+
+
+LISTS = {
+    "pending pods come first": (
+        "pods",
+        ["shop/big-1", "shop/big-2", "shop/fits", "shop/held", "shop/web-1", "shop/web-2"],
+    ),
+    "pods on nodes": ("pods?state=placed", ["shop/web-1", "shop/web-2"]),
+    "pending pods": ("pods?state=pending&q=big", ["shop/big-1", "shop/big-2"]),
+    "a page": ("pods?offset=1&limit=2", ["shop/big-2", "shop/fits"]),
+    "pods of a node": ("pods?q=n1", ["shop/web-1", "shop/web-2"]),
+    "no pods of another namespace": ("pods?namespace=sho", []),
+    "pods of a namespace": ("pods?namespace=shop&q=held", ["shop/held"]),
+    "pending pods of another namespace": ("waiting?namespace=batch", []),
+    "pending pods of a namespace": ("waiting?namespace=shop&q=big", ["shop/big-1", "shop/big-2"]),
+}
+
+
+@pytest.mark.parametrize(("path", "pods"), LISTS.values(), ids=LISTS)
+def test_pods_are_listed(path: str, pods: list[str]) -> None:
+    async def talk(service: PageService) -> Any:
+        return await get(service, path)
+
+    reply = served(talk)
+    assert [line["pod"] for line in reply["pods"]] == pods
+    assert reply["namespaces"] == ["shop"]
+
+
+def test_reasons_can_be_restricted_to_a_namespace() -> None:
+    async def talk(service: PageService) -> Any:
+        return [(await get(service, f"reasons?namespace={name}"))["count"] for name in ("shop", "batch")]
+
+    assert served(talk) == [3, 0]
 
 
 def test_every_path_is_documented() -> None:

@@ -10,6 +10,7 @@ import { nodeView } from "./view-node.js";
 import { nodesView } from "./view-nodes.js";
 import { overview } from "./view-overview.js";
 import { podView } from "./view-pod.js";
+import { podsView } from "./view-pods.js";
 import { queuesView } from "./view-queues.js";
 import { tryView } from "./view-try.js";
 import { groupView, waitingView } from "./view-waiting.js";
@@ -18,6 +19,7 @@ const VIEWS = [
   ["", "Overview", overview],
   ["nodes", "Nodes", nodesView],
   ["waiting", "Pending", (argument) => (argument ? groupView(argument) : waitingView())],
+  ["pods", "Pods", podsView],
   ["queues", "Queues", queuesView],
   ["decisions", "Decisions", decisionsView],
   ["try", "What if", tryView],
@@ -49,7 +51,7 @@ function route() {
   fill(main, h("div.view", {}, currentView.element));
   document.title = `${currentView.title ?? title ?? "Moorage"} · Moorage`;
   for (const link of document.querySelectorAll("#nav a")) {
-    const isCurrent = link.dataset.name === name || (link.dataset.name === "waiting" && name === "pod") || (link.dataset.name === "nodes" && name === "node");
+    const isCurrent = link.dataset.name === name || (link.dataset.name === "pods" && name === "pod") || (link.dataset.name === "nodes" && name === "node");
     if (isCurrent) {
       link.setAttribute("aria-current", "page");
       link.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -164,6 +166,12 @@ async function start() {
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();
     main.focus();
+  });
+  const search = document.getElementById("search");
+  search.addEventListener("submit", (event) => {
+    event.preventDefault();
+    location.hash = `#/pods/${encodeURIComponent(search.elements.q.value.trim())}`;
+    search.reset();
   });
   window.addEventListener("hashchange", () => {
     route();

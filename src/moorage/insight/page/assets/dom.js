@@ -86,11 +86,22 @@ export function amount(resource, value) {
 }
 
 function formatNumber(value) {
+  if (value > 0 && value < 0.05) return "<0.1";
   return Math.abs(value) >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(1).replace(/\.0$/, "");
 }
 
+// A small share is not shown as 0%, and an almost full node not as 100%.
 export function percent(part, whole) {
-  return whole > 0 ? `${Math.round((100 * part) / whole)}%` : "–";
+  if (!(whole > 0)) return "–";
+  const value = (100 * part) / whole;
+  if (value > 0 && value < 1) return "<1%";
+  return `${value > 99 && value < 100 ? 99 : Math.round(value)}%`;
+}
+
+// The age of an object, from the time at which it was created.
+export function age(created) {
+  const seconds = (Date.now() - Date.parse(created)) / 1000;
+  return Number.isNaN(seconds) ? "" : duration(Math.max(0, Math.round(seconds)));
 }
 
 export function duration(seconds) {

@@ -1,11 +1,12 @@
 // The node map with its selectors, legend, tooltip line and optional table.
 
-import { gradient, categoryColor, OVER, theme } from "./colors.js";
+import { gradient, categoryColor, OVER, theme, utilizationColor } from "./colors.js";
 import { amount, count, fill, h, nodeLink, percent } from "./dom.js";
 import { NodeMap, computeShare, STRANDED, TAINTS } from "./map.js";
 import { store } from "./store.js";
 
 const ROWS = 100;
+export const SMALL = 20; // nodes; the table of a small cluster is always shown, because the map leaves most of the screen empty
 const selection = JSON.parse(sessionStorage.getItem("moorage-map") ?? "{}");
 
 function saveSelection(change) {
@@ -19,7 +20,7 @@ function resources(layout) {
   return [...order.filter((name) => names.includes(name)), ...names.filter((name) => !order.includes(name)).sort()];
 }
 
-// ``withTable`` adds a table with the same data below the map.
+// ``withTable`` adds a table with the same data below the map, also for a cluster that is not small.
 export function mapPicker({ run = 0, height = 460, withTable = false, title = "Nodes" } = {}) {
   const canvas = h("canvas.map", {});
   const hint = h("p.hint", { "aria-hidden": "true" });
@@ -32,7 +33,7 @@ export function mapPicker({ run = 0, height = 460, withTable = false, title = "N
   const element = h("section.card.nodes", { "aria-label": title },
     h("div.head", {}, h("h2", {}, title),
       h("div.choices", {}, labelField("Color", by), labelField("Group", group), labelField("Size", size))),
-    legend, emptyNote, h("div.canvas", {}, canvas), hint, withTable && table);
+    legend, emptyNote, h("div.canvas", {}, canvas), hint, table);
   let layout, load, marks = new Map(), isTableOpen = false;
   const map = new NodeMap(canvas, {
     height,
@@ -71,23 +72,24 @@ export function mapPicker({ run = 0, height = 460, withTable = false, title = "N
     fill(emptyNote, !layout.names.length && h("div.empty", {}, h("strong", {}, "No nodes"), h("p", {}, "Pods stay pending until a node joins.")));
     fill(legend, layout.names.length ? drawLegend(layout, load, selected.by) : []);
     map.show(layout, load, selected, marks);
-    if (withTable) drawTable(selected);
+    const isSmall = layout.names.length > 0 && layout.names.length <= SMALL;
+    if (withTable || isSmall) drawTable(selected, isSmall);
+    else fill(table);
   }
 
-  function drawTable(selected) {
+  function drawTable(selected, isSmall) {
     const rows = layout.names.map((_, row) => row);
     const share = (row) => (selected.by === TAINTS ? layout.taints.of[row] : computeShare(layout, load, selected.by, row) ?? -1);
-    rows.sort((a, b) => share(b) - share(a));
+    if (!isSmall) rows.sort((a, b) => share(b) - share(a));
     const columns = resources(layout);
     const isOpen = table.querySelector("details")?.open ?? isTableOpen;
-    fill(table, h("details", { open: isOpen, ontoggle: (event) => (isTableOpen = event.target.open) },
-      h("summary", { "data-key": "table" }, `Table, sorted by ${selected.by}`),
-      h("div.scroll", {}, h("table", {},
-        h("thead", {}, h("tr", {}, h("th", {}, "Node"), columns.map((name) => h("th.number", {}, name)), h("th", {}, "Taints"))),
-        h("tbody", {}, rows.slice(0, ROWS).map((row) => h("tr", {}, h("td", {}, nodeLink(layout.names[row])),
-          columns.map((name) => cell(layout, load, name, row)),
-          h("td", {}, layout.taints.of[row] >= 0 ? layout.taints.values[layout.taints.of[row]] : "")))))),
-      rows.length > ROWS && h("p.quiet", {}, `and ${count(rows.length - ROWS, "more node")}`)));
+    const content = [h("div.scroll", {}, h("table", {},
+      h("thead", {}, h("tr", {}, h("th", {}, "Node"), columns.map((name) => h("th.number", {}, name)), h("th", {}, "State"))),
+      h("tbody", {}, rows.slice(0, ROWS).map((row) => h("tr", {}, h("td", {}, nodeLink(layout.names[row])),
+        columns.map((name) => cell(layout, load, name, row)), h("td", {}, describeState(layout, row))))))),
+    rows.length > ROWS && h("p.quiet", {}, `and ${count(rows.length - ROWS, "more node")}`)];
+    fill(table, isSmall ? content : h("details", { open: isOpen, ontoggle: (event) => (isTableOpen = event.target.open) },
+      h("summary", { "data-key": "table" }, `Table, sorted by ${selected.by}`), content));
   }
 
   return {
@@ -103,11 +105,17 @@ export function mapPicker({ run = 0, height = 460, withTable = false, title = "N
   };
 }
 
+function describeState(layout, row) {
+  const taint = layout.taints.of[row] >= 0 && layout.taints.values[layout.taints.of[row]];
+  return [layout.notReady.includes(row) && "not ready", layout.cordoned.includes(row) && "cordoned", taint].filter(Boolean).join(", ") || "ready";
+}
+
 function cell(layout, load, name, row) {
   const capacity = layout.allocatable[name][row];
   if (!capacity) return h("td.number.quiet", {}, "–");
   const requested = name === "pods" ? load.pods[row] : load.requested[name]?.[row] ?? 0;
-  return h("td.number", { title: `${amount(name, requested)} of ${amount(name, capacity)}` }, percent(requested, capacity));
+  return h("td.number", { title: `${amount(name, requested)} of ${amount(name, capacity)}` }, percent(requested, capacity),
+    h("span.meter", { "aria-hidden": "true" }, h("i", { style: { width: `${Math.min(100, (100 * requested) / capacity)}%`, background: utilizationColor(Math.max(0.35, requested / capacity)) } })));
 }
 
 function labelField(text, field) {

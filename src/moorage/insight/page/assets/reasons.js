@@ -1,12 +1,11 @@
 // Cards for groups of pending pods: the count, the reasons and a possible fix.
 
-import { count, h, podLink } from "./dom.js";
-import { duration } from "./dom.js";
+import { count, duration, h, podLink } from "./dom.js";
 import { store } from "./store.js";
 
-// kube-scheduler's reasons start with "node(s)"; drop it in headings.
+// kube-scheduler's reasons start with "node(s)", which is hard to read in a heading.
 export function reason(text) {
-  return text.replace(/^node\(s\) /, "");
+  return text.replace(/^node\(s\) /, "nodes ");
 }
 
 export function groupCard(group, total) {
@@ -20,12 +19,20 @@ export function groupCard(group, total) {
       otherReasons.length > 0 && h("p.others", {}, "and ", otherReasons.slice(0, 3).map((text, index) => [index ? ", " : "", reason(text)]), otherReasons.length > 3 && ` and ${otherReasons.length - 3} more`),
       describeFix(group),
       h("p.quiet", {}, "for example ", group.examples.slice(0, 2).map((pod, index) => [index ? ", " : "", podLink(pod)]),
+        Object.keys(group.owners).length > 0 && [" · of ", owners(group)],
         age > 1 && store.about.kind !== "still" && ` · pending for up to ${duration(age)}`)));
 }
 
-function describeFix(group) {
-  if (group.help) return h("p.help", {}, h("span.tag", {}, "possible fix"), " ", group.help);
-  if (group.isHelped) return h("p.help.quiet", {}, "no change was found that would make the pods fit");
+function owners(group) {
+  return Object.entries(group.owners).map(([owner, pods]) => `${owner.slice(owner.indexOf("/") + 1)} (${pods.toLocaleString("en")})`).join(", ");
+}
+
+// The change was computed for one pod. Other pods of the same owner have the same template.
+export function describeFix(group) {
+  const isForAll = Object.values(group.owners)[0] === group.pods || group.pods === 1;
+  const [example] = group.examples;
+  if (group.help) return h("p.help", {}, h("span.tag", {}, isForAll ? "possible fix" : ["possible fix for ", example.slice(example.indexOf("/") + 1)]), " ", group.help);
+  if (group.isHelped) return h("p.help.quiet", {}, `no change was found that would make ${isForAll ? "the pods" : example} fit`);
   return null;
 }
 

@@ -12,10 +12,21 @@ export function formatTime(time) {
   return clock instanceof Date ? clock.toLocaleTimeString("en", { hour12: false }) : duration(clock);
 }
 
+// Merge consecutive attempts with the same result; the numbers in their messages may differ. The newest is shown.
+export function collapse(attempts) {
+  const merged = [];
+  for (const line of attempts) {
+    const key = JSON.stringify([line.result, line.node, line.text.replace(/\d+/g, "#")]), last = merged.at(-1);
+    if (last?.key === key) Object.assign(last, line, { times: last.times + 1, first: last.first });
+    else merged.push({ ...line, key, times: 1, first: line });
+  }
+  return merged;
+}
+
 function decisionRows(decisions, withPod) {
   return decisions.map((line) => h(`tr.${line.result}`, {},
-    h("td.quiet", {}, formatTime(line.time)), h("td", {}, h(`span.tag.${line.result}`, {}, LABELS[line.result] ?? line.result)),
-    withPod && h("td", {}, podLink(line.pod)), h("td.long", {}, line.node ? nodeLink(line.node) : line.text), h("td.number.quiet", {}, line.attempt || "")));
+    h("td.quiet", {}, line.times > 1 && `${formatTime(line.first.time)} – `, formatTime(line.time), line.times > 1 && ` (${line.times}×)`), h("td", {}, h(`span.tag.${line.result}`, {}, LABELS[line.result] ?? line.result)),
+    withPod && h("td", {}, podLink(line.pod)), h("td.long", {}, line.node ? nodeLink(line.node) : line.text), h("td.number.quiet", {}, line.times > 1 && `${line.first.attempt} – `, line.attempt || "")));
 }
 
 export function decisionTable(decisions, withPod = true) {

@@ -1,7 +1,7 @@
 // A node: utilization, pods and near misses.
 
 import { get } from "./api.js";
-import { amount, count, empty, fill, h, percent, podLink } from "./dom.js";
+import { age, amount, count, empty, fill, h, percent, podLink } from "./dom.js";
 import { utilizationColor } from "./colors.js";
 import { reason } from "./reasons.js";
 import { store } from "./store.js";
@@ -33,11 +33,12 @@ export function nodeView(name) {
   }
 
   function show() {
-    const states = [node.isCordoned && "cordoned", node.conditions.Ready && node.conditions.Ready !== "True" && "not ready"].filter(Boolean);
+    const isNotReady = node.conditions.some((item) => item.type === "Ready" && item.status !== "True");
+    const states = [node.isCordoned && "cordoned", isNotReady && "not ready"].filter(Boolean);
     fill(body, states.length > 0 && h("p.headline.unschedulable", {}, states.join(", ")), meters(node),
-      node.taints.length > 0 && h("p", {}, "Taints: ", node.taints.map((taint) => h("code.chip", {}, `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`))),
-      h("div.columns.even", {}, pods(node), drawNearMisses(details)), labels(node),
-      h("p", {}, h("button", { type: "button", "data-key": "drain", onclick: () => prepare({ drain: name }) }, "Simulate a drain")));
+      h("div.columns.even", {}, taints(node), conditions(node)),
+      h("p", {}, h("button", { type: "button", "data-key": "drain", onclick: () => prepare({ drain: name }) }, "Simulate a drain")),
+      h("div.columns.even", {}, pods(node), drawNearMisses(details)));
   }
 
   return { element, title: name, update: load };
@@ -49,7 +50,7 @@ function meters(node) {
     const requested = node.requested[name] ?? 0;
     return h("div.fact", {}, h("span.name", {}, name), h("strong", {}, percent(requested, capacity)),
       h("span.meter", { role: "meter", "aria-label": name, "aria-valuemin": 0, "aria-valuemax": 100, "aria-valuenow": Math.round((100 * requested) / capacity) },
-        h("i", { style: { width: `${Math.min(100, (100 * requested) / capacity)}%`, background: utilizationColor(Math.max(0.35, requested / capacity)) } })),
+        h("i", { style: { width: `${Math.min(100, (100 * requested) / capacity)}%`, "min-width": requested ? "3px" : 0, background: utilizationColor(Math.max(0.35, requested / capacity)) } })),
       h("span.quiet", {}, `${amount(name, requested)} of ${amount(name, capacity)}`));
   }));
 }
@@ -71,7 +72,16 @@ function drawNearMisses(details) {
     !details.almost.length && !details.second.length && empty("No near misses", "No pending pod was rejected here, and this node was not the runner-up for a recent pod."));
 }
 
-function labels(node) {
+function taints(node) {
   const entries = Object.entries(node.labels).sort();
-  return entries.length > 0 && h("section.card", {}, h("h2", {}, "Labels"), h("p", {}, entries.map(([key, value]) => h("code.chip", {}, `${key}=${value}`))));
+  return h("section.card", {}, h("h2", {}, "Taints"), node.taints.length ? h("p", {}, node.taints.map((taint) => h("code.chip", {}, `${taint.key}${taint.value ? `=${taint.value}` : ""}:${taint.effect}`))) : h("p.quiet", {}, "none"),
+    h("h2", {}, "Labels"), entries.length ? h("p", {}, entries.map(([key, value]) => h("code.chip", {}, `${key}=${value}`))) : h("p.quiet", {}, "none"));
+}
+
+// A condition other than Ready reports a problem if it is true.
+function conditions(node) {
+  const isGood = (item) => item.status === (item.type === "Ready" ? "True" : "False");
+  return h("section.card", {}, h("h2", {}, "Conditions"), node.conditions.length ? h("table", {}, h("tbody", {}, node.conditions.map((item) => h("tr", {}, h("td", {}, item.type),
+    h("td", {}, h(`span.tag${isGood(item) ? "" : ".error"}`, {}, item.status)), h("td", {}, item.reason), h("td.quiet", {}, store.about.kind === "live" && item.since ? `for ${age(item.since)}` : item.since))))) : h("p.quiet", {}, "none reported"),
+  node.created && store.about.kind === "live" && h("p.quiet", {}, `Age: ${age(node.created)}`));
 }

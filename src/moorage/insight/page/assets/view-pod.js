@@ -1,9 +1,11 @@
 // A pod: its explanation, the result of every plugin for every node, scores compared with the runner-up, attempts.
 
 import { get } from "./api.js";
-import { amount, count, empty, fill, h, nodeLink } from "./dom.js";
+import { age, amount, count, empty, fill, h, nodeLink } from "./dom.js";
+import { retryEvent } from "./retry-events.js";
 import { store } from "./store.js";
-import { decisionTable } from "./view-decisions.js";
+import { collapse, decisionTable } from "./view-decisions.js";
+import { queueTitle } from "./view-queues.js";
 import { prepare } from "./view-try.js";
 
 const FIRST_ROWS = 25;
@@ -33,11 +35,22 @@ export function podView(key) {
   }
 
   function draw(pod) {
-    return [h(`p.headline.${pod.result}`, {}, pod.headline, pod.node && pod.isBound && [" (", nodeLink(pod.node), ")"]), facts(pod), store.about.kind === "live" && refreshButton(),
-      h("div.columns.even", {}, changes(pod), reasons(pod)), because(pod), attempts(pod), wakes(pod), nodeTable(pod.table)];
+    return [headline(pod), facts(pod), store.about.kind === "live" && refreshButton(), notes(pod),
+      h("div.columns.even", {}, changes(pod), reasons(pod)), because(pod), events(pod), attempts(pod), wakes(pod), nodeTable(pod.table)];
   }
 
   return { element, title: key, update: load };
+}
+
+// The decisive reason; the complete message of the scheduler is folded.
+function headline(pod) {
+  const [decisive] = pod.reasons;
+  if (pod.isBound || !decisive || pod.result !== "unschedulable") return h(`p.headline.${pod.result}`, {}, pod.headline, pod.node && pod.isBound && [" (", nodeLink(pod.node), ")"]);
+  return h("div.headline.unschedulable", {}, "is pending: ", decisive.line, h("details.message", {}, h("summary", {}, "message of the scheduler"), pod.headline));
+}
+
+function notes(pod) {
+  return pod.notes.map((text) => h("p", {}, text));
 }
 
 function facts(pod) {
@@ -45,9 +58,10 @@ function facts(pod) {
   const entries = [
     ...Object.entries(podFacts.requests).map(([name, value]) => [name, amount(name, value)]),
     ["priority", podFacts.priority], ["profile", podFacts.profile], podFacts.owner && ["owner", podFacts.owner],
+    podFacts.created && store.about.kind === "live" && ["age", age(podFacts.created)],
     podFacts.nominated && ["nominated node", podFacts.nominated],
     group && ["group", `${group.name}: ${group.fits} of ${group.members} fit${group.minCount ? `, ${group.minCount} required` : ""}`],
-    pod.waiting && ["queue", pod.waiting.place],
+    pod.waiting && ["queue", queueTitle(pod.waiting.place)],
   ].filter(Boolean);
   return h("dl.labels", {}, entries.map(([name, value]) => [h("div", {}, h("dt", {}, name), h("dd", {}, value))]));
 }
@@ -87,12 +101,23 @@ function sum(items, key) {
 }
 
 function wakes(pod) {
-  return pod.wakes.length > 0 && h("section.card", {}, h("h2", {}, "Events that trigger a retry"), h("ul.plain.spaced", {}, pod.wakes.map((line) => h("li", {}, line))));
+  const byPlugin = Map.groupBy ? Map.groupBy(pod.wakes, (item) => item.plugin) : new Map([["", pod.wakes]]);
+  return pod.wakes.length > 0 && h("section.card", {}, h("details", {}, h("summary", {}, "The pod is tried again when…"), h("ul.plain.spaced", {}, [...byPlugin].map(([plugin, items]) => h("li", {}, items.map((item, index) => [index ? ", " : "", retryEvent(item.event)]), h("span.quiet", {}, ` (${plugin})`))))));
+}
+
+// Events exist only on a live cluster; the server reports why it cannot list them.
+function events(pod) {
+  if (!pod.events) return null;
+  if (typeof pod.events === "string") return h("section.card", {}, h("h2", {}, "Events"), h("p.quiet", {}, `not available: ${pod.events}`));
+  return h("section.card", {}, h("h2", {}, "Events"), pod.events.length ? h("div.scroll", {}, h("table.stack", {},
+    h("thead", {}, h("tr", {}, h("th", {}, "Age"), h("th", {}, "Type"), h("th", {}, "Reason"), h("th", {}, "Message"))),
+    h("tbody", {}, pod.events.map((item) => h("tr", {}, h("td.quiet", {}, age(item.time), item.count > 1 && ` (${item.count}×)`), h("td", {}, h(`span.tag${item.type === "Normal" ? "" : ".unschedulable"}`, {}, item.type)), h("td", {}, item.reason), h("td.long", {}, item.message)))))) : empty("No events", ""));
 }
 
 function attempts(pod) {
-  return h("section.card", {}, h("h2", {}, "Attempts"), pod.attempts.length ? decisionTable([...pod.attempts].reverse(), false)
-    : empty("No attempts recorded", store.about.kind === "still" ? "The cluster is static: the page shows the result of one attempt on its current state." : "The pod was scheduled before recording started, or too long ago."));
+  if (store.about.kind === "still") return null;
+  return h("section.card", {}, h("h2", {}, "Attempts"), pod.attempts.length ? decisionTable(collapse(pod.attempts).reverse(), false)
+    : empty("No attempts recorded", "The pod was scheduled before recording started, or too long ago."));
 }
 
 // All nodes: the reasons of rejecting plugins, and the scores of feasible nodes.

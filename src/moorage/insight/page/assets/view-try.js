@@ -31,6 +31,7 @@ export function tryView() {
   const drain = h("input", { list: "node-names", value: formState.drain, placeholder: "node-1, node-2", "aria-label": "Nodes to drain", oninput: () => (formState.drain = drain.value) });
   const resultArea = h("div", { "aria-live": "polite" });
   const run = h("button.primary", { type: "submit" }, "Simulate");
+  const status = h("span.status", { role: "status" });
   const weights = weightFields();
   const map = mapPicker({ height: 300, title: "Result on the nodes" });
   const mapArea = h("div", { hidden: true }, map.element);
@@ -47,8 +48,8 @@ export function tryView() {
   editNote,
   h("fieldset", {}, h("legend", {}, "Add pods"), drop, h("div.row", {}, h("label", {}, "Copies ", copies), h("button.quiet", { type: "button", onclick: () => (formState.drop = drop.value = SAMPLE) }, "insert sample"))),
   h("fieldset", {}, h("legend", {}, "Drain nodes"), drain, names),
-  h("fieldset", {}, h("legend", {}, "Change weights of score plugins"), weights),
-  h("div.row", {}, run));
+  h("fieldset", {}, h("details", { open: Object.values(formState.weights).some((plugins) => Object.keys(plugins).length) }, h("summary", {}, "Change weights of score plugins"), weights)),
+  h("div.row", {}, run, status));
   const element = h("div.columns.tries", {}, form, h("div", {}, resultArea, mapArea));
   fill(resultArea, h("section.card", {}, empty("No simulation yet", "Add a pod, drain a node or change a weight, then simulate.")));
 
@@ -67,19 +68,28 @@ export function tryView() {
     const request = { drop: drop.value, copies: Number(copies.value) || 0, drain: drain.value.split(/[,\s]+/).filter(Boolean), weights: changedWeights, edits: formState.edits, ...store.timeQuery };
     run.disabled = true;
     run.textContent = "Simulating…";
+    showStatus("");
     try {
       result = await post("try", request);
       fill(resultArea, drawResult(result));
       showMap();
       announce(summarize(result));
+      showStatus(summarize(result));
     } catch (error) {
       result = null;
       mapArea.hidden = true;
+      showStatus(`The simulation failed: ${error.message}`, true);
       fill(resultArea, h("section.card", {}, empty("The simulation failed", error.message)));
     } finally {
       run.disabled = false;
       run.textContent = "Simulate";
     }
+  }
+
+  // The result starts next to the button: on a narrow screen the details are below the form.
+  function showStatus(text, isError = false) {
+    status.textContent = text;
+    status.classList.toggle("error", isError);
   }
 
   function showMap() {
@@ -126,8 +136,8 @@ function drawResult(result) {
 function drawMoves(title, moves) {
   if (!moves.length) return null;
   return [h("h3", {}, `${title}: ${moves.length.toLocaleString("en")}`), h("div.scroll", {}, h("table", {},
-    h("thead", {}, h("tr", {}, h("th", {}, "Pod"), h("th", {}, "From"), h("th", {}, "To"), h("th", {}, ""))),
+    h("thead", {}, h("tr", {}, h("th", {}, "Pod"), h("th", {}, "From"), h("th", {}, "To"))),
     h("tbody", {}, moves.slice(0, MAX_ROWS).map((move) => h("tr", {}, h("td", {}, podLink(move.pod)), h("td", {}, move.before ? nodeLink(move.before) : h("span.quiet", {}, "pending")),
-      h("td", {}, move.after ? nodeLink(move.after) : h("span.tag.unschedulable", {}, "pending")), h("td.long.quiet", {}, move.text)))))),
+      h("td.long", {}, move.after ? nodeLink(move.after) : [h("span.tag.unschedulable", {}, "pending"), " ", h("span.quiet", {}, move.text)])))))),
   moves.length > MAX_ROWS && h("p.quiet", {}, `and ${count(moves.length - MAX_ROWS, "more")}`)];
 }

@@ -2,35 +2,54 @@
 
 import { get } from "./api.js";
 import { count, duration, empty, fill, h, podLink } from "./dom.js";
-import { groupList, reason } from "./reasons.js";
+import { describeFix, groupList, reason } from "./reasons.js";
 import { store } from "./store.js";
 
 const PAGE_SIZE = 50;
+const NAMESPACE = "moorage-namespace";
 
-// A filtered, paginated list. It is fetched again when the state changes.
-function pagedList({ label, load, draw, emptyText }) {
-  const field = h("input", { type: "search", placeholder: label, "aria-label": label, oninput: () => {
+// A filtered, paginated list. It is fetched again when the state changes. The namespace applies to all lists.
+export function pagedList({ label, load, draw, emptyText, search = "", more = null }) {
+  const restart = () => {
     first = 0;
     refresh(true);
+  };
+  const field = h("input", { type: "search", value: search, placeholder: label, "aria-label": label, oninput: restart });
+  const namespace = h("select", { "aria-label": "Namespace", hidden: true, onchange: () => {
+    sessionStorage.setItem(NAMESPACE, namespace.value);
+    restart();
   } });
+  const selectedNamespace = () => sessionStorage.getItem(NAMESPACE) ?? "";
   const list = h("div", {});
   const foot = h("div.pages", {});
   let first = 0, lastKey = "", lastRequest = 0;
 
   async function refresh(isForced = false) {
-    const key = JSON.stringify([field.value, first, store.version, store.at]);
+    const key = JSON.stringify([field.value, selectedNamespace(), first, store.version, store.at]);
     if (!isForced && key === lastKey) return;
     lastKey = key;
     lastRequest += 1;
     const request = lastRequest;
     try {
-      const { items, total } = await load(field.value, first, PAGE_SIZE);
+      const { items, total, namespaces } = await load(field.value, selectedNamespace(), first, PAGE_SIZE);
       if (request !== lastRequest) return;
+      showNamespaces(namespaces);
       fill(list, items.length ? draw(items, total) : emptyText(field.value));
       fill(foot, pages(total));
     } catch (error) {
       if (request === lastRequest) fill(list, empty("The list is not available", error.message));
     }
+  }
+
+  function showNamespaces(names) {
+    const selected = selectedNamespace();
+    const shown = ["", ...new Set(selected ? [selected, ...names] : names)];
+    namespace.hidden = shown.length < 3 && !selected;
+    if (namespace.dataset.names !== JSON.stringify(shown)) {
+      namespace.dataset.names = JSON.stringify(shown);
+      fill(namespace, shown.map((name) => h("option", { value: name }, name || "all namespaces")));
+    }
+    namespace.value = selected;
   }
 
   function pages(total) {
@@ -44,16 +63,16 @@ function pagedList({ label, load, draw, emptyText }) {
       h("button", { type: "button", "data-key": "on", disabled: first + PAGE_SIZE >= total, onclick: showPage(first + PAGE_SIZE) }, "Next")];
   }
 
-  return { element: h("div", {}, h("div.filter", {}, field), list, foot), refresh };
+  return { element: h("div", {}, h("div.filter", {}, field, namespace, more), list, foot), refresh };
 }
 
 export function waitingView() {
   const note = h("p.quiet", { role: "status" });
   const list = pagedList({
     label: "Filter reasons…",
-    load: async (q, offset, limit) => {
-      const { groups, count: total } = await get("reasons", { q, offset, limit, ...store.timeQuery });
-      return { items: groups, total };
+    load: async (q, namespace, offset, limit) => {
+      const { groups, count: total, namespaces } = await get("reasons", { q, namespace, offset, limit, ...store.timeQuery });
+      return { items: groups, total, namespaces };
     },
     draw: (groups) => groupList(groups, Math.max(store.state.waiting, 1)),
     emptyText: (text) => (text ? empty("No matching reason", "Try another filter.") : empty("No pending pods", "Every pod is on a node.")),
@@ -77,9 +96,9 @@ export function podTable(pods) {
 export function podsBy(filter, emptyText) {
   return pagedList({
     label: "Filter pods by name…",
-    load: async (q, offset, limit) => {
-      const { pods, count: total } = await get("waiting", { ...filter, q, offset, limit, ...store.timeQuery });
-      return { items: pods, total };
+    load: async (q, namespace, offset, limit) => {
+      const { pods, count: total, namespaces } = await get("waiting", { ...filter, q, namespace, offset, limit, ...store.timeQuery });
+      return { items: pods, total, namespaces };
     },
     draw: podTable,
     emptyText: () => empty(emptyText, ""),
@@ -94,7 +113,7 @@ export function groupView(id) {
     const group = store.state.groups.find((item) => item.id === id);
     fill(head, h("h1", {}, group ? reason(group.reasons[0]) : "Pods with one reason"),
       group && [group.reasons.length > 1 && h("ul.plain", {}, group.reasons.slice(1).map((text) => h("li", {}, "and ", reason(text)))),
-        group.help && h("p.help", {}, h("span.tag", {}, "possible fix"), " ", group.help, h("span.quiet", {}, ` (computed for ${group.examples[0]})`)),
+        describeFix(group),
         h("p.quiet", {}, `${count(group.pods, "pod")}, rejected by ${group.plugins.join(", ") || "no plugin yet"}`,
           store.about.kind !== "still" && `, pending for up to ${duration(Math.max(0, store.state.time - group.oldest))}`)]);
     list.refresh();
