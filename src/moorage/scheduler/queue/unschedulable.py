@@ -37,7 +37,9 @@ class UnschedulablePods:
         self._by_age.put(entity, entity.unschedulable_since)
         profile = entity.scheduler_name
         if entity.gating_plugin:
-            gate = self._gates[entity.key] = (profile, entity.gating_plugin)
+            # No event of other groups can admit this one: without the name of the plugin, none returns it.
+            is_for_own_events = entity.is_group and entity.needs_own_event
+            gate = self._gates[entity.key] = (profile, "" if is_for_own_events else entity.gating_plugin)
             self._by_gate.setdefault(gate, {})[entity.key] = entity
             return
         rejectors = self._rejectors[entity.key] = [(profile, plugin) for plugin in entity.rejectors]
