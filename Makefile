@@ -133,6 +133,9 @@ guard-record: $(INSTALLED)  ## Record new ceilings for the guard, 10% above the 
 bench-engine: $(INSTALLED)  ## Measure the engine alone; JSON=file also writes the rows to a file
 	$(BIN)/python -m benchmarks.engine $(if $(JSON),--json $(JSON))
 
+bench-large: $(INSTALLED)  ## Measure how long large objects of each kind delay an ordinary pod; JSON=file also writes the rows to a file
+	$(BIN)/python -m benchmarks.large_objects $(if $(JSON),--json $(JSON))
+
 bench-decode: $(INSTALLED)  ## Measure the decoding of listed pods
 	$(BIN)/python -m benchmarks.decode
 

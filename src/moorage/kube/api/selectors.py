@@ -1,7 +1,7 @@
 """Label and node selectors: parsed once into matchers that are hashable, so that equal selectors share their work."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -14,6 +14,8 @@ from moorage.kube.api.struct import KubeStruct
 LABEL_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 NODE_OPERATORS: Final = (*LABEL_OPERATORS, "Gt", "Lt")
 NODE_NAME_FIELD: Final = "metadata.name"
+MANY: Final = 16
+"""Selectors with more requirements than this are evaluated by key: an object of a megabyte has 100,000."""
 
 _NAME: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)\Z")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*\Z")
@@ -80,11 +82,61 @@ class Requirement(Struct, frozen=True):
                 return text is not None and (number := to_int64(text)) is not None and number < self.bound
 
 
-class LabelMatcher(Struct, frozen=True):
+def merge_requirements(requirements: Iterable[Requirement]) -> list[Requirement]:
+    """Return equivalent requirements, at most one of each operator for a key."""
+    groups: dict[tuple[str, str], list[Requirement]] = {}
+    for item in requirements:
+        groups.setdefault((item.key, item.operator), []).append(item)
+    return [group[0] if len(group) == 1 else _merge(group) for group in groups.values()]
+
+
+def _merge(group: Sequence[Requirement]) -> Requirement:
+    key, operator, values = group[0].key, group[0].operator, [item.values for item in group]
+    match operator:
+        case "In":
+            return Requirement(key, operator, frozenset.intersection(*values))
+        case "NotIn":
+            return Requirement(key, operator, frozenset().union(*values))
+        case "Gt":
+            return max(group, key=lambda item: item.bound)
+        case "Lt":
+            return min(group, key=lambda item: item.bound)
+        case _:
+            return group[0]
+
+
+class RequirementsByKey:
+    """Many requirements, of which only those about the labels of an object are evaluated."""
+
+    __slots__ = ("_by_key", "_needed")
+
+    def __init__(self, requirements: Iterable[Requirement]) -> None:
+        self._by_key: dict[str, list[Requirement]] = {}
+        for item in merge_requirements(requirements):
+            self._by_key.setdefault(item.key, []).append(item)
+        self._needed = {key for key, group in self._by_key.items() if not all(item.accepts(None) for item in group)}
+
+    def match(self, labels: Mapping[str, str]) -> bool:
+        """Return whether a label set satisfies all requirements."""
+        if not labels.keys() >= self._needed:
+            return False
+        by_key = self._by_key
+        return all(item.accepts(labels[key]) for key in labels if key in by_key for item in by_key[key])
+
+
+class LabelMatcher(Struct, frozen=True, dict=True):
     """A parsed label selector: all requirements must hold. A null selector is parsed to ``NOTHING``."""
 
     requirements: tuple[Requirement, ...] = ()
     is_nothing: bool = False
+
+    def __hash__(self) -> int:
+        if len(self.requirements) <= MANY:
+            return hash((self.requirements, self.is_nothing))
+        value: int | None = self.__dict__.get("hash")
+        if value is None:
+            value = self.__dict__["hash"] = hash(self.requirements)
+        return value
 
     @property
     def is_everything(self) -> bool:
@@ -95,6 +147,8 @@ class LabelMatcher(Struct, frozen=True):
         """Return whether a label set is selected."""
         if self.is_nothing:
             return False
+        if len(self.requirements) > MANY:
+            return _by_key(self, self.requirements).match(labels)
         # Plain loops here and below: preemption checks single nodes thousands of times, and generators are slow.
         for requirement in self.requirements:  # noqa: SIM110
             if not requirement.accepts(labels.get(requirement.key)):
@@ -125,10 +179,17 @@ def label_matcher(selector: LabelSelector | None) -> LabelMatcher:
 
 def label_set_matcher(labels: Mapping[str, str]) -> LabelMatcher:
     """Select what carries all of these labels, as a Service's selector does."""
-    return LabelMatcher(_canonical(_equalities(labels)))
+    return LabelMatcher(tuple(_equalities(dict(sorted(labels.items())))))
 
 
-class NodeTermMatcher(Struct, frozen=True):
+def _by_key(owner: "LabelMatcher | NodeTermMatcher", requirements: tuple[Requirement, ...]) -> RequirementsByKey:
+    by_key: RequirementsByKey | None = owner.__dict__.get("by_key")
+    if by_key is None:
+        by_key = owner.__dict__["by_key"] = RequirementsByKey(requirements)
+    return by_key
+
+
+class NodeTermMatcher(Struct, frozen=True, dict=True):
     """A parsed node selector term; ``matches_nothing`` covers empty terms and terms that do not parse."""
 
     expressions: tuple[Requirement, ...] = ()
@@ -139,9 +200,13 @@ class NodeTermMatcher(Struct, frozen=True):
         """Return whether a node with these labels and this name satisfies the term."""
         if self.matches_nothing:
             return False
-        for item in self.expressions:
-            if not item.accepts(labels.get(item.key)):
+        if len(self.expressions) > MANY:
+            if not _by_key(self, self.expressions).match(labels):
                 return False
+        else:
+            for item in self.expressions:
+                if not item.accepts(labels.get(item.key)):
+                    return False
         for item in self.fields:  # noqa: SIM110
             if not item.accepts(name if item.key == NODE_NAME_FIELD else None):
                 return False

@@ -33,11 +33,12 @@ class Shape:
 
     ``spec`` and ``reported`` (the kubelet's report of resources, if it exists) are equal for all of them. A shape is
     referenced by its pods and deleted with the last one. The same holds for ``signed``, its cached signatures with the
-    profile that computed them.
+    profile that computed them, and for ``demands``, its parsed node selector and node affinity.
     """
 
     __slots__ = (
         "__weakref__",
+        "demands",
         "holds_storage",
         "host_ports",
         "nonzero_requests",
@@ -53,6 +54,7 @@ class Shape:
         self.spec = spec
         self.reported = reported
         self.signed: tuple[object, Any] = (None, None)
+        self.demands: Any = None
         self.host_ports = pod.host_ports
         self.holds_storage = bool(spec.volumes) and not all(volume.is_plain for volume in spec.volumes)
         self.requests = requests.spec_requests(pod)

@@ -7,6 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 
 from moorage.common.arrays import NDArray
+from moorage.kube.api.integers import to_int64
 from moorage.scheduler.framework.status import BoolArray, IntArray
 
 V = TypeVar("V", bound=Hashable)
@@ -80,15 +81,21 @@ class Categorical(Generic[V]):
         table[codes] = True
         return table.take(self.codes)
 
+    def is_number(self, test: Callable[[IntArray], BoolArray]) -> BoolArray:
+        """Find the nodes whose value is an integer that passes; the test gets the integers of all distinct values."""
+        integers, are_integers = self.values.numbers()
+        return (test(integers) & are_integers).take(self.codes)
+
 
 class Vocabulary(Generic[V]):
     """The distinct values of a column, numbered in order of first appearance."""
 
-    __slots__ = ("_codes", "_values", "version")
+    __slots__ = ("_codes", "_numbers", "_values", "version")
 
     def __init__(self) -> None:
         self._codes: dict[V, int] = {}
         self._values: list[V] = []
+        self._numbers: tuple[IntArray, BoolArray] | None = None
         self.version = next_version()
         """Identifies a vocabulary: a code means the same in two columns if their vocabularies have one version."""
 
@@ -112,6 +119,14 @@ class Vocabulary(Generic[V]):
     def find(self, value: V) -> int | None:
         """Return the number of a value; ``None`` if it has no number."""
         return self._codes.get(value)
+
+    def numbers(self) -> tuple[IntArray, BoolArray]:
+        """Return the values as integers by code, and which of them are integers; parsed once for all selectors."""
+        if self._numbers is None or len(self._numbers[0]) != len(self._values):
+            parsed = [to_int64(value) if isinstance(value, str) else None for value in self._values]
+            integers = np.array([number or 0 for number in parsed], dtype=np.int64)
+            self._numbers = integers, np.array([number is not None for number in parsed], dtype=np.bool_)
+        return self._numbers
 
 
 class Growing:

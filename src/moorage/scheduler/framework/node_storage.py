@@ -15,6 +15,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 
 Extract = Callable[[NodeInfo], Hashable]
 
+SPARE_LABEL_KEYS: Final = 1024
 MAX_LABEL_COLUMNS: Final = 256
 """Maximum number of label columns; users may use any number of keys."""
 
@@ -82,6 +83,9 @@ class NodeStorage:
         self.taints = CategoricalColumn(lambda info: info.taints)
         self.host_ports = CategoricalColumn(lambda info: frozenset(info.used_ports))
         self.features = CategoricalColumn(lambda info: frozenset(info.node.status.declared_features))
+        self.label_keys: set[str] = set()
+        """The keys of all labels of the nodes, and some of nodes that are gone or have changed."""
+        self._max_label_keys = SPARE_LABEL_KEYS
         self.labels: LRU[str, CategoricalColumn] = LRU("label columns", MAX_LABEL_COLUMNS, self._new_label_column)
         self._label_views: LRU[str, Categorical[str | None]] = LRU(
             "label column views", MAX_LABEL_COLUMNS, lambda key: self.labels.lookup(key).view(len(self.infos))
@@ -123,6 +127,7 @@ class NodeStorage:
         """Bring a row in line with its node object and its pods."""
         row = info.row
         self._label_views.clear()
+        self._add_label_keys(info)
         for name in info.allocatable:
             if name not in self.allocatable:
                 self.allocatable[name] = Growing(np.int64)
@@ -134,6 +139,13 @@ class NodeStorage:
         for categorical in self.categoricals():
             categorical.write(row, info)
         self.write_requests(info)
+
+    def _add_label_keys(self, info: NodeInfo) -> None:
+        if not info.labels.keys() <= self.label_keys:
+            self.label_keys.update(info.labels)
+            if len(self.label_keys) > self._max_label_keys:
+                self.label_keys = {key for other in self.infos for key in other.labels}
+                self._max_label_keys = 2 * len(self.label_keys) + SPARE_LABEL_KEYS
 
     def write_requests(self, info: NodeInfo) -> None:
         """Write the requests on a node, also if a column is missing or too short, or a sum exceeds its range."""

@@ -164,12 +164,27 @@ class SharedNodeInfo(NodeInfo):
     remove_pod = replace_pod = replace_node = move_to = add_pod  # type: ignore[assignment]
 
 
-def ports_conflict(wanted: Iterable[HostPort], used: Collection[HostPort]) -> bool:
-    """Return whether a wanted port is taken: the wildcard address clashes with every address."""
-    if not used:
+def ports_conflict(ports: Collection[HostPort], others: Collection[HostPort]) -> bool:
+    """Return whether two pods or nodes use the same port: the wildcard address clashes with every address."""
+    few, many = sorted((ports, others), key=len)
+    return bool(few) and PortTest(few).conflicts(many)
+
+
+class PortTest:
+    """Compares some ports with those of many nodes, without comparing each port with each other."""
+
+    __slots__ = ("_anywhere", "_exact", "_numbers")
+
+    def __init__(self, ports: Iterable[HostPort]) -> None:
+        self._exact = frozenset(ports)
+        self._numbers = {port[1:] for port in self._exact}
+        self._anywhere = {port[1:] for port in self._exact if port.ip == ANY_ADDRESS}
+
+    def conflicts(self, others: Iterable[HostPort]) -> bool:
+        """Return whether one of the other ports is among these."""
+        exact, numbers, anywhere = self._exact, self._numbers, self._anywhere
+        for port in others:
+            number = port[1:]
+            if number in numbers and (number in anywhere or port.ip == ANY_ADDRESS or port in exact):
+                return True
         return False
-    return any(
-        port == taken_port and protocol == taken_protocol and (ip == taken_ip or ANY_ADDRESS in (ip, taken_ip))
-        for ip, protocol, port in wanted
-        for taken_ip, taken_protocol, taken_port in used
-    )

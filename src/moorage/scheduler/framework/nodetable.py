@@ -182,6 +182,10 @@ class NodeTable:
         """The features each node declares."""
         return self._categorical(self._columns.features.view(len(self._columns)))
 
+    def may_have_label(self, key: str) -> bool:
+        """Return False if no node of the cluster has a label with this key; the column of one need not be read."""
+        return key in self._columns.label_keys
+
     def label(self, key: str) -> Categorical[str | None]:
         """The value of a label on each node; ``None`` where it is missing.
 

@@ -27,7 +27,7 @@ from moorage.kube.api.selectors import (
 from moorage.scheduler.config.args import NodeAffinityArgs
 from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
-from moorage.scheduler.framework.node_selection import matching_nodes, nodes_matching_term, nodes_meeting
+from moorage.scheduler.framework.node_selection import all_of, matching_nodes, nodes_meeting_all, weigh_nodes
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import (
@@ -62,12 +62,10 @@ class Demands(Struct, frozen=True):
 
     def accepted_nodes(self, nodes: NodeTable) -> BoolArray:
         """Find the nodes of a window that satisfy the requirements."""
-        accepted = (
-            np.ones(len(nodes), dtype=np.bool_) if self.affinity is None else matching_nodes(self.affinity, nodes)
-        )
-        for requirement in self.labels.requirements:
-            accepted &= nodes_meeting(requirement, nodes)
-        return accepted
+        labelled = nodes_meeting_all(self.labels.requirements, nodes)
+        chosen = None if self.affinity is None else matching_nodes(self.affinity, nodes)
+        accepted = all_of((labelled, chosen))
+        return np.ones(len(nodes), dtype=np.bool_) if accepted is None else accepted
 
 
 class Preference(NamedTuple):
@@ -143,10 +141,8 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         return sum(weight for weight, term in preferences if term.matches(node.labels, node.name))
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-        total = np.zeros(len(nodes), dtype=np.int64)
-        for weight, term in cycle.get(PREFERENCES) or self._read_preferences(pod):
-            total += weight * nodes_matching_term(term, nodes)
-        return total
+        preferences = cycle.get(PREFERENCES) or self._read_preferences(pod)
+        return weigh_nodes(((term, weight) for weight, term in preferences), nodes)
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
         return default_normalize(scores)
@@ -176,17 +172,21 @@ def find_node_affinity(pod: Pod) -> NodeAffinitySpec:
 
 
 def read_demands(pod: Pod) -> Demands:
-    """Parse what a pod demands of a node."""
-    required, selector = find_node_affinity(pod).required, pod.spec.node_selector
-    return Demands(
-        label_set_matcher(selector) if selector else EVERYTHING,
-        None if required is None else node_matcher(required),
-    )
+    """Parse what a pod demands of a node, once for all pods of its template."""
+    shape = pod.shape
+    demands: Demands | None = shape.demands
+    if demands is None:
+        required, selector = find_node_affinity(pod).required, pod.spec.node_selector
+        demands = shape.demands = Demands(
+            label_set_matcher(selector) if selector else EVERYTHING,
+            None if required is None else node_matcher(required),
+        )
+    return demands
 
 
 def named_nodes(terms: Iterable[NodeSelectorTerm]) -> frozenset[str] | None:
     """Return the only nodes that the terms can mean; ``None`` if there are no terms, or if one names no node."""
-    names: frozenset[str] | None = None
+    names: set[str] | None = None
     for term in terms:
         values = [
             frozenset(field.values)
@@ -195,8 +195,9 @@ def named_nodes(terms: Iterable[NodeSelectorTerm]) -> frozenset[str] | None:
         ]
         if not values:
             return None
-        names = frozenset.intersection(*values) | (names or frozenset())
-    return names
+        names = names or set()
+        names |= frozenset.intersection(*values)
+    return None if names is None else frozenset(names)
 
 
 @cached(1024, lambda terms: count_characters(NodeSelector(tuple(term.preference for term in terms))))

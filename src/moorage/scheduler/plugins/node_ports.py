@@ -5,16 +5,16 @@ from typing import Final
 
 import numpy as np
 
-from moorage.kube.api.pod import HostPort, Pod
+from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
-from moorage.scheduler.framework.nodeinfo import NodeInfo, ports_conflict
+from moorage.scheduler.framework.nodeinfo import NodeInfo, PortTest, ports_conflict
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, PreFilterAnswer, PreFilterPlugin
 from moorage.scheduler.framework.status import IntArray, Status, Verdict
 
 TAKEN: Final = Status.unschedulable("node(s) didn't have free ports for the requested pod ports")
-PORTS: Final = StateKey[tuple[HostPort, ...]](
+PORTS: Final = StateKey[PortTest](
     "PreFilterNodePorts", missing='reading "PreFilterNodePorts" from cycleState: not found'
 )
 
@@ -31,16 +31,15 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
         if not pod.host_ports:
             return Status.skip()
-        cycle[PORTS] = pod.host_ports
+        cycle[PORTS] = PortTest(pod.host_ports)
         return None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         ports = cycle[PORTS]
-        return TAKEN if ports_conflict(ports, node.used_ports) else None
+        return TAKEN if ports.conflicts(node.used_ports) else None
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        ports = cycle[PORTS]
-        return Verdict.reject(where=nodes.host_ports.where(lambda used: ports_conflict(ports, used)), because=TAKEN)
+        return Verdict.reject(where=nodes.host_ports.where(cycle[PORTS].conflicts), because=TAKEN)
 
     def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         # A pod of the same kind uses the same port, so a node takes only one.

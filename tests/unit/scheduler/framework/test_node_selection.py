@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.kube.api.selectors import (
+    MANY,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
     node_matcher,
 )
-from moorage.scheduler.framework.node_selection import matching_nodes
+from moorage.scheduler.framework.node_selection import matching_nodes, weigh_nodes
 from moorage.testing import make_node
 from moorage.testing.rig import Rig
 
@@ -91,3 +92,33 @@ def test_columns_agree_with_the_matcher_in_any_window(
     window = Rig(*NODES).nodes.take(np.array(rows[:size], dtype=np.int64))
     matches = matching_nodes(matcher, window)
     assert matches.tolist() == [matcher.matches(node.labels, node.name) for node in window]
+
+
+@given(
+    requirements=st.lists(REQUIREMENTS, min_size=1, max_size=3 * MANY),
+    terms=st.lists(TERMS, min_size=MANY + 1, max_size=2 * MANY).map(tuple),
+)
+def test_many_expressions_and_terms_agree_with_single_ones(
+    requirements: list[NodeSelectorRequirement], terms: tuple[NodeSelectorTerm, ...]
+) -> None:
+    nodes = Rig(*NODES).nodes
+    single = [node_matcher(selector(NodeSelectorTerm(match_expressions=(item,)))) for item in requirements]
+    long_term = node_matcher(selector(NodeSelectorTerm(match_expressions=tuple(requirements))))
+    want = [all(matcher.matches(node.labels, node.name) for matcher in single) for node in nodes]
+    assert matching_nodes(long_term, nodes).tolist() == want
+    assert [long_term.matches(node.labels, node.name) for node in nodes] == want
+    matchers = [node_matcher(selector(term)) for term in terms]
+    weights = [sum(matcher.matches(node.labels, node.name) * 2 for matcher in matchers) for node in nodes]
+    assert matching_nodes(node_matcher(selector(*terms)), nodes).tolist() == [weight > 0 for weight in weights]
+    weighted = [(matcher.terms[0], 2) for matcher in matchers]
+    assert weigh_nodes(weighted, nodes).tolist() == weights
+
+
+def test_a_key_that_no_node_has_needs_no_column() -> None:
+    nodes = Rig(*NODES).nodes
+    keys = [f"key-{number}" for number in range(1_000)]
+    terms = (*(by_label(key, "Exists") for key in keys), by_label("disk", "In", "ssd"))
+    assert matching_nodes(node_matcher(selector(*terms)), nodes).tolist() == [True, False, False]
+    absent = tuple(NodeSelectorRequirement(key, "DoesNotExist") for key in keys)
+    assert matching_nodes(node_matcher(selector(NodeSelectorTerm(absent))), nodes).all()
+    assert [key for key, _ in nodes._columns.labels.items()] == ["disk"]

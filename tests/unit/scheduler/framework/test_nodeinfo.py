@@ -4,8 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.kube.api.pod import HostPort
+from moorage.scheduler.framework.nodeinfo import NodeInfo, PortTest, ports_conflict
 from moorage.scheduler.state.cache import Cache
 from moorage.testing import make_node, make_pod
 
@@ -82,3 +85,19 @@ def test_absent_resources_count_as_zero() -> None:
     copy = empty.copy()
     copy.add_pod(pod)
     assert copy.requested == {"memory": 2**30}
+
+
+PORTS = st.builds(
+    HostPort, st.sampled_from(["0.0.0.0", "10.0.0.1", "10.0.0.2"]), st.sampled_from(["TCP", "UDP"]), st.integers(1, 3)
+)
+
+
+@given(left=st.lists(PORTS, max_size=4).map(tuple), right=st.sets(PORTS, max_size=4))
+def test_ports_conflict_if_two_of_them_do(left: tuple[HostPort, ...], right: set[HostPort]) -> None:
+    want = any(
+        one[1:] == other[1:] and (one.ip == other.ip or "0.0.0.0" in (one.ip, other.ip))
+        for one in left
+        for other in right
+    )
+    assert ports_conflict(left, right) == want
+    assert PortTest(left).conflicts(right) == want

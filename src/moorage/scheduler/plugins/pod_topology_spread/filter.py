@@ -20,6 +20,7 @@ from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import (
     Inclusion,
     SpreadConstraint,
     SpreadTally,
+    decisive_constraints,
 )
 from moorage.scheduler.state.domains import DomainTally, nodes_lacking
 from moorage.scheduler.state.pod_index import PodIndex
@@ -180,7 +181,9 @@ class SpreadCounts:
 
     def __init__(self, constraints: Constraints, pod: Pod, inclusion: Inclusion) -> None:
         self.constraints = constraints
-        self._owns = [constraint.matcher.matches(pod.labels) for constraint in constraints]
+        self._labels = pod.labels
+        self._counted: Constraints = ()
+        self._owns: list[bool] = []
         self._namespace = pod.namespace
         self._inclusion = inclusion
         self._tallies: list[SpreadTally] = []
@@ -195,16 +198,18 @@ class SpreadCounts:
         else:
             for tally in self._tallies:
                 tally.refresh()
-        spreads = [Spread(*parts) for parts in zip(self.constraints, self._owns, self._tallies, strict=True)]
+        spreads = [Spread(*parts) for parts in zip(self._counted, self._owns, self._tallies, strict=True)]
         return SpreadState(self._inclusion, spreads, nodes)
 
     def _count(self, pods: PodIndex, nodes: NodeTable) -> list[SpreadTally]:
         """Count the pods in each domain; only nodes with all keys that the policies include form domains."""
-        columns = [nodes.label(constraint.topology_key) for constraint in self.constraints]
+        self._counted = decisive_constraints(self.constraints, nodes)
+        self._owns = [constraint.matcher.matches(self._labels) for constraint in self._counted]
+        columns = [nodes.label(constraint.topology_key) for constraint in self._counted]
         lacking = any_of(nodes_lacking(column) for column in columns)
         labelled = None if lacking is None else ~lacking
         tallies = []
-        for constraint, column in zip(self.constraints, columns, strict=True):
+        for constraint, column in zip(self._counted, columns, strict=True):
             where = all_of((labelled, self._inclusion.included(constraint, nodes)))
             tallies.append(SpreadTally(constraint, self._namespace, pods, column, where))
         return tallies

@@ -19,6 +19,7 @@ from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import (
     Inclusion,
     SpreadConstraint,
     SpreadTally,
+    decisive_constraints,
 )
 from moorage.scheduler.state.domains import DomainTally, Labels, nodes_lacking
 from moorage.scheduler.state.pod_index import PodIndex
@@ -232,6 +233,7 @@ class PreferenceCounts:
         self._inclusion = inclusion
         self._needs_all_keys = needs_all_keys
         self._counted_versions: tuple[int, int] | None = None
+        self._counted = constraints
         self._lacking: BoolArray | None = None
         self._tallies: list[SpreadTally | HostCounts] = []
         self._sizes: list[int] = []
@@ -253,7 +255,7 @@ class PreferenceCounts:
                 SpreadPreference(
                     constraint, log(size + 2), tally.tally if isinstance(tally, SpreadTally) else tally.per_row()
                 )
-                for constraint, size, tally in zip(self.constraints, sizes, self._tallies, strict=True)
+                for constraint, size, tally in zip(self._counted, sizes, self._tallies, strict=True)
             ]
             ignored = self._lacking if self._needs_all_keys else None
             scores = SpreadScores(spread_scores(preferences, everywhere, ignored), ignored)
@@ -290,12 +292,14 @@ class PreferenceCounts:
         return rows
 
     def _count(self, index: PodIndex, everywhere: NodeTable) -> None:
-        columns = [everywhere.label(constraint.topology_key) for constraint in self.constraints]
+        if self._needs_all_keys:
+            self._counted = decisive_constraints(self.constraints, everywhere)
+        columns = [everywhere.label(constraint.topology_key) for constraint in self._counted]
         self._lacking = nodes_lacking_any(columns)
         ignored = self._lacking if self._needs_all_keys else None
         labelled = None if ignored is None else ~ignored
         self._tallies, self._sizes = [], []
-        for constraint, column in zip(self.constraints, columns, strict=True):
+        for constraint, column in zip(self._counted, columns, strict=True):
             if constraint.topology_key == HOSTNAME_LABEL:
                 self._tallies.append(HostCounts(constraint, self._namespace, index))
             else:
@@ -305,11 +309,9 @@ class PreferenceCounts:
 
     def _sizes_in(self, feasible: NodeTable) -> list[int]:
         """Count the domains of a window; the weight of a pod grows with them."""
-        columns = [feasible.label(constraint.topology_key) for constraint in self.constraints]
+        columns = [feasible.label(constraint.topology_key) for constraint in self._counted]
         ignored = nodes_lacking_any(columns) if self._needs_all_keys else None
-        return [
-            _size(constraint, column, ignored) for constraint, column in zip(self.constraints, columns, strict=True)
-        ]
+        return [_size(constraint, column, ignored) for constraint, column in zip(self._counted, columns, strict=True)]
 
 
 def _size(constraint: SpreadConstraint, column: Labels, ignored: BoolArray | None) -> int:

@@ -71,6 +71,17 @@ Constraints = tuple[SpreadConstraint, ...]
 NO_CONSTRAINTS: Final[Constraints] = ()
 
 
+def decisive_constraints(constraints: Constraints, nodes: NodeTable) -> Constraints:
+    """Return the constraints that decide about every node: one with a key that no node has, otherwise all.
+
+    Nodes without one of the keys form no domain. So no domain of the other constraints has a pod, or is too full.
+    """
+    for constraint in constraints:
+        if not nodes.may_have_label(constraint.topology_key):
+            return (constraint,)
+    return constraints
+
+
 class ConstraintSource:
     """Returns the constraints of pods for one profile."""
 
