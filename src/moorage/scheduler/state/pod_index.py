@@ -5,9 +5,9 @@ count: a column of pods per row, updated with every added and removed pod. Count
 are dropped when they take too much memory, and computed again on the next use.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -18,8 +18,11 @@ from moorage.kube.api.selectors import LabelMatcher
 from moorage.scheduler.framework.columns import Growing
 from moorage.scheduler.framework.status import IntArray
 from moorage.scheduler.state.domains import LOG_LENGTH
+from moorage.scheduler.state.label_bits import LabelBits
 from moorage.scheduler.state.objects import ChangeLog
 from moorage.scheduler.state.selector_index import Namespaces, SelectorIndex
+
+K = TypeVar("K", bound=Hashable)
 
 # A group on more than one row in this number is a column: its dictionary would take nearly as much memory.
 DENSE_SHARE: Final = 32
@@ -212,6 +215,12 @@ class PodIndex:
             self._counts.put(question, count)
         return count
 
+    def count_once(self, groups: Mapping[K, Sequence[tuple[Namespaces, LabelMatcher]]]) -> "dict[K, FixedCount]":
+        """Count the pods that each group of many selectors selects, once per selector; the counts follow no change."""
+        classes = list(self._classes.values())
+        bits = LabelBits([(pods.namespace, pods.labels) for pods in classes])
+        return {name: FixedCount(classes, bits.count(questions), self.rows) for name, questions in groups.items()}
+
     def snapshot(self) -> dict[ClassKey, dict[int, int]]:
         """Return every class with its count per row, to compare two indexes."""
         return {key: dict(pods.rows) for key, pods in self._classes.items()}
@@ -294,6 +303,32 @@ class SelectorCount:
         """Add the count of each row, times a weight, to a column as long as the node table."""
         counts = self._column.view(len(totals))
         totals += counts if weight == 1 else weight * counts
+
+
+class FixedCount:
+    """How often the pods on each row are selected by many selectors; it is valid for one attempt."""
+
+    __slots__ = ("_column", "by_class", "log")
+
+    def __init__(self, classes: "Sequence[PodClass]", selections: IntArray, rows: int) -> None:
+        self.log = ChangeLog[int](LOG_LENGTH)
+        self._column = np.zeros(rows, dtype=np.int64)
+        self.by_class: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
+        """The number of selectors that select a pod, by its namespace and labels."""
+        for pods, count in zip(classes, selections.tolist(), strict=True):
+            self.by_class[pods.key[:2]] = count
+            if count:
+                for row, number in pods.rows.items():
+                    self._column[row] += number * count
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pod is counted."""
+        return not self._column.any()
+
+    def add_to(self, totals: IntArray, weight: int) -> None:
+        """Add the count of each row, times a weight, to a column as long as the node table."""
+        totals += weight * self._column[: len(totals)]
 
 
 class PodClass:

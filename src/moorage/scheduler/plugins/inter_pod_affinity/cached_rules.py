@@ -13,6 +13,7 @@ import numpy as np
 from moorage.common.caches import LRU, MAX_KEY_LABELS
 from moorage.kube.api.affinity_terms import PodTerms
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.selectors import MANY, LabelMatcher
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import IntArray
 from moorage.scheduler.plugins.inter_pod_affinity.filter import (
@@ -20,10 +21,13 @@ from moorage.scheduler.plugins.inter_pod_affinity.filter import (
     NamespaceExpansion,
     RequiredRules,
     Tallies,
+    TermsOfKey,
+    combine,
     conjunction,
 )
 from moorage.scheduler.state.domains import DomainTally, LabelDomains, RowCounts, Sources, is_any_counted
 from moorage.scheduler.state.pod_index import PodIndex, SelectorCount
+from moorage.scheduler.state.selector_index import Namespaces
 
 MAX_BYTES: Final = 64 << 20
 BYTES_PER_ROW: Final = 24
@@ -96,49 +100,79 @@ class CachedRules:
         """Whether a pod on a node has a term that scores nodes for other pods."""
         return bool(self._pods.preferred) or (self._hard_weight > 0 and bool(self._pods.affinity))
 
-    def required(self, pod: Pod, terms: PodTerms) -> RequiredRules:
+    def required(self, pod: Pod, terms: PodTerms, nodes: NodeTable) -> RequiredRules:
         """Return the rules of the pod's and of existing pods' required terms; call ``refresh`` before use."""
         key = _cache_key(pod, terms)
         state = (self._namespaces.version, self._pods.anti_affinity.version, self._pods.generation)
         cached = self._required.find(key)
         if cached is None or cached[0] != state:
-            namespace_labels = self._namespaces.find_labels(pod.namespace)
-            affinity = self._namespaces.expand(terms.affinity)
-            anti_affinity = self._namespaces.expand(terms.anti_affinity)
-            # A domain must have pods that match all affinity terms.
-            matching_all = self._pods.count(*conjunction(affinity), terminating=True) if affinity else None
-            affinity_keys = dict.fromkeys(term.topology_key for term in affinity)
-            existing_anti_affinity = self._pods.anti_affinity.about(pod.namespace, pod.labels, namespace_labels)
-            tallies = (
-                self._by_key((key, matching_all, 1) for key in affinity_keys if matching_all is not None),
-                self._by_key((term.topology_key, self._count_matching(term), 1) for term in anti_affinity),
-                self._by_key((group.term.topology_key, group, 1) for group in existing_anti_affinity),
-            )
-            cached = (state, RequiredRules(pod, affinity, anti_affinity, namespace_labels, tallies, self._domains))
-            if len(pod.labels) <= MAX_KEY_LABELS:
+            cached = (state, self._new_rules(pod, terms, nodes))
+            if len(pod.labels) <= MAX_KEY_LABELS and len(terms.affinity) <= MANY and len(terms.anti_affinity) <= MANY:
                 self._required.put(key, cached)
         return cached[1]
 
-    def preferred(self, pod: Pod, terms: PodTerms) -> DomainScores:
+    def preferred(self, pod: Pod, terms: PodTerms, nodes: NodeTable) -> DomainScores:
         """Return the scores of the pod's and of existing pods' preferred terms; call ``refresh`` before use."""
         pods = self._pods
         key = _cache_key(pod, terms)
         state = (self._namespaces.version, pods.affinity.version, pods.preferred.version, pods.generation)
         cached = self._preferred.find(key)
         if cached is None or cached[0] != state:
-            about = (pod.namespace, pod.labels, self._namespaces.find_labels(pod.namespace))
-            own = [(self._namespaces.expand_one(term), weight) for term, weight in terms.preferred]
-            groups = [(group, group.weight) for group in self._pods.preferred.about(*about)]
-            if self._hard_weight > 0:
-                groups += [(group, self._hard_weight) for group in self._pods.affinity.about(*about)]
-            counts: list[tuple[str, RowCounts, int]] = [
-                *((term.topology_key, self._count_matching(term), weight) for term, weight in own),
-                *((group.term.topology_key, group, weight) for group, weight in groups),
-            ]
-            cached = (state, DomainScores(self._by_key(counts), self._domains))
-            if len(pod.labels) <= MAX_KEY_LABELS:
+            cached = (state, self._new_scores(pod, terms, nodes))
+            if len(pod.labels) <= MAX_KEY_LABELS and len(terms.preferred) <= MANY:
                 self._preferred.put(key, cached)
         return cached[1]
+
+    def _new_rules(self, pod: Pod, terms: PodTerms, nodes: NodeTable) -> RequiredRules:
+        namespace_labels = self._namespaces.find_labels(pod.namespace)
+        affinity = self._namespaces.expand(terms.affinity)
+        if len(affinity) > MANY:
+            affinity = combine(affinity, nodes)
+        anti_affinity: tuple[IncomingTerm | TermsOfKey, ...]
+        anti_affinity, avoided = self._count_avoided(self._namespaces.expand(terms.anti_affinity), nodes)
+        # A domain must have pods that match all affinity terms.
+        matching_all = self._pods.count(*conjunction(affinity), terminating=True) if affinity else None
+        affinity_keys = dict.fromkeys(term.topology_key for term in affinity)
+        existing_anti_affinity = self._pods.anti_affinity.about(pod.namespace, pod.labels, namespace_labels)
+        tallies = (
+            self._by_key((key, matching_all, 1) for key in affinity_keys if matching_all is not None),
+            avoided,
+            self._by_key((group.term.topology_key, group, 1) for group in existing_anti_affinity),
+        )
+        return RequiredRules(pod, affinity, anti_affinity, namespace_labels, tallies, self._domains)
+
+    def _count_avoided(
+        self, terms: tuple[IncomingTerm, ...], nodes: NodeTable
+    ) -> tuple[tuple[IncomingTerm | TermsOfKey, ...], Tallies]:
+        if len(terms) <= MANY:
+            return terms, self._by_key((term.topology_key, self._count_matching(term), 1) for term in terms)
+        by_key: defaultdict[str, list[IncomingTerm]] = defaultdict(list)
+        for term in terms:
+            if nodes.may_have_label(term.topology_key):
+                by_key[term.topology_key].append(term)
+        counts = self._pods.count_once({key: [term[1:] for term in group] for key, group in by_key.items()})
+        combined = tuple([TermsOfKey(key, group, counts[key].by_class) for key, group in by_key.items()])
+        return combined, {key: DomainTally(((count, 1),)) for key, count in counts.items()}
+
+    def _new_scores(self, pod: Pod, terms: PodTerms, nodes: NodeTable) -> DomainScores:
+        about = (pod.namespace, pod.labels, self._namespaces.find_labels(pod.namespace))
+        expanded = self._namespaces.expand([term for term, _ in terms.preferred])
+        own = list(zip(expanded, [weight for _, weight in terms.preferred], strict=True))
+        groups = [(group, group.weight) for group in self._pods.preferred.about(*about)]
+        if self._hard_weight > 0:
+            groups += [(group, self._hard_weight) for group in self._pods.affinity.about(*about)]
+        counts: list[tuple[str, RowCounts, int]] = [
+            (group.term.topology_key, group, weight) for group, weight in groups
+        ]
+        if len(own) <= MANY:
+            counts = [(term.topology_key, self._count_matching(term), weight) for term, weight in own] + counts
+            return DomainScores(self._by_key(counts), self._domains)
+        weighted: defaultdict[tuple[str, int], list[tuple[Namespaces, LabelMatcher]]] = defaultdict(list)
+        for term, weight in own:
+            if nodes.may_have_label(term.topology_key):
+                weighted[term.topology_key, weight].append((term.namespaces, term.matcher))
+        counts += [(key, count, weight) for (key, weight), count in self._pods.count_once(weighted).items()]
+        return DomainScores(self._by_key(counts), self._domains)
 
     def _count_matching(self, term: IncomingTerm) -> SelectorCount:
         return self._pods.count(term.namespaces, term.matcher, terminating=True)

@@ -30,6 +30,18 @@ class IncomingTerm(NamedTuple):
         return (self.namespaces is None or pod.namespace in self.namespaces) and self.matcher.matches(pod.labels)
 
 
+class TermsOfKey(NamedTuple):
+    """Many terms of an incoming pod with one topology key, and how many of them select each class of pods."""
+
+    topology_key: str
+    terms: Sequence[IncomingTerm]
+    by_class: Mapping[tuple[str, frozenset[tuple[str, str]]], int]
+
+    def matches(self, pod: Pod) -> int:
+        count = self.by_class.get((pod.namespace, frozenset(pod.labels.items())))
+        return sum(term.matches(pod) for term in self.terms) if count is None else count
+
+
 class NamespaceExpansion:
     """Expands terms with the namespaces of the cluster."""
 
@@ -42,13 +54,18 @@ class NamespaceExpansion:
         return self._namespaces.version
 
     def expand(self, terms: Iterable[AffinityTerm]) -> tuple[IncomingTerm, ...]:
-        return tuple([self.expand_one(term) for term in terms])
+        # Most pods have one or two terms, but many terms may select among many namespaces.
+        selected: dict[LabelMatcher, frozenset[str]] = {}
+        return tuple([self.expand_one(term, selected) for term in terms])
 
-    def expand_one(self, term: AffinityTerm) -> IncomingTerm:
+    def expand_one(self, term: AffinityTerm, selected: dict[LabelMatcher, frozenset[str]]) -> IncomingTerm:
         """Expand one term; an empty namespace selector means all namespaces."""
         selector, namespaces = term.namespace_matcher, term.namespaces
         if not selector.is_nothing and not selector.is_everything:
-            namespaces |= {item.name for item in self._namespaces.list() if selector.matches(item.labels)}
+            if selector not in selected:
+                names = [item.name for item in self._namespaces.list() if selector.matches(item.labels)]
+                selected[selector] = frozenset(names)
+            namespaces |= selected[selector]
         return IncomingTerm(term.topology_key, None if selector.is_everything else namespaces, term.matcher)
 
     def find_labels(self, namespace: str) -> Mapping[str, str]:
@@ -60,6 +77,14 @@ class NamespaceExpansion:
 def match_all(terms: Sequence[IncomingTerm], pod: Pod) -> bool:
     """Return whether all terms select the pod; False without terms."""
     return bool(terms) and all(term.matches(pod) for term in terms)
+
+
+def combine(terms: Sequence[IncomingTerm], nodes: NodeTable) -> tuple[IncomingTerm, ...]:
+    """Return equivalent required affinity terms, one for each topology key; a key that no node has decides alone."""
+    keys = list(dict.fromkeys(term.topology_key for term in terms))
+    absent = [key for key in keys if not nodes.may_have_label(key)]
+    namespaces, matcher = conjunction(terms)
+    return tuple([IncomingTerm(key, namespaces, matcher) for key in absent[:1] or keys])
 
 
 def conjunction(terms: Sequence[IncomingTerm]) -> tuple[Namespaces, LabelMatcher]:
@@ -130,7 +155,7 @@ class AffinityWhatIf(Struct):
     """Modifiable counts of matching pods for add_pod and remove_pod, and the terms that select the pods."""
 
     affinity_terms: tuple[IncomingTerm, ...]
-    anti_terms: tuple[IncomingTerm, ...]
+    anti_terms: tuple[IncomingTerm | TermsOfKey, ...]
     namespace_labels: Mapping[str, str]
     matches_itself: bool
     affinity: PairCounts
@@ -150,8 +175,8 @@ class AffinityWhatIf(Struct):
             for key in self.affinity.by_key:
                 self.affinity.change(key, node, by)
         for own in self.anti_terms:
-            if own.matches(existing):
-                self.anti.change(own.topology_key, node, by)
+            if count := own.matches(existing):
+                self.anti.change(own.topology_key, node, by * count)
 
     def filter(self, node: NodeInfo) -> Status | None:
         keys = self.affinity.by_key if self.affinity_terms else ()
@@ -185,7 +210,7 @@ class RequiredRules:
         self,
         pod: Pod,
         affinity_terms: tuple[IncomingTerm, ...],
-        anti_terms: tuple[IncomingTerm, ...],
+        anti_terms: tuple[IncomingTerm | TermsOfKey, ...],
         namespace_labels: Mapping[str, str],
         tallies: tuple[Tallies, Tallies, Tallies],
         domains: LabelDomains,

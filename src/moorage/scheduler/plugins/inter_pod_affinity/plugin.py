@@ -202,7 +202,7 @@ class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScoreP
             return Status.unresolvable(f"parsing pod: {_all_problems(terms)}")
         if not terms.affinity and not terms.anti_affinity and not self._handle.pods.anti_affinity:
             return SKIP
-        rules = self._cached_rules.required(pod, terms)
+        rules = self._cached_rules.required(pod, terms, nodes)
         rules.refresh(nodes)
         if rules.is_empty:
             return SKIP
@@ -231,7 +231,7 @@ class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScoreP
             return SKIP
         if not terms.preferred and not terms.affinity and not self._cached_rules.can_score:
             return SKIP
-        scores = self._cached_rules.preferred(pod, terms)
+        scores = self._cached_rules.preferred(pod, terms, self._handle.nodes)
         scores.refresh(self._handle.nodes)
         if scores.is_empty:
             return SKIP

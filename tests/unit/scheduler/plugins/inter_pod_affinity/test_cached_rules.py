@@ -84,3 +84,35 @@ def test_cached_rules_are_limited_by_memory(monkeypatch: pytest.MonkeyPatch) -> 
         assert_up_to_date(plugin, rig, pod(f"app-{number}", away=[to(f"app-{number}")], likes=[(1, to())]))
 
     assert len(plugin._cached_rules) <= cached_rules.MIN_TALLIES + 2
+
+
+@pytest.mark.parametrize("wishes", WISHES.values(), ids=WISHES)
+def test_many_terms_give_the_results_of_single_ones(monkeypatch: pytest.MonkeyPatch, wishes: dict[str, object]) -> None:
+    rig, incoming = Rig(*CLUSTER), pod(**wishes)
+    for step in range(12):
+        rig.cache.add_pod(pod("web" if step % 3 else "db", CLUSTER[step * step % 5].name, name=f"p{step}", **wishes))
+    removed, added = rig.nodes[0], pod("web", name="added", **wishes)
+    results = []
+    for many in (16, 0):
+        monkeypatch.setattr(cached_rules, "MANY", many)
+        plugin, cycle = InterPodAffinity(handle=rig), CycleState()
+        result: list[object] = [run_filter(plugin, rig, incoming, form) for form in FORMS]
+        result.append(run_score(plugin, rig, incoming, score_all_at_once))
+        if plugin.pre_filter(cycle, incoming, rig.nodes) is None:
+            for victim in removed.pods.values():
+                plugin.remove_pod(cycle, incoming, victim, removed)
+            result.append([plugin.filter(cycle, incoming, node) for node in rig.nodes])
+            plugin.add_pod(cycle, incoming, added, rig.nodes[1])
+            result.append([plugin.filter(cycle, incoming, node) for node in rig.nodes])
+        results.append(result)
+    assert results[0] == results[1]
+
+
+def test_a_topology_key_that_no_node_has_decides_alone_among_many_terms() -> None:
+    rig = Rig(*CLUSTER)
+    rig.cache.add_pod(pod("web", CLUSTER[0].name, name="web"))
+    near = [to(key=f"absent-{number}") for number in range(100)]
+    plugin = InterPodAffinity(handle=rig)
+    results = [run_filter(plugin, rig, pod(near=[to(), *near]), form) for form in FORMS]
+    assert results == [run_filter(plugin, rig, pod(near=[to(), near[0]]), form) for form in FORMS]
+    assert len(plugin._cached_rules._domains._by_key) < 4
