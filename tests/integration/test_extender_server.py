@@ -15,7 +15,7 @@ from moorage.common.errors import InputError, PluginError
 from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.http.tls import ClientTls
 from moorage.kube.http.web_service import WebService
-from moorage.scheduler.extender_server.served import served_by
+from moorage.scheduler.extender_server.served import select_served
 from moorage.scheduler.extender_server.server import MAX_BODY, ExtenderOptions, ExtenderServer
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
@@ -78,7 +78,7 @@ async def extender(
 ) -> AsyncIterator[Running]:
     policy = load_policy(collect_plugins(plugins), enabled=plugins)
     connection: Connection = cluster.client.connection
-    served = served_by(policy, [plugin.name for plugin in plugins])
+    served = select_served(policy, [plugin.name for plugin in plugins])
     server = ExtenderServer(served, ExtenderOptions(port=0, **options), connection)
     task = asyncio.create_task(server.serve())
     async with asyncio.timeout(PATIENCE):
@@ -191,7 +191,7 @@ def test_plugin_that_fails_to_start_ends_the_server_with_its_error() -> None:
 
     async def story() -> None:
         async with Cluster(nodes=1, scheduler=False) as cluster:
-            served = served_by(load_policy(collect_plugins([NoService]), enabled=[NoService]), [NoService.name])
+            served = select_served(load_policy(collect_plugins([NoService]), enabled=[NoService]), [NoService.name])
             server = ExtenderServer(served, ExtenderOptions(port=0), cluster.client.connection)
             with pytest.raises(PluginError, match=r"NoService\.start raised ValueError: no service"):
                 await asyncio.wait_for(server.serve(), PATIENCE)

@@ -47,7 +47,7 @@ def extender(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     options.configure_log_level(verbosity)
     from moorage.common.errors import InputError
     from moorage.kube.client.kubeconfig import load_connection
-    from moorage.scheduler.extender_server.served import served_by
+    from moorage.scheduler.extender_server.served import select_served
     from moorage.scheduler.extender_server.server import ExtenderOptions, run_extender
     from moorage.scheduler.framework.registry import Registry
 
@@ -56,7 +56,7 @@ def extender(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     requested = Registry()
     for path in plugin:
         requested.register_path(path)
-    served = served_by(options.load_policy(config, plugin, feature_gates), [*requested], profile)
+    served = select_served(options.load_policy(config, plugin, feature_gates), [*requested], profile)
     settings = ExtenderOptions(
         address=address,
         port=port,

@@ -95,7 +95,6 @@ class UsageLedger:
         self._add(self._usage.pop(uid), +1)
 
     def _add(self, usage: PodUsage, direction: int) -> None:
-        """Add the resources of a pod to the free ones, or subtract them."""
         account = usage.node
         before, was_used = account.watts, account.pods > 0
         for index, amount in enumerate(usage.amounts):

@@ -68,7 +68,7 @@ class Measures(TrialWatch):
             share = 100 * self._requested // self._capacity
             if share >= self._next_share:
                 self._next_share = share + 1
-                self._take_point(self.play.now)
+                self._record_point(self.play.now)
 
     def time_passes(self, until: float) -> None:
         """Add the current state to the sums, and record points; the time after the window does not count."""
@@ -77,7 +77,7 @@ class Measures(TrialWatch):
         seconds = until - self._until
         if not self._trial.conditions.arrivals_only:
             while self._next_point <= until:
-                self._take_point(self._next_point)
+                self._record_point(self._next_point)
                 self._next_point += self._step
         if seconds <= 0:
             return
@@ -97,7 +97,7 @@ class Measures(TrialWatch):
         for name, amount in now.items():
             self._sums[name] = self._sums.get(name, 0.0) + amount * seconds
 
-    def _take_point(self, at: float) -> None:
+    def _record_point(self, at: float) -> None:
         ledger = self.play.ledger
         shares = ledger.node_shares(CPU)
         self._spreads.append(float(shares.std()) if len(shares) else 0.0)

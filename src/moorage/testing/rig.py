@@ -171,7 +171,7 @@ class Rig:
         try:
             yield
         finally:
-            self.cache.put_down(lifted)
+            self.cache.restore_lifted(lifted)
 
     async def place_group(self, group: GroupTree) -> tuple[Status | None, Sequence[Proposal]]:
         """Return an error: placing groups needs a scheduler."""

@@ -44,13 +44,13 @@ class Screen:
         """Print the URL of the web page."""
         self._print(f"Web page: {url}\n")
 
-    def taken(self, fixed: list[str]) -> None:
+    def reload_succeeded(self, fixed: list[str]) -> None:
         """Print that a reload succeeded; ``fixed`` lists settings that need a restart."""
         self._print(f"{time.strftime('%H:%M:%S')} Reloaded the configuration and plugins.")
         if fixed:
             self._print(f"  {', '.join(fixed)}: changes apply after a restart.")
 
-    def refused(self, problem: str) -> None:
+    def reload_failed(self, problem: str) -> None:
         """Print why a reload failed."""
         now = time.strftime("%H:%M:%S")
         self._print(f"{now} Reload failed; the scheduler continues with the previous configuration and plugins.")

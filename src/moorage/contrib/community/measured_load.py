@@ -84,11 +84,11 @@ class LoadSource:
     async def _fetch(self) -> Measurements:
         if self._is_prometheus:
             until = self._handle.clock.wall()
-            series = {measure: await self._ask(query) for measure, query in QUERIES.items()}
+            series = {measure: await self._query(query) for measure, query in QUERIES.items()}
             return Measurements(_by_node(series), until)
         return from_watcher(await self._service.get_json("/watcher"))
 
-    async def _ask(self, query: str) -> dict[str, float]:
+    async def _query(self, query: str) -> dict[str, float]:
         answer = await self._service.get_json("/api/v1/query", {"query": query})
         try:
             return dict(_row(row) for row in answer["data"]["result"])

@@ -276,7 +276,7 @@ class FGD(GpuPolicy):
 
     def score_table(self, cpu: int, demand: GpuDemand | None, table: GpuTable) -> IntArray:
         typical = self.typical
-        rows, devices = _ways(demand, table.free)
+        rows, devices = _list_allocations(demand, table.free)
         free = table.free[rows]
         if demand is not None:
             free[devices] -= demand.milli
@@ -297,7 +297,7 @@ def _without(node: NodeGpus, devices: tuple[int, ...], milli: int, cpu_left: int
     return NodeGpus(tuple(free), node.model, cpu_left)
 
 
-def _ways(demand: GpuDemand | None, free: IntArray) -> tuple[IntArray, tuple[IntArray, IntArray]]:
+def _list_allocations(demand: GpuDemand | None, free: IntArray) -> tuple[IntArray, tuple[IntArray, IntArray]]:
     """List the possible allocations: the row of each, and the indexes of the devices that are used by it.
 
     A share may use any device with enough free capacity; whole GPUs are allocated in the order of their numbers.

@@ -6,14 +6,14 @@ from typing import Final
 import numpy as np
 
 from moorage.contrib.learned_score.policies import (
-    NonsenseAnswer,
+    InvalidScoresError,
     Observation,
     ObservedColumns,
     ScoringFunction,
     load_policy_function,
     scores_by,
 )
-from moorage.contrib.learned_score.process import NONSENSE, RAISED, NoAnswer, PolicyProcess
+from moorage.contrib.learned_score.process import NONSENSE, RAISED, PolicyFailure, PolicyProcess
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.config.args import LEAST_ALLOCATED, MOST_ALLOCATED
 from moorage.scheduler.config.contrib_args import LearnedScoreArgs
@@ -70,7 +70,7 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
             "fallbacks", "Pods without scores of the policy, by cause.", labels=("reason",)
         )
         self._policy = args.policy
-        self._said: set[str] = set()
+        self._logged_reasons: set[str] = set()
         limit = args.time_limit.seconds
         self._function: ScoringFunction | None = None if limit else load_policy_function(args.policy)
         self._process = PolicyProcess(args.policy, limit) if limit else None
@@ -102,8 +102,8 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
     def _scores(self, observation: Observation) -> FloatArray | None:
         began = perf_counter()
         try:
-            scores = self._asked(observation)
-        except NoAnswer as failure:
+            scores = self._call_policy(observation)
+        except PolicyFailure as failure:
             self._count(failure)
             # The mean share of the remaining resources; None skips the plugin.
             remaining: FloatArray = observation.nodes[:, self._columns.left].mean(axis=1, dtype=np.float64)
@@ -111,21 +111,21 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
         self._seconds.observe(perf_counter() - began)
         return scores
 
-    def _asked(self, observation: Observation) -> FloatArray:
+    def _call_policy(self, observation: Observation) -> FloatArray:
         if self._process is not None:
             return self._process.ask(observation)
         assert self._function is not None
         try:
             return scores_by(self._function, observation)
-        except NonsenseAnswer as error:
-            raise NoAnswer(NONSENSE, str(error)) from error
+        except InvalidScoresError as error:
+            raise PolicyFailure(NONSENSE, str(error)) from error
         except Exception as error:  # the author's code may raise anything
-            raise NoAnswer(RAISED, described(error)) from error
+            raise PolicyFailure(RAISED, described(error)) from error
 
-    def _count(self, failure: NoAnswer) -> None:
+    def _count(self, failure: PolicyFailure) -> None:
         self.fallbacks.inc(reason=failure.reason)
-        if failure.reason not in self._said:
-            self._said.add(failure.reason)
+        if failure.reason not in self._logged_reasons:
+            self._logged_reasons.add(failure.reason)
             self._log.warning(
                 "the policy failed and is not used; logged once, counted from now on",
                 policy=self._policy,

@@ -84,7 +84,7 @@ class UnusablePolicy(Exception):
     """A policy cannot be loaded; the message contains the reason."""
 
 
-class NonsenseAnswer(Exception):
+class InvalidScoresError(Exception):
     """A policy returned something other than one finite number per node."""
 
 
@@ -137,17 +137,17 @@ def _onnx_function(file: Path) -> ScoringFunction:
 
 
 def scores_by(function: ScoringFunction, observation: Observation) -> FloatArray:
-    """Score nodes with a policy; raise NonsenseAnswer without one finite number per node. Its exceptions propagate."""
+    """Score nodes with a policy, whose exceptions propagate; InvalidScoresError without one finite number per node."""
     answer = function(observation.nodes, observation.pod)
     count = len(observation.nodes)
     try:
         scores = np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise NonsenseAnswer(f"it returned {shown(answer)}, not one number for each of {count} nodes") from error
+        raise InvalidScoresError(f"it returned {shown(answer)}, not one number for each of {count} nodes") from error
     if scores.shape == (count, 1):
         scores = scores[:, 0]
     if scores.shape != (count,):
-        raise NonsenseAnswer(f"it returned an array of shape {scores.shape} for {count} nodes")
+        raise InvalidScoresError(f"it returned an array of shape {scores.shape} for {count} nodes")
     if not np.isfinite(scores).all():
-        raise NonsenseAnswer("a score is not a number")
+        raise InvalidScoresError("a score is not a number")
     return scores

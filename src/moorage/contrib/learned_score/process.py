@@ -26,7 +26,7 @@ WORKER: Final = "moorage.contrib.learned_score.worker"
 _replies: Final = msgspec.msgpack.Decoder(PolicyReply)
 
 
-class NoAnswer(Exception):
+class PolicyFailure(Exception):
     """A policy returned no usable scores; ``reason`` is one of REASONS."""
 
     def __init__(self, reason: str, problem: str) -> None:
@@ -57,7 +57,7 @@ class PolicyProcess:
             raise
 
     def ask(self, observation: Observation) -> FloatArray:
-        """Return the scores of the nodes within the time limit. Raise NoAnswer without a result."""
+        """Return the scores of the nodes within the time limit. Raise PolicyFailure without a result."""
         deadline = monotonic() + self._seconds
         child = self._ready_child()
         try:
@@ -65,13 +65,13 @@ class PolicyProcess:
             reply = child.receive(_replies, deadline)
         except TimeoutError:
             self._replace_later()
-            raise NoAnswer(SLOW, f"no response after {self._seconds:g} s") from None
+            raise PolicyFailure(SLOW, f"no response after {self._seconds:g} s") from None
         except OSError as error:
             self._replace_later()
-            raise NoAnswer(NOT_RUNNING, f"its process ended: {error}") from error
+            raise PolicyFailure(NOT_RUNNING, f"its process ended: {error}") from error
         self._restarts.succeeded()
         if reply.problem:
-            raise NoAnswer(NONSENSE if reply.is_nonsense else RAISED, reply.problem)
+            raise PolicyFailure(NONSENSE if reply.is_nonsense else RAISED, reply.problem)
         return np.frombuffer(reply.scores, dtype=np.float64)
 
     def close(self) -> None:
@@ -87,16 +87,16 @@ class PolicyProcess:
     def _ready_child(self) -> BlockingChild:
         """Return a process with a loaded policy; if necessary, start one without waiting for it."""
         if self._child is None and self._restarts.remaining:
-            raise NoAnswer(NOT_RUNNING, "its process was ended a moment ago")
+            raise PolicyFailure(NOT_RUNNING, "its process was ended a moment ago")
         child = self._child or self._spawn()
         if not self._is_ready:
             try:
                 self._read_greeting(child, 0.0)
             except TimeoutError:
-                raise NoAnswer(NOT_RUNNING, "its process is being started") from None
+                raise PolicyFailure(NOT_RUNNING, "its process is being started") from None
             except (OSError, UnusablePolicy) as error:
                 self._replace_later()
-                raise NoAnswer(NOT_RUNNING, str(error)) from error
+                raise PolicyFailure(NOT_RUNNING, str(error)) from error
         return child
 
     def _read_greeting(self, child: BlockingChild, seconds: float) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from moorage.common.child_process import ParentChannel
 from moorage.contrib.learned_score.policies import (
-    NonsenseAnswer,
+    InvalidScoresError,
     Observation,
     ScoringFunction,
     UnusablePolicy,
@@ -77,7 +77,7 @@ def call_policy(function: ScoringFunction, observation: Observation) -> PolicyRe
     """Return the scores of a policy, or a description of its exception."""
     try:
         return PolicyReply(scores_by(function, observation).tobytes())
-    except NonsenseAnswer as error:
+    except InvalidScoresError as error:
         return PolicyReply(problem=str(error), is_nonsense=True)
     except Exception as error:  # the author's code may raise anything
         return PolicyReply(problem=described(error))

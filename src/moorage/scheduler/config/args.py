@@ -131,7 +131,7 @@ def complete_args(args: Any, gates: FeatureGates) -> Any:
 
 
 def binding_timeout_applies(gates: FeatureGates) -> bool:
-    """Return whether DynamicResources waits for device conditions at all."""
+    """Return whether DynamicResources waits for device conditions."""
     return gates.enabled("DRADeviceBindingConditions") and gates.enabled("DRAResourceClaimDeviceStatus")
 
 

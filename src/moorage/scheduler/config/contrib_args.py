@@ -24,7 +24,7 @@ from moorage.scheduler.config.types import Int32, Int64
 class CoschedulingArgs(KubeStruct, frozen=True):
     """How long a pod may wait for the rest of its group, and a group after a failure.
 
-    ``podGroupRejectPercentage`` is read and has no effect: a group is tried as a whole, and no part of it waits.
+    ``podGroupRejectPercentage`` is read and has no effect: groups are scheduled as a unit and never wait in part.
     """
 
     permit_waiting_time_seconds: Int64 = 60

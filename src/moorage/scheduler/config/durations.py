@@ -131,13 +131,13 @@ class GoLayout(Struct, frozen=True):
 
     @classmethod
     def parse(cls, layout: str) -> Self:
-        """Read a layout; ValueError if a part of it means nothing, or no year is in it."""
+        """Parse a layout; raise ValueError for an unknown element or a missing year."""
         without_fraction = re.sub(r"(?<=05)[.,](?:0+|9+)", "", layout)
         remainder = _PART.sub("", without_fraction)
         if digits := re.search(r"\d", remainder):
             raise ValueError(f"{digits[0]!r} has no meaning in a layout")
         if "2006" not in layout and "06" not in layout:
-            raise ValueError("there is no year (2006) in it")
+            raise ValueError("the year (2006) is missing")
         return cls(_PART.sub(lambda part: _PARTS[part[0]], without_fraction.replace("%", "%%")))
 
     def seconds(self, text: str) -> float:

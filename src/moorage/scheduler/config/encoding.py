@@ -155,7 +155,7 @@ def _all_fields(value: msgspec.Struct) -> dict[str, Any]:
 
 
 def _written_fields(value: msgspec.Struct) -> dict[str, Any]:
-    """Leave out what Go's omitempty leaves out of arguments: absent values, empty texts and lists."""
+    """Omit absent values, empty texts and empty lists, as Go's omitempty does."""
     always = _ALWAYS.get(type(value), ())
     fields = _all_fields(value).items()
     return {name: content for name, content in fields if name in always or content not in (None, "", [])}

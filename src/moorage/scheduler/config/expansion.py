@@ -37,7 +37,7 @@ def merge_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
         else tuple(plugin for plugin in defaults.enabled if plugin.name not in disabled_names)
     )
 
-    # Of a repeated entry the last one takes the default's place, as upstream's map of them does.
+    # The last of repeated entries replaces the default, as in upstream's map.
     last_of = {plugin.name: index for index, plugin in enumerate(custom.enabled)}
     replacing = {last_of[plugin.name] for plugin in remaining if plugin.name in last_of}
     return PluginSet(

@@ -91,28 +91,30 @@ def _load(text: str, source: str, gates: FeatureGates, catalogue: Catalogue) -> 
     decoded = decoder.struct(SchedulerConfiguration, body, "") or SchedulerConfiguration()
     config = _decode_all_args(decoded, decoder, catalogue)
     if decoder.mismatches:
-        raise ConfigErrors([*decoder.surplus, *decoder.mismatches, *_elsewhere(config, decoder, gates, catalogue)])
+        raise ConfigErrors(
+            [*decoder.surplus, *decoder.mismatches, *_find_independent_problems(config, decoder, gates, catalogue)]
+        )
     return _build(config, gates, catalogue, decoder.surplus)
 
 
-def _elsewhere(
+def _find_independent_problems(
     config: SchedulerConfiguration, decoder: Decoder, gates: FeatureGates, catalogue: Catalogue
 ) -> list[ConfigError]:
-    """Return further problems that are not caused by values that could not be decoded."""
+    """Return the problems that undecoded values did not cause."""
     if not config.profiles:
         return []  # none could be decoded, and the rest cannot be completed without
     _, problems = _complete_and_check(config, gates, catalogue)
-    spoilt = {*decoder.shortened, *(_surroundings(error.where) for error in decoder.mismatches)}
-    return [error for error in problems if not any(_touches(error.where, path) for path in spoilt)]
+    undecoded_paths = {*decoder.shortened, *(_parent_path(error.where) for error in decoder.mismatches)}
+    return [error for error in problems if not any(_overlaps(error.where, path) for path in undecoded_paths)]
 
 
-def _surroundings(path: str) -> str:
+def _parent_path(path: str) -> str:
     """Return the path of the surrounding struct; the path itself in a profile or at the top level."""
     parent = path.rpartition(".")[0]
     return path if not parent or _A_PROFILE.fullmatch(parent) else parent
 
 
-def _touches(path: str, other_path: str) -> bool:
+def _overlaps(path: str, other_path: str) -> bool:
     shorter, longer = sorted((path, other_path), key=len)
     return longer == shorter or longer.startswith((f"{shorter}.", f"{shorter}["))
 
@@ -241,7 +243,7 @@ def _complete_profile(profile: ProfileConfig, gates: FeatureGates, catalogue: Ca
         replace(entry, args=complete_contrib_args(plugin_args.complete_args(entry.args, gates)))
         for entry in profile.plugin_config
     )
-    # podGroupPostFilter is left out, as upstream does.
+    # As upstream, podGroupPostFilter does not count.
     enabled = {*enabled_names(replace(plugins, pod_group_post_filter=PluginSet()))}
     facts = {name: catalogue[name] for name in sorted(enabled - {entry.name for entry in own}) if name in catalogue}
     defaulted = tuple(

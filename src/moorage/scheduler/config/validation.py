@@ -61,7 +61,7 @@ def validate(config: SchedulerConfiguration, gates: FeatureGates) -> Iterator[Co
         where = f"profiles[{index}]"
         yield from _profile(profile, where, gates)
         if profile.scheduler_name in seen_names:
-            # Upstream prints the place of the first one, which comes out empty.
+            # Upstream prints the first profile here, which its error formats as an empty object.
             hint = f"profiles[{seen_names[profile.scheduler_name]}] has the name {profile.scheduler_name!r} already"
             yield duplicate(f"{where}.schedulerName", {}, hint=hint)
         seen_names[profile.scheduler_name] = index

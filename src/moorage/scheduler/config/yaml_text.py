@@ -17,7 +17,7 @@ _LOOKALIKES: Final = tuple(f"tag:yaml.org,2002:{name}" for name in ("bool", "int
 def read_document(text: str, source: str) -> tuple[Any, list[ConfigError]]:
     """Return the first document's data, and a problem for each field that it gives twice.
 
-    Raises ConfigError, with the line, when the text is not YAML at all.
+    Raises ConfigError, with the line, when the text is not YAML.
     """
     # JSON may be indented by tabs, YAML may not; inside JSON's strings a raw tab cannot occur.
     readable = text.replace("\t", " ") if text.lstrip().startswith("{") else text

@@ -38,14 +38,14 @@ log = structlog.get_logger(__name__)
 
 
 class Reloads:
-    """Follows --config and the files of --plugin. ``options`` are those in force."""
+    """Follows --config and the files of --plugin. ``options`` are the active ones."""
 
     def __init__(
         self, options: Options, parts: DaemonParts, registry: CellRegistry, supervisor: SupervisorClient
     ) -> None:
         self.options = options
         self.in_force: list[Callable[[], None]] = []
-        """Called when other options are in force."""
+        """Called when other options are active."""
         self._parts = parts
         self._registry = registry
         self._supervisor = supervisor
@@ -56,10 +56,10 @@ class Reloads:
     def follower(self) -> "FileFollower":
         """Return a watcher of the files, initialized with their current content."""
         flags = self.options.flags
-        return FileFollower(Path(flags["config"]) if flags["config"] else None, flags["plugin"], self._take_up, self)
+        return FileFollower(Path(flags["config"]) if flags["config"] else None, flags["plugin"], self._reload, self)
 
-    async def _take_up(self) -> list[str]:
-        with taking_turns():
+    async def _reload(self) -> list[str]:
+        with frequent_thread_switches():
             loaded = await asyncio.to_thread(complete_options, self.options.flags)
         policy, fixed = keep_fixed_fields(loaded.policy, self.options.config)
         await reload(self._parts, policy)
@@ -69,8 +69,8 @@ class Reloads:
             callback()
         return fixed
 
-    def taken(self, fixed: list[str]) -> None:
-        """Report that a change is in force."""
+    def reload_succeeded(self, fixed: list[str]) -> None:
+        """Report that a change is active."""
         self._registry.count(TOTAL, "success")
         self._succeeded()
         note = f"the active configuration is {self._hash}"
@@ -80,8 +80,8 @@ class Reloads:
         log.info("configuration reloaded", hash=self._hash)
         self._record("ConfigurationReloaded", note, is_warning=bool(fixed))
 
-    def refused(self, problem: str) -> None:
-        """Report why a change was refused."""
+    def reload_failed(self, problem: str) -> None:
+        """Report why a change was rejected."""
         self._registry.count(TOTAL, "refused")
         self._registry[SUCCESSFUL].number().set(0)
         log.error("invalid configuration rejected; the previous one stays active", err=problem)
@@ -100,7 +100,7 @@ class Reloads:
 
 
 @contextmanager
-def taking_turns() -> Iterator[None]:
+def frequent_thread_switches() -> Iterator[None]:
     """Keep cycles running while a thread reads files and imports plugins, which takes longer than a cycle.
 
     Only one thread of Python runs at a time, and by default each may for 5 ms while others wait.
@@ -163,12 +163,12 @@ class FilesFollowed:
 class ReloadListener(Protocol):
     """Receives the result of each reload."""
 
-    def taken(self, fixed: list[str]) -> None:
-        """Report that a change is in force; the fields in ``fixed`` cannot change at run time."""
+    def reload_succeeded(self, fixed: list[str]) -> None:
+        """Report that a change is active; the fields in ``fixed`` cannot change at run time."""
         ...
 
-    def refused(self, problem: str) -> None:
-        """Report why a change was refused."""
+    def reload_failed(self, problem: str) -> None:
+        """Report why a change was rejected."""
         ...
 
 
@@ -190,35 +190,35 @@ class FileFollower:
         self._files = FilesFollowed(lambda: (*self._config, *self._code.files()))
         self._apply = apply
         self._listener = listener
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self._is_stale = False
-        """Whether the daemon refused code that differs from the running code."""
+        """Whether the daemon rejected code that differs from the running code."""
 
-    def ask(self) -> None:
+    def request_reload(self) -> None:
         """Reload soon, even if no file has changed."""
-        self._asked.set()
+        self._requested.set()
 
     async def run(self) -> None:
         """Follow until cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
-                    await self._asked.wait()
-            changed, is_asked = self._files.look(), self._asked.is_set()
-            self._asked.clear()
-            if changed or is_asked:
+                    await self._requested.wait()
+            changed, is_requested = self._files.look(), self._requested.is_set()
+            self._requested.clear()
+            if changed or is_requested:
                 self._is_stale = self._is_stale or any(file not in self._config for file in changed)
-                await self._take_up()
+                await self._apply_changes()
 
-    async def _take_up(self) -> None:
+    async def _apply_changes(self) -> None:
         try:
             with self._code.imported_again() if self._is_stale else nullcontext():
                 fixed = await self._apply()
         except MoorageError as error:
-            self._listener.refused(explain(error))
-        except Exception as error:  # a failed reload must not stop the scheduler: its current setup stays active
+            self._listener.reload_failed(explain(error))
+        except Exception as error:  # a failed reload must not stop the scheduler: the current setup remains active
             log.exception("reload failed")
-            self._listener.refused(f"internal error: {type(error).__name__}: {error}")
+            self._listener.reload_failed(f"internal error: {type(error).__name__}: {error}")
         else:
             self._is_stale = False
-            self._listener.taken(fixed)
+            self._listener.reload_succeeded(fixed)

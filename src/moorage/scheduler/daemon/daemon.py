@@ -183,7 +183,7 @@ class Daemon:
         ]
         if self.options.flags["reload"]:
             follower = self._reloads.follower()
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, follower.ask)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, follower.request_reload)
             helpers.append(asyncio.create_task(follower.run(), name="following the configuration"))
         try:
             await leading

@@ -136,7 +136,7 @@ class TracedAttempts(AttemptObserver):
     def _begin(self, key: str, span: Span) -> None:
         self._attempts[key] = span
         if len(self._attempts) == 1:
-            self._sampler.put_over(self)
+            self._sampler.override_timer(self)
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """End the trace of an attempt that failed; an attempt that continues to its binding ends with the binding."""
@@ -179,7 +179,7 @@ class TracedAttempts(AttemptObserver):
         span.set_attribute("scheduler.result", result)
         span.end()
         if not self._attempts:
-            self._sampler.put_over(None)
+            self._sampler.override_timer(None)
 
     def _find_parent(self, spec: Phase, arguments: tuple[Any, ...]) -> Span | None:
         """Find the span of a phase's attempt: bindings run in parallel with the cycles of other pods."""

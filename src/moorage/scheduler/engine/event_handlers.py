@@ -135,7 +135,7 @@ class EventHandlers:
             self._queue.move_all_to_active_or_backoff(UNSCHEDULED_POD_ADD, None, pod)
 
     def apply(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
-        """React to a change of any object: ``before`` is ``None`` for a new one, ``after`` for one that is gone.
+        """React to a change of any object: ``before`` is ``None`` for a new one, ``after`` for a deleted one.
 
         ``is_final`` is False if a deletion was missed, so that ``before`` may not be how the object was last.
         """
@@ -193,7 +193,6 @@ class EventHandlers:
                 move(event, before, after)
 
     def _apply_object(self, before: KubeObject | None, after: KubeObject | None) -> None:
-        """Follow an object of any other kind."""
         obj = before if after is None else after
         assert obj is not None
         objects = self._objects[type(obj)]

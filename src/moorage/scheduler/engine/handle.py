@@ -166,7 +166,7 @@ class EngineHandle:
         try:
             yield
         finally:
-            self._services.cache.put_down(lifted)
+            self._services.cache.restore_lifted(lifted)
 
     async def place_group(self, group: GroupTree) -> tuple[Status | None, Sequence[Proposal]]:
         """Find nodes for the current group in the present state of the cluster, without placing it."""

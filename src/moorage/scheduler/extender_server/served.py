@@ -29,7 +29,7 @@ PREEMPTION: Final = "DefaultPreemption"
 
 REFUSED: Final[Mapping[ExtensionPoint, str]] = {
     ExtensionPoint.PRE_ENQUEUE: "kube-scheduler calls extenders for scheduled pods, not for pending ones",
-    ExtensionPoint.QUEUE_SORT: "kube-scheduler orders its queue by itself",
+    ExtensionPoint.QUEUE_SORT: "kube-scheduler orders its own queue",
     ExtensionPoint.POST_FILTER: "kube-scheduler selects victims itself, and lets extenders only review",
     ExtensionPoint.RESERVE: "kube-scheduler does not notify extenders of the chosen node or of its release",
     ExtensionPoint.PERMIT: "kube-scheduler does not let extenders hold a pod back",
@@ -51,14 +51,14 @@ class Verbs(Struct, frozen=True):
 
 
 class Served(Struct, frozen=True):
-    """The plugins that are served, as a policy with one profile of them alone."""
+    """The served plugins, as a policy with one profile."""
 
     policy: Policy
     verbs: Verbs
     names: tuple[str, ...]
 
 
-def served_by(policy: Policy, names: Sequence[str], profile_name: str = "") -> Served:
+def select_served(policy: Policy, names: Sequence[str], profile_name: str = "") -> Served:
     """Reduce a policy to some plugins of one profile; ConfigErrors name everything that an extender cannot do."""
     profile_names = [profile.scheduler_name or "" for profile in policy.config.profiles]
     if profile_name and profile_name not in profile_names:
@@ -70,7 +70,7 @@ def served_by(policy: Policy, names: Sequence[str], profile_name: str = "") -> S
     profile = policy.config.profiles[profile_names.index(profile_name) if profile_name else 0]
     catalogue = build_catalogue(policy.registry)
     enabled = expand_plugins(profile, lambda name: catalogue[name].points)
-    _refuse_what_cannot_be_served(enabled.by_point, names)
+    _check_served_plugins(enabled.by_point, names)
     points = {point: [name for name in enabled[point] if name in names] for point in ANSWERED}
     filters = bool(points[ExtensionPoint.FILTER] or points[ExtensionPoint.PRE_FILTER])
     binds = bool(points[ExtensionPoint.BIND])
@@ -96,7 +96,7 @@ def served_by(policy: Policy, names: Sequence[str], profile_name: str = "") -> S
     return Served(Policy(config, policy.registry, policy.features), verbs, tuple(names))
 
 
-def _refuse_what_cannot_be_served(by_point: Mapping[ExtensionPoint, Iterable[str]], names: Sequence[str]) -> None:
+def _check_served_plugins(by_point: Mapping[ExtensionPoint, Iterable[str]], names: Sequence[str]) -> None:
     problems = []
     for name in names:
         points = [point for point, plugin_names in by_point.items() if name in plugin_names]

@@ -181,7 +181,7 @@ class ClusterAmounts(dict[str, ResourceAmounts]):
 OfNode: TypeAlias = Callable[[NodeInfo, Sequence[str]], int]
 """Computes the value of a derived column for one node."""
 
-AMOUNTS: Final = StateKey[ClusterAmounts]("what is taken of resources on all nodes")
+AMOUNTS: Final = StateKey[ClusterAmounts]("requested resources of all nodes")
 
 
 def shared_amounts(handle: Handle | None) -> ClusterAmounts:

@@ -127,7 +127,7 @@ class Cache:
         self._assumed.add(pod.uid)
 
     def forget(self, pod: Pod) -> None:
-        """Undo an assumption; a pod that is not known is left alone."""
+        """Revert an assumption; unknown pods are ignored."""
         cached_pod = self._pods.get(pod.uid)
         if cached_pod is None:
             return
@@ -135,7 +135,7 @@ class Cache:
             raise CacheError(f"pod {pod.uid}({pod.key}) was not assumed, so it cannot be forgotten")
         if cached_pod.node_name != pod.node_name:
             raise CacheError(f"pod {pod.key} was assumed on {cached_pod.node_name} but is forgotten on {pod.node_name}")
-        self._take_off(cached_pod)
+        self._remove_cached(cached_pod)
         if self._observer is not None:
             self._observer.forgotten(pod)
 
@@ -165,19 +165,19 @@ class Cache:
             self.groups.assign(pod)
 
     def remove_pod(self, pod: Pod) -> None:
-        """Take out a pod that is gone, confirmed or not."""
+        """Remove a deleted pod, confirmed or not."""
         cached_pod = self._pods.get(pod.uid)
         if cached_pod is None:
             raise CacheError(f"pod {pod.uid}({pod.key}) is not found in the cache, so cannot be removed from it")
-        self._take_off(cached_pod)
+        self._remove_cached(cached_pod)
 
-    def _take_off(self, pod: Pod) -> None:
+    def _remove_cached(self, pod: Pod) -> None:
         self._displace(pod)
         if self.groups is not None and pod.spec.scheduling_group is not None:
             self.groups.displace(pod)
 
     def lift(self, pods: Iterable[Pod]) -> "Lifted":
-        """Take pods off their nodes for a while, as if they were gone; :meth:`put_down` brings them back."""
+        """Remove pods from their nodes temporarily; :meth:`restore_lifted` adds them again."""
         lifted = Lifted()
         for pod in pods:
             cached_pod = self._pods[pod.metadata.uid]
@@ -187,8 +187,8 @@ class Cache:
         self.columns.image_index.hide(True)
         return lifted
 
-    def put_down(self, lifted: "Lifted") -> None:
-        """Bring pods back that were lifted."""
+    def restore_lifted(self, lifted: "Lifted") -> None:
+        """Add lifted pods again."""
         self.columns.image_index.hide(False)
         for pod, was_assumed in lifted.pods:
             self._place(pod)
@@ -215,7 +215,7 @@ class Cache:
         self.structure += 1
 
     def update_node(self, node: Node) -> None:
-        """Take in a change of a node; one that is not known is added."""
+        """Apply a change of a node; an unknown node is added."""
         info = self.nodes.find(node.name)
         if info is None:
             self.add_node(node)
@@ -257,7 +257,7 @@ class Cache:
             self.claims.add(pod)
 
     def _replace(self, cached_pod: Pod, pod: Pod) -> None:
-        """Put a pod in the place of its former version; if it takes the same of its node, no column changes."""
+        """Replace the former version of a pod; equal requests change no column."""
         info = self.nodes.find(pod.spec.node_name)
         if info is None or not _weighs_the_same(cached_pod, pod):
             self._displace(cached_pod)
@@ -404,7 +404,7 @@ class NodeColumns(NodeStorage):
 
 
 class ImageIndex:
-    """Facts per image name, kept as nodes come, change and go; ``version`` grows when one of them may have changed."""
+    """Facts per image name, updated with the nodes; ``version`` grows when an entry may have changed."""
 
     def __init__(self) -> None:
         self._images: dict[str, ImageFacts] = {}
@@ -417,7 +417,7 @@ class ImageIndex:
         return None if self._is_hidden else self._images.get(name)
 
     def hide(self, is_hidden: bool) -> None:
-        """Know of no image for a while, or of all of them again."""
+        """Hide all images, or show them again."""
         self._is_hidden = is_hidden
         self.version += bool(self._images)
 

@@ -34,7 +34,7 @@ class ClaimIndex:
         return self._disks.get(disk, {}).values()
 
     def add(self, pod: Pod) -> None:
-        """Take in a pod that is on a node now."""
+        """Add a pod with a node."""
         for claim in _claims(pod):
             self._uses[claim] = self._uses.get(claim, 0) + 1
         for disk in _disks(pod):

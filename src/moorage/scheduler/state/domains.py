@@ -141,14 +141,14 @@ class DomainTally:
     def refresh(self, domains: Domains) -> None:
         """Bring the sums up to date, over the domains that rows are in now."""
         if domains.version != self._domains.version:
-            self._count_anew(domains)
+            self._recount(domains)
             return
         for index, (source, weight) in enumerate(self._sources):
             last_position = self._positions[index]
             if source.log.position != last_position:
                 steps = source.log.since(last_position)
                 if steps is None or len(steps) > MAX_STEPS:
-                    self._count_anew(domains)
+                    self._recount(domains)
                     return
                 self._follow(steps, weight)
                 self._positions[index] = source.log.position
@@ -201,7 +201,7 @@ class DomainTally:
         self._table.flags.writeable = False
         return DomainCounts(self._table, self._domains.values, self.counted)
 
-    def _count_anew(self, domains: Domains) -> None:
+    def _recount(self, domains: Domains) -> None:
         self._domains = domains
         self._positions = [source.log.position for source, _ in self._sources]
         self._at_rows = self._positive = None

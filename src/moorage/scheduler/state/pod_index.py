@@ -82,7 +82,7 @@ class TermIndex:
         self._groups: dict[tuple[AffinityTerm, int], TermGroup] = {}
         self._by_selector: SelectorIndex[TermGroup] = SelectorIndex()
         self.version = 0
-        """Grows whenever a term appears, or the last pod that had it goes."""
+        """Grows whenever a term appears, or the last pod with it disappears."""
 
     def __bool__(self) -> bool:
         return bool(self._groups)

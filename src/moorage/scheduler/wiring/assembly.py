@@ -29,7 +29,7 @@ from moorage.scheduler.framework.handle import ClusterApi
 from moorage.scheduler.queue.scheduling_queue import DEFAULT_MAX_UNSCHEDULABLE
 from moorage.scheduler.state.objects import Objects
 from moorage.scheduler.wiring.api_writer import ApiWriter
-from moorage.scheduler.wiring.http_extender import HttpExtender, kept_whole
+from moorage.scheduler.wiring.http_extender import HttpExtender, full_object_predicates
 from moorage.scheduler.wiring.policy import Policy
 from moorage.scheduler.wiring.scheduling_loop import Deliveries, SchedulingLoop
 
@@ -130,7 +130,9 @@ def assemble(
     retry.relist = connection.relist
     apply: Apply = scheduler.handlers.apply
     deliveries = Deliveries(apply if applying is None else applying.wrap_apply(apply), loop, retry)
-    connection.follow(scheduler.objects, deliveries.on_changes, kept_whole(policy.config.extenders), informing)
+    connection.follow(
+        scheduler.objects, deliveries.on_changes, full_object_predicates(policy.config.extenders), informing
+    )
     return AssembledScheduler(
         connection, background, scheduler, loop, deliveries, extenders, policy, tuning, asyncio.Lock()
     )

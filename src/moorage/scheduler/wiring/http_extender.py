@@ -73,7 +73,7 @@ class HttpExtender:
 
     async def filter(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Filtered:
         """Request the feasible nodes."""
-        answer = await self._ask(self._config.filter_verb, self._arguments(pod, nodes))
+        answer = await self._call(self._config.filter_verb, self._arguments(pod, nodes))
         if problem := answer.get("error"):
             raise ExtenderError(str(problem))
         failed = self._part(dict[str, str], answer, "failednodes") or {}
@@ -110,14 +110,14 @@ class HttpExtender:
             "NodeNameToVictims": None if by_uid else victims_by_node,
             "NodeNameToMetaVictims": victims_by_node if by_uid else None,
         }
-        answer = await self._ask(self._config.preempt_verb, request)
+        answer = await self._call(self._config.preempt_verb, request)
         accepted_victims = self._part(dict[str, dict[str, Any]], answer, "nodenametometavictims") or {}
         return {name: self._agreed(name, _folded(meta), nodes) for name, meta in accepted_victims.items()}
 
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Have the extender bind a pod."""
         request = {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node_name}
-        answer = await self._ask(self._config.bind_verb, request)
+        answer = await self._call(self._config.bind_verb, request)
         if problem := answer.get("error"):
             raise ExtenderError(str(problem))
 
@@ -142,7 +142,7 @@ class HttpExtender:
             pods.append(pod)
         return Victims(tuple(pods), self._score(meta.get("numpdbviolations", 0)))
 
-    async def _ask(self, verb: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def _call(self, verb: str, request: Mapping[str, Any]) -> dict[str, Any]:
         return _folded(self._decoded(dict[str, Any] | None, await self._send(verb, request)) or {})
 
     async def _send(self, verb: str, request: Mapping[str, Any]) -> bytes:
@@ -185,8 +185,8 @@ class HttpExtender:
         raise ExtenderError(f"extender {self.name} returned {content!r} instead of an integer")
 
 
-def sent_whole(extenders: Iterable[ExtenderConfig]) -> set[str]:
-    """Name what some extender is sent whole: pods that wait, pods on nodes, nodes."""
+def extender_demands(extenders: Iterable[ExtenderConfig]) -> set[str]:
+    """Return the kinds of complete objects that some extender receives: pending pods, pods on nodes, nodes."""
     configs = tuple(extenders)
     sent = {
         "pods": any(c.filter_verb or c.prioritize_verb or c.preempt_verb for c in configs),
@@ -196,13 +196,13 @@ def sent_whole(extenders: Iterable[ExtenderConfig]) -> set[str]:
     return {name for name, is_sent in sent.items() if is_sent}
 
 
-def kept_whole(extenders: Iterable[ExtenderConfig]) -> dict[type[KubeObject], Callable[[Any], bool]]:
+def full_object_predicates(extenders: Iterable[ExtenderConfig]) -> dict[type[KubeObject], Callable[[Any], bool]]:
     """Return which objects must be kept in the API's version, because some extender receives complete objects.
 
     Extenders that receive names only need just the texts of pending pods. The texts of all pods are kept only for an
     extender without a node cache that has a preempt verb, and those of nodes only for one without a node cache.
     """
-    demands = sent_whole(extenders)
+    demands = extender_demands(extenders)
     sends_victims = "pods on nodes" in demands
     predicates: dict[type[KubeObject], Callable[[Any], bool]] = {}
     if "pods" in demands:
@@ -213,12 +213,12 @@ def kept_whole(extenders: Iterable[ExtenderConfig]) -> dict[type[KubeObject], Ca
 
 
 def _folded(content: Any) -> dict[str, Any]:
-    """Return a JSON object with its keys in lower case: Go, in which extenders are written, does not mind the case."""
+    """Return a JSON object with its keys in lower case: extenders are written in Go, which ignores the case."""
     return {key.lower(): item for key, item in content.items()} if isinstance(content, dict) else {}
 
 
 def _tls_of(config: ExtenderConfig) -> ClientTls:
-    """Return how to talk to an extender by TLS. As upstream: enableHTTPS without an authority verifies nothing."""
+    """Return the TLS settings for an extender. As upstream: enableHTTPS without an authority verifies nothing."""
     tls = config.tls_config or ExtenderTLS()
     has_authority = bool(tls.ca_data or tls.ca_file)
     return ClientTls(

@@ -13,7 +13,7 @@ from moorage.scheduler.engine.profiles import Profiles, describes_groups
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.framework.metering import PluginMeter
 from moorage.scheduler.wiring.assembly import ApiConnection, AssembledScheduler
-from moorage.scheduler.wiring.http_extender import HttpExtender, sent_whole
+from moorage.scheduler.wiring.http_extender import HttpExtender, extender_demands
 from moorage.scheduler.wiring.policy import Policy
 
 LIST_SECONDS: Final = 30.0
@@ -91,7 +91,7 @@ def _require_reloadable(parts: AssembledScheduler[ApiConnection], policy: Policy
     if scheduler.cache.groups is None and describes_groups(policy.config, policy.registry):
         problem = "a plugin that describes groups is enabled, and there were no groups when the scheduler started"
         raise ConfigError("profiles", problem, hint="restart the scheduler with this configuration")
-    if missing := sorted(sent_whole(policy.config.extenders) - sent_whole(parts.first.config.extenders)):
+    if missing := sorted(extender_demands(policy.config.extenders) - extender_demands(parts.first.config.extenders)):
         problem = f"an extender is to be sent whole {' and '.join(missing)}, which were not kept from the start"
         raise ConfigError("extenders", problem, hint="restart the scheduler, or write nodeCacheCapable: true")
 

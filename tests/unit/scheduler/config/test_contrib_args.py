@@ -113,7 +113,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "an invalid layout": (
         "NodeMetadata",
         {**NUMBERS, "metadataType": "Timestamp", "scoringStrategy": "Oldest", "timestampFormat": "%Y-%m-%d"},
-        'timestampFormat: Invalid value: "%Y-%m-%d": there is no year (2006) in it',
+        'timestampFormat: Invalid value: "%Y-%m-%d": the year (2006) is missing',
     ),
     "no metric provider": (
         "TargetLoadPacking",

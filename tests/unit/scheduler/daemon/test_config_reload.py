@@ -73,10 +73,10 @@ class Told:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def taken(self, fixed: list[str]) -> None:
+    def reload_succeeded(self, fixed: list[str]) -> None:
         self.lines.append(f"taken {' '.join(fixed)}".strip())
 
-    def refused(self, problem: str) -> None:
+    def reload_failed(self, problem: str) -> None:
         self.lines.append(problem)
 
 
@@ -101,7 +101,7 @@ def test_saving_a_plugin_or_a_configuration_is_enough(tmp_path: Path, monkeypatc
                 report,
             )
             following = asyncio.create_task(follower.run())
-            follower.ask()  # as SIGHUP does
+            follower.request_reload()  # as SIGHUP does
             await cluster.sleep(1.5)
             assert report.lines == ["taken"]
             await cluster.apply(POD)

@@ -35,7 +35,7 @@ from moorage.scheduler.extender_server.answering import (
     split_by_code,
     victim_question,
 )
-from moorage.scheduler.extender_server.served import served_by
+from moorage.scheduler.extender_server.served import select_served
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.scheduler.plugins.node_affinity import NodeAffinity
@@ -72,7 +72,7 @@ def scheduler_with(
     policy = load_policy(
         collect_plugins(plugin_types), config, enabled=[each for each in plugin_types if each not in IN_TREE]
     )
-    served = served_by(policy, [plugin.name for plugin in plugin_types])
+    served = select_served(policy, [plugin.name for plugin in plugin_types])
     scheduler = assemble(served.policy, api or DiscardingApi(), VirtualClock()).scheduler
     for obj in objects:
         scheduler.handlers.apply(None, obj)

@@ -21,7 +21,7 @@ from moorage import (
 )
 from moorage.common.errors import ConfigError
 from moorage.scheduler.config import ExtenderConfig, ExtensionPoint, expand_plugins, load_config
-from moorage.scheduler.extender_server.served import Served, Verbs, served_by, write_stanza
+from moorage.scheduler.extender_server.served import Served, Verbs, select_served, write_stanza
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.registry import extension_points
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
@@ -55,7 +55,7 @@ def plugin(name: str, *bases: type[Plugin], **members: Any) -> type[Plugin]:
 
 def serve(*plugins: type[Plugin], config: str | None = None, profile: str = "") -> Served:
     policy = load_policy(collect_plugins(plugins), config, enabled=plugins)
-    return served_by(policy, [each.name for each in plugins], profile)
+    return select_served(policy, [each.name for each in plugins], profile)
 
 
 VERBS = {
@@ -77,7 +77,7 @@ REFUSED = {
     "reserve": (ReservePlugin, "does not notify extenders of the chosen node"),
     "permit": (PermitPlugin, "does not let extenders hold a pod back"),
     "pre-bind": (PreBindPlugin, "does not notify extenders before a binding"),
-    "queue sort": (QueueSortPlugin, "orders its queue by itself"),
+    "queue sort": (QueueSortPlugin, "orders its own queue"),
     "pre-enqueue": (PreEnqueuePlugin, "not for pending ones"),
     "post-filter": (PostFilterPlugin, "selects victims itself"),
     "post-bind alone": (PostBindPlugin, "does not notify it of bindings"),

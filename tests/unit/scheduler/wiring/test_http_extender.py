@@ -25,7 +25,7 @@ from moorage.scheduler.engine.extender import Filtered
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.victims import Victims
-from moorage.scheduler.wiring.http_extender import HttpExtender, kept_whole
+from moorage.scheduler.wiring.http_extender import HttpExtender, full_object_predicates
 from moorage.testing import make_node, make_pod
 
 POD = make_pod("web", uid="u1")
@@ -131,7 +131,7 @@ KEPT: dict[str, tuple[dict[str, Any], list[bool]]] = {
 
 @pytest.mark.parametrize(("config", "want"), KEPT.values(), ids=KEPT)
 def test_only_objects_that_are_sent_are_kept_complete(config: dict[str, Any], want: list[bool]) -> None:
-    keeps = kept_whole([ExtenderConfig(url_prefix="http://x", **config)])
+    keeps = full_object_predicates([ExtenderConfig(url_prefix="http://x", **config)])
     objects = (WAITING, BOUND, NODE)
     assert [type(obj) in keeps and keeps[type(obj)](obj) for obj in objects] == want
 

@@ -199,9 +199,9 @@ def _profiles(data: Mapping[str, Any], version: str, notes: Notes) -> list[dict[
         profile = as_mapping(row, f"profiles[{number}]", notes)
         name = str(profile.get("schedulerName") or DEFAULT_SCHEDULER_NAME)
         draft = ProfileDraft(name, f"profiles[{number}]", notes)
-        _take_algorithm(data.get("algorithmSource"), draft, is_first=number == 0)
+        _convert_algorithm(data.get("algorithmSource"), draft, is_first=number == 0)
         OldProfile(draft, version).convert(profile.get("plugins"), profile.get("pluginConfig"))
-        _take_global_fields(data, draft, is_first=number == 0)
+        _convert_global_fields(data, draft, is_first=number == 0)
         converted = draft.finished()
         if "percentageOfNodesToScore" in profile:
             converted["percentageOfNodesToScore"] = profile["percentageOfNodesToScore"]
@@ -209,7 +209,7 @@ def _profiles(data: Mapping[str, Any], version: str, notes: Notes) -> list[dict[
     return profiles
 
 
-def _take_global_fields(data: Mapping[str, Any], draft: ProfileDraft, *, is_first: bool) -> None:
+def _convert_global_fields(data: Mapping[str, Any], draft: ProfileDraft, *, is_first: bool) -> None:
     """Move former top-level fields into a profile, with one note each."""
     notes = draft.notes if is_first else Notes()
     if (weight := data.get("hardPodAffinitySymmetricWeight")) is not None:
@@ -223,7 +223,7 @@ def _take_global_fields(data: Mapping[str, Any], draft: ProfileDraft, *, is_firs
         notes.add(Effect.MOVED, "disablePreemption", "DefaultPreemption is disabled")
 
 
-def _take_algorithm(source: Any, draft: ProfileDraft, *, is_first: bool) -> None:
+def _convert_algorithm(source: Any, draft: ProfileDraft, *, is_first: bool) -> None:
     notes = draft.notes if is_first else Notes()
     algorithm = as_mapping(source, "algorithmSource", notes)
     if provider := algorithm.get("provider"):

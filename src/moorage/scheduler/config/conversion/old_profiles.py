@@ -54,19 +54,19 @@ class OldProfile:
         if self.is_before("v1beta2"):
             self._resource_scorers = {LEAST: 1}
         for point, plugin_set in sets.items():
-            self._take_point(point, as_mapping(plugin_set, f"{where}.plugins.{point}", self._notes))
+            self._convert_point(point, as_mapping(plugin_set, f"{where}.plugins.{point}", self._notes))
         arguments = as_list(plugin_config, f"{where}.pluginConfig", self._notes)
         args_by_plugin: dict[str, Any] = {}
         for number, entry in enumerate(arguments):
             field_path = f"{where}.pluginConfig[{number}]"
-            self._take_args(as_mapping(entry, field_path, self._notes), field_path, args_by_plugin)
+            self._convert_args(as_mapping(entry, field_path, self._notes), field_path, args_by_plugin)
         if self.is_before("v1beta2") or self._resource_scorers:
             self._settle_resource_scorers(args_by_plugin)
         self._settle_spread()
 
-    def _take_point(self, point: str, plugin_set: Mapping[str, Any]) -> None:
+    def _convert_point(self, point: str, plugin_set: Mapping[str, Any]) -> None:
         where = f"{self._draft.where}.plugins.{point}"
-        target = self._point_now(point, where)
+        target = self._current_point(point, where)
         if target not in KNOWN_POINTS:
             self._notes.lost(where, "there is no such extension point")
             return
@@ -77,7 +77,7 @@ class OldProfile:
             weight = as_number(entry.get("weight"), f"{where}.weight", self._notes, 0)
             self._enable(target, str(entry.get("name", "")), weight, where)
 
-    def _point_now(self, point: str, where: str) -> str:
+    def _current_point(self, point: str, where: str) -> str:
         if point == "unreserve":
             self._notes.add(Effect.MOVED, where, "is a part of reserve since v1beta1")
             return "reserve"
@@ -95,7 +95,7 @@ class OldProfile:
         if plugin in SELECTOR_SPREADS:
             self._had_selector_spread = False
         elif plugin in STRATEGIES or plugin in VOLUME_LIMITS or plugin in REMOVED or plugin == LABEL:
-            self._notes.add(Effect.DROPPED, f"{where} {plugin}", "it has gone, and need not be disabled")
+            self._notes.add(Effect.DROPPED, f"{where} {plugin}", "was removed and need not be disabled")
         else:
             self._draft.disable(point, plugin)
 
@@ -112,12 +112,12 @@ class OldProfile:
         elif plugin == LABEL:
             self._notes.add(Effect.RENAMED, field_path, "is addedAffinity of NodeAffinity's args")
         elif plugin in REMOVED:
-            self._notes.lost(field_path, f"it has gone: {REMOVED[plugin]}")
+            self._notes.lost(field_path, f"was removed: {REMOVED[plugin]}")
         else:
             self._draft.enable(point, plugin, weight)
 
     def _replace(self, point: str, plugin: str, weight: int, field_path: str, text: str) -> None:
-        """Have another plugin do what one did; most likely it is among the defaults already."""
+        """Enable the replacement of a plugin, unless it is enabled by default."""
         if point not in KNOWN_PLUGINS[plugin].points:
             self._notes.lost(field_path, f"{plugin}, which took its place, does nothing there")
             return
@@ -125,7 +125,7 @@ class OldProfile:
         if self._draft.disables(point, plugin) and not self._draft.enables(point, plugin):
             self._draft.enable(point, plugin, weight)
 
-    def _take_args(self, entry: Mapping[str, Any], field_path: str, args_by_plugin: dict[str, Any]) -> None:
+    def _convert_args(self, entry: Mapping[str, Any], field_path: str, args_by_plugin: dict[str, Any]) -> None:
         name, args = str(entry.get("name", "")), entry.get("args")
         if isinstance(args, Mapping):
             args = _convert_header(args)
@@ -133,15 +133,15 @@ class OldProfile:
             args_by_plugin[name] = args or {}
             self._notes.add(Effect.MOVED, field_path, f"the arguments of {name} are scoringStrategy of {FIT}'s args")
         elif name == LABEL:
-            self._take_labels(as_mapping(args, field_path, self._notes), field_path)
+            self._convert_labels(as_mapping(args, field_path, self._notes), field_path)
         elif name in REMOVED or name in SELECTOR_SPREADS or name in VOLUME_LIMITS:
-            self._notes.add(Effect.DROPPED, field_path, f"{name} has gone")
+            self._notes.add(Effect.DROPPED, field_path, f"{name} was removed")
         elif isinstance(args, Mapping) and name in KNOWN_PLUGINS:
             self._draft.args(name).update(args)
         else:
             self._draft.set_args(name, args)
 
-    def _take_labels(self, args: Mapping[str, Any], field_path: str) -> None:
+    def _convert_labels(self, args: Mapping[str, Any], field_path: str) -> None:
         for field, presence in (("presentLabels", True), ("absentLabels", False)):
             if labels := as_list(args.get(field), f"{field_path}.args.{field}", self._notes):
                 self._draft.require_labels(labels, presence=presence)
@@ -186,7 +186,7 @@ class OldProfile:
 
 
 def _convert_header(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments with the apiVersion of v1; that of other groups stays."""
+    """Return arguments with the apiVersion of v1; other groups keep theirs."""
     version = str(args.get("apiVersion", ""))
     if not version:
         return {key: value for key, value in args.items() if key not in ("apiVersion", "kind")}

@@ -107,19 +107,19 @@ def _scores(priorities: Any, draft: ProfileDraft, where: str, notes: Notes) -> d
         entries = as_list(priorities, where, notes)
     weights: dict[str, int] = {}
     # The first priority with the largest weight selects the strategy of NodeResourcesFit.
-    ways = [
-        (as_number(entry.get("weight"), "", Notes(), 1), -at)
-        for at, entry in enumerate(entries)
-        if _is_way_to_fit(entry)
+    candidates = [
+        (as_number(entry.get("weight"), "", Notes(), 1), -index)
+        for index, entry in enumerate(entries)
+        if _selects_strategy(entry)
     ]
-    way = -max(ways)[1] if ways else None
+    selected = -max(candidates)[1] if candidates else None
     for number, priority in enumerate(entries):
         field_path = f"{where}[{number}]"
         entry = as_mapping(priority, field_path, notes)
         name, weight = entry.get("name", ""), as_number(entry.get("weight"), f"{field_path}.weight", notes, 1)
         argument = as_mapping(entry.get("argument"), f"{field_path}.argument", notes)
-        if number != way and _is_way_to_fit(entry):
-            notes.lost(f"{field_path} {name}", f"{FIT} can score in one way only, and {where}[{way}] counts for more")
+        if number != selected and _selects_strategy(entry):
+            notes.lost(f"{field_path} {name}", f"{FIT} has only one strategy, and {where}[{selected}] has more weight")
             continue
         if argument:
             plugin = _custom(name, weight, argument, draft, field_path)
@@ -132,7 +132,7 @@ def _scores(priorities: Any, draft: ProfileDraft, where: str, notes: Notes) -> d
     return weights
 
 
-def _is_way_to_fit(entry: Any) -> bool:
+def _selects_strategy(entry: Any) -> bool:
     if not isinstance(entry, Mapping):
         return False
     priority = PRIORITIES.get(str(entry.get("name", "")))
@@ -171,7 +171,7 @@ def _custom(name: str, weight: int, argument: Mapping[str, Any], draft: ProfileD
         notes.lost(where, "is a preference in NodeAffinity's addedAffinity, where it shares that plugin's weight")
         return ""
     if "serviceAntiAffinity" in argument:
-        notes.lost(where, f"serviceAntiAffinity has gone; {SPREAD} spreads over a topologyKey")
+        notes.lost(where, f"serviceAntiAffinity was removed; {SPREAD} spreads over a topologyKey")
         return ""
     notes.lost(where, f"its argument {', '.join(argument)} is unknown")
     return ""
@@ -186,7 +186,7 @@ def use_ratio(draft: ProfileDraft, params: Mapping[str, Any]) -> None:
 
 
 def _choose(draft: ProfileDraft, filters: frozenset[str], scores: Mapping[str, int]) -> None:
-    """Disable default plugins that the Policy does not select; plugins that are newer than Policies stay."""
+    """Disable default plugins that the Policy does not select; newer plugins remain enabled."""
     for plugin in sorted(FILTERS | SCORERS):
         is_filter, is_scorer = plugin in filters, plugin in scores
         if not is_filter and not is_scorer:

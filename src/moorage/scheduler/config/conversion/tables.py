@@ -47,7 +47,7 @@ PREDICATES: Final[dict[str, tuple[str, ...]]] = {
 MANDATORY: Final = ("TaintToleration", "NodeUnschedulable")
 """Predicates that were always active."""
 FILTERS: Final = frozenset(plugin for plugins in PREDICATES.values() for plugin in plugins)
-"""The filters that a Policy could select; later ones stay enabled."""
+"""The filters that a Policy could select; later ones remain enabled."""
 
 
 class ScoredBy(Struct, frozen=True):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 UNEXPECTED = "unexpected"
-"""The replacement for a label value that is not allowed."""
+"""The replacement for a disallowed label value."""
 
 LabelValues = tuple[str, ...]
 Reading = Callable[[], Iterable[tuple[LabelValues, float]]]
@@ -146,7 +146,7 @@ class CellRegistry(PluginMeter):
         """Return the histogram of some label values."""
         return self._metrics[spec.name].histogram(*labels)
 
-    def fed_by(self, source: Callable[[], None]) -> None:
+    def call_before_scrape(self, source: Callable[[], None]) -> None:
         """Register a callback that aggregates deferred counts before a read."""
         self._sources.append(source)
 

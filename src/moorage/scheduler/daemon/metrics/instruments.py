@@ -157,7 +157,6 @@ class AttemptInstruments(AttemptObserver):
         cells[1].observe(perf_counter() - since)
 
     def _note_evaluations(self) -> None:
-        """Note the plugins that ran."""
         if self._found is None:
             return
         (cycle, result), self._found = self._found, None
@@ -257,7 +256,7 @@ def informer_labels(kind: Kind) -> tuple[str, ...]:
 
 
 _ACTIONS: Final = {(True, False): Action.ADD, (False, False): Action.UPDATE, (False, True): Action.DELETE}
-"""The action of a change, by whether the object is new and whether it is gone."""
+"""The action of a change, by whether the object is new and whether it was deleted."""
 
 ChangeKey = tuple[type[KubeObject], bool, bool, bool]
 """The kind, whether it is a pod with a node, and whether the event is an addition or a deletion."""
@@ -333,10 +332,9 @@ class RequestMeter:
         self._noted: list[Exchange] = []
         self.note = self._noted.append
         """Records a finished request."""
-        registry.fed_by(self._count)
+        registry.call_before_scrape(self._count)
 
     def _count(self) -> None:
-        """Count the values recorded since the last call."""
         noted = self._noted.copy()
         self._noted.clear()
         for method, status in {exchange[:2] for exchange in noted}:

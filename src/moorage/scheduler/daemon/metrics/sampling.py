@@ -91,7 +91,7 @@ class PluginSampler:
         self._over: CallTimer | None = None
         self._left_of_run = 0
 
-    def put_over(self, timer: CallTimer | None) -> None:
+    def override_timer(self, timer: CallTimer | None) -> None:
         """Let another timer take all calls of plugins until it is removed; it may forward them to this one."""
         self._over = timer
         self._set_timers()

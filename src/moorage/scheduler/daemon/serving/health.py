@@ -24,7 +24,7 @@ class Report(NamedTuple):
 
 
 class HealthChecks:
-    """The checks of each endpoint, in order, and how often each went well or not."""
+    """The checks of each endpoint, in order, and the counts of their results."""
 
     def __init__(self, endpoints: Mapping[str, Mapping[str, HealthCheck]]) -> None:
         self._endpoints = endpoints

@@ -43,7 +43,7 @@ class ZPage(Struct, frozen=True):
 
     def answer(self, request: HttpRequest) -> Reply:
         """Respond in the first supported form of the Accept header."""
-        for media_type, parameters in _asked_for(request.header(b"accept")):
+        for media_type, parameters in _parse_accept(request.header(b"accept")):
             if media_type in ("*/*", "text/*", "text/plain"):
                 return text_reply("\n".join(("", f"{COMMAND} {self.kind.lower()}", WARNING, *self.lines, "")))
             target = parameters.get("as"), parameters.get("g")
@@ -108,7 +108,7 @@ def listed_paths(paths: Iterable[str]) -> list[str]:
     return sorted(path for path in paths if path.count("/") == 1 and path != "/statusz")
 
 
-def _asked_for(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
+def _parse_accept(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
     for item in (accept or "*/*").split(","):
         media_type, *parameters = (part.strip() for part in item.split(";"))
         pairs = (parameter.partition("=") for parameter in parameters)

@@ -1,4 +1,4 @@
-"""Profiling pages under /debug/pprof: where the time goes, what waits, what fills the memory."""
+"""Profiling pages under /debug/pprof: CPU time, waiting tasks and memory."""
 
 import asyncio
 import cProfile

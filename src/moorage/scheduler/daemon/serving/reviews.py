@@ -114,7 +114,7 @@ def _common_name(certificate: "x509.Certificate") -> str:
 
 
 MAX_CACHED: Final = 4096
-MAX_UNDER_WAY: Final = 64
+MAX_IN_PROGRESS: Final = 64
 """Concurrent requests to the API server: clients of this server must not be able to keep it busy."""
 TOKEN_REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -130,32 +130,32 @@ class CachedReviews(Generic[V]):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known: LRU[bytes, tuple[float, V]] = LRU("access reviews", MAX_CACHED)
-        self._under_way: dict[bytes, asyncio.Task[V]] = {}
+        self._cached: LRU[bytes, tuple[float, V]] = LRU("access reviews", MAX_CACHED)
+        self._in_progress: dict[bytes, asyncio.Task[V]] = {}
 
     def find(self, key: bytes) -> V | None:
-        """Return a result that is still valid."""
-        cached = self._known.find(key)
+        """Return the cached result if it is still valid."""
+        cached = self._cached.find(key)
         return cached[1] if cached is not None and cached[0] > self._clock.now() else None
 
-    async def ask(self, key: bytes, ask: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
+    async def fetch(self, key: bytes, review: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
         """Fetch a result, or wait for a fetch in progress; raise TooManyRequests if too many are in progress."""
-        task = self._under_way.get(key)
+        task = self._in_progress.get(key)
         if task is None:
-            if len(self._under_way) >= MAX_UNDER_WAY:
+            if len(self._in_progress) >= MAX_IN_PROGRESS:
                 raise TooManyRequests("too many requests are being reviewed, please try again later", status=429)
-            task = self._under_way[key] = asyncio.ensure_future(self._answer(key, ask, ttl))
+            task = self._in_progress[key] = asyncio.ensure_future(self._fetch(key, review, ttl))
             task.add_done_callback(lambda finished: finished.cancelled() or finished.exception())
         # A client that disconnects does not cancel the result for the others.
         return await asyncio.shield(task)
 
-    async def _answer(self, key: bytes, ask: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
+    async def _fetch(self, key: bytes, review: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
         try:
-            answer = await ask()
-            self._known.put(key, (self._clock.now() + ttl(answer), answer))
-            return answer
+            result = await review()
+            self._cached.put(key, (self._clock.now() + ttl(result), result))
+            return result
         finally:
-            del self._under_way[key]
+            del self._in_progress[key]
 
 
 class ReviewedUser(msgspec.Struct, frozen=True):
@@ -209,7 +209,7 @@ class TokenReviewer:
         status = self._reviews.find(key)
         self._meter.count("authentication_token_cache_request_total", "miss" if status is None else "hit")
         if status is None:
-            status = await self._reviews.ask(key, lambda: self._fetch(token), lambda _: self._ttl)
+            status = await self._reviews.fetch(key, lambda: self._fetch(token), lambda _: self._ttl)
         if not status.authenticated:
             return None
         user = status.user
@@ -241,11 +241,11 @@ class AccessReviewer:
         status = self._reviews.find(key)
         if status is not None:
             return status
-        return await self._reviews.ask(
-            key, lambda: self._ask(user, verb, path), lambda result: self._ttl[result.allowed]
+        return await self._reviews.fetch(
+            key, lambda: self._review(user, verb, path), lambda result: self._ttl[result.allowed]
         )
 
-    async def _ask(self, user: User, verb: str, path: str) -> AccessStatus:
+    async def _review(self, user: User, verb: str, path: str) -> AccessStatus:
         spec = {
             "nonResourceAttributes": {"path": path, "verb": verb},
             "user": user.name,

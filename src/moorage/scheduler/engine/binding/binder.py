@@ -81,7 +81,7 @@ class Binder:
                 phases.all_ended.set_result(None)
 
     async def _bind(self, binding: PendingBinding) -> Status | None:
-        """Run the phases; return the status of the one that failed."""
+        """Run the phases; return the status of the failed phase."""
         phases = binding.phases
         pre_binds = phases.pre_flight(binding)
         # Most members of a group are allowed within the cycle that placed them: no nomination is needed.

@@ -48,7 +48,7 @@ class Extending:
                 if not extender.is_ignorable:
                     raise
                 pod = result.pod.key
-                log.warning("extender left out of filtering", extender=extender.name, pod=pod, error=str(error))
+                log.warning("extender ignored in filtering", extender=extender.name, pod=pod, error=str(error))
             else:
                 # Unresolvable rejections take precedence.
                 statuses |= {name: Status.unschedulable(reason) for name, reason in answer.failed.items()}
@@ -102,7 +102,7 @@ class Extending:
         try:
             scores = await extender.prioritize(pod, nodes)
         except ExtenderError as error:
-            log.warning("extender left out of scoring", extender=extender.name, pod=pod.key, error=str(error))
+            log.warning("extender ignored in scoring", extender=extender.name, pod=pod.key, error=str(error))
             return {}
         scale = extender.weight * (MAX_NODE_SCORE // MAX_EXTENDER_SCORE)
         return {name: score * scale for name, score in scores.items()}

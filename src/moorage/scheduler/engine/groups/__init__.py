@@ -1,5 +1,5 @@
 """One attempt to place a whole group: ``cycle.py`` is its course, ``algorithm.py`` finds the places.
 
-Pods are tried one by one as single pods are, each seeing those before it; all of that is undone, and done for real only
-if enough of them fit.
+Pods are tried one by one as single pods are, each after those before it. All placements are reverted, and
+repeated only if enough pods fit.
 """

@@ -1,6 +1,6 @@
 """The search for a group: a part of the cluster, and in it a node for each of its pods.
 
-Members are assumed in the cache during the search, and all of that is reverted at the end.
+Members are assumed in the cache during the search, and reverted at the end.
 """
 
 import asyncio

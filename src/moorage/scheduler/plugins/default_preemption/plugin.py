@@ -156,7 +156,7 @@ async def call_extenders(
         except ExtenderError as error:
             if not extender.is_ignorable:
                 raise
-            log.warning("extender left out of preemption", extender=extender.name, pod=pod.key, error=str(error))
+            log.warning("extender ignored in preemption", extender=extender.name, pod=pod.key, error=str(error))
             continue
         empty = next((name for name, victims in answer.items() if not victims.pods), None)
         if empty is not None and not extender.is_ignorable:

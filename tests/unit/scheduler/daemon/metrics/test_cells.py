@@ -125,7 +125,7 @@ def test_deferred_counts_are_added_before_each_read() -> None:
         counter.inc(deferred.pop(0) if deferred else 0)
         histogram.observe(0.25)
 
-    cells.fed_by(add)
+    cells.call_before_scrape(add)
     assert 'a_total{result="x"} 1.0' in exposed(cells)
     cells.fold()
     assert (counter.value, histogram.uncounted) == (3, 0)

@@ -76,9 +76,9 @@ def test_another_timer_takes_precedence_until_it_is_removed() -> None:
     sampler.watch([watched])  # type: ignore[list-item]
     sampler.cycle_begins()
     other = PluginSampler(CellRegistry(), Draws())
-    sampler.put_over(other)
+    sampler.override_timer(other)
     assert watched.plugin._timer is other
-    sampler.put_over(None)
+    sampler.override_timer(None)
     assert watched.plugin._timer is sampler
 
 

@@ -69,7 +69,7 @@ def test_token_is_reviewed_once_for_concurrent_requests(reviews: ReviewServer, t
 def test_number_of_concurrent_token_reviews_is_limited(
     reviews: ReviewServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(review_limits, "MAX_UNDER_WAY", 2)
+    monkeypatch.setattr(review_limits, "MAX_IN_PROGRESS", 2)
 
     async def work() -> list[int]:
         async with reviews.running(tmp_path) as kubeconfig:

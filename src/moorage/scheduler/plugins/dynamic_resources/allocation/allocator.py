@@ -459,7 +459,6 @@ class Search:
         return True
 
     def _give_back(self) -> None:
-        """Undo the last step."""
         step = self._steps.pop()
         device, alternative = step.choice.device, step.choice.alternative
         self._counts[step.claim] -= 1
