@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         BindPlugin,
         DependsOn,
         FilterPlugin,
-        HeldResources,
+        Hold,
         NodeNames,
         PermitPlugin,
         Plugin,
@@ -137,7 +137,7 @@ else:
         "scheduler.framework.nodeinfo": "NodeInfo",
         "scheduler.framework.nodetable": "NodeTable",
         "scheduler.framework.plugin": (
-            "BindPlugin DependsOn FilterPlugin HeldResources NodeNames PermitPlugin Plugin PostBindPlugin "
+            "BindPlugin DependsOn FilterPlugin Hold NodeNames PermitPlugin Plugin PostBindPlugin "
             "PostFilterPlugin PostFilterResult PreBindPlugin PreEnqueuePlugin PreFilterExtensions PreFilterPlugin "
             "PreScorePlugin QueueSortPlugin QueuedPod ReservePlugin ScorePlugin Wait default_normalize"
         ),
@@ -177,7 +177,7 @@ __all__ = [
     "GroupSourcePlugin",
     "GroupTree",
     "Handle",
-    "HeldResources",
+    "Hold",
     "InputError",
     "IntArray",
     "KubeObject",

@@ -57,7 +57,7 @@ def test_standby_takes_over_immediately_after_a_regular_stop(plane: ControlPlane
         with scheduler(kubeconfig, *LONG_LEASE, leader_elect=True) as first:
             await first.logged("became leader")
             with scheduler(kubeconfig, *LONG_LEASE, leader_elect=True) as second:
-                await second.logged("waiting for the lease")
+                await second.logged("Attempting to acquire leader lease...")
                 await cluster.add_nodes("n1")
                 await cluster.add_pods("p1")
                 await cluster.wait_for("the leader binds", bound)

@@ -191,7 +191,7 @@ def test_resumed_leader_does_not_write(
         with scheduler(plane.kubeconfig(), *flags, leader_elect=True) as first:
             await first.logged("became leader")
             with scheduler(plane.kubeconfig(), *flags, leader_elect=True) as second:
-                await second.logged("waiting for the lease")
+                await second.logged("Attempting to acquire leader lease...")
                 making = asyncio.create_task(cluster.add_pods(*names))
                 await cluster.wait_for("some are bound", lambda pods: any(pod.node_name for pod in pods.values()))
                 stopped = name(first)

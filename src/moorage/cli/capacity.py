@@ -49,7 +49,7 @@ def capacity(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     pod = template_pod(read_files([pod_file]), source=pod_file)
     cluster = options.load_cluster(file, snapshot, kubeconfig, context, quiet=quiet)
     policy = options.load_live_policy(config, cluster, plugin, feature_gates, quiet=quiet)
-    with cluster.session(policy) as session:
+    with options.prints_to_stderr(), cluster.session(policy) as session:
         result = count_replicas(session, pod, most=limit)
     if output is options.AnswerFormat.JSON:
         options.print_json(result)

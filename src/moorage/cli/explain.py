@@ -94,7 +94,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     from moorage.common.durations import parse_duration
 
     seconds = parse_duration(timeout, where="--timeout")
-    with cluster.session(policy) as session:
+    with options.prints_to_stderr(), cluster.session(policy) as session:
         explanation = _explain(session, pod, namespace or cluster.namespace, node, seconds)
     _print(explanation, output, node, is_verbose=bool(verbosity))
 

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -174,6 +174,14 @@ Plugins = Annotated[
     list[str] | None,
     typer.Option("--plugin", metavar="MODULE:CLASS", help="Third-party plugin to load; may be repeated."),
 ]
+PluginTimeout = Annotated[
+    str,
+    typer.Option(
+        "--plugin-timeout",
+        metavar="DURATION",
+        help="Time after which an awaited call of a plugin fails (default: 60s, or call_timeout of its class).",
+    ),
+]
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -271,18 +279,27 @@ def load_live_policy(
     return load_policy(config, plugins, gates)
 
 
-def load_policy(config: Path | str | None, plugins: list[str] | None, gates: list[str] | None) -> "Policy":
+def load_policy(
+    config: Path | str | None, plugins: list[str] | None, gates: list[str] | None, plugin_timeout: str = ""
+) -> "Policy":
     """Return the scheduling policy of the options; without a configuration, every --plugin is enabled."""
     from moorage.scheduler.daemon.feature_gates import choose_gates
     from moorage.scheduler.framework.registry import Registry
     from moorage.scheduler.wiring import policy
 
     requested = Registry()
-    for path in plugins or ():
-        requested.register_path(path)
+    with prints_to_stderr():
+        for path in plugins or ():
+            requested.register_path(path)
+        registry = policy.collect_plugins(requested.values())
     features = choose_gates(gates or ()).features
-    registry = policy.collect_plugins(requested.values())
+    registry.call_timeout = parse_seconds(plugin_timeout, "--plugin-timeout") or registry.call_timeout
     return policy.load_policy(registry, config, features=features, enabled=requested.values())
+
+
+def prints_to_stderr() -> AbstractContextManager[Any]:
+    """Redirect `print` in plugins to standard error in a ``with`` block: standard output is the command's result."""
+    return redirect_stdout(sys.stderr)
 
 
 def load_cluster(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -111,6 +112,7 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
     timeline: Timeline = False,
     output: Output = DecisionFormat.TABLE,
     plugin: options.Plugins = None,
+    plugin_timeout: options.PluginTimeout = "",
     feature_gates: options.FeatureGates = None,
     quiet: options.Quiet = False,
     verbosity: options.Verbosity = None,
@@ -141,7 +143,8 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
             raise InputError("--decision-log", "cannot be combined with a cluster or with what-if options", hint=hint)
         _print_log(decision_log, output, whole_timeline=timeline)
         return
-    policy = options.load_policy(config, plugin, feature_gates)
+    load = partial(options.load_policy, plugins=plugin, gates=feature_gates, plugin_timeout=plugin_timeout)
+    policy = load(config)
     if no_extenders and policy.config.extenders:
         policy = _without_extenders(policy, quiet=quiet)
     if one_pass and (for_ or run_for):
@@ -149,7 +152,7 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
     until, run_seconds = options.parse_seconds(for_, "--for"), options.parse_seconds(run_for, "--run-for")
     documents = _read_documents(file, snapshot, quiet=quiet)
     documents = apply_changes(documents, settings=set_ or (), removed=remove_node or (), added=add_nodes or ())
-    compared_policy = None if compare is None else options.load_policy(compare, plugin, feature_gates)
+    compared_policy = None if compare is None else load(compare)
     cluster = cluster_from_documents(documents, features=policy.features)
     _print_ignored(cluster, quiet=quiet)
     _print_foreign(cluster, policy, quiet=quiet)
@@ -158,12 +161,14 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
     with_nodes = output is not DecisionFormat.TABLE or len(cluster.nodes) * cluster.expected_pods <= MAX_DETAILS
     run: Run | None = None
     results: list[list[Decision]] = []
+    faults: list[str] = []
     more: Mapping[str, Any] = {}
-    with options.simulation_progress(quiet=quiet) as progress:
+    with options.simulation_progress(quiet=quiet) as progress, options.prints_to_stderr():
         for simulated in (policy,) if compared_policy is None else (policy, compared_policy):
             if one_pass:
                 dry_run = DryRun(cluster, simulated, search_all=search is NodeSearch.ALL, with_nodes=with_nodes)
                 results.append(dry_run.run(progress))
+                faults += dry_run.faults
                 more = {"groups": dry_run.groups} if dry_run.groups else {}
                 continue
             run = run_simulation(
@@ -176,6 +181,7 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
                 progress=progress,
             )
             results.append(run.decisions)
+            faults += run.faults
             more = run.more()
     if compared_policy is not None:
         _print_differences(results[0], results[1], output)
@@ -185,7 +191,16 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
             note = f"stopped after {format_seconds(run.seconds)} of virtual time; controllers were still writing"
             options.print_note(f"{note}; --for sets the limit", quiet=quiet)
         _print(results[0], run, more, output, whole_timeline=timeline)
-    if any(decision.result == "error" for decisions in results for decision in decisions):
+    _exit_on_errors(results, faults)
+
+
+def _exit_on_errors(results: "list[list[Decision]]", faults: list[str]) -> None:
+    """Print the faults of plugins that no decision shows; exit with 1 after these and after failed attempts."""
+    messages = {decision.message for decisions in results for decision in decisions if decision.result == "error"}
+    for fault in dict.fromkeys(faults):
+        if not any(fault in message for message in messages):
+            typer.echo(f"error: {fault}", err=True)
+    if messages or faults:
         raise typer.Exit(1)
 
 

@@ -56,6 +56,8 @@ class DryRun:
         self._tuning = Tuning(cross_check=cross_check, effects=DRY_RUN_EFFECTS)
         self._log = FirstAttempts(with_nodes=with_nodes)
         self._clock = VirtualClock(cluster.now)
+        self.faults: list[str] = []
+        """Exceptions, invalid results and timeouts of plugins, each once for each place in their code."""
 
     def run(self, progress: ShowProgress | None = None) -> list[Decision]:
         """Try every pending pod of a known profile once. Gated pods come last in the result."""
@@ -80,6 +82,7 @@ class DryRun:
                 progress(len(decisions), total, 0.0)
         await binder.wait_for_permits()
         await offline.close()
+        self.faults = scheduler.profiles.faults()
         untried = (pod for pod in cluster.pending if pod.uid not in decisions)
         return [*decisions.values(), *(decision for pod in untried for decision in not_tried(scheduler.queue, pod))]
 

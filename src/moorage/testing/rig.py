@@ -24,6 +24,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
 from moorage.scheduler.framework.plugin import (
     FilterPlugin,
+    Hold,
     Plugin,
     PreFilterExtensions,
     PreFilterPlugin,
@@ -33,7 +34,7 @@ from moorage.scheduler.framework.plugin import (
 from moorage.scheduler.framework.status import Code, Status
 from moorage.scheduler.queue.nominator import PodNominator
 from moorage.scheduler.state.cache import Cache
-from moorage.scheduler.state.holds import Holds, Placeholder
+from moorage.scheduler.state.holds import Holds
 from moorage.scheduler.state.objects import ObjectCache, Objects
 from moorage.scheduler.state.pod_groups import PodGroups
 
@@ -210,7 +211,7 @@ class Rig:
         """Record the call."""
         self.requests.append("wake_rejected")
 
-    def hold(self, node_name: str, requests: Mapping[str, Quantity]) -> Placeholder:
+    def hold(self, node_name: str, requests: Mapping[str, Quantity]) -> Hold:
         """Keep resources of a node from all pods."""
         return self.holds.add(self, "rig", node_name, requests)
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -483,3 +484,131 @@ def test_exit_code_is_1_if_a_plugin_raises(
     command = ["simulate", "-q", "-o", "json", "-f", str(CLUSTERS / "tour.yaml"), "--plugin", "raising_plugin:Raising"]
     assert run([*command, *mode]) == 1
     assert "raised KeyError: 'nope' (raising_plugin.py:5)" in capsys.readouterr().out
+
+
+FAULTS = {
+    "pre_enqueue that raises": (
+        "PreEnqueuePlugin",
+        "def pre_enqueue(self, pod):\n        return {}['nope']",
+        "Faulty.pre_enqueue raised KeyError: 'nope' (faulty_plugin.py:5)",
+    ),
+    "pre_enqueue that returns True": (
+        "PreEnqueuePlugin",
+        "def pre_enqueue(self, pod):\n        return True",
+        "Faulty.pre_enqueue (faulty_plugin.py:4) returned True: return None, or Status.unschedulable('why')",
+    ),
+    "sort_key that raises": (
+        "QueueSortPlugin",
+        "def sort_key(self, queued):\n        return {}['nope']",
+        "Faulty.sort_key raised KeyError: 'nope' (faulty_plugin.py:5)",
+    ),
+    "sort keys that cannot be compared": (
+        "QueueSortPlugin",
+        "def sort_key(self, queued):\n        pass",
+        "Faulty.sort_key (faulty_plugin.py:4) returned values that cannot be compared: None has no order",
+    ),
+    "less without a result": (
+        "QueueSortPlugin",
+        "def less(self, left, right):\n        pass",
+        "Faulty.less (faulty_plugin.py:4) returned values that cannot be compared: return True or False, not None",
+    ),
+    "post_filter that never returns": (
+        "PostFilterPlugin",
+        "async def post_filter(self, cycle, pod, statuses):\n"
+        "        import asyncio\n        await asyncio.Event().wait()",
+        "Faulty.post_filter (faulty_plugin.py:4) did not return within 60 s (call_timeout)",
+    ),
+    "post_bind that raises": (
+        "PostBindPlugin",
+        "async def post_bind(self, cycle, pod, node_name):\n        return {}['nope']",
+        "Faulty.post_bind raised KeyError: 'nope' (faulty_plugin.py:5)",
+    ),
+    "close that raises": (
+        "FilterPlugin",
+        "def filter(self, cycle, pod, node):\n        pass\n    async def close(self):\n        return {}['nope']",
+        "Faulty.close raised KeyError: 'nope' (faulty_plugin.py:7)",
+    ),
+    "background work that ends the program": (
+        "FilterPlugin",
+        "def __init__(self, *, handle):\n        self.handle = handle\n    def filter(self, cycle, pod, node):\n"
+        "        pass\n    async def start(self):\n"
+        "        self.handle.in_background(self.work(), name='work', must_finish=True)\n"
+        "    async def work(self):\n        raise SystemExit(3)",
+        "background work 'work' of Faulty raised SystemExit: 3 (faulty_plugin.py:11)",
+    ),
+    "score out of range": (
+        "ScorePlugin",
+        "def score(self, cycle, pod, node):\n        return 250",
+        "Faulty.score (faulty_plugin.py:4) returned 250, which is not between 0 and 100: return default_normalize",
+    ),
+    "error of pre_enqueue": (
+        "PreEnqueuePlugin",
+        "def pre_enqueue(self, pod):\n        return Status.error('no quota service')",
+        "Faulty.pre_enqueue: no quota service",
+    ),
+    "error of post_filter": (
+        "PostFilterPlugin",
+        "async def post_filter(self, *_):\n        return PostFilterResult(Status.error('disk full'))",
+        "Faulty.post_filter: disk full",
+    ),
+    "hint that returns a bool": (
+        "FilterPlugin",
+        "def filter(self, cycle, pod, node):\n"
+        "        return None if pod.name != 'web' or node.pods else Status.unschedulable('alone')\n"
+        "    def hint(self, pod, old, new):\n        return True\n"
+        "    def events_to_register(self):\n"
+        "        return [EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.ALL), self.hint)]",
+        "Faulty.hint (faulty_plugin.py:6) returned True: return QueueingHint.QUEUE or QueueingHint.SKIP",
+    ),
+}
+
+
+@pytest.mark.parametrize(("base", "method", "message"), FAULTS.values(), ids=FAULTS)
+def test_each_fault_of_a_plugin_is_printed_and_makes_the_exit_code_1(
+    base: str,
+    method: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "faulty_plugin.py").write_text(f"from moorage import *\n\nclass Faulty({base}):\n    {method}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "faulty_plugin", raising=False)
+    command = ["simulate", "-q", "-o", "json", "-f", str(CLUSTERS / "tour.yaml"), "--plugin", "faulty_plugin:Faulty"]
+    assert run(command) == 1
+    printed = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(printed) == 1
+    assert printed[0].startswith(f"error: {message}")
+
+
+def test_print_in_a_plugin_goes_to_standard_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    method = "    def filter(self, cycle, pod, node):\n        print('filtering')\n"
+    plugin = f"from moorage import FilterPlugin\nprint('imported')\n\nclass Prints(FilterPlugin):\n{method}"
+    (tmp_path / "printing_plugin.py").write_text(plugin)
+    monkeypatch.syspath_prepend(tmp_path)
+    command = ["simulate", "-q", "-o", "json", "-f", str(CLUSTERS / "tour.yaml"), "--plugin", "printing_plugin:Prints"]
+    assert run(command) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["decisions"]
+    assert {"imported", "filtering"} <= set(printed.err.splitlines())
+
+
+def test_plugin_timeout_is_that_of_the_option_unless_the_class_sets_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    method = "    async def post_filter(self, *_):\n        import asyncio\n        await asyncio.Event().wait()\n"
+    own = "class Own(Waits):\n    call_timeout = 7\n"
+    (tmp_path / "waiting_plugin.py").write_text(
+        f"from moorage import PostFilterPlugin\n\nclass Waits(PostFilterPlugin):\n{method}\n{own}"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    command = ["simulate", "-q", "-f", str(CLUSTERS / "tour.yaml"), "--plugin-timeout", "5s", "--plugin"]
+    assert run([*command, "waiting_plugin:Waits"]) == 1
+    assert "did not return within 5 s" in capsys.readouterr().err
+    assert run([*command, "waiting_plugin:Own"]) == 1
+    assert "did not return within 7 s" in capsys.readouterr().err
+    assert run([*command, "waiting_plugin:Own", "--plugin-timeout", "soon"]) == 2
+    assert "--plugin-timeout" in capsys.readouterr().err

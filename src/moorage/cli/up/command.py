@@ -50,6 +50,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     shape: Shape = "",
     config: options.Config = None,
     plugin: options.Plugins = None,
+    plugin_timeout: options.PluginTimeout = "",
     data_dir: DataDirectory = None,
     kubeconfig: KubeconfigOutput = None,
     no_scheduler: NoScheduler = False,
@@ -84,7 +85,7 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     from moorage.cluster import ClusterOptions, NodeShape, read_manifests
     from moorage.scheduler.daemon.feature_gates import choose_gates
 
-    load = None if no_scheduler else partial(options.load_policy, config, plugin, feature_gates)
+    load = None if no_scheduler else partial(options.load_policy, config, plugin, feature_gates, plugin_timeout)
     features, manifests = choose_gates(feature_gates or ()).features, read_manifests(*file or ())
     policy = None if load is None else load()
     definitions = tuple(item for item in manifests if item.kind == "CustomResourceDefinition")

@@ -1,6 +1,6 @@
 """The history of a simulation: the lifecycle of each pod and the utilization of the nodes, from the store's changes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -61,6 +61,8 @@ class Run(Struct, frozen=True):
     """Whether it ended because nothing would have changed any more."""
     refusals: Mapping[str, str] = {}
     """Writes of controllers that the API rejected, by controller and object."""
+    faults: Sequence[str] = ()
+    """Exceptions, invalid results and timeouts of plugins, each once for each place in their code."""
 
     def more(self) -> dict[str, Any]:
         """Return the fields that are printed after the decisions."""

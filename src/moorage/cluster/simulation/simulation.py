@@ -91,7 +91,8 @@ def simulate(  # noqa: PLR0913 - keywords only
             history.end_at(until)
         decisions = _collect_decisions(simulation, cluster, attempts)
         timeline, utilisation = history.timeline(simulated.evictors), history.utilisation()
-        return Run(decisions, timeline, utilisation, history.seconds, is_quiet, simulated.refusals)
+        faults = simulation.scheduler.profiles.faults()
+        return Run(decisions, timeline, utilisation, history.seconds, is_quiet, simulated.refusals, faults)
 
     return run_virtual(run(), clock)
 

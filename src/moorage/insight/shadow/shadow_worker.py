@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -45,6 +45,7 @@ from moorage.kube.features import FeatureGates
 from moorage.scheduler.decisions.decision import NodeEntry, PluginScore
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import NoNode, OneNode, SearchResult
+from moorage.scheduler.engine.extension_points import usable_holds
 from moorage.scheduler.engine.observing import Apply
 from moorage.scheduler.engine.profiles import Profiles
 from moorage.scheduler.engine.reference import Scores, score_all
@@ -105,7 +106,7 @@ class ShadowCluster:
 
     def __init__(self, offline: OfflineScheduler[DiscardingApi], in_charge: Profiles) -> None:
         self._scheduler = offline.scheduler
-        self._in_charge = in_charge.runners
+        self._in_charge = in_charge
         self._is_limited = any(
             in_charge.config.percentage_for(profile) is not None for profile in in_charge.config.profiles
         )
@@ -153,7 +154,7 @@ class ShadowCluster:
         """Return the shadow's decision; ``None`` if it has no such pod or no such profile."""
         pod = self._pods.find(question.key)
         shadow_runner = None if pod is None else self._scheduler.runners.get(pod.scheduler_name)
-        active_runner = None if pod is None else self._in_charge.get(pod.scheduler_name)
+        active_runner = None if pod is None else self._in_charge.runners.get(pod.scheduler_name)
         if (
             pod is None
             or shadow_runner is None
@@ -165,22 +166,30 @@ class ShadowCluster:
             question.number, question.time, pod.key, pod.scheduler_name, AGREES, question.node, question.node
         )
         try:
-            result = shadow_runner.find(pod)
-            choice = "" if isinstance(result, NoNode) else shadow_runner.choose(result).node.name
-            if choice == question.node:
-                return comparison
-            shadow = form_opinion(shadow_runner, pod)._replace(node=choice)
+            with self._holds_of(self._scheduler.profiles, pod):
+                result = shadow_runner.find(pod)
+                choice = "" if isinstance(result, NoNode) else shadow_runner.choose(result).node.name
+                if choice == question.node:
+                    return comparison
+                shadow = form_opinion(shadow_runner, pod)._replace(node=choice)
         except MoorageError as error:
             return msgspec.structs.replace(comparison, result=ERROR, shadow_node="", message=str(error))
         if question.node and shadow.is_best(question.node):
             return comparison  # equals: the shadow has no preference
         return self._different(comparison, active_runner, pod, shadow)
 
+    def _holds_of(self, profiles: Profiles, pod: Pod) -> AbstractContextManager[None]:
+        """Have only the holds of one configuration count, without those that the pod may use."""
+        holds = self._scheduler.services.holds
+        usable = usable_holds(profiles.runners[pod.scheduler_name].profile, pod) if holds else ()
+        return holds.lifted([*usable, *(hold for hold in holds if hold._owner not in profiles.handles)])
+
     def _different(self, comparison: Comparison, active_runner: ProfileRunner, pod: Pod, shadow: Opinion) -> Comparison:
         """Find the plugin that caused the difference; unknown if the active configuration now decides otherwise."""
         node, shadow_node = comparison.node, shadow.node
         try:
-            in_charge = form_opinion(active_runner, pod)
+            with self._holds_of(self._in_charge, pod):
+                in_charge = form_opinion(active_runner, pod)
         except MoorageError as error:
             return msgspec.structs.replace(comparison, result=UNSURE, shadow_node=shadow_node, message=str(error))
         # With sampling, the active configuration may choose any feasible node.

@@ -48,10 +48,10 @@ from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Unschedulable
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.engine.services import Services
-from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
 from moorage.scheduler.framework.plugin import Plugin, PreEnqueuePlugin
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
+from moorage.scheduler.queue.gates import call_pre_enqueue
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
 from moorage.scheduler.state.pod_groups import PodGroups
 from moorage.scheduler.wiring.assembly import Tuning
@@ -164,7 +164,8 @@ class Session:
         self, make: Callable[[ProfileRunner, Pod, str], Rows], pod: Pod | str | Content, plugin: str
     ) -> Rows:
         async def work(waiting: Pod) -> Rows:
-            return make(self.find_runner(waiting), waiting, plugin)
+            with self.scheduler.lift_holds(waiting):
+                return make(self.find_runner(waiting), waiting, plugin)
 
         with self.branch():
             waiting = self._resolve(pod)
@@ -380,11 +381,7 @@ class Session:
 
 def _gate(plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
     """Return the status with which a PreEnqueue plugin rejects a pod; an exception counts as a rejection."""
-    try:
-        status = plugin.pre_enqueue(pod)
-    except PLUGIN_FAULTS as fault:
-        pass_on_interrupt(fault)
-        status = Status.error(described(fault))
+    status = call_pre_enqueue(plugin, pod)
     return None if status is None else status.by(plugin.name)
 
 

@@ -203,9 +203,11 @@ class LeaderElector:
         :class:`LeadershipLost` if it could not be renewed in time: the work is cancelled first. Cancelling this cancels
         the work and releases the lease, so that another replica need not wait for it to run out.
         """
-        log.info("waiting for the lease", lease=f"{self.settings.namespace}/{self.settings.name}")
+        lock = f"{self.settings.namespace}/{self.settings.name}"
+        log.info("Attempting to acquire leader lease...", lock=lock)
         while not await self._try():
             await asyncio.sleep(self.settings.retry_period * (1 + JITTER * self.chance.random()))
+        log.info("Successfully acquired lease", lock=lock)
         self._record_change("became leader")
         working = asyncio.ensure_future(work())
         renewing = asyncio.ensure_future(self._keep())

@@ -74,7 +74,7 @@ def run_daemon(options: Options, ends: Ends, services: Iterable[ServiceFactory] 
     """Run under a supervisor until stopped, with optional services; return the exit code."""
     import uvloop
 
-    log.info("starting", version=version_line())
+    log.info("Starting Kubernetes Scheduler", version=version_line())
     for name, reason in options.flags.moot():
         log.info("flag has no effect", flag=f"--{name}", reason=reason)
     for name, reason in options.gates.moot.items():
@@ -83,7 +83,7 @@ def run_daemon(options: Options, ends: Ends, services: Iterable[ServiceFactory] 
         log.warning("alpha features of an emulated version are unsupported", gates=[*options.gates.unsupported])
     if VERBOSITY.of(__name__) >= CONFIG_LEVEL:
         config_yaml = to_yaml(without_secrets(completed_view(options.config)))
-        log.info("using configuration", v=CONFIG_LEVEL, config=config_yaml)
+        log.info("Using component config", v=CONFIG_LEVEL, config=config_yaml)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(Daemon(options, ends, services).run())

@@ -125,6 +125,7 @@ def complete_options(flags: FlagValues) -> Options:
 
     gates = choose_gates(flags["feature-gates"], flags["emulated-version"], flags["min-compatibility-version"])
     registry = collect_plugins(paths=flags["plugin"], with_installed=bool(flags["config"]))
+    registry.call_timeout = flags["plugin-timeout"].seconds or None
     if not 0 <= flags["cross-check-percent"] <= 100:
         raise InputError("--cross-check-percent", f"{flags['cross-check-percent']:g} is not a percentage")
     config = configuration(flags, gates.features, build_catalogue(registry))

@@ -6,7 +6,6 @@ the time of a single plugin (``plugin._timer``), without changing the call.
 
 import asyncio
 import re
-import traceback
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -20,10 +19,9 @@ from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.faults import (
-    MOORAGE_DIRECTORY,
     PLUGIN_FAULTS,
-    definition,
-    described,
+    described_call,
+    invalid_result,
     pass_on_interrupt,
     shown,
 )
@@ -31,6 +29,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import (
     FilterPlugin,
+    Hold,
     NodeNames,
     Plugin,
     PreFilterAnswer,
@@ -40,7 +39,6 @@ from moorage.scheduler.framework.plugin import (
     Wait,
 )
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, SKIP, Code, IntArray, Status
-from moorage.scheduler.state.holds import Placeholder
 
 T = TypeVar("T")
 P = TypeVar("P", bound=Plugin)
@@ -60,26 +58,42 @@ class Point(Struct, frozen=True):
     wording: str = 'running {point} plugin "{plugin}": {problem}'
     results: str = "return None, or a Status such as Status.unschedulable('why')"
     """The legal results, for the message about another one."""
+    python: tuple[str, ...] = ()
+    """The methods of a plugin that are called here, if their names do not follow from the name."""
 
     @property
-    def method(self) -> str:
-        """The method of a plugin that is called here, such as ``pre_filter`` for ``PreFilter``."""
-        return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
+    def methods(self) -> tuple[str, ...]:
+        """The methods of a plugin that are called here, such as ``pre_filter`` for ``PreFilter``."""
+        return self.python or (re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower(),)
 
 
-SIGN: Final = Point("Sign")
+ARRAY: Final = "return an integer array with one score for each node"
+NOTHING: Final = "this method must return None"
+SIGN: Final = Point("Sign", results="return a hashable value: texts, numbers, and tuples of them")
 EPOCH: Final = Point("Epoch")
 PRE_FILTER: Final = Point(
     "PreFilter",
     results="return None, NodeNames(frozenset({'node'})), Status.skip(), or Status.unschedulable('why')",
 )
-ADD_POD: Final = Point("PreFilterExtensionAddPod", 'running AddPod on PreFilter plugin "{plugin}": {problem}')
-REMOVE_POD: Final = Point("PreFilterExtensionRemovePod", 'running RemovePod on PreFilter plugin "{plugin}": {problem}')
+ADD_POD: Final = Point(
+    "PreFilterExtensionAddPod", 'running AddPod on PreFilter plugin "{plugin}": {problem}', python=("add_pod",)
+)
+REMOVE_POD: Final = Point(
+    "PreFilterExtensionRemovePod", 'running RemovePod on PreFilter plugin "{plugin}": {problem}', python=("remove_pod",)
+)
 FILTER: Final = Point(
     "Filter",
     'running "{plugin}" filter plugin: {problem}',
     "return None to accept the node, or Status.unschedulable('why') to reject it",
+    ("filter", "filter_nodes"),
 )
+FILTER_NODES: Final = Point(
+    "Filter",
+    FILTER.wording,
+    "return Verdict.accept(len(nodes)), or Verdict.reject(where=mask, because=Status.unschedulable('why'))",
+    ("filter_nodes",),
+)
+HOW_MANY: Final = Point("Filter", FILTER.wording, python=("how_many",))
 POST_FILTER: Final = Point(
     "PostFilter",
     results="return PostFilterResult(None, nominated_node='node') or PostFilterResult(Status.unschedulable())",
@@ -89,22 +103,24 @@ SCORE: Final = Point(
     "Score",
     'running Score plugins: plugin "{plugin}" failed with: {problem}',
     "return an int from 0 to 100 (scores must be integers)",
+    ("score", "score_nodes"),
 )
 NORMALIZE: Final = Point(
     "ScoreExtensionNormalize",
     'running Normalize on Score plugins: plugin "{plugin}" failed with: {problem}',
-    "return an integer array with one score for each node",
+    ARRAY,
+    ("normalize_scores",),
 )
 USABLE_HOLDS: Final = Point("UsableHolds")
 RESERVE: Final = Point("Reserve")
-UNRESERVE: Final = Point("Unreserve")
+UNRESERVE: Final = Point("Unreserve", results=NOTHING)
 PERMIT: Final = Point("Permit", results="return None to allow the pod, Wait(seconds), or Status.unschedulable('why')")
 PRE_BIND_PRE_FLIGHT: Final = Point(
     "PreBindPreFlight", 'running PreBindPreFlight "{plugin}": {problem}', "return None, or Status.skip()"
 )
 PRE_BIND: Final = Point("PreBind")
 BIND: Final = Point("Bind", results="return None if the pod is bound, or Status.skip()")
-POST_BIND: Final = Point("PostBind")
+POST_BIND: Final = Point("PostBind", results=NOTHING)
 
 
 class CallTimer(Protocol):
@@ -159,8 +175,8 @@ async def _call_in_time(point: Point, plugin: Plugin, method: Callable[..., Awai
     except TimeoutError:
         if not limit.expired():
             raise
-        problem = f"{plugin.name}.{point.method} did not return within {plugin.call_timeout:g} s"
-        raise failure(point, plugin.name, f"{problem} (call_timeout)") from None
+        problem = f"did not return within {plugin.call_timeout:g} s (call_timeout)"
+        raise invalid(point, plugin, problem) from None
 
 
 def ask_each(point: Point, plugins: Sequence[P], method: Callable[[P], T]) -> tuple[T, ...]:
@@ -179,15 +195,11 @@ def ask_each(point: Point, plugins: Sequence[P], method: Callable[[P], T]) -> tu
 
 def raised(point: Point, plugin: Plugin, error: BaseException) -> PluginError:
     """Record an exception of a plugin; return the error of the attempt, with the method, type, file and line."""
-    plugin._faults.note(plugin.name, error)
-    return failure(point, plugin.name, described(error, f"{plugin.name}.{method_in(plugin, point, error)}"))
-
-
-def method_in(plugin: Plugin, point: Point, error: BaseException) -> str:
-    """Return the method that raised: the outermost one in the author's code, else that of the extension point."""
-    frames = traceback.extract_tb(error.__traceback__)
-    names = [frame.name for frame in frames if not frame.filename.startswith(MOORAGE_DIRECTORY)]
-    return next((name for name in names if callable(getattr(type(plugin), name, None))), point.method)
+    if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
+        error = error.__cause__  # a generator between here and the plugin replaced it
+    problem = described_call(plugin, point.methods, error)
+    plugin._faults.note(plugin.name, error, problem)
+    return failure(point, plugin.name, problem)
 
 
 def failure(point: Point, plugin: str, problem: str) -> PluginError:
@@ -195,23 +207,17 @@ def failure(point: Point, plugin: str, problem: str) -> PluginError:
     return PluginError(plugin, point.wording.format(point=point.name, plugin=plugin, problem=problem))
 
 
+def invalid(point: Point, plugin: Plugin, problem: str) -> PluginError:
+    """Record an invalid result or a timeout; return the error of the attempt, with the method, file and line."""
+    problem = invalid_result(plugin, point.methods, problem)
+    plugin._faults.note_invalid(plugin.name, point.name, problem)
+    return failure(point, plugin.name, problem)
+
+
 def wrong_result(point: Point, plugin: Plugin, answer: object) -> PluginError:
     """Return the error for an illegal result: the method with its file and line, the value, and the legal results."""
-    kind = type(plugin)
-    candidates = (_METHODS.get(point.name, point.method), f"{point.method}_nodes")
-    method = next((name for name in candidates if not is_own(getattr(kind, name, None))), candidates[0])
-    location = definition(getattr(kind, method, None))
     value = f"Status({answer.code.label})" if isinstance(answer, Status) else shown(answer)
-    where = f"{plugin.name}.{method}" + (f" ({location})" if location else "")
-    return failure(point, plugin.name, f"{where} returned {value}: {point.results}")
-
-
-_METHODS: Final = {NORMALIZE.name: "normalize_scores", ADD_POD.name: "add_pod", REMOVE_POD.name: "remove_pod"}
-
-
-def is_own(function: object) -> bool:
-    """Return whether a function is Moorage's and not an author's."""
-    return str(getattr(function, "__module__", "moorage")).partition(".")[0] == "moorage"
+    return invalid(point, plugin, f"returned {value}: {point.results}")
 
 
 def require_status(point: Point, plugin: Plugin, answer: object) -> Status | None:
@@ -226,7 +232,7 @@ def require_status(point: Point, plugin: Plugin, answer: object) -> Status | Non
 def require_nothing(point: Point, plugin: Plugin, answer: object) -> None:
     """Raise for a result of a method that must return ``None``: its author expects an effect of it."""
     if answer is not None:
-        raise failure(point, plugin.name, f"it returned {shown(answer)}, but this method must return None")
+        raise wrong_result(point, plugin, answer)
 
 
 def rejection(point: Point, plugin: Plugin, status: Status) -> Status:
@@ -269,12 +275,11 @@ def filter_node(filters: Iterable[FilterPlugin], cycle: CycleState, pod: Pod, no
 
 def how_many(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray | None:
     """Return how many of these pods each node can take according to one filter; ``None`` if it cannot count."""
-    counts = ask(FILTER, plugin, plugin.how_many, cycle, pod, nodes)
+    counts = ask(HOW_MANY, plugin, plugin.how_many, cycle, pod, nodes)
     if counts is None:
         return None
     if not isinstance(counts, np.ndarray) or counts.shape != (len(nodes),) or counts.dtype.kind not in "iu":
-        problem = f"how_many returned {shown(counts)}, not one integer for each of {len(nodes)} nodes"
-        raise failure(FILTER, plugin.name, problem)
+        raise invalid(HOW_MANY, plugin, f"returned {shown(counts)}, not one integer for each of {len(nodes)} nodes")
     return counts
 
 
@@ -314,11 +319,11 @@ def score_nodes(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTab
         raise wrong_result(SCORE, plugin, next(wrong, scores))
     if not isinstance(scores, np.ndarray) or scores.shape != (len(nodes),):
         shape = scores.shape if isinstance(scores, np.ndarray) else type(scores).__name__
-        raise failure(SCORE, plugin.name, f"score_nodes returned {shape} for a window of {len(nodes)} nodes")
+        raise invalid(SCORE, plugin, f"returned {shape} for a window of {len(nodes)} nodes: {ARRAY}")
     if scores.dtype.kind == "f" and not np.isfinite(scores).all():
-        raise failure(SCORE, plugin.name, "a score is not a number")
+        raise invalid(SCORE, plugin, "returned a score that is not a number")
     if scores.dtype.kind not in "iu":
-        raise failure(SCORE, plugin.name, f"scores must be integers, not {scores.dtype}")
+        raise invalid(SCORE, plugin, f"returned {scores.dtype}: scores must be integers")
     if scores.dtype == np.int64 or (scores.dtype == np.int32 and plugin._narrow_is_checked):
         return scores
     return scores.astype(np.int64)
@@ -332,13 +337,15 @@ def normalize(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable
     return normalized
 
 
-def check_range(plugin: str, scores: IntArray) -> None:
+def check_range(plugin: ScorePlugin, scores: IntArray) -> None:
     """Refuse normalized scores outside 0…100 in upstream's words."""
     if len(scores) and (np.minimum.reduce(scores) < MIN_NODE_SCORE or np.maximum.reduce(scores) > MAX_NODE_SCORE):
         bad = next(int(s) for s in scores if not MIN_NODE_SCORE <= s <= MAX_NODE_SCORE)
         text = f"returns an invalid score {bad}, it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}]"
-        problem = f'plugin "{plugin}" {text} after normalizing'
-        raise PluginError(plugin, f"applying score defaultWeights on Score plugins: {problem}")
+        problem = f'plugin "{plugin.name}" {text} after normalizing'
+        hint = "return default_normalize(scores) from normalize_scores"
+        invalid(SCORE, plugin, f"returned {bad}, which is not between {MIN_NODE_SCORE} and {MAX_NODE_SCORE}: {hint}")
+        raise PluginError(plugin.name, f"applying score defaultWeights on Score plugins: {problem}")
 
 
 def change_what_if(
@@ -355,13 +362,13 @@ def change_what_if(
     return None
 
 
-def usable_holds(profile: Profile, pod: Pod) -> list[Placeholder]:
+def usable_holds(profile: Profile, pod: Pod) -> list[Hold]:
     """Return the holds of all plugins that a pod may use."""
-    usable: list[Placeholder] = []
+    usable: list[Hold] = []
     for plugin in profile.reserve:
         for hold in ask(USABLE_HOLDS, plugin, lambda plugin: list(plugin.usable_holds(pod)), plugin):
-            if not isinstance(hold, Placeholder):
-                raise failure(USABLE_HOLDS, plugin.name, f"it returned {shown(hold)}, not a result of handle.hold")
+            if not isinstance(hold, Hold):
+                raise invalid(USABLE_HOLDS, plugin, f"returned {shown(hold)}, not a result of handle.hold")
             usable.append(hold)
     return usable
 
@@ -391,7 +398,7 @@ def unreserve(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> 
         try:
             require_nothing(UNRESERVE, plugin, ask(UNRESERVE, plugin, plugin.unreserve, cycle, pod, node_name))
         except PluginError as error:
-            log.warning("reserve plugin gave nothing back", plugin=plugin.name, pod=pod.key, error=str(error))
+            log.warning("unreserve failed", plugin=plugin.name, pod=pod.key, error=str(error))
 
 
 def permit(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> Status | dict[str, float] | None:
@@ -402,8 +409,8 @@ def permit(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> Sta
         if isinstance(answer, Wait):
             seconds = answer.seconds
             if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds >= 0:
-                problem = f"it returned {shown(answer)}: write Wait(seconds) with a number of 0 or more"
-                raise failure(PERMIT, plugin.name, problem)
+                problem = f"returned {shown(answer)}: write Wait(seconds) with a number of 0 or more"
+                raise invalid(PERMIT, plugin, problem)
             waits[plugin.name] = min(seconds, MAX_WAIT)
         elif (status := require_status(PERMIT, plugin, answer)) is not None:
             return rejection(PERMIT, plugin, status)

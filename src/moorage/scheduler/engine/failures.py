@@ -47,7 +47,11 @@ class FailureHandler:
             self._queue.add_unschedulable(queued, current)
             return
         if current is None or current.node_name:
-            log.info("pod is no longer waiting", pod=queued.key, node=current.node_name if current else "")
+            if current is None:
+                log.info("Pod doesn't exist in informer cache", pod=queued.key)
+            else:
+                message = "Pod has been assigned to node. Abort adding it back to queue."
+                log.info(message, pod=queued.key, node=current.node_name)
             self._queue.done(queued.uid)
         elif not self._queue.serves(current.scheduler_name):
             # Its profile was removed after the pod was placed: another scheduler owns the pod now.

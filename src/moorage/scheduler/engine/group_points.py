@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.extension_points import Point, ask, ask_waiting, failure, require_status
+from moorage.scheduler.engine.extension_points import Point, ask, ask_waiting, failure, invalid, require_status
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.faults import described, shown
@@ -17,16 +17,19 @@ from moorage.scheduler.framework.groups import DescribedGroup, GroupTree, Placem
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, Code, IntArray, Status
 
-PLACEMENT_GENERATE: Final = Point("PlacementGenerate")
+PLACEMENT_GENERATE: Final = Point("PlacementGenerate", python=("generate_placements", "placement_of"))
 PLACEMENT_FEASIBLE: Final = Point("PlacementFeasible", "failed to evaluate placement feasibility: {problem}")
 PLACEMENT_SCORE: Final = Point(
-    "PlacementScore", 'running PlacementScore plugins: plugin "{plugin}" failed with: {problem}'
+    "PlacementScore",
+    'running PlacementScore plugins: plugin "{plugin}" failed with: {problem}',
+    python=("score_placement", "score_placements"),
 )
 NORMALIZE_PLACEMENT: Final = Point(
     "PlacementScoreExtensionNormalize",
     'running NormalizePlacementScore on PlacementScore plugins: plugin "{plugin}" failed with: {problem}',
+    python=("normalize_placement_scores",),
 )
-POD_GROUP_POST_FILTER: Final = Point("PodGroupPostFilter", "{problem}")
+POD_GROUP_POST_FILTER: Final = Point("PodGroupPostFilter", "{problem}", python=("post_filter_group",))
 
 
 def placement_feasible(profile: Profile, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
@@ -58,8 +61,7 @@ def generate_placements(
         isinstance(part, Placement) and isinstance(part.name, str) and isinstance(part.nodes, NodeTable)
         for part in answer
     ):
-        problem = f"it returned {shown(answer)}, which is not a list of placements"
-        raise failure(PLACEMENT_GENERATE, plugin.name, problem)
+        raise invalid(PLACEMENT_GENERATE, plugin, f"returned {shown(answer)}, which is not a list of placements")
     return answer or Status.unschedulable("no feasible placements found")
 
 
@@ -98,8 +100,7 @@ def score_placements(
 
 def _checked(point: Point, plugin: PlacementScorePlugin, scores: object, count: int) -> IntArray:
     if not isinstance(scores, np.ndarray) or scores.shape != (count,) or scores.dtype.kind not in "iu":
-        problem = f"it returned {shown(scores)}, not one integer for each of {count} placements"
-        raise failure(point, plugin.name, problem)
+        raise invalid(point, plugin, f"returned {shown(scores)}, not one integer for each of {count} placements")
     return scores.astype(np.int64)
 
 
@@ -137,7 +138,8 @@ async def post_filter_group(profile: Profile, cycle: CycleState, group: GroupTre
             and isinstance(result.nominated, dict)
             and all(isinstance(text, str) for pair in result.nominated.items() for text in pair)
         ):
-            return _failed(plugin.name, f"it returned {shown(result)}, which is not a GroupPostFilterResult")
+            problem = f"returned {shown(result)}, which is not a GroupPostFilterResult"
+            return _failed(plugin.name, str(invalid(POD_GROUP_POST_FILTER, plugin, problem)))
         status = result.status
         if status is None:
             return GroupPostFiltered(result.message, Code.SUCCESS, result.nominated, result.victims)

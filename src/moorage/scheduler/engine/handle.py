@@ -1,6 +1,7 @@
 """The services of one profile's plugins, backed by the engine's own parts."""
 
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
@@ -21,9 +22,8 @@ from moorage.scheduler.framework.logs import PluginLog
 from moorage.scheduler.framework.metering import Meter, PluginMetrics
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import RowArray
-from moorage.scheduler.framework.plugin import FilterPlugin, Plugin, PreFilterExtensions
+from moorage.scheduler.framework.plugin import FilterPlugin, Hold, Plugin, PreFilterExtensions
 from moorage.scheduler.framework.status import Status
-from moorage.scheduler.state.holds import Placeholder
 from moorage.scheduler.state.objects import ObjectCache
 from moorage.scheduler.state.pod_groups import PodGroups
 
@@ -185,7 +185,7 @@ class EngineHandle:
         if self._profile is not None:  # otherwise there are no pods yet
             self._services.wake_rejected(self.profile, self._plugin)
 
-    def hold(self, node_name: str, requests: Mapping[str, Quantity]) -> Placeholder:
+    def hold(self, node_name: str, requests: Mapping[str, Quantity]) -> Hold:
         """Keep resources of a node from all pods, until the hold is released or the plugin is closed."""
         if self._profile is None or self._is_closed:
             raise PluginError(self._plugin, f"{self._plugin} is not running: call handle.hold in start or later")
@@ -199,7 +199,10 @@ class EngineHandle:
     def in_background(self, work: Coroutine[Any, Any, object], *, name: str, must_finish: bool = False) -> None:
         """Run background work concurrent with the scheduling cycles, until it or the plugin ends; log its exception."""
         if must_finish:
-            self._services.background.start(work, name=name)
+            guarded = self._guard(work, name)
+            # Work that never begins, for example in a dry run, is closed with its guard.
+            weakref.finalize(guarded, work.close).atexit = False
+            self._services.background.start(guarded, name=name)
         elif self._is_closed:
             work.close()
         else:
@@ -218,6 +221,7 @@ class EngineHandle:
             raise
         except PLUGIN_FAULTS as error:  # the author's code may raise anything, and none of it may end the process
             pass_on_interrupt(error)
+            self._record(error, f"background work {name!r}")
             self.log.exception("background work failed", work=name, error=described(error))
 
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
@@ -229,9 +233,15 @@ class EngineHandle:
                     action()
             except PLUGIN_FAULTS as error:  # the author's code may raise anything
                 pass_on_interrupt(error)
+                self._record(error, "delayed action")
                 self.log.exception("delayed action failed", error=described(error))
 
         self._services.background.call_later(seconds, act)
+
+    def _record(self, error: BaseException, work: str) -> None:
+        if self._profile is not None:
+            problem = described(error, f"{work} of {self._plugin}")
+            self._profile.plugins[self._plugin]._faults.add(error, problem)
 
     def cancel(self) -> None:
         """Cancel what the plugin left running, and run nothing more."""

@@ -4,18 +4,19 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any, Final
 
-from moorage.common.errors import PluginError
+from moorage.common.errors import PluginError, did_you_mean
 from moorage.scheduler.config.expansion import expand_plugins
 from moorage.scheduler.config.plugin_facts import KNOWN_PLUGINS
 from moorage.scheduler.config.types import ExtensionPoint, ProfileConfig
 from moorage.scheduler.framework import group_plugins as group_points
 from moorage.scheduler.framework import plugin as points
-from moorage.scheduler.framework.contracts import EXTENSION_POINTS
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration
-from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt, shown
+from moorage.scheduler.framework.contracts import EXTENSION_POINTS, signature_of
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, Resource
+from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described_call, invalid_result, pass_on_interrupt, shown
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.registry import Registry, extension_points
 
+_RESOURCES: Final = frozenset(Resource)
 MAX_EVENTS: Final = 1000
 """The limit of events that a plugin may register for; there are far fewer kinds and actions."""
 
@@ -105,27 +106,46 @@ class Profile:
 
 
 def _read_registrations(plugin: points.Plugin) -> tuple[EventRegistration, ...]:
-    where = f'running EventsToRegister plugin "{plugin.name}"'
+    method = "events_to_register"
     try:
         # An endless iterator would fill the memory.
         registrations = tuple(islice(plugin.events_to_register(), MAX_EVENTS + 1))
+        problem = next((problem for entry in registrations if (problem := _invalid_registration(entry))), "")
+        if len(registrations) > MAX_EVENTS:
+            problem = f"names more than {MAX_EVENTS} events"
+        if not problem:
+            return registrations
+        problem, cause = invalid_result(plugin, (method,), problem), None
     except PLUGIN_FAULTS as error:
         pass_on_interrupt(error)
-        problem = described(error, f"{plugin.name}.events_to_register")
-        raise PluginError(plugin.name, f"{where}: {problem}") from error
-    if len(registrations) > MAX_EVENTS:
-        raise PluginError(plugin.name, f"{where}: it names more than {MAX_EVENTS} events")
-    for registration in registrations:
-        if not (
-            isinstance(registration, EventRegistration)
-            and isinstance(registration.event, ClusterEvent)
-            and isinstance(registration.event.resource, str)
-            and isinstance(registration.event.action, Action)
-            and (registration.hint is None or callable(registration.hint))
-        ):
-            advice = "list EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)) or others"
-            raise PluginError(plugin.name, f"{where}: it names {shown(registration)}; {advice}")
-    return registrations
+        problem, cause = described_call(plugin, (method,), error), error
+    raise PluginError(plugin.name, f'running EventsToRegister plugin "{plugin.name}": {problem}') from cause
+
+
+def _invalid_registration(entry: object) -> str:
+    """Return the problem of an entry of ``events_to_register`` and what to write instead; empty if it is valid."""
+    if not (
+        isinstance(entry, EventRegistration)
+        and isinstance(entry.event, ClusterEvent)
+        and isinstance(entry.event.resource, str)
+        and isinstance(entry.event.action, Action)
+        and (entry.hint is None or callable(entry.hint))
+    ):
+        return f"names {shown(entry)}; list EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)) or others"
+    resource = entry.event.resource
+    if resource not in _RESOURCES and resource.count(".") < 2:
+        wanted = f"Resource.{resource.removesuffix('s').upper()}"
+        near = did_you_mean(wanted, [f"Resource.{item.name}" for item in Resource])
+        hint = near or "write Resource.NODE or another Resource; for custom resources KIND.event_resource"
+        return f"names the resource {resource!r}, which has no events; {hint}"
+    if entry.hint is not None:
+        try:
+            signature_of(entry.hint).bind(None, None, None)
+        except TypeError:
+            return f"names a hint that takes {signature_of(entry.hint)}; write `def hint(self, pod, old, new)`"
+        except ValueError:
+            pass  # it has no signature
+    return ""
 
 
 def find_extension_points(registry: Registry, name: str) -> frozenset[str] | None:

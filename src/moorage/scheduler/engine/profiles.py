@@ -4,7 +4,7 @@ A reload replaces it as a whole. Pods and the cached cluster state are not part 
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -28,7 +28,7 @@ from moorage.scheduler.engine.profile import Profile, find_extension_points
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.framework.cycle import StateKey
 from moorage.scheduler.framework.events import EVERY_EVENT, with_groups
-from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
+from moorage.scheduler.framework.faults import PLUGIN_FAULTS, FaultRecord, described, pass_on_interrupt
 from moorage.scheduler.framework.group_plugins import GroupSourcePlugin
 from moorage.scheduler.framework.logs import VERBOSITY
 from moorage.scheduler.framework.plugin import Plugin
@@ -95,7 +95,7 @@ class Profiles:
             for name, runner in self.runners.items():
                 message = "the scheduler starts to work with those plugins"
                 log.info(message, v=PLUGINS_LEVEL, profile=name, Plugins=runner.profile.names_by_point)
-        self._handles: list[EngineHandle] = [handle for runner in built for handle in runner.handles.made.values()]
+        self.handles: list[EngineHandle] = [handle for runner in built for handle in runner.handles.made.values()]
         self.lifecycle = PluginLifecycle((runner.profile, runner.handles) for runner in built)
 
     @property
@@ -104,17 +104,24 @@ class Profiles:
         return {name: runner.profile.group_sources for name, runner in self.runners.items()}
 
     def first_exception(self) -> BaseException | None:
-        """Return the first exception that a plugin raised, in any profile; expected failures do not count."""
-        plugins = (plugin for runner in self.runners.values() for plugin in runner.profile.plugins.values())
-        return next((plugin._faults.first for plugin in plugins if plugin._faults.first is not None), None)
+        """Return the first fault of a plugin as an exception, in any profile; expected failures do not count."""
+        return next((faults.first for faults in self._fault_records() if faults.first is not None), None)
+
+    def faults(self) -> list[str]:
+        """Return the faults of all plugins: exceptions, invalid results and timeouts, each once for each place."""
+        return [*dict.fromkeys(problem for faults in self._fault_records() for problem in faults.problems)]
+
+    def _fault_records(self) -> Iterator[FaultRecord]:
+        runners = (*self.runners.values(), *self.resizes.values())
+        return (plugin._faults for runner in runners for plugin in runner.profile.plugins.values())
 
     def listed(self) -> set[type[KubeObject]]:
         """Return the kinds that the plugins list."""
-        return set(chain.from_iterable(handle.listed for handle in self._handles))
+        return set(chain.from_iterable(handle.listed for handle in self.handles))
 
     def shared(self) -> set[StateKey[object]]:
         """Return the keys of the state that the plugins share."""
-        return set(chain.from_iterable(handle.shares for handle in self._handles))
+        return set(chain.from_iterable(handle.shares for handle in self.handles))
 
     async def bindings_ended(self) -> None:
         """Wait until the binding of the last pod that these profiles placed ends."""
@@ -142,7 +149,8 @@ def _build_queueing(
         registrations = runner.profile.registrations(events_by_plugin)
         if runner.extenders:
             registrations[EXTENDER] = EVERY_EVENT
-        profiles[name] = ProfileQueueing(runner.profile.pre_enqueue, with_groups(registrations, has_groups))
+        faults = {plugin.name: plugin._faults for plugin in runner.profile.plugins.values()}
+        profiles[name] = ProfileQueueing(runner.profile.pre_enqueue, with_groups(registrations, has_groups), faults)
     sort = next(iter(runners.values())).profile.queue_sort[0]
     return Queueing(sort, profiles, Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds))
 
@@ -225,7 +233,7 @@ class PluginLifecycle:
                 if limit.expired():
                     log.warning("plugin takes too long to close", plugin=plugin.name, seconds=CLOSE_SECONDS)
                 else:
-                    log.exception("plugin failed to close", plugin=plugin.name, error=described(error))
+                    plugin._faults.note(plugin.name, error, described(error, f"{plugin.name}.close"))
         for _, handle in self._members:
             await handle.close()
         self.is_closed = True

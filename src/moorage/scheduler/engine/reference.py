@@ -76,7 +76,7 @@ def score_all(profile: Profile, cycle: CycleState, pod: Pod, nodes: NodeTable) -
     bad = [(item.normalized < MIN_NODE_SCORE) | (item.normalized > MAX_NODE_SCORE) for item in scored]
     if first_rows := [(int(mask.argmax()), at) for at, mask in enumerate(bad) if mask.any()]:
         row, at = min(first_rows)
-        check_range(scored[at].plugin, scored[at].normalized[row : row + 1])
+        check_range(scorers[at], scored[at].normalized[row : row + 1])
     for item in scored:
         scores.totals += np.multiply(item.normalized, item.weight, dtype=np.int64)
     return scores

@@ -238,7 +238,7 @@ class Scheduler:
         try:
             outcome: Placed | Unschedulable | Failed
             if self.services.holds:
-                with self._lift_holds(pod):
+                with self.lift_holds(pod):
                     outcome = await self.schedule_one(queued, preempts=preempts)
             else:
                 outcome = await self.schedule_one(queued, preempts=preempts)
@@ -255,8 +255,10 @@ class Scheduler:
             self.failures.handle(queued, outcome)
         return outcome
 
-    def _lift_holds(self, pod: Pod) -> AbstractContextManager[None]:
-        return self.services.holds.lifted(usable_holds(self.runners[pod.scheduler_name].profile, pod))
+    def lift_holds(self, pod: Pod) -> AbstractContextManager[None]:
+        """Have the cluster be without the holds that a pod may use inside a ``with`` block."""
+        holds = self.services.holds
+        return holds.lifted(usable_holds(self.runners[pod.scheduler_name].profile, pod) if holds else ())
 
     async def schedule_one(self, queued: QueuedPodInfo, *, preempts: bool = True) -> Placed | Unschedulable | Failed:
         """Find a node for one pod and hand it to the binder.

@@ -9,8 +9,9 @@ from msgspec import Struct, field
 
 from moorage.common.arrays import NDArray
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.extension_points import FILTER, ask, failure, wrong_result
+from moorage.scheduler.engine.extension_points import FILTER, FILTER_NODES, ask, failure, invalid, wrong_result
 from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.faults import is_own
 from moorage.scheduler.framework.node_statuses import NodeStatuses
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
 from moorage.scheduler.framework.plugin import FilterPlugin, Plugin
@@ -87,21 +88,21 @@ def rejected_rows(
 
 def checked_verdict(plugin: Plugin, verdict: object, rows: BoolArray) -> Verdict:
     """Raise for an invalid verdict on a window of this size, and for an Error within ``rows``."""
-    size = len(rows)
+    size, point = len(rows), FILTER_NODES if is_own(getattr(type(plugin), "filter", None)) else FILTER
     if not isinstance(verdict, Verdict):
-        raise failure(FILTER, plugin.name, f"filter_nodes returned {type(verdict).__name__}, not a Verdict")
+        raise invalid(FILTER_NODES, plugin, f"returned {type(verdict).__name__}: {FILTER_NODES.results}")
     for mask, status in verdict.rejections:
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_:
             kind = mask.dtype if isinstance(mask, np.ndarray) else type(mask).__name__
-            raise failure(FILTER, plugin.name, f"a mask must be an array of bool, not of {kind}")
+            raise invalid(FILTER_NODES, plugin, f"returned a mask of {kind}: a mask must be an array of bool")
         if mask.shape != (size,):
-            raise failure(FILTER, plugin.name, f"a mask has shape {mask.shape} for a window of {size} nodes")
+            raise invalid(FILTER_NODES, plugin, f"returned a mask of shape {mask.shape} for a window of {size} nodes")
         if not isinstance(status, Status):
-            raise wrong_result(FILTER, plugin, status)
+            raise wrong_result(point, plugin, status)
         if not status.is_rejection and (mask & rows).any():
             if status.code == Code.ERROR:
                 raise failure(FILTER, plugin.name, status.message)
-            raise wrong_result(FILTER, plugin, status)
+            raise wrong_result(point, plugin, status)
     return verdict
 
 

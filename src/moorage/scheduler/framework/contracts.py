@@ -1,6 +1,7 @@
 """Checks of plugin classes at registration: names of methods, whether they are async, parameters and annotations."""
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -36,6 +37,7 @@ EXTENSION_POINTS: Final[dict[str, type[points.Plugin]]] = {
 }
 """The extension points by their name in the configuration."""
 
+_NAME: Final = re.compile(r"\w([\w./-]*\w)?")
 _FUNCTIONS: Final = (staticmethod, classmethod)
 _AWAITABLE: Final = ("Coroutine", "Awaitable", "Future", "Task")
 _BASES: Final[tuple[type[points.Plugin], ...]] = (
@@ -76,16 +78,29 @@ def broken_contract(plugin: type[points.Plugin]) -> tuple[str, str] | None:
     """Find the first method that cannot be called as it will be: the problem, and what to write instead."""
     if not isinstance(plugin.name, str) or not plugin.name:
         return f"the name of {plugin.__name__} is {plugin.name!r}", f'write `name = "{plugin.__name__}"`, not a method'
+    if not _NAME.fullmatch(plugin.name):
+        hint = f'write `name = "{plugin.__name__}"`: letters, digits, and _ . / - between them'
+        return f"the name of {plugin.__name__} is {plugin.name!r}", hint
+    if not isinstance(plugin.depends_on, points.DependsOn):
+        hint = "write `depends_on = DependsOn.NODE`, or another DependsOn"
+        return f"{plugin.name}.depends_on is {plugin.depends_on!r}", hint
     for name in ("call_timeout", "valid_for"):
-        seconds = getattr(plugin, name)
-        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
-            return f"{plugin.name}.{name} is {seconds!r}", "write a number of seconds above 0, or None"
+        if (broken := broken_timeout(plugin, name)) is not None:
+            return broken
     for base in _BASES:
         if issubclass(plugin, base):
             for name, promised in _methods(base):
                 if getattr(plugin, name) is not promised and (problem := _compare(plugin, name, promised)) is not None:
                     return problem
     return next(_renamed(plugin), None)
+
+
+def broken_timeout(plugin: points.Plugin | type[points.Plugin], name: str) -> tuple[str, str] | None:
+    """Return the problem of a number of seconds, and what to write instead; ``None`` if it is valid."""
+    seconds = getattr(plugin, name)
+    if seconds is None or (isinstance(seconds, int | float) and seconds > 0):
+        return None
+    return f"{plugin.name}.{name} is {seconds!r}", "write a number of seconds above 0, or None"
 
 
 def _renamed(plugin: type[points.Plugin]) -> Iterator[tuple[str, str]]:

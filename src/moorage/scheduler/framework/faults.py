@@ -2,14 +2,17 @@
 
 import asyncio
 import inspect
+import re
 import signal
 import sysconfig
 import traceback
+from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
+from moorage.common.errors import NotStored, PluginError
 from moorage.common.text import format_traceback, shortened
 
 PLUGIN_FAULTS: Final = BaseException
@@ -34,12 +37,14 @@ def shown(answer: object) -> str:
         answer.close()
         return f"a coroutine of {written(answer.__qualname__)} that it does not await"
     try:
-        return written(repr(answer))
+        return written(_ADDRESS.sub("", repr(answer)))
     except BaseException as error:
         pass_on_interrupt(error)
         return f"a {type(answer).__name__} that cannot be shown"
 
 
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
+"""The address in a default repr. It differs in each attempt, and messages should not."""
 MOORAGE_DIRECTORY: Final = str(Path(__file__).parents[2])
 _LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
@@ -75,33 +80,57 @@ def described(error: BaseException, method: str = "") -> str:
 
 
 class FaultRecord:
-    """The exceptions of one plugin: the first one, and where each was raised.
+    """The faults of one plugin: exceptions, invalid results and timeouts.
 
-    The traceback of an exception is logged once for each place, so that a plugin that fails for every pod does not fill
-    the log.
+    Each is recorded and logged once for each place, so that a plugin that fails for every pod does not fill the log.
     """
 
     def __init__(self) -> None:
         self.first: BaseException | None = None
-        self._places: set[tuple[str, tuple[str, int | None] | None]] = set()
+        self._problems: dict[Hashable, str] = {}
 
-    def note(self, plugin: str, error: BaseException) -> None:
-        """Record an exception that a plugin raised; expected failures are omitted."""
+    @property
+    def problems(self) -> list[str]:
+        """The recorded faults, one for each place, such as ``X.filter raised KeyError: 'nope' (my_plugin.py:14)``."""
+        return [*self._problems.values()]
+
+    def note(self, plugin: str, error: BaseException, problem: str) -> None:
+        """Record an exception that a plugin raised, and log its traceback; expected failures are omitted."""
+        if self.add(error, problem):
+            log.error("plugin raised an exception", plugin=plugin, error=problem, exception=format_traceback(error))
+
+    def note_invalid(self, plugin: str, method: str, problem: str) -> None:
+        """Record an invalid result or a timeout of a method."""
+        if self._is_new(method, PluginError(plugin, problem), problem):
+            log.error("plugin call failed", plugin=plugin, error=problem)
+
+    def note_error(self, method: str, problem: str) -> None:
+        """Record an error that a plugin returned where it does not fail the attempt."""
+        self._problems.setdefault(method, problem)
+
+    def add(self, error: BaseException, problem: str) -> bool:
+        """Record an exception; return whether it is the first one of its place, and not an expected failure."""
         if is_expected(error):
-            return
-        self.first = self.first or error
+            return False
         frame = author_frame(error)
         location = (type(error).__name__, None if frame is None else (frame.filename, frame.lineno))
-        if location not in self._places and len(self._places) < MAX_PLACES:
-            self._places.add(location)
-            log.error(
-                "plugin raised an exception", plugin=plugin, error=described(error), exception=format_traceback(error)
-            )
+        return self._is_new(location, error, problem)
+
+    def _is_new(self, place: Hashable, error: BaseException, problem: str) -> bool:
+        self.first = self.first or error
+        if place in self._problems or len(self._problems) >= MAX_PLACES:
+            return False
+        self._problems[place] = problem
+        return True
 
 
 def is_expected(error: BaseException) -> bool:
-    """Return whether an exception is of a class of Moorage: an expected failure with a complete message."""
-    return str(type(error).__module__).partition(".")[0] == "moorage"
+    """Return whether an exception is of a class of Moorage: an expected failure with a complete message.
+
+    Reading state that was never stored is a mistake in the author's code.
+    """
+    is_own_class = str(type(error).__module__).partition(".")[0] == "moorage"
+    return is_own_class and not (isinstance(error, NotStored) and is_authors(error))
 
 
 def author_frame(error: BaseException) -> traceback.FrameSummary | None:
@@ -116,6 +145,12 @@ def author_frame(error: BaseException) -> traceback.FrameSummary | None:
     return next(iter((authored or frames)[-1:]), None)
 
 
+def is_authors(error: BaseException) -> bool:
+    """Return whether an exception passed through the author's code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return any(not frame.filename.startswith(("<frozen", MOORAGE_DIRECTORY)) for frame in frames)
+
+
 def _location(error: BaseException) -> str:
     frame = author_frame(error)
     if frame is None or isinstance(error, SyntaxError):  # the message of a SyntaxError contains its file and line
@@ -127,6 +162,37 @@ def definition(function: object) -> str:
     """Return the file and line of an author's function, as ``my_plugin.py:14``, or an empty string."""
     code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
     return "" if code is None else f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+
+
+def described_call(plugin: Any, methods: Sequence[str], error: BaseException) -> str:
+    """Describe an exception of a plugin by its method, type, message, file and line.
+
+    The method is the outermost one in the author's code. An exception without a line there, for example because a
+    result cannot be iterated over, gets the line of the method.
+    """
+    if not is_authors(error) and not is_expected(error):
+        return invalid_result(plugin, methods, f"raised {type(error).__name__}: {error}")
+    frames = traceback.extract_tb(error.__traceback__)
+    names = [frame.name for frame in frames if not frame.filename.startswith(MOORAGE_DIRECTORY)]
+    default = next((name for name in methods if not is_own(getattr(type(plugin), name, None))), methods[0])
+    method = next((name for name in names if callable(getattr(type(plugin), name, None))), default)
+    return described(error, f"{plugin.name}.{method}")
+
+
+def invalid_result(plugin: Any, methods: Sequence[str], problem: str) -> str:
+    """Describe an invalid result by the method that the author defined, with its file and line.
+
+    ``methods`` are the methods that may have returned it.
+    """
+    kind = type(plugin)
+    method = next((name for name in methods if not is_own(getattr(kind, name, None))), methods[0])
+    location = definition(getattr(kind, method, None))
+    return f"{plugin.name}.{method}{f' ({location})' if location else ''} {problem}"
+
+
+def is_own(function: object) -> bool:
+    """Return whether a function is Moorage's and not an author's."""
+    return str(getattr(function, "__module__", "moorage")).partition(".")[0] == "moorage"
 
 
 def pass_on_interrupt(error: BaseException) -> None:

@@ -16,7 +16,7 @@ from moorage.scheduler.framework.logs import PluginLog
 from moorage.scheduler.framework.metering import Meter, PluginMetrics
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
-from moorage.scheduler.framework.plugin import FilterPlugin, HeldResources, PreFilterExtensions
+from moorage.scheduler.framework.plugin import FilterPlugin, Hold, PreFilterExtensions
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.framework.victims import Victims
 
@@ -217,7 +217,7 @@ class Handle(Protocol):
         """
         ...
 
-    def hold(self, node_name: str, requests: Mapping[str, Quantity]) -> HeldResources:
+    def hold(self, node_name: str, requests: Mapping[str, Quantity]) -> Hold:
         """Keep resources of a node from all pods, for example for a reservation: ``{"cpu": "4", "memory": "8Gi"}``.
 
         Filters and scores count the hold like a pod, which takes one of ``pods``, too. Preemption cannot evict it. It

@@ -65,14 +65,14 @@ class NodeInfo:
     def __init__(self, node: Node | None, pods: Iterable[Pod] = ()) -> None:
         self._take(node)
         self._row = NO_ROW
-        self._hold({}, Amounts(), {})
+        self._set_pods({}, Amounts(), {})
         self._nonzero_cpu = 0
         self._nonzero_memory = 0
         self._version = 0
         for pod in pods:
             NodeInfo.add_pod(self, pod)
 
-    def _hold(self, pods: dict[str, Pod], requested: Amounts, ports: dict[HostPort, None]) -> None:
+    def _set_pods(self, pods: dict[str, Pod], requested: Amounts, ports: dict[HostPort, None]) -> None:
         self._pods, self._requested, self._ports = pods, requested, ports
         self._pods_view: Mapping[str, Pod] = MappingProxyType(pods)
         self._requested_view: Mapping[str, int] = MappingProxyType(requested)
@@ -146,7 +146,7 @@ class NodeInfo:
         clone._labels = self._labels
         clone._version = self.version
         clone._row = self.row
-        clone._hold(dict(self._pods), Amounts(self._requested), dict(self._ports))
+        clone._set_pods(dict(self._pods), Amounts(self._requested), dict(self._ports))
         clone._nonzero_cpu = self.nonzero_cpu
         clone._nonzero_memory = self.nonzero_memory
         return clone

@@ -10,7 +10,7 @@ exception in a plugin fails the attempt with an error that names the plugin; the
 """
 
 from abc import abstractmethod
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
 from operator import index
@@ -84,10 +84,11 @@ class Plugin(ABC):
     _narrow_is_checked: ClassVar[bool] = False
     """Whether 32-bit scores are within 0…100, and an array from ``score_nodes`` belongs to the caller."""
 
-    call_timeout: ClassVar[float | None] = 60.0
+    call_timeout: float | None = 60.0
     """The seconds after which an awaited call, such as ``post_filter`` or ``pre_bind``, fails the attempt.
 
-    Set it to a larger number if the plugin waits for slow systems, or to ``None`` if it handles timeouts itself.
+    ``--plugin-timeout`` changes the default. A class, or its constructor, sets it to a larger number if the plugin
+    waits for slow systems, or to ``None`` if it handles timeouts itself.
     """
 
     _timer: Any = None
@@ -203,7 +204,10 @@ class _ByLess:
         self.queued = queued
 
     def __lt__(self, other: "_ByLess") -> bool:
-        return self.plugin.less(self.queued, other.queued)
+        is_less = self.plugin.less(self.queued, other.queued)
+        if is_less is None:
+            raise TypeError("return True or False, not None")
+        return is_less
 
     # The queue orders equal pods by arrival, so pods of the same rank must compare as equal.
     def __eq__(self, other: object) -> bool:
@@ -212,17 +216,20 @@ class _ByLess:
     __hash__ = None  # type: ignore[assignment]
 
 
-class HeldResources(Protocol):
+class Hold:
     """Resources of a node that ``handle.hold`` keeps unavailable to pods until ``release``."""
+
+    def __init__(self, pod: Pod, owner: object, end: Callable[["Hold"], None]) -> None:
+        self._pod, self._owner, self._end = pod, owner, end
 
     @property
     def node_name(self) -> str:
         """The node."""
-        ...
+        return self._pod.node_name
 
     def release(self) -> None:
         """Make the resources available again, and requeue pods that may fit now; a second call has no effect."""
-        ...
+        self._end(self)
 
 
 class NodeNames(Struct, frozen=True):
@@ -380,7 +387,7 @@ class ReservePlugin(Plugin):
         It must not fail and cannot wait. Pass writes to ``handle.in_background(…, must_finish=True)``.
         """
 
-    def usable_holds(self, pod: Pod) -> Iterable[HeldResources]:
+    def usable_holds(self, pod: Pod) -> Iterable[Hold]:
         """Return the holds of ``handle.hold`` that this pod may use, for example because a reservation is for it.
 
         Called before each attempt of a single pod while holds exist. During the attempt the resources of these holds

@@ -11,7 +11,13 @@ import msgspec
 import structlog
 
 from moorage.common.errors import ConfigError, PluginError, did_you_mean
-from moorage.scheduler.framework.contracts import EXTENSION_POINTS, broken_contract, heading, never_called
+from moorage.scheduler.framework.contracts import (
+    EXTENSION_POINTS,
+    broken_contract,
+    broken_timeout,
+    heading,
+    never_called,
+)
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt, shown
 from moorage.scheduler.framework.go_names import python_import
 from moorage.scheduler.framework.handle import Handle
@@ -28,6 +34,8 @@ class Registry(Mapping[str, type[Plugin]]):
     """Plugin classes by configuration name; each is checked when it is registered, never when it is called."""
 
     def __init__(self, plugins: Iterable[type[Plugin]] = ()) -> None:
+        self.call_timeout: float | None = Plugin.call_timeout
+        """The timeout of awaited calls of plugins that do not set their own."""
         self._plugins: dict[str, type[Plugin]] = {}
         self._offers: dict[str, str] = {}
         for plugin in plugins:
@@ -87,7 +95,8 @@ class Registry(Mapping[str, type[Plugin]]):
         if offer is not None and offer != f"{plugin.__module__}:{plugin.__qualname__}":
             del self._offers[plugin.name]
         if self._plugins.get(plugin.name, plugin) is not plugin:
-            raise ConfigError(where, f"a plugin named {plugin.name!r} is already registered")
+            hint = f'set another name in the class: `name = "My{plugin.name}"`'
+            raise ConfigError(where, f"a plugin named {plugin.name!r} is already registered", hint=hint)
         for method, hint in never_called(plugin):
             log.warning("method is never called", plugin=plugin.name, method=method, hint=hint)
         self._plugins[plugin.name] = plugin
@@ -123,11 +132,16 @@ class Registry(Mapping[str, type[Plugin]]):
         names = inspect.signature(plugin).parameters if has_own else ()
         arguments = {name: offered[name] for name in names if name in offered}
         try:
-            return plugin(**arguments)
+            built = plugin(**arguments)
         except PLUGIN_FAULTS as error:  # the author's code: its exceptions are reported under the plugin's name
             pass_on_interrupt(error)
             problem = described(error, f"{name}.__init__")
             raise PluginError(name, f"initializing plugin {name!r}: {problem}") from error
+        if built.call_timeout is Plugin.call_timeout:
+            built.call_timeout = self.call_timeout
+        elif (broken := broken_timeout(built, "call_timeout")) is not None:  # the constructor may have set it
+            raise PluginError(name, f"initializing plugin {name!r}: {broken[0]}: {broken[1]}")
+        return built
 
 
 def extension_points(plugin: type[Plugin]) -> frozenset[str]:

@@ -5,14 +5,21 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from moorage.common.errors import PluginError
+from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.events import EventRegistration
-from moorage.scheduler.framework.faults import PLUGIN_FAULTS, pass_on_interrupt, shown
+from moorage.scheduler.framework.faults import (
+    PLUGIN_FAULTS,
+    FaultRecord,
+    described_call,
+    invalid_result,
+    pass_on_interrupt,
+    shown,
+)
 from moorage.scheduler.framework.plugin import PreEnqueuePlugin, QueueSortPlugin
 from moorage.scheduler.framework.status import Code, Status
 from moorage.scheduler.queue.backoff import Backoff
 from moorage.scheduler.queue.entities import QueuedEntity, QueuedPodGroupInfo, QueuedPodInfo
-from moorage.scheduler.queue.observer import QueueObserver, report_raised
+from moorage.scheduler.queue.observer import QueueObserver
 
 _REJECTIONS: Final = frozenset((Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
 
@@ -22,6 +29,8 @@ class ProfileQueueing(Struct, frozen=True):
 
     pre_enqueue: Sequence[PreEnqueuePlugin] = ()
     registrations: Mapping[str, Sequence[EventRegistration]] = field(default_factory=dict)
+    faults: Mapping[str, FaultRecord] = field(default_factory=dict)
+    """Where the faults of hints are recorded, by plugin."""
 
 
 class Queueing(Struct, frozen=True):
@@ -68,19 +77,7 @@ class Gates:
         if entity.gating_plugin:
             plugins = tuple(sorted(plugins, key=lambda plugin: plugin.name != entity.gating_plugin))
         for plugin in plugins:
-            try:
-                status = plugin.pre_enqueue(pod)
-                if status is not None and not isinstance(status, Status):
-                    problem = (
-                        f"{plugin.name}.pre_enqueue returned {shown(status)}: return None, or a Status with the reason"
-                    )
-                    raise PluginError(plugin.name, problem)
-            except PLUGIN_FAULTS as error:
-                pass_on_interrupt(error)
-                report_raised(self._failures, plugin._faults, f"{plugin.name}.pre_enqueue", pod, error)
-                self._gate(entity, plugin.name)
-                return False
-            if status is not None and status.code is not Code.SUCCESS:
+            if (status := call_pre_enqueue(plugin, pod)) is not None:
                 if status.code is Code.ERROR and self._failures is not None:
                     self._failures.plugin_failed(plugin.name, pod, status.message)
                 self._gate(entity, plugin.name)
@@ -94,9 +91,11 @@ class Gates:
         if plugin is None:
             return None
         try:
-            return plugin.reconsidered()
-        except PLUGIN_FAULTS as problem:
-            pass_on_interrupt(problem)
+            keys = plugin.reconsidered()
+            return None if keys is None else frozenset(keys)
+        except PLUGIN_FAULTS as error:
+            pass_on_interrupt(error)
+            plugin._faults.note(name, error, described_call(plugin, ("reconsidered",), error))
             return None
 
     def is_still_closed(self, entity: QueuedEntity) -> bool:
@@ -104,12 +103,8 @@ class Gates:
         plugin = self._by_name.get((entity.pod.scheduler_name, entity.gating_plugin))
         if plugin is None or entity.is_group:
             return False
-        try:
-            status = plugin.pre_enqueue(entity.pod)
-        except PLUGIN_FAULTS as problem:
-            pass_on_interrupt(problem)
-            return False
-        return isinstance(status, Status) and status.code in _REJECTIONS
+        status = call_pre_enqueue(plugin, entity.pod)
+        return status is not None and status.code in _REJECTIONS
 
     def gate_group(self, group: QueuedPodGroupInfo, member: QueuedPodInfo) -> None:
         """Gate a group because one of its members is gated."""
@@ -121,3 +116,26 @@ class Gates:
             self._observer.rejected(plugin, entity.scheduler_name, +1)
         entity.unschedulable_plugins |= {plugin}
         entity.gating_plugin = plugin
+
+
+def call_pre_enqueue(plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
+    """Call a PreEnqueue plugin; exceptions and invalid results are recorded and become an error status."""
+    try:
+        status: object = plugin.pre_enqueue(pod)
+    except PLUGIN_FAULTS as error:
+        pass_on_interrupt(error)
+        problem = described_call(plugin, ("pre_enqueue",), error)
+        plugin._faults.note(plugin.name, error, problem)
+        return Status.error(problem)
+    if isinstance(status, Status) and status.code is Code.ERROR:
+        plugin._faults.note_error("pre_enqueue", f"{plugin.name}.pre_enqueue: {status.message}")
+        return status
+    if isinstance(status, Status) and status.is_rejection:
+        return status
+    if status is None or (isinstance(status, Status) and status.code is Code.SUCCESS):
+        return None
+    value = f"Status({status.code.label})" if isinstance(status, Status) else shown(status)
+    problem = f"returned {value}: return None, or Status.unschedulable('why')"
+    problem = invalid_result(plugin, ("pre_enqueue",), problem)
+    plugin._faults.note_invalid(plugin.name, "pre_enqueue", problem)
+    return Status.error(problem)

@@ -9,14 +9,22 @@ from msgspec import Struct
 
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.events import Action, ClusterEvent, HintFunction, QueueingHint
-from moorage.scheduler.framework.faults import PLUGIN_FAULTS, FaultRecord, pass_on_interrupt
-from moorage.scheduler.queue.entities import QueuedEntity
+from moorage.scheduler.framework.faults import (
+    PLUGIN_FAULTS,
+    FaultRecord,
+    definition,
+    described,
+    pass_on_interrupt,
+    shown,
+)
+from moorage.scheduler.queue.entities import QueuedEntity, QueuedPodInfo
 from moorage.scheduler.queue.gates import ProfileQueueing
 from moorage.scheduler.queue.in_flight_events import InFlightEvent
 from moorage.scheduler.queue.observer import QueueObserver
 
 EXTENDER: Final = "Extender"
 """The rejector of pods that extenders reject: it is registered for every event."""
+LEGAL: Final = "return QueueingHint.QUEUE or QueueingHint.SKIP; queue_if(condition) returns one of them"
 PLUGIN_CHANGED: Final = "PluginChanged"
 """The label of the event after which a plugin has its rejected pods retried."""
 
@@ -51,7 +59,6 @@ class Hints:
     def __init__(self, profiles: Mapping[str, ProfileQueueing], observer: QueueObserver | None) -> None:
         self._profiles = profiles
         self._observer = observer
-        self._faults = FaultRecord()
         self._interests: dict[ClusterEvent, Interest] = {}
 
     def has(self, profile: str) -> bool:
@@ -125,7 +132,9 @@ class Hints:
             return RequeueStrategy.AFTER_BACKOFF
         strategy = RequeueStrategy.SKIP
         for plugin, hint in hints:
-            if plugin not in rejectors or not self._is_queue_hint(plugin, hint, interest.label, (info.pod, old, new)):
+            if plugin not in rejectors:
+                continue
+            if hint is not None and not self._is_queue_hint(plugin, hint, interest.label, (info, old, new)):
                 continue
             if plugin in pending:
                 return RequeueStrategy.IMMEDIATELY
@@ -152,19 +161,30 @@ class Hints:
                     break
         return best
 
-    def _is_queue_hint(self, plugin: str, hint: HintFunction | None, event: str, args: tuple[Pod, Any, Any]) -> bool:
-        if hint is None:
-            return True
+    def _is_queue_hint(self, plugin: str, hint: HintFunction, event: str, args: tuple[QueuedPodInfo, Any, Any]) -> bool:
+        info, old, new = args
         began = perf_counter()
         try:
-            helps = hint(*args) is QueueingHint.QUEUE
-        except PLUGIN_FAULTS as problem:
-            pass_on_interrupt(problem)
+            result = hint(info.pod, old, new)
+        except PLUGIN_FAULTS as error:
+            pass_on_interrupt(error)
             # Like upstream, treat a failed hint as Queue, so that the pod is not stuck.
-            self._faults.note(plugin, problem)
-            helps, outcome = True, "Error"
+            problem = described(error, _name(plugin, hint))
+            self._faults(info, plugin).note(plugin, error, problem)
+            outcome = "Error"
         else:
-            outcome = "Queue" if helps else "QueueSkip"
+            outcome = result.value if isinstance(result, QueueingHint) else "Error"
+            if outcome == "Error":
+                where = f" ({location})" if (location := definition(hint)) else ""
+                problem = f"{_name(plugin, hint)}{where} returned {shown(result)}: {LEGAL}"
+                self._faults(info, plugin).note_invalid(plugin, _name(plugin, hint), problem)
         if self._observer is not None:
             self._observer.hinted(plugin, event, outcome, perf_counter() - began)
-        return helps
+        return outcome != QueueingHint.SKIP.value
+
+    def _faults(self, info: QueuedPodInfo, plugin: str) -> FaultRecord:
+        return self._profiles[info.scheduler_name].faults.get(plugin) or FaultRecord()
+
+
+def _name(plugin: str, hint: HintFunction) -> str:
+    return f"{plugin}.{getattr(hint, '__name__', 'events_to_register')}"

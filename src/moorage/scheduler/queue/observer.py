@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 
 from moorage.common.observers import Observer
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.framework.faults import FaultRecord, described
 
 ACTIVE: Final = "active"
 BACKOFF: Final = "backoff"
@@ -41,16 +40,6 @@ class QueueObserver(Observer):
 
     def plugin_failed(self, plugin: str, pod: Pod, problem: str) -> None:
         """Called when a plugin raised or returned an error in the queue."""
-
-
-def report_raised(
-    observer: QueueObserver | None, faults: FaultRecord, method: str, pod: Pod, error: BaseException
-) -> None:
-    """Record an exception of a plugin, and notify the observer; ``method`` is ``X.pre_enqueue``, for example."""
-    plugin = method.partition(".")[0]
-    faults.note(plugin, error)
-    if observer is not None:
-        observer.plugin_failed(plugin, pod, described(error, method))
 
 
 class Step(NamedTuple):

@@ -1,11 +1,18 @@
 """Sort keys of a QueueSort plugin that can be compared even if the plugin fails."""
 
+from math import isnan
 from typing import Any
 
-from moorage.scheduler.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
+from moorage.scheduler.framework.faults import (
+    PLUGIN_FAULTS,
+    described_call,
+    invalid_result,
+    is_authors,
+    pass_on_interrupt,
+)
 from moorage.scheduler.framework.plugin import QueueSortPlugin
 from moorage.scheduler.queue.entities import QueuedEntity
-from moorage.scheduler.queue.observer import QueueObserver, report_raised
+from moorage.scheduler.queue.observer import QueueObserver
 
 
 class SortGuard:
@@ -18,19 +25,31 @@ class SortGuard:
     def key(self, entity: QueuedEntity) -> Any:
         """Return the sort key of a pod."""
         try:
-            return self._sort.sort_key(entity)
+            key = self._sort.sort_key(entity)
         except PLUGIN_FAULTS as problem:
             pass_on_interrupt(problem)
             self.report(entity, problem)
             return Unsortable()
+        if key is None or (isinstance(key, float) and isnan(key)):
+            self.report(entity, TypeError(f"{key} has no order"))
+            return Unsortable()
+        return key
 
     def guarded(self, key: Any, entity: QueuedEntity) -> "GuardedKey":
         """Return a key whose comparisons do not raise."""
         return GuardedKey(key, entity, self)
 
-    def report(self, entity: QueuedEntity, problem: BaseException) -> None:
-        """Report a failure of the plugin."""
-        report_raised(self._observer, self._sort._faults, f"{self._sort.name}.sort_key", entity.pod, problem)
+    def report(self, entity: QueuedEntity, error: BaseException) -> None:
+        """Report an exception of the plugin, or keys that cannot be compared."""
+        sort, methods = self._sort, ("sort_key", "less")
+        if is_authors(error):
+            problem = described_call(sort, methods, error)
+            sort._faults.note(sort.name, error, problem)
+        else:
+            problem = invalid_result(sort, methods, f"returned values that cannot be compared: {error}")
+            sort._faults.note_invalid(sort.name, methods[0], problem)
+        if self._observer is not None:
+            self._observer.plugin_failed(sort.name, entity.pod, problem)
 
 
 class Unsortable:

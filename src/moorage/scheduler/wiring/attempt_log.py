@@ -64,5 +64,9 @@ class AttemptLogger(AttemptObserver):
         if isinstance(outcome, Failed) and not outcome.is_rejection:
             log.error("Error scheduling pod; retrying", pod=queued.key, err=outcome.message)
         elif VERBOSITY.of(__name__) >= DECISION_LEVEL:
+            if isinstance(outcome, Unschedulable) and not outcome.diagnosis.node_count:
+                message = "Unable to schedule pod; no nodes are registered to the cluster; waiting"
+                log.info(message, v=DECISION_LEVEL, pod=queued.key)
+                return
             message = "Unable to schedule pod; no fit; waiting"
             log.info(message, v=DECISION_LEVEL, pod=queued.key, err=outcome.message)

@@ -76,12 +76,20 @@ def test_traceback_is_logged_once_per_place(monkeypatch: pytest.MonkeyPatch) -> 
     logged: list[dict[str, Any]] = []
     monkeypatch.setattr(faults, "log", SimpleNamespace(error=lambda _event, **fields: logged.append(fields)))
     record = FaultRecord()
-    record.note("X", PluginError("X", "expected"))
+    record.note("X", PluginError("X", "expected"), "expected")
     assert record.first is None
     first = raise_here()
     for error in (first, raise_here(), ValueError("elsewhere")):
-        record.note("X", error)
+        record.note("X", error, f"X.filter raised {error!r}")
+    record.note_invalid("X", "filter", "X.filter returned 5")
+    record.note_invalid("X", "filter", "X.filter returned 6")
     assert record.first is first
+    assert record.problems == [
+        "X.filter raised KeyError('nope')",
+        "X.filter raised ValueError('elsewhere')",
+        "X.filter returned 5",
+    ]
+    assert logged.pop() == {"plugin": "X", "error": "X.filter returned 5"}
     # A field ``exc_info`` would be rendered with local variables, whose repr may raise.
     assert [set(fields) for fields in logged] == [{"plugin", "error", "exception"}] * 2
     assert [fields["exception"].splitlines()[-1] for fields in logged] == ["KeyError: 'nope'", "ValueError: elsewhere"]

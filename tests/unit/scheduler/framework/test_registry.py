@@ -14,7 +14,7 @@ import pytest
 from tests.support.engine import build_runner
 
 from moorage.common.errors import ConfigError, PluginError
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, Resource
+from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource
 from moorage.scheduler.framework.plugin import (
     BindPlugin,
     FilterPlugin,
@@ -57,6 +57,18 @@ class Impostor(Accepts):
     name = "Accepts"
 
 
+class Star(Accepts):
+    name = "*"
+
+
+class Lines(Accepts):
+    name = "two\nlines"
+
+
+class LooseDependence(Accepts):
+    depends_on = "NODE"  # type: ignore[assignment]
+
+
 def bare(pod: Any, node: Any) -> bool:
     return True
 
@@ -73,7 +85,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "does not define unreserve\n  hint: write `def unreserve(self, ",
     ),
     "arguments that cannot be checked": (LooseArgs, "which is not a msgspec.Struct\n  hint: class Args(msgspec.Struct"),
-    "a second plugin of a name": (Impostor, "a plugin named 'Accepts' is already registered"),
+    "a second plugin of a name": (Impostor, "a plugin named 'Accepts' is already registered\n  hint: set another name"),
+    "a name that stands for all plugins": (Star, "the name of Star is '*'\n  hint: write `name = \"Star\"`"),
+    "a name with a line break": (Lines, "the name of Lines is 'two\\nlines'"),
+    "a text as depends_on": (LooseDependence, "LooseDependence.depends_on is 'NODE'\n  hint: write `depends_on = Dep"),
 }
 
 
@@ -221,6 +236,10 @@ NO_EVENTS: dict[str, Callable[[], Any]] = {
     "a registration of a text": lambda: [EventRegistration("Node/Add")],  # type: ignore[arg-type]
     "an invalid action": lambda: [EventRegistration(ClusterEvent(Resource.NODE, "Add"))],  # type: ignore[arg-type]
     "an invalid hint": lambda: [EventRegistration(ClusterEvent(Resource.NODE, Action.ADD), "always")],  # type: ignore[arg-type]
+    "an unknown resource": lambda: [EventRegistration(ClusterEvent("nodes", Action.ADD))],
+    "a hint with one parameter": lambda: [
+        EventRegistration(ClusterEvent(Resource.NODE, Action.ADD), lambda pod: QueueingHint.QUEUE)  # type: ignore[arg-type,misc]
+    ],
     "events without end": lambda: repeat(EventRegistration(ClusterEvent(Resource.NODE, Action.ADD))),
 }
 
@@ -232,8 +251,19 @@ def test_invalid_events_are_reported_with_the_plugin_name(answer: Callable[[], A
             return answer()
 
     profile = build_runner(plugins=[Odd]).profile
-    with pytest.raises(PluginError, match='running EventsToRegister plugin "Odd": '):
+    with pytest.raises(PluginError, match=r'EventsToRegister plugin "Odd": Odd.events_to_register .*test_registry.py:'):
         profile.registrations()
+
+
+def test_unknown_resource_of_an_event_is_reported_with_the_nearest_one() -> None:
+    class Plural(Accepts):
+        def events_to_register(self) -> Any:
+            return [EventRegistration(ClusterEvent("nodes", Action.ADD))]
+
+    with pytest.raises(
+        PluginError, match="names the resource 'nodes', which has no events; did you mean 'Resource.NODE'"
+    ):
+        build_runner(plugins=[Plural]).profile.registrations()
 
 
 class Permits(PermitPlugin):

@@ -126,7 +126,7 @@ def test_only_the_gating_plugin_is_called_to_see_whether_a_pod_is_still_gated() 
 def test_reconsidered_keys_are_unknown_if_the_plugin_fails_or_is_gone() -> None:
     door = Door([])
     doors = gates(door)
-    assert doors.reconsidered(PROFILE, "Door") == ["default/a"]
+    assert doors.reconsidered(PROFILE, "Door") == {"default/a"}
     assert doors.reconsidered(PROFILE, "Removed") is None
     door.failure = ValueError("no route")
     assert doors.reconsidered(PROFILE, "Door") is None

@@ -113,7 +113,7 @@ def test_a_sort_plugin_that_raises_loses_no_pod(sort: QueueSortPlugin, method: F
     bench.queue.check_invariants()
     assert sorted(popped(bench)) == sorted(names), "every pod is tried, once"
     assert {(plugin, problem) for plugin, _, problem in bench.counts.failures} == {
-        (sort.name, f"{sort.name}.sort_key raised RuntimeError: I do not like that one (test_heap.py:{line})")
+        (sort.name, f"{sort.name}.{method.__name__} raised RuntimeError: I do not like that one (test_heap.py:{line})")
     }
     assert len(bench.counts.failures) <= len(names), "each pod is reported once"
     bench.add("f", "e")

@@ -2,8 +2,7 @@
 
 from tests.unit.scheduler.queue.queue_bench import NODE_ADD, Bench
 
-from moorage.scheduler.framework.faults import FaultRecord
-from moorage.scheduler.queue.observer import Story, report_raised
+from moorage.scheduler.queue.observer import Story
 from moorage.testing import make_pod
 
 
@@ -32,21 +31,3 @@ def test_story_records_each_pod_of_a_group() -> None:
     story, pods = Story(), [make_pod("a", uid="a"), make_pod("b", uid="b")]
     story.group_moved(pods, "active", "PodGroupAdd")
     assert [[(step.queue, step.event) for step in story.of(pod)] for pod in pods] == [[("active", "PodGroupAdd")]] * 2
-
-
-def test_an_exception_is_reported_with_its_method_if_there_is_an_observer() -> None:
-    failures: list[tuple[str, str, object]] = []
-
-    class Failures(Story):
-        def plugin_failed(self, plugin: str, pod: object, problem: object) -> None:
-            failures.append((plugin, pod.name, problem))  # type: ignore[attr-defined]
-
-    for observer in (Failures(), None):
-        report_raised(observer, FaultRecord(), "Gate.pre_enqueue", make_pod("p"), ValueError("no route"))
-    assert failures == [("Gate", "p", "Gate.pre_enqueue raised ValueError: no route")]
-
-
-def test_an_exception_is_recorded_without_an_observer() -> None:
-    faults, error = FaultRecord(), ValueError("no route")
-    report_raised(None, faults, "Gate.pre_enqueue", make_pod("p"), error)
-    assert faults.first is error

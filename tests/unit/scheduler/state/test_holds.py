@@ -9,7 +9,7 @@ from moorage.common.errors import MoorageError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.handle import Handle
-from moorage.scheduler.framework.plugin import HeldResources, ReservePlugin
+from moorage.scheduler.framework.plugin import Hold, ReservePlugin
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.state.cache import Cache
 from moorage.scheduler.state.holds import Holds
@@ -90,12 +90,12 @@ class Reservations(ReservePlugin):
 
     def __init__(self, *, handle: Handle) -> None:
         self.handle = handle
-        self.holds: list[HeldResources] = []
+        self.holds: list[Hold] = []
 
     async def start(self) -> None:
         self.holds = [self.handle.hold("node-1", {"cpu": "3"})]
 
-    def usable_holds(self, pod: Pod) -> Iterable[HeldResources]:
+    def usable_holds(self, pod: Pod) -> Iterable[Hold]:
         if self.fails is not None:
             raise self.fails
         return self.holds if "owner" in pod.labels else ()

@@ -47,7 +47,7 @@ REPORT_AFTER: Final = 10.0
 REPORT_AGAIN: Final = 300.0
 
 
-class Hold(Struct):
+class GroupWait(Struct):
     """The state of a group that is or was delayed."""
 
     until: float = 0.0
@@ -58,7 +58,7 @@ class Hold(Struct):
     is_timed: bool = False
 
 
-HOLDS: Final = StateKey[dict[str, Hold]]("delayed groups")
+HOLDS: Final = StateKey[dict[str, GroupWait]]("delayed groups")
 """By key; plugins of all profiles share them, because a group may have pods of several profiles."""
 
 
@@ -81,7 +81,7 @@ class Coscheduling(
         super().__init__(handle=handle)
         self._args = args or CoschedulingArgs()
         self._gangs = Gangs(handle.lister(CoschedulingGroup))
-        self._holds: dict[str, Hold] = handle.shared(HOLDS, dict)
+        self._holds: dict[str, GroupWait] = handle.shared(HOLDS, dict)
         self._phases = Phases(handle, self._gangs, handle.groups)
 
     async def start(self) -> None:
@@ -141,7 +141,7 @@ class Coscheduling(
             if (last := self._holds.get(key)) is not None and now < last.until:
                 return Status.unresolvable(f'the group "{plain_name(members.group.name)}" failed a moment ago')
             return None
-        hold = self._holds.setdefault(key, Hold())
+        hold = self._holds.setdefault(key, GroupWait())
         if hold.reported_at is not None and now - hold.reported_at >= REPORT_AGAIN:
             hold.is_due = True
         if not hold.is_due and hold.reported_at is None and not hold.is_timed:
@@ -193,14 +193,14 @@ class Coscheduling(
     def attempted(self, group: DescribedGroup, status: Status | None) -> None:
         members = self._groups.members(group.key)
         if members is not None and _problem(members):
-            hold = self._holds.setdefault(group.key, Hold())
+            hold = self._holds.setdefault(group.key, GroupWait())
             hold.is_due, hold.reported_at = False, self._handle.clock.now()
             return
         seconds = self._args.pod_group_backoff_seconds
         if status is None or not status.is_rejection or not seconds:
             self._holds.pop(group.key, None)
             return
-        self._holds.setdefault(group.key, Hold()).until = self._handle.clock.now() + seconds
+        self._holds.setdefault(group.key, GroupWait()).until = self._handle.clock.now() + seconds
         self._handle.call_later(seconds, partial(self._try_again, group.key))
 
     # Configurations enable these points, because scheduler-plugins works there; here whole groups are scheduled.

@@ -345,6 +345,12 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
     OWN: (
         Flag("plugin", PATHS, (), "Third-party plugin as module:Class; may be repeated."),
         Flag(
+            "plugin-timeout",
+            DURATION,
+            Duration.of(seconds=60),
+            "Time after which an awaited call of a plugin fails, unless its class sets call_timeout; 0 means no limit.",
+        ),
+        Flag(
             "cross-check-percent",
             FLOAT,
             0.0,

@@ -84,7 +84,7 @@ class Server:
             where = f"--bind-address={options.address} --secure-port={options.port}"
             raise InputError(where, f"cannot listen: {error.strerror or error}") from error
         self._reloading = asyncio.create_task(certificates.keep_reloading(), name="certificates")
-        log.info("serving securely", address=self._options.address, port=self.port)
+        log.info(f"Serving securely on {self._options.address}:{self.port}")
 
     async def stop(self) -> None:
         """Let running requests finish, and stop."""

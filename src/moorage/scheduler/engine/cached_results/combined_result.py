@@ -377,7 +377,7 @@ class CombinedResult:
             column = share.column
             score = column if type(column) is int else int(column[row])  # type: ignore[index]
             if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
-                check_range(share.plugin.name, np.array([score]))
+                check_range(share.plugin, np.array([score]))
             total += share.weight * score
         return total
 
@@ -402,7 +402,7 @@ def write_share(share: Share, state: CycleState, pod: Pod, nodes: NodeTable, row
     if not share.normalizes:
         if part.low < MIN_NODE_SCORE or part.high > MAX_NODE_SCORE:
             # The bounds only widen: the row that exceeded them may have changed since.
-            check_range(share.plugin.name, part.raw)
+            check_range(share.plugin, part.raw)
         share.generation = part.generation if constant is None else None
         share.column = part.raw if constant is None else constant
         return
@@ -421,7 +421,7 @@ def write_share(share: Share, state: CycleState, pod: Pod, nodes: NodeTable, row
 
 def _normalize(plugin: ScorePlugin, state: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
     normalized = normalize(plugin, state, pod, nodes, scores)
-    check_range(plugin.name, normalized)
+    check_range(plugin, normalized)
     return normalized
 
 

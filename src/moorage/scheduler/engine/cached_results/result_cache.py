@@ -17,7 +17,7 @@ from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.cached_results.combined_result import CombinedResult, Layout
 from moorage.scheduler.engine.cached_results.plugin_result import CachingPlugin, PluginResult
-from moorage.scheduler.engine.extension_points import EPOCH, SIGN, Point, ask, ask_each, failure
+from moorage.scheduler.engine.extension_points import EPOCH, SIGN, Point, ask_each, failure, wrong_result
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.statuses import StatusTable
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
@@ -99,7 +99,8 @@ class ResultCache:
             return self._make_result(signature) if result is None else result
         except PLUGIN_FAULTS as error:
             for plugin, sign in zip(self._signers, signature, strict=True):
-                ask(SIGN, plugin, hash, sign)
+                if not _is_hashable(sign):
+                    raise wrong_result(SIGN, plugin, sign) from error
             raise self._reset_after(SIGN, error) from error
 
     def _reset_after(self, point: Point, error: BaseException) -> PluginError:
@@ -180,6 +181,15 @@ class ResultCache:
             part = PluginResult(caching, self._table)
             results.put(sign, part)
         return part
+
+
+def _is_hashable(sign: object) -> bool:
+    try:
+        hash(sign)
+    except PLUGIN_FAULTS as error:
+        pass_on_interrupt(error)
+        return False
+    return True
 
 
 def _overrides(plugin: Plugin, method: str) -> bool:

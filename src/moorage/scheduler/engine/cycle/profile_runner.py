@@ -167,6 +167,7 @@ async def post_filter(profile: Profile, no_node: NoNode) -> PostFiltered:
         if result.status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return PostFiltered(result.status.message, result.nominated_node, result.victims, result.status.code)
         if not result.status.is_rejection:
+            plugin._faults.note_error("post_filter", f"{plugin.name}.post_filter: {result.status.message}")
             return PostFiltered(result.status.message, code=result.status.code)
         if result.nominated_node is not None:
             nomination = result

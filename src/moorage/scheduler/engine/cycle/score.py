@@ -136,7 +136,7 @@ class Scoring:
             normalized = normalize(scorer, result.cycle, result.pod, window, raw)
             is_narrow = normalized.dtype == np.int32
             if not (is_narrow and scorer._narrow_is_checked):
-                check_range(scorer.name, normalized)
+                check_range(scorer, normalized)
             if notes is not None:
                 notes.uncached.append(PluginScores(scorer.name, self.profile.weights[scorer.name], noted, normalized))
             if not normalized.any():

@@ -108,6 +108,9 @@ class Eviction:
             in_memory = self._handle.cancel_pre_bind(victim.uid, f"preempted by {self._plugin}")
         if not in_memory and not await self._delete(victim, preemptor):
             return False
+        self._handle.log.v(2).info(
+            "Preemptor Pod preempted victim Pod", preemptor=preemptor.key, victim=victim.key, node=node_name
+        )
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}" + (IN_MEMORY if in_memory else "")
         self._handle.cluster.record(
             EventNote(victim, "Preempted", "Preempting", note, preemptor.scheduler_name, related=preemptor.related)

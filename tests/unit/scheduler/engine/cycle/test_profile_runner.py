@@ -153,9 +153,9 @@ CASES: dict[str, tuple[type[Plugin], str]] = {
         'running "Raises" filter plugin: Raises.filter raised ValueError: no disk map for this pod (test_profile',
     ),
     "a filter that returns an error": (SaysError, 'running "SaysError" filter plugin: lost my index'),
-    "a mask of the wrong length": (WrongLength, "a mask has shape (1,) for a window of 2 nodes"),
-    "a mask of the wrong type": (WrongMask, "a mask must be an array of bool, not of int64"),
-    "no verdict at all": (NoVerdict, "filter_nodes returned bool, not a Verdict"),
+    "a mask of the wrong length": (WrongLength, "returned a mask of shape (1,) for a window of 2 nodes"),
+    "a mask of the wrong type": (WrongMask, "returned a mask of int64: a mask must be an array of bool"),
+    "no verdict at all": (NoVerdict, "returned bool: return Verdict.accept(len(nodes)), or Verdict.reject("),
     "a pre-filter that raises": (
         PreFilterRaises,
         "running PreFilter plugin \"PreFilterRaises\": PreFilterRaises.pre_filter raised KeyError: 'zone' (test_",
@@ -188,10 +188,10 @@ CASES: dict[str, tuple[type[Plugin], str]] = {
         "nothing is stored under 'racks': is the plugin enabled",
     ),
     "a pre-score without a score": (PreScoreOnly, 'running PreScore plugin "PreScoreOnly": too late'),
-    "a score that is no number": (NotANumber, "a score is not a number"),
-    "scores with fractions": (Fractions, "scores must be integers, not float64"),
+    "a score that is no number": (NotANumber, "returned a score that is not a number"),
+    "scores with fractions": (Fractions, "returned float64: scores must be integers"),
     "a score with a fraction": (NodeByNodeFractions, "returned 0.5: return an int from 0 to 100"),
-    "too few scores": (TooFewScores, "score_nodes returned (1,) for a window of 2 nodes"),
+    "too few scores": (TooFewScores, "returned (1,) for a window of 2 nodes"),
     "a pre-score that rejects": (PreScoreRejects, 'running PreScore plugin "PreScoreRejects": cannot rate'),
 }
 
