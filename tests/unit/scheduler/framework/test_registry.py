@@ -260,9 +260,7 @@ def test_unknown_resource_of_an_event_is_reported_with_the_nearest_one() -> None
         def events_to_register(self) -> Any:
             return [EventRegistration(ClusterEvent("nodes", Action.ADD))]
 
-    with pytest.raises(
-        PluginError, match="names the resource 'nodes', which has no events; did you mean 'Resource.NODE'"
-    ):
+    with pytest.raises(PluginError, match=r"resource 'nodes', which has no events; did you mean 'Resource\.NODE'"):
         build_runner(plugins=[Plural]).profile.registrations()
 
 
