@@ -65,11 +65,11 @@ _MARKERS: Final = {
     "phrasal verb": r"\b(?:(?:put|set) aside|written down|put down|put together|lets? go|(?:gives?|given) (?:back|away"
     r"|out)|(?:hands?|handed) (?:back|out)|turn(?:s|ed)? down|(?:goes?|went|gone) (?:away|through)|(?:comes?|came) back"
     r"|(?:comes?|came) and (?:goes?|went)|ma[dk]es?[ -]up)\b",
-    "of it": r"(?<!\bone )(?<!\beach )(?<!\ball )(?<!\bsome )(?<!\bmany )(?<!\bboth )\bof (?:it|them)\b",
-    "that is": r"\bthat (?:is|are) (?:not|no|an?|the|only|all|at|in|on|too|so|still|left|ready|free|full|new|old)\b",
-    "the one": r"\bthe ones?\b",
+    "of it": r"(?<!\bone )(?<!\beach )(?<!\ball )(?<!\bsome )(?<!\bmany )(?<!\bboth )(?<!\bpart )\bof (?:it|them)\b",
+    "that is": r"\bthat (?:is|are) (?:no|an?|the|all|so|left|free|full|new|old)\b",
+    "the one": r"\bthe ones?\b(?![- ](?:node|pod)\b)",
     "stay": r"\b(?:stays?|stayed|staying)\b",
-    "come and go": r"\b(?:comes?|came|coming|goes|went|gone)\b(?! (?:back|and|on|away|through)\b)",
+    "come and go": r"\b(?:comes?|came|coming|goes|went|gone)\b(?! (?:back|and|on|away|through|from)\b)",
     "refuse": r"\brefus(?:es?|ed|ing|als?)\b",
     "whole": r"\bwhole\b(?! (?:numbers?|seconds?|units?|GPUs?|devices?)\b)",
     "again": r"\bagain\b",

@@ -1,6 +1,6 @@
 """The subcommands that typer parses.
 
-Each command has a module, which imports its dependencies when it runs: `moorage --help` stays fast.
+Each command has a module, which imports its dependencies when it runs: `moorage --help` remains fast.
 """
 
 from collections.abc import Sequence

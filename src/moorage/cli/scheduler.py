@@ -19,7 +19,7 @@ NAME = "scheduler"
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return the exit code."""
-    # This comes first: parsing flags imports structlog, which would import rich.
+    # This must be first: parsing flags imports structlog, which would import rich.
     start_lightly(with_numpy=False)
     from moorage.scheduler.daemon.flags.parsing import parse
 

@@ -1,7 +1,7 @@
 """A dry run: the scheduler tries every pending pod once, in queue order, and writes nothing.
 
-A pod that fits stays assumed instead of being bound. A nomination that the run itself makes is only reported. Pods that
-a Permit plugin delays do wait.
+A pod that fits is assumed instead of being bound. A nomination that the run itself makes is only reported. Pods that a
+Permit plugin delays do wait.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class DryRun:
         """Exceptions, invalid results and timeouts of plugins, each once for each place in their code."""
 
     def run(self, progress: ShowProgress | None = None) -> list[Decision]:
-        """Try every pending pod of a known profile once. Gated pods come last in the result."""
+        """Try every pending pod of a known profile once. Gated pods are last in the result."""
         return run_virtual(self._run(progress), self._clock)
 
     async def _run(self, progress: ShowProgress | None) -> list[Decision]:

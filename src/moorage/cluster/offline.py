@@ -88,7 +88,7 @@ class OfflineScheduler(Generic[C]):
     def load(self, objects: Iterable[KubeObject], *, arrival_interval: float = 0.0) -> None:
         """Apply the objects that exist at the start; kinds that are not watched and finished pods are skipped.
 
-        Each pod finds the objects that it refers to: pending pods come last. They arrive ``arrival_interval`` seconds
+        Each pod finds the objects that it refers to: pending pods are last. They arrive ``arrival_interval`` seconds
         of virtual time apart, so that the queue keeps their order.
         """
         phases: tuple[list[KubeObject], ...] = ([], [], [], [])

@@ -165,7 +165,7 @@ class AdmissionLRU(Generic[K, V]):
     """An :class:`LRU` that stores a value only when its key is used for the second time.
 
     Without it, a burst of keys that are used once (pods with unique specs) would drop the entries that pods share. The
-    latest value that was not stored stays available until the next one.
+    latest value that was not stored remains available until the next one.
     """
 
     __slots__ = ("_entries", "_latest", "_seen")
@@ -199,7 +199,7 @@ class AdmissionLRU(Generic[K, V]):
             self._latest = (key, value)
 
     def clear(self) -> None:
-        """Remove all values; seen keys stay seen."""
+        """Remove all values; seen keys remain seen."""
         self._entries.clear()
         self._latest = None
 
@@ -207,7 +207,7 @@ class AdmissionLRU(Generic[K, V]):
 def cached(size: int, length: Callable[[Any], int] | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Cache a pure function like ``functools.lru_cache``, except for calls with long texts.
 
-    Users write these texts: without the limit, thousands of them with a megabyte each would stay in memory. ``length``
+    Users write these texts: without the limit, thousands of megabytes of text would remain in memory. ``length``
     returns the length of arguments that are not strings. The cache has the name of the function.
     """
 

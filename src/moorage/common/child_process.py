@@ -2,7 +2,7 @@
 
 A frame is a length of four bytes and a message in msgpack. The child receives frames on standard input and sends them
 on standard output. It ends with its parent: its input ends, and on Linux the kernel kills it. :class:`RestartPolicy`
-decides when a child that ended is started again.
+decides when a child that ended is restarted.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class ChildEnded(Exception):
 
 
 class RestartPolicy:
-    """Decides when a child process that failed is started again, without starting anything itself.
+    """Decides when a child process that failed is restarted, without starting anything itself.
 
     The pause is ``first`` seconds and doubles with each failure, up to ``longest``; success resets it. After
     ``max_failures`` within ``window`` seconds, :attr:`is_exhausted` is True until the next success.
@@ -75,7 +75,7 @@ class RestartPolicy:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the process failed too often to be started again."""
+        """Whether the process failed too often to be restarted."""
         return len(self._failures) >= self._max_failures
 
 

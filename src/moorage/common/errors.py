@@ -12,7 +12,7 @@ MoorageError
 │   ├── Conflict          the object changed since it was read
 │   ├── AlreadyExists     an object of that name exists
 │   ├── NotFound          the object does not exist
-│   ├── Gone              the requested version has expired: list again
+│   ├── Gone              the requested version has expired: relist
 │   ├── Unauthorized      the credentials are invalid
 │   ├── Forbidden         a permission is missing; the message names it
 │   ├── TooManyRequests   the server is overloaded: retry after ``retry_after`` seconds
@@ -150,7 +150,7 @@ class NotFound(ApiError):
 
 
 class Gone(ApiError):
-    """The requested version has expired on the server; list again and continue from there."""
+    """The requested version has expired on the server; relist and continue from there."""
 
 
 class Unauthorized(ApiError):

@@ -1,6 +1,6 @@
 """Truncation of texts: no message is longer than a few pages, regardless of its input.
 
-The middle is left out, since a message starts with the place of a problem and ends with the correction.
+The middle is omitted, since a message starts with the place of a problem and ends with the correction.
 """
 
 import traceback
@@ -18,14 +18,14 @@ def shortened(text: str, limit: int = MAX_MESSAGE) -> str:
     """Replace the middle of a long text by a note.
 
     >>> shortened("a" * 100, limit=60)
-    'aaaaaaaaaaaaaaaaaaaa … (70 characters left out) … aaaaaaaaaa'
+    'aaaaaaaaaaaaaaaaaaaa … (70 characters omitted) … aaaaaaaaaa'
     """
     if len(text) <= limit:
         return text
     kept_length = max(limit - 30, 2)
     tail = kept_length // 3
     left_out = len(text) - kept_length
-    return f"{text[: kept_length - tail]} … ({left_out:,} characters left out) … {text[-tail:]}"
+    return f"{text[: kept_length - tail]} … ({left_out:,} characters omitted) … {text[-tail:]}"
 
 
 def format_traceback(error: BaseException) -> str:

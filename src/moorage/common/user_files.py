@@ -65,7 +65,7 @@ def read_text(path: str | Path, *, limit: int = MAX_SETTINGS, where: str = "", h
 
 @contextmanager
 def private_file(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Write a file that only its owner can read; it appears complete at the end of the block, or not at all.
+    """Write a file that only its owner can read; it appears complete at the end of the block, or does not appear.
 
     The content goes to a new temporary file, which then replaces the path: a link at the path is not followed.
     """

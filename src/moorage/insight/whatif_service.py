@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 class ServiceOptions(Struct, frozen=True):
-    """Options of the service; ``seconds`` limits one question, ``refresh=0`` never reads the cluster again."""
+    """Options of the service; ``seconds`` limits one question, ``refresh=0`` never reloads the cluster."""
 
     source: ClusterSource
     policy: Policy
@@ -128,7 +128,7 @@ class WhatIfService:
             return _problem(500, "internal error; see the log")
 
     def _current(self) -> Session:
-        """Return the session; read the cluster again if the refresh interval is over."""
+        """Return the session; reload the cluster if the refresh interval is over."""
         options, source = self._options, self._options.source
         is_live = not (source.files or source.snapshot)
         is_due = is_live and options.refresh and monotonic() - self._read_at > options.refresh

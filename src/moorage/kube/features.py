@@ -151,7 +151,7 @@ class FeatureGates:
     def __init__(
         self, overrides: Mapping[str, bool] | None = None, *, release: str = RELEASE, oldest: str | None = None
     ) -> None:
-        """Apply overrides to the defaults; ConfigErrors lists each one that upstream would refuse.
+        """Apply overrides to the defaults; ConfigErrors lists each one that upstream would reject.
 
         ``oldest`` is the oldest release in the control plane; one before ``release`` by default.
         """

@@ -142,7 +142,7 @@ def _remove(document: Any, path: str) -> Any:
 
 
 def strategic_merge(target: Any, patch: Any, schema: Schema | None) -> Any:
-    """Merge by the schema of the type: lists with a merge key item by item, other lists as a whole."""
+    """Merge by the schema of the type: lists with a merge key item by item, other lists as a unit."""
     if not isinstance(patch, dict):
         return patch
     if patch.get(DIRECTIVE) == "replace":
@@ -225,7 +225,7 @@ def _in_order(items: list[Any], patched: list[Any], live: list[Any], merge_key: 
     names = [_identity(item, merge_key) for item in items]
     patch_items = [at for at, name in enumerate(names) if name in patched]
     other_items = [at for at, name in enumerate(names) if name not in patched]
-    # An item that is not live comes after all live ones.
+    # An item that is not live follows all live ones.
     live_index = [live.index(name) if name in live else len(live) for name in names]
     order: list[int] = []
     for at in sorted(patch_items, key=lambda at: patched.index(names[at])):

@@ -85,7 +85,7 @@ class Field(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Tables(msgspec.Struct, frozen=True):
-    """The whole file."""
+    """The complete file."""
 
     kinds: dict[str, str]
     types: dict[str, tuple[Field, ...]]

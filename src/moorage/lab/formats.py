@@ -70,7 +70,7 @@ class CsvLine(Struct, frozen=True):
         raise InputError(self.at(column), problem, hint="write a number, such as 1500")
 
     def integer(self, column: str, default: int | None = None, *, least: int = 0, most: int = MOST) -> int:
-        """Return a cell as a whole number within limits."""
+        """Return a cell as an integer within limits."""
         number = self.number(column, default, least=least, most=most)
         if number != int(number):
             problem = f"{self.text(column)!r} is not a whole number"

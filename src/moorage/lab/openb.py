@@ -24,7 +24,7 @@ POD_COLUMNS: Final = (
     *SHORT_COLUMNS,
     *("gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time"),
 )
-"""Some lists have only the first five columns: their pods arrive at intervals of one second and stay."""
+"""Some lists have only the first five columns: their pods arrive at intervals of one second and never finish."""
 MAX_PODS: Final = 1000
 """The trace has no pod limit per node, so the limit is high."""
 

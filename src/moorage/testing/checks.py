@@ -67,7 +67,7 @@ def check_plugin(
     The rules: methods accept their arguments; both forms agree, and so does ``how_many``; the status of a row does not
     depend on the table; columns, nodes and pods are not modified; a clone does not change its original; statuses and
     scores are well-formed; equal pods have equal signatures. For a plugin that signs pods: pods with equal signatures
-    get equal results, and a result for a node stays valid until a change covered by ``depends_on`` or ``epoch``.
+    get equal results, and a result for a node remains valid until a change covered by ``depends_on`` or ``epoch``.
 
     Pass a plugin class, which is constructed with its default arguments, or a function that constructs a plugin from a
     handle. Several plugins share the clusters, since generating those takes longest. ``objects`` are added to every
@@ -374,7 +374,7 @@ class _Trial:
             assert left == right, f"{self.plugin.name}, row {row}: {left_name} returned {left}, {right_name} {right}"
 
     def _check_cached_results(self) -> None:
-        """Check that results stay valid as long as the plugin declares: rename the pod, then change nodes and pods."""
+        """Check that results are valid as long as the plugin declares: rename the pod, then change nodes and pods."""
         self._check_namesake()
         for row in range(min(len(self.rig.nodes), 2)):
             node = self.rig.nodes[row]

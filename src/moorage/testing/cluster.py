@@ -71,7 +71,7 @@ class Cluster:
 
     ``plugins`` are enabled in addition to the default ones, unless a ``config`` (text or file) is given. Pass custom
     resource definitions that plugins watch as ``definitions``: they are created before the scheduler starts.
-    ``feature_gates`` apply to the whole cluster, in the format of ``--feature-gates``.
+    ``feature_gates`` apply to the entire cluster, in the format of ``--feature-gates``.
 
     In every cycle, cached results that pods share (see ``Plugin.sign``) are compared with fresh ones: a plugin whose
     signature or ``depends_on`` is incomplete fails the test. ``cross_check=False`` saves that time.

@@ -27,7 +27,7 @@ def test_middle_is_omitted_and_its_length_reported(limit: int) -> None:
     assert len(short_text) <= limit + 20
     assert short_text.startswith("begin")
     assert short_text.endswith("end")
-    assert "characters left out" in short_text
+    assert "characters omitted" in short_text
 
 
 ERRORS = {
@@ -43,7 +43,7 @@ ERRORS = {
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 def test_errors_are_short_and_end_with_the_advice(error: ApiError | InputError | QuantityError) -> None:
     assert len(explain(error)) < 5 * MAX_MESSAGE
-    assert "characters left out" in str(error)
+    assert "characters omitted" in str(error)
     assert str(error).endswith(("write less", "more"))
 
 

@@ -31,7 +31,7 @@ FLAGGED = {
     "The evicted pods come back.": ["phrasal verb"],
     "The oracle judges each offer.": ["judgment"],
     "The size of the cache and the age of it.": ["of it"],
-    "Skip pods that are in the queue.": ["that is"],
+    "Count volumes that are a claim.": ["that is"],
     "Each node except the one with a taint.": ["the one"],
     "The pod stays in the queue.": ["stay"],
     "A node comes before its pods.": ["come and go"],

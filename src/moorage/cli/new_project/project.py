@@ -1,4 +1,4 @@
-"""Write the files of a new project from templates, completely or not at all.
+"""Write the files of a new project from templates, completely or without any change.
 
 A template has the extension ``.tpl``. ``{{ project }}`` in its text and ``package`` in its path are replaced by names
 of the project. A template of a plugin kind replaces the common template of the same path.

@@ -33,7 +33,7 @@ class Create:
 class Patch:
     """Patch an object.
 
-    ``if_unchanged`` fails if the object has changed since it was read: merge patches replace whole lists.
+    ``if_unchanged`` fails if the object has changed since it was read: merge patches replace entire lists.
     """
 
     obj: KubeObject

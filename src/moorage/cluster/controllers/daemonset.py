@@ -103,7 +103,7 @@ class Daemons:
 
     @cached_property
     def tolerable(self) -> set[str]:
-        """The nodes where an existing pod may stay: NoSchedule taints affect only new pods."""
+        """The nodes where an existing pod may remain: NoSchedule taints affect only new pods."""
         return {node.name for node in self.nodes if self._selects(node) and not self._is_repelled(node, NO_EXECUTE)}
 
     def _selects(self, node: Node) -> bool:

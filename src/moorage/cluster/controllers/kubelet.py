@@ -191,7 +191,7 @@ def terminated(pod: Pod, now: float) -> Data:
 
 
 def _conditions(pod: Pod, ready: str, moment: str, reason: str = "PodCompleted") -> list[Data]:
-    """Return all conditions of a pod, including foreign ones: a merge patch replaces the whole list."""
+    """Return all conditions of a pod, including foreign ones: a merge patch replaces the entire list."""
     own = {"Initialized": "True", "Ready": ready, "ContainersReady": ready, "PodReadyToStartContainers": "True"}
     if pod.condition("PodScheduled") is None:
         # The pod was created with a node name, without a scheduler.

@@ -296,8 +296,8 @@ class ControllerManager:
                 self._recorder.record_core(rejection_event(owner, str(error)))
         else:
             self._succeeded(item)
-            # One round of actions may not reach the desired state: reconcile again. After a write without effect the
-            # next round would be the same.
+            # One round of actions may not reach the desired state. After a write without effect the next round would be
+            # the same.
             if has_changed:
                 self._enqueue(item)
         finally:

@@ -21,7 +21,7 @@ FINALIZER: Final = "kubernetes"
 SAMPLE: Final = 100
 """The number of objects of a kind whose finalizers are examined."""
 PATIENCE: Final = 0.5
-"""Delay before checking again for remaining pods and finalizers."""
+"""Delay before rechecking remaining pods and finalizers."""
 
 
 class NamespaceController(BaseController):
@@ -32,7 +32,7 @@ class NamespaceController(BaseController):
     pause = PATIENCE
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Empty a namespace that is being deleted, and check again until it is gone."""
+        """Empty a namespace that is being deleted, and recheck until it is deleted."""
         namespace = cache[Namespace].get(key)
         if namespace is None or not namespace.is_terminating or FINALIZER not in namespace.spec.finalizers:
             return
@@ -55,7 +55,7 @@ class Remains:
 async def empty_namespace(client: ApiClient, namespace: KubeObject, now: float) -> None:
     """Delete all objects in a namespace, pods first; if it is empty, remove the finalizer."""
     remaining = [remains async for remains in _remains(client, namespace.name)]
-    # Secrets and claims in use stay until the pods are deleted.
+    # Secrets and claims in use remain until the pods are deleted.
     pods = [remains for remains in remaining if remains.resource == "pods."]
     for remains in pods or remaining:
         await client.request("DELETE", remains.path, b'{"apiVersion":"v1","kind":"DeleteOptions"}')

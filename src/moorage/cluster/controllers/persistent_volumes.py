@@ -241,7 +241,7 @@ class EphemeralVolumeController(BaseController):
         return owner_keys(obj, Pod)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Create the missing claims of a pod; if another object owns a claim of that name, the pod stays pending."""
+        """Create the missing claims of a pod; if another object owns a claim of that name, the pod remains pending."""
         pod = cache[Pod].get(key)
         if pod is None or not is_active(pod):
             return

@@ -183,7 +183,7 @@ class Creation:
                 self._check_name(obj, kind, document)
                 created.append((self._completed(obj, document), document))
             self._count += 1
-        # Priority classes may come after the pods that name them.
+        # Priority classes may follow the pods that name them.
         classes = [obj for obj, _ in created if isinstance(obj, PriorityClass)]
         admission, adapt = PodAdmission(classes, self._features), pod_adapter(self._features)
         objects = keep_as_given(self._admit(admission, obj, document) for obj, document in created)

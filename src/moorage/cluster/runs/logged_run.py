@@ -1,7 +1,7 @@
 """A decision log as a run: decisions, a timeline, and steps for a replay.
 
 A log does not contain when pods end or are deleted. A pod keeps its node until it is evicted, its binding fails, or a
-pod of the same name is tried again.
+pod of the same name is retried.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ class LoggedRun:
         if previous is None or (line.uid and previous.uid != line.uid):
             self._begin(line, moment)
         elif pod in self._placed:
-            # It is tried again, so its binding failed.
+            # It is retried, so its binding failed.
             self._leave(pod, moment)
             self._step(moment, StepKind.WAITS, pod)
         self.last[pod] = line

@@ -43,7 +43,7 @@ class HistoryStep(NamedTuple):
 class FailedAttempt(NamedTuple):
     """Why an attempt failed: the reasons without counts, the plugins, and the complete message.
 
-    The decisive reason comes first: that of most nodes on which the pod could run later, if there are any.
+    The decisive reason is first: that of most nodes on which the pod could run later, if there are any.
     """
 
     reasons: tuple[str, ...]

@@ -273,7 +273,7 @@ class SimulatedCluster:
             self._watch.follow(kind, on_changes)
 
     def relist(self, kind: Kind, key: str) -> None:
-        """List everything again, like an informer whose watch expired."""
+        """Relist everything, like an informer whose watch expired."""
         self._watch.cut(self.pace.watch)
 
     def close(self) -> None:

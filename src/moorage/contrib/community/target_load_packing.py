@@ -59,7 +59,7 @@ class PackingColumns(LoadColumns):
 
 
 class TargetLoadPacking(LoadPlugin, ScorePlugin):
-    """Prefer the busiest node that stays below the target, then the least busy of those above it.
+    """Prefer the busiest node that remains below the target, then the least busy of those above it.
 
     Without a recent measurement the plugin is skipped; unmeasured nodes score 0.
     """

@@ -38,7 +38,7 @@ class ClaimedDevices:
         self._claims_version = -1
 
     def refresh(self) -> None:
-        """Apply changes: slices as a whole, which are few, and claims one by one."""
+        """Apply changes: slices all together, which are few, and claims one by one."""
         if self._slices_version != self.slices.version:
             self._slices_version, self._claims_version = self.slices.version, -1
             self._read_slices()

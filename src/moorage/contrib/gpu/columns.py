@@ -53,7 +53,7 @@ class GpuTable(Struct, frozen=True):
 
 
 class GpuColumns(SideColumns):
-    """The GPUs of every node of the cluster; only changed rows are computed again."""
+    """The GPUs of every node of the cluster; only changed rows are recomputed."""
 
     def __init__(self, nodes: NodeTable) -> None:
         super().__init__(nodes, {})

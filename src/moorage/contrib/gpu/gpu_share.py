@@ -132,7 +132,7 @@ class GpuShare(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin, Gaug
         return None
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
-        """Do nothing: the devices are free again when the pod leaves its node."""
+        """Do nothing: the devices are free when the pod leaves its node."""
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
         return None if GIVEN in cycle else Status.skip()
@@ -155,7 +155,7 @@ class GpuShare(PreFilterPlugin, FilterPlugin, ReservePlugin, PreBindPlugin, Gaug
 def _with_devices(pod: Pod, device_list: str) -> Pod:
     annotations = {**pod.metadata.annotations, GPU_DEVICES: device_list}
     annotated = replace(pod, metadata=replace(pod.metadata, annotations=annotations))
-    # The derived values follow from the spec and are not computed again.
+    # The derived values follow from the spec and are not recomputed.
     annotated.__dict__.update(pod.__dict__)
     return annotated
 

@@ -156,7 +156,7 @@ class LearnedShapes:
         """Grows whenever the typical shapes or their shares change."""
 
     def refresh(self) -> None:
-        """Count the pods again if a recount is due."""
+        """Recount the pods if a recount is due."""
         if self._pods.version == self._version:
             return
         if self._clock.now() < self._due and self._pods.version < 2 * self._version:

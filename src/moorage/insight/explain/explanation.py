@@ -68,7 +68,7 @@ class PodExplanation(msgspec.Struct, frozen=True, kw_only=True):
     wakes: tuple[WakingEvent, ...] = ()
     group: Mapping[str, Any] | None = None
     is_refused: bool = False
-    """Whether the API server refuses to create the pod."""
+    """Whether the API server does not admit the pod."""
     notes: tuple[str, ...] = ()
     """Facts about the obstacles that help to choose a change."""
 
@@ -103,11 +103,11 @@ class WorkloadExplanation(msgspec.Struct, frozen=True):
     of: int
     next: PodExplanation | None = None
     group: Mapping[str, Any] | None = None
-    """The state of a group that is scheduled as a whole."""
+    """The state of a group that is scheduled as a unit."""
 
     @property
     def is_refused(self) -> bool:
-        """Whether the API server refuses to create the next pod."""
+        """Whether the API server does not admit the next pod."""
         return self.next is not None and self.next.is_refused
 
     def as_data(self) -> dict[str, Any]:

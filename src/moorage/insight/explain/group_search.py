@@ -1,4 +1,4 @@
-"""The search for changes that let a whole group of pods start, each tried by the group's own cycle."""
+"""The search for changes that let an entire group of pods start, each tried by the group's own cycle."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -38,7 +38,7 @@ class GroupSubject(Subject):
 
     @property
     def may_preempt(self) -> bool:
-        """Always false: preemption is reported for the group as a whole."""
+        """Always false: preemption is reported for the group as a unit."""
         return False
 
     @property

@@ -22,7 +22,7 @@ def list_active_pods(session: Session) -> list[Pod]:
 
 
 class GroupView(Struct, frozen=True):
-    """The result of trying a group: as a whole, and with as many of its members as fit together."""
+    """The result of trying a group: as a unit, and with as many of its members as fit together."""
 
     key: str
     outcome: GroupOutcome
@@ -108,7 +108,7 @@ def list_pending_members(session: Session, key: str) -> list[Pod]:
 
 
 def place_members(session: Session, key: str) -> GroupOutcome | None:
-    """Place as many members as fit together, regardless of minCount; ``None`` if none fits. They stay placed."""
+    """Place as many members as fit together, regardless of minCount; ``None`` if none fits. They remain placed."""
     group_members = session.groups().members(key)
     assert group_members is not None
     assert group_members.group is not None
@@ -150,7 +150,7 @@ def remove_gates(session: Session, names: list[str]) -> list[Edit]:
 
 
 def group_facts(session: Session, pod: Pod) -> dict[str, Any] | None:
-    """Count the members of a pod's group that fit one after the other, if groups are not scheduled as a whole."""
+    """Count the members of a pod's group that fit one after the other, if groups are not scheduled as a unit."""
     described = described_key(session, pod)
     key = described or pod.group_key
     if not key:

@@ -150,7 +150,7 @@ def _find_next_obstacle(session: Session, view: GroupView) -> tuple[Decision, tu
 
 
 def _in_domain(session: Session, decision: Decision, view: GroupView) -> Decision:
-    """Leave out the nodes outside of the domain of the group."""
+    """Omit the nodes outside of the domain of the group."""
     if not view.domain:
         return decision
     infos = session.scheduler.cache.nodes
@@ -174,7 +174,7 @@ def _mark_gated(decision: Decision, gates: tuple[Status, ...]) -> Decision:
 
 
 def _explain_bound(session: Session, pod: Pod, node: str) -> PodExplanation:
-    """Explain a pod on a node, as if it were scheduled now and all other pods stayed."""
+    """Explain a pod on a node, as if it were scheduled now and all other pods remained."""
     waiting = session.unplace(pod)
     attempt = session.try_pod(waiting, in_detail=True, preempts=False)
     because, runner_up = compare(session, waiting, attempt.decision, pod.node_name)

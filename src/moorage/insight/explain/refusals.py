@@ -1,4 +1,4 @@
-"""Pods that the API server refuses to create: quotas, limit ranges, and what workloads report about them."""
+"""Pods that the API server does not admit: quotas, limit ranges, and what workloads report about them."""
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class Refusals:
         return AdmissionCheck(self._session.policy.features, shaping, self._pods)
 
     def admit(self, pod: Content) -> tuple[Content, str]:
-        """Count a new pod; return it with the resources that it gets, and why it is refused or an empty text."""
+        """Count a new pod; return it with the resources that it gets, and why it is rejected or an empty text."""
         if not self._check.limits(self._namespace):
             return pod, ""
         try:

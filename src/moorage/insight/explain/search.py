@@ -1,6 +1,6 @@
 """Search for the smallest changes that would let a pod fit.
 
-Single changes come first, by obstacle. If none helps, two are combined, then three, up to :data:`MAX_TOGETHER`. The
+Single changes are first, by obstacle. If none helps, two are combined, then three, up to :data:`MAX_TOGETHER`. The
 plugins accept the pod on the changed cluster for every suggestion.
 """
 
@@ -98,7 +98,7 @@ def search(
     seconds: float = DEFAULT_SECONDS,
     spared: frozenset[str] = frozenset(),
 ) -> SearchResult:
-    """Search for changes with which a pending pod fits, anywhere or on one node; ``spared`` pods stay."""
+    """Search for changes with which a pending pod fits, anywhere or on one node; ``spared`` pods remain."""
     limits = Limits(monotonic() + seconds)
     return collect(_search(Subject(session, key, limits, only_node=only_node, spared=spared)), limits)
 
@@ -169,7 +169,7 @@ def offers(subject: Subject) -> Iterator[Remedy]:
             yield offer
     except LimitReached as limit:
         stopped = limit
-    # The last resort, and the most expensive one: the cluster is read again for each plugin.
+    # The last resort, and the most expensive one: the cluster is reloaded for each plugin.
     if not is_helped or len(subject.nodes) <= FEW_NODES:
         yield from configuration.disable_plugins(subject, set(subject.obstacles.plugins()))
     if stopped is not None:
@@ -274,7 +274,7 @@ def _rows_by_obstacles(subject: Subject) -> dict[int, dict[tuple[str, ...], list
         by_family: dict[tuple[str, ...], str] = {}
         for plugin in subject.obstacles.of(row):
             by_family.setdefault(_family(plugin), plugin)
-        # Obstacles with an amount come last: the amount is then as small as the remaining nodes permit.
+        # Obstacles with an amount are last: the amount is then as small as the remaining nodes permit.
         names = tuple(sorted(by_family.values(), key=lambda name: name == FIT))
         grouped.setdefault(len(names), {}).setdefault(names, []).append(row)
     return grouped

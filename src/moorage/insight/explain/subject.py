@@ -41,7 +41,7 @@ MAX_TRIALS: Final = 2_000
 
 
 LAST_RESORT: Final = 100
-"""Changes with at least this cost come after all others."""
+"""Changes with at least this cost follow all others."""
 
 
 class LimitReached(Exception):
@@ -127,7 +127,7 @@ class Limits(Struct):
 class Subject:
     """A pending pod in a session; ``base`` edits are applied before every trial.
 
-    ``only_node``: the pod must fit there. ``preempts``: a nomination is enough. ``spared`` pods stay.
+    ``only_node``: the pod must fit there. ``preempts``: a nomination is enough. ``spared`` pods remain.
     """
 
     def __init__(
@@ -345,7 +345,7 @@ class Subject:
         return remaining
 
     def needs_all(self, *edits: Edit) -> bool:
-        """Return whether edits help together, and each of them is necessary; a configuration is not tried again."""
+        """Return whether edits help together, and each of them is necessary; a configuration is not retried."""
         if any(isinstance(edit, EditConfig) for edit in edits):
             return True
         subsets = [tuple(candidate for candidate in edits if candidate is not edit) for edit in edits]

@@ -130,7 +130,7 @@ def explain_workload(
                 changes = refusals.changes(content, workload.content, pod_count - fits)
                 return WorkloadExplanation(title, fits, pod_count, _refused(session, key, refusal, changes))
             if not session.place(key, preempts=False).node:
-                # A deleted pod of the same workload would be created again, and be pending itself.
+                # A deleted pod of the same workload would be recreated, and be pending itself.
                 explained = explain_pod(session, key, seconds=seconds, spared=frozenset(placed))
                 explained = _edit_template(explained, workload, {key}) if is_made else explained
                 return WorkloadExplanation(title, fits, pod_count, explained)
@@ -251,7 +251,7 @@ def _on_template(operations: Sequence[Mapping[str, Any]], workload: NamedWorkloa
 
 
 def _explain_group(session: Session, key: str, title: str, seconds: float) -> WorkloadExplanation:
-    """Try a group as a whole; without group scheduling, try its members one by one."""
+    """Try a group as a unit; without group scheduling, try its members one by one."""
     groups = session.scheduler.cache.groups
     if groups is None:
         members = [pod for pod in list_active_pods(session) if pod.group_key == key]

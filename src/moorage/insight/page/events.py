@@ -85,7 +85,7 @@ class EventStream:
             sink.send(chunk(b": still here\n\n"))
 
     def stop(self) -> None:
-        """Stop: the client is gone."""
+        """Stop: the client has disconnected."""
         self._sink = None
         self._news.discard(self)
 
@@ -100,7 +100,7 @@ class PageNews:
         self.latest = b""
 
     def stream(self) -> EventStream | Reply:
-        """Return a stream for one more reader, or a refusal if there are too many."""
+        """Return a stream for one more reader, or a rejection if there are too many."""
         if len(self._readers) >= MAX_READERS:
             return problem(503, "too many pages are open")
         return EventStream(self)

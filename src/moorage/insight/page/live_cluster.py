@@ -115,7 +115,7 @@ PAUSE_SECONDS: Final = 1.0
 BUSY_SHARE: Final = 20.0
 """A state is cached for this multiple of the time to read it: the page costs at most a twentieth of the loop."""
 HELP_SECONDS: Final = 60.0
-"""Seconds after which suggestions are computed again."""
+"""Seconds after which suggestions are recomputed."""
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 """Sends a question to a process with a copy of the cluster."""
@@ -182,7 +182,7 @@ class LiveCluster(PageSource):
         )
 
     def layout(self, run: int) -> NodeLayout:
-        """Return the nodes; computed again only after a node has changed."""
+        """Return the nodes; recomputed only after a node has changed."""
         nodes = self._scheduler.cache.nodes
         if self._layout is None or self._layout.version != nodes.nodes_version:
             self._layout = compute_layout([info.node for info in nodes], nodes.nodes_version)

@@ -12,7 +12,7 @@ MAX_GROUPS: Final = 200
 MAX_LABELS: Final = 16
 FIRST_LABELS: Final = (ZONE_LABEL, REGION_LABEL)
 WORDS: Final = ("rack", "pool", "group", "instance-type", "row", "block")
-"""Labels with these words in their names come first."""
+"""Labels with these words in their names are first."""
 READY: Final = "Ready"
 
 

@@ -1,6 +1,6 @@
 """Questions of the page about a live cluster, handled by a child process that reads the cluster itself.
 
-The first question starts the process. It reads the cluster again when its data is old, and ends when it is idle.
+The first question starts the process. It reloads the cluster when its data is old, and ends when it is idle.
 """
 
 import asyncio

@@ -20,7 +20,7 @@ from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.rest import ApiClient
 
 MAX_AGE_SECONDS: Final = 15.0
-"""Older data is read again, except during a search for changes that help."""
+"""Older data is reloaded, except during a search for changes that help."""
 SERIES: Final = ("helps",)
 """Questions of one search, which may use data of the last minute."""
 MAX_SERIES_AGE_SECONDS: Final = 60.0

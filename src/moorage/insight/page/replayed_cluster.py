@@ -189,7 +189,7 @@ class ReplayedCluster(PageSource):
         return attempts[-MAX_DECISIONS:]
 
     def lines(self, run: int, at: float) -> TimeLines:
-        """Return the values of the charts over the whole run."""
+        """Return the values of the charts over the entire run."""
         if run not in self._lines:
             self._lines[run] = _time_lines(self._runs[run].replay)
         return self._lines[run]

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class SessionThread:
-    """Opens sessions and evaluates questions on one thread; recent sessions stay open.
+    """Opens sessions and evaluates questions on one thread; recent sessions remain open.
 
     ``open_session`` gets the key of a question: the run and the time.
     """

@@ -206,7 +206,7 @@ def _set_weight(profile: dict[str, Any], plugin: str, weight: int) -> None:
 
 
 def _find_moved(session: Session, wish: Wish, deadline: float) -> list[Moved]:
-    """Find pods that would move if they were scheduled again, one by one, under the new weights."""
+    """Find pods that would move if they were rescheduled, one by one, under the new weights."""
 
     def find_node(session: Session, pod: Pod) -> str:
         with session.branch():

@@ -34,7 +34,7 @@ class ShadowFeed(AttemptObserver, ApplyObserver, CacheObserver):
         self.send: Callable[[bytes], None] | None = None
         """Takes a message; must not block. ``None`` while there is no shadow."""
         self.may_ask: Callable[[], bool] = lambda: False
-        """Returns whether another request may be sent now; a refusal counts it."""
+        """Returns whether another request may be sent now; a rejection counts it."""
         self._is_applying = False
         self._held: list[bytes] | None = None
         self._numbers = 0

@@ -120,7 +120,7 @@ def _read_mapping(text: str, name: str) -> dict[str, Any]:
 
 
 class ConfigFile:
-    """A file, and next to it FILE.previous. A file that is a link stays one: its target is replaced."""
+    """A file, and next to it FILE.previous. A file that is a link remains a link: its target is replaced."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

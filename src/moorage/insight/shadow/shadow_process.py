@@ -176,7 +176,7 @@ class ShadowRun:
             return
         self.pending_bytes += len(message)
         self._out.append(message)
-        # Until the shadow has the whole cluster, its size sets the limit; _introduce waits for the shadow.
+        # Until the shadow has the entire cluster, its size sets the limit; _introduce waits for the shadow.
         if self.pending_bytes > MAX_BUFFER and self._is_whole:
             self._overflow.set()
             self._out.clear()
@@ -240,7 +240,7 @@ class ShadowRun:
         except BaseExceptionGroup as group_of_errors:
             off, remaining = group_of_errors.split(ShadowOff)
             if off is not None:
-                # A reason that a restart does not fix comes before the others.
+                # A reason that a restart does not fix precedes the others.
                 errors = [error for error in off.exceptions if isinstance(error, ShadowOff)]
                 raise min(errors, key=lambda error: not isinstance(error, ShadowUnusable)) from None
             if remaining is None or not isinstance(remaining, ExceptionGroup):

@@ -1,7 +1,7 @@
-"""Rename all objects of a cluster consistently, so that their relations stay intact.
+"""Rename all objects of a cluster consistently, so that their relations remain intact.
 
 Names, namespaces, labels, taints, images and all other user-defined values are renamed. Values with a meaning in
-Kubernetes stay: kinds, operators, effects, amounts, times, numbers, well-known keys, and attributes of devices.
+Kubernetes remain: kinds, operators, effects, amounts, times, numbers, well-known keys, and attributes of devices.
 """
 
 import re
@@ -27,9 +27,9 @@ AMOUNTS: Final = frozenset(
         *("min", "max", "default", "defaultRequest", "maxLimitRequestRatio", "podFixed"),
     )
 )
-"""Fields of amounts by resource: their values stay, and so do the names of Kubernetes' own resources."""
+"""Fields of amounts by resource: their values remain, and so do the names of Kubernetes' own resources."""
 WHOLE: Final = frozenset(("attributes", "consumedCapacity"))
-"""Fields of devices that stay unchanged: expressions refer to their keys."""
+"""Fields of devices that remain unchanged: expressions refer to their keys."""
 KEYS: Final = frozenset(("key", "topologyKey", "matchLabelKeys", "topologyKeys", "extendedResourceName"))
 DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io"
 """Prefix of resource names that request devices of a class."""
@@ -133,7 +133,7 @@ class Anonymizer:
         if not isinstance(content, str) or field in KEPT_FIELDS or field in AMOUNTS:
             return content
         if field in IMAGES:
-            # The tag `latest` stays, because it equals a missing tag.
+            # The tag `latest` remains, because it equals a missing tag.
             repository, colon, tag = content.rpartition(":")
             if not colon or "/" in tag:
                 return self.name(content)

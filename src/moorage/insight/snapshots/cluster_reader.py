@@ -1,7 +1,7 @@
 """Read the scheduling-relevant objects of a live cluster: lists only, each kind at one resource version.
 
 Objects are decoded into our structs, which contain only fields that affect scheduling. Env, commands, secrets and
-annotations are left out by default.
+annotations are omitted by default.
 """
 
 import asyncio

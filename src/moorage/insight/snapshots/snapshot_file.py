@@ -48,7 +48,7 @@ class SnapshotFacts(msgspec.Struct, frozen=True):
 def write_snapshot(
     path: Path, contents: Iterable[Mapping[str, Any]], *, source: str, versions: Mapping[str, str]
 ) -> None:
-    """Write a snapshot that only its owner can read, completely or not at all; InputError if it cannot be written."""
+    """Write a snapshot that only its owner can read, or nothing; InputError if it cannot be written."""
     annotations = {
         TAKEN_AT: format_time(datetime.now(UTC).timestamp()),
         TAKEN_FROM: source,

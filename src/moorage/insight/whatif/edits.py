@@ -137,7 +137,7 @@ def remove(*path: str | int) -> Operation:
 
 
 def remove_items(path: Sequence[str | int], indexes: Iterable[int]) -> list[Operation]:
-    """Remove items of a list, the last first, so that the indexes of the others stay valid."""
+    """Remove items of a list, the last first, so that the indexes of the others remain valid."""
     return [remove(*path, index) for index in sorted(set(indexes), reverse=True)]
 
 

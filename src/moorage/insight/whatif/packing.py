@@ -135,7 +135,7 @@ def _pack_from_scratch(session: Session) -> list[str] | None:
     def share(amounts: Mapping[str, int]) -> float:
         return max((amounts.get(name, 0) / top for name, top in largest.items() if top), default=0.0)
 
-    # Pods with constraints come first: they have fewer candidate nodes.
+    # Pods with constraints are first: they have fewer candidate nodes.
     def has_constraints(pod: Pod) -> bool:
         spec = pod.spec
         return bool(spec.affinity or spec.node_selector or spec.topology_spread_constraints or spec.volumes)
@@ -181,7 +181,7 @@ def _pack_from_scratch(session: Session) -> list[str] | None:
 
 
 def _movable(session: Session, infos: Iterable[NodeInfo]) -> list[Pod]:
-    """List the pods that their controllers would create again on another node."""
+    """List the pods that their controllers would recreate on another node."""
     pods = (pod for info in infos for pod in info.pods.values())
     content = session.objects.content
     return [pod for pod in pods if not is_bound_to_node(content(ObjectId("Pod", pod.namespace, pod.name)))]

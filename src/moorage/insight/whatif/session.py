@@ -147,14 +147,14 @@ class Session:
         return rows
 
     def filter(self, pod: Pod | str | Content, plugin: str = "") -> Rows:
-        """Filter all nodes for a pod, by the whole profile or by one of its plugins.
+        """Filter all nodes for a pod, by the entire profile or by one of its plugins.
 
         Return one row per node: node, fits, plugin, code, reason. A placed pod is filtered as if it were pending.
         """
         return self._make_rows(filter_rows, pod, plugin)
 
     def score(self, pod: Pod | str | Content, plugin: str = "") -> Rows:
-        """Score the feasible nodes for a pod, by the whole profile or by one of its plugins; the best node comes first.
+        """Score the feasible nodes for a pod, by the entire profile or by one of its plugins; the best node is first.
 
         Return one row per node: node, total, and the score of each plugin; for one plugin: weighed, normalized and raw.
         """
@@ -281,7 +281,7 @@ class Session:
             return self.place(pod, in_detail=in_detail, preempts=preempts)
 
     def place(self, pod: Pod | str | Content, *, in_detail: bool = False, preempts: bool = True) -> Attempt:
-        """Try a pod; if it fits, it stays on its node until the branch ends, or until :meth:`undo`."""
+        """Try a pod; if it fits, it remains on its node until the branch ends, or until :meth:`undo`."""
         mark = self.mark()
         waiting = self._resolve(pod)
         if placed := self.scheduler.cache.pod(waiting.uid):
@@ -330,7 +330,7 @@ class Session:
             return self.place_group(key, in_detail=in_detail, preempts=preempts)
 
     def place_group(self, key: str, *, in_detail: bool = False, preempts: bool = True) -> GroupOutcome:
-        """Try a pod group; if it fits, its members stay on their nodes until the branch ends."""
+        """Try a pod group; if it fits, its members remain on their nodes until the branch ends."""
         queued = self.queued_group(key)
         if queued is None:
             return GroupOutcome()

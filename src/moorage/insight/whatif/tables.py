@@ -80,7 +80,7 @@ def _named(runner: ProfileRunner, name: str, bases: tuple[type[Plugin], ...], ve
 
 
 def _statuses_by(runner: ProfileRunner, pod: Pod, plugin: Plugin) -> dict[int, Status]:
-    """Evaluate one plugin alone, PreFilter and Filter; accepted rows are left out."""
+    """Evaluate one plugin alone, PreFilter and Filter; accepted rows are omitted."""
     nodes, state = runner.cache.nodes, CycleState()
     statuses: dict[int, Status] = {}
     if isinstance(plugin, PreFilterPlugin):

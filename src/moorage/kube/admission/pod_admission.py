@@ -52,7 +52,7 @@ class PodAdmission:
         if spec.priority is not None and (spec.preemption_policy is not None or not spec.priority_class_name):
             return pod
         name = spec.priority_class_name
-        is_known = name and spec.priority is not None  # then the class may be gone
+        is_known = name and spec.priority is not None  # then the class may be deleted
         priority_class = self._classes.get(name) if is_known else self.class_named(name)
         policy = (priority_class.preemption_policy if priority_class is not None else None) or PREEMPTS
         resolved = resolve_priority(spec, priority_class) | {"preemption_policy": spec.preemption_policy or policy}
@@ -141,7 +141,7 @@ def _merge_term(term: PodAffinityTerm, labels: Mapping[str, str]) -> PodAffinity
 def _narrowed(
     selector: LabelSelector | None, keys: Iterable[str], operator: str, labels: Mapping[str, str]
 ) -> LabelSelector | None:
-    """Add an expression per label the pod has; a null selector selects nothing and stays null."""
+    """Add an expression per label the pod has; a null selector selects nothing and remains null."""
     if selector is None:
         return None
     added = tuple(LabelSelectorRequirement(key, operator, (labels[key],)) for key in keys if key in labels)

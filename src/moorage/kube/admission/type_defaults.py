@@ -213,7 +213,7 @@ _DERIVED: Final[Mapping[str, Callable[[Data], None]]] = {
     "networking.v1.NetworkPolicySpec": _network_policy_spec,
     "rbac.v1.Subject": lambda data: fill(data, {"apiGroup": _RBAC} if data.get("kind") in ("User", "Group") else {}),
 }
-"""Defaults that depend on other fields, by type; they come before the fixed ones."""
+"""Defaults that depend on other fields, by type; they precede the fixed ones."""
 _TCP: Final = {"protocol": "TCP"}
 _MODE: Final = {"defaultMode": 0o644}
 _CEPH: Final = {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"}

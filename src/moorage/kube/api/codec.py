@@ -19,7 +19,7 @@ UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 def decode(kind: type[T], body: bytes) -> T:
     """Decode JSON into a struct; null means "absent", as in Go.
 
-    The fast path does not support null in place of a list or number; such objects are decoded again without nulls.
+    The fast path does not support null in place of a list or number; such objects are decoded without nulls.
     """
     if issubclass(kind, CustomObject):
         return convert(kind, msgspec.json.decode(body, type=dict[str, Any]))
@@ -51,7 +51,7 @@ def to_data(obj: KubeObject) -> Data:
 
 
 def without_nulls(content: Any) -> Any:
-    """Leave out every null in mappings, at any depth."""
+    """Omit every null in mappings, at any depth."""
     if isinstance(content, dict):
         return {key: without_nulls(item) for key, item in content.items() if item is not None}
     if isinstance(content, list):

@@ -38,7 +38,7 @@ class RestartRule(KubeStruct, frozen=True):
 class VolumeMount(KubeStruct, frozen=True):
     """A mount of a volume, reduced to the features that a node must support.
 
-    Path and name are left out: the service account token is mounted into every pod under a unique name, and pods of one
+    Path and name are omitted: the service account token is mounted into every pod under a unique name, and pods of one
     template would not be equal.
     """
 

@@ -1,7 +1,7 @@
 """YAML (and JSON, which is a subset) as plain data, with a cost that is bounded by the length of the text.
 
 Nested aliases in a few hundred bytes of YAML can expand to gigabytes or to a thousand levels. So the data is built from
-the parser's events, and its size is counted. Scalars are resolved as Kubernetes does: a date stays text, ``y`` is a
+the parser's events, and its size is counted. Scalars are resolved as Kubernetes does: a date remains text, ``y`` is a
 bool, and a number that exceeds a machine word becomes a float or, if that overflows too, text.
 """
 

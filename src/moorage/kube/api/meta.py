@@ -46,7 +46,7 @@ class KubeObject(KubeStruct, frozen=True, dict=True, gc=True):
     """A complete object, as listed by the API server; ``dict=True`` allows cached properties."""
 
     holds_json: ClassVar[bool] = False
-    """Whether parts of the object stay JSON until they are read; see :mod:`~moorage.kube.api.workloads`."""
+    """Whether parts of the object remain JSON until they are read; see :mod:`~moorage.kube.api.workloads`."""
 
     metadata: ObjectMeta = ObjectMeta()
 

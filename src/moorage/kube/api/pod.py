@@ -232,6 +232,6 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
     def on_node(self, node_name: str) -> "Pod":
         """Return a copy of this pod that is bound to the node."""
         placed = msgspec.structs.replace(self, spec=msgspec.structs.replace(self.spec, node_name=node_name))
-        # The derived values do not depend on the node, so they are not computed again.
+        # The derived values do not depend on the node, so they are not recomputed.
         placed.__dict__.update(self.__dict__)
         return placed

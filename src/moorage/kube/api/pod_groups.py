@@ -40,7 +40,7 @@ class GroupSchedulingConstraints(KubeStruct, frozen=True):
 
 
 class DisruptionMode(KubeStruct, frozen=True):
-    """The unit of preemption in a group: single pods or the whole group; one of the two is set."""
+    """The unit of preemption in a group: single pods or the entire group; one of the two is set."""
 
     single: Data | None = None
     all: Data | None = None

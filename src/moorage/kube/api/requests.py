@@ -70,7 +70,7 @@ def is_scalar(name: str) -> bool:
 
 
 def countable(resources: ResourceList) -> Amounts:
-    """Convert quantities to the integers of the scheduler; unknown resources are left out."""
+    """Convert quantities to the integers of the scheduler; unknown resources are omitted."""
     amounts = Amounts()
     for name, quantity in resources.items():
         if _is_counted(name):
@@ -90,7 +90,7 @@ def spec_requests(pod: "Pod") -> Amounts:
 def scoring_requests(pod: "Pod", of_spec: Amounts) -> Amounts:
     """Return the requests of an incoming pod for scores: containers without a CPU or memory request get a default.
 
-    Pod-level requests are left out, as in upstream's scorer.
+    Pod-level requests are omitted, as in upstream's scorer.
     """
     spec = pod.spec
     if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
@@ -251,7 +251,7 @@ def _resize_is_infeasible(pod: "Pod") -> bool:
 
 
 def is_pod_level(name: str) -> bool:
-    """Return whether a resource can be requested for a pod as a whole."""
+    """Return whether a resource can be requested at pod level."""
     return name in (CPU, MEMORY) or name.startswith(HUGEPAGES)
 
 

@@ -156,7 +156,7 @@ class LabelMatcher(Struct, frozen=True, dict=True):
         return True
 
     def also(self, labels: Mapping[str, str]) -> "LabelMatcher":
-        """Narrow the selection to label sets that also carry these labels; nothing stays nothing."""
+        """Narrow the selection to label sets that also carry these labels; nothing remains nothing."""
         if self.is_nothing or not labels:
             return self
         return LabelMatcher(_canonical([*self.requirements, *_equalities(labels)]))

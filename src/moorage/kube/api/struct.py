@@ -1,4 +1,4 @@
-"""The base of every Kubernetes struct: camelCase on the wire, snake_case here, immutable, defaults left out."""
+"""The base of every Kubernetes struct: camelCase on the wire, snake_case here, immutable, defaults omitted."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar, overload

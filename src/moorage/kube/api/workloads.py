@@ -1,8 +1,8 @@
 """Workloads: the kinds of the apps and batch groups, and the replication controller.
 
-Fields that controllers evaluate are typed. Others stay plain data: a pod template is copied into pods with every field
+Fields that controllers evaluate are typed. Others are plain data: a pod template is copied into pods with every field
 that its author wrote, and a status is only compared. The scheduler lists thousands of replica sets and needs only
-their selectors, so templates and statuses stay JSON until a controller reads them.
+their selectors, so templates and statuses remain JSON until a controller reads them.
 """
 
 from typing import ClassVar, Final

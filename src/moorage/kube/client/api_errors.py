@@ -35,7 +35,7 @@ _FORBIDDEN: Final = re.compile(r'cannot (\w+) resource "([^"]+)" in API group "(
 
 
 class Details(msgspec.Struct, frozen=True, rename="camel"):
-    """The details of a refusal that matter to us."""
+    """The details of a rejection that matter to us."""
 
     retry_after_seconds: Any = None
 

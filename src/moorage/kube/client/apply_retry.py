@@ -1,4 +1,4 @@
-"""Objects whose changes cannot be applied: they are listed again once, then ignored until they change."""
+"""Objects whose changes cannot be applied: they are relisted once, then ignored until they change."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,7 +23,7 @@ class ApplyRetry:
         """Requests the redelivery of an object of a kind by its key; set by the informer."""
         self._count = count
         self.aside: dict[tuple[Kind, str], str] = {}
-        """Objects that failed, with the version at which they failed twice; empty while they are listed again."""
+        """Objects that failed, with the version at which they failed twice; empty while they are relisted."""
 
     def adjust(self, kind: Kind, change: Change[Any]) -> Change[Any] | None:
         """Return a change relative to the applied state of its object; ``None`` if there is nothing to apply."""
@@ -41,7 +41,7 @@ class ApplyRetry:
         self.aside.pop((kind, _thing(change).key), None)
 
     def failed(self, kind: Kind, change: Change[Any], apply: ApplyChange) -> None:
-        """Log the current exception, revert the partial change, and list the object again, once."""
+        """Log the current exception, revert the partial change, and relist the object, once."""
         obj = _thing(change)
         key, version = (kind, obj.key), obj.metadata.resource_version
         log.exception("cannot apply a change", resource=kind.plural, object=obj.key, version=version)

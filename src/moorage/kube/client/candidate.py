@@ -64,7 +64,7 @@ class Candidacy:
     def _on_changes(self, _kind: Kind, changes: Sequence[Change[Any]]) -> None:
         for change in changes:
             self._candidate = change.after
-            # A deleted candidate is created again.
+            # A deleted candidate is recreated.
             if change.after is None or _is_ping_pending(change.after.spec):
                 self._is_pinged.set()
 

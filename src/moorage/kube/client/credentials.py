@@ -22,7 +22,7 @@ from moorage.kube.http.tls import ClientTls
 
 NEVER: Final = float("inf")
 TOKEN_FILE_AGE: Final = 60.0
-"""Seconds after which a token file is read again; the kubelet replaces it long before the token expires."""
+"""Seconds after which a token file is reloaded; the kubelet replaces it long before the token expires."""
 
 EXEC_SECONDS: Final = 60.0
 """Timeout of a credential plugin; one that waits for an interactive login would block everything."""
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 
 class Credentials(Protocol):
-    """The source of the ``Authorization`` header; called again at ``expires_at``, or when the server rejects it."""
+    """The source of the ``Authorization`` header; called at ``expires_at``, or when the server rejects it."""
 
     expires_at: float
 
@@ -48,7 +48,7 @@ class Credentials(Protocol):
 
 
 class FixedCredentials:
-    """A header that never changes: a token, a password, or nothing at all (certificates are part of TLS)."""
+    """A header that never changes: a token, a password, or nothing (certificates are part of TLS)."""
 
     def __init__(self, header: str = "") -> None:
         self.expires_at = NEVER
@@ -211,7 +211,7 @@ class ExecCredentials:
             raise Unauthorized(f"{plugin.command}: did not end within {EXEC_SECONDS:g} s and was killed") from error
         finally:
             if not run.has_ended:
-                # Kill the whole process group: it timed out, or its caller was cancelled.
+                # Kill the entire process group: it timed out, or its caller was cancelled.
                 with suppress(ProcessLookupError):
                     os.killpg(transport.get_pid(), signal.SIGKILL)
                 await asyncio.wait((run.exited,), timeout=KILL_SECONDS)

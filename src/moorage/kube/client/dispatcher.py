@@ -99,7 +99,7 @@ class Dispatcher:
         """Give the slot to the next write in the queue, or mark it as free."""
         while self._waiting:
             slot = heappop(self._waiting)[2]
-            # Cancelled writers stay in the heap until here: removing them from the middle would cost more.
+            # Cancelled writers remain in the heap until here: removing them from the middle would cost more.
             if not slot.done():
                 slot.set_result(None)
                 return

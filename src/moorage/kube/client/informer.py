@@ -39,7 +39,7 @@ class InformerObserver(Observer):
         """An object is skipped because it cannot be decoded."""
 
     def list_watch_failed(self, kind: Kind, error: MoorageError) -> None:
-        """A list or a watch failed and will be tried again."""
+        """A list or a watch failed and will be retried."""
 
     def apply_failed(self, resource: str) -> None:
         """A change of an object cannot be applied."""
@@ -117,7 +117,7 @@ class Informer(Generic[T]):
                 await self._recover(error)
 
     def relist(self, key: str) -> None:
-        """List again soon, and deliver one object as if it were new."""
+        """Relist soon, and deliver one object as if it were new."""
         self._machine.forget(key)
         self._is_relisting = True
         if self._stepping is not None:
@@ -224,7 +224,7 @@ class Informer(Generic[T]):
         return self.kind.plural not in {resource.name for resource in served.resources}
 
     def _complain(self, problem: str) -> None:
-        """Log a problem; repeat the same one only every few minutes, since a missing permission stays missing."""
+        """Log a problem; repeat the same one only every few minutes, since a missing permission remains missing."""
         now = asyncio.get_running_loop().time()
         last, logged_at = self._complaint
         if problem != last or now >= logged_at + REPEAT_SECONDS:
@@ -327,7 +327,7 @@ class Informers:
         await asyncio.gather(*(informer.following() for informer in self.all))
 
     def relist(self, kind: Kind, key: str) -> None:
-        """List a kind again soon, and deliver one object as if it were new."""
+        """Relist a kind soon, and deliver one object as if it were new."""
         for informer in self.all:
             if informer.kind == kind:
                 informer.relist(key)

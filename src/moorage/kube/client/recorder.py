@@ -248,7 +248,7 @@ class EventRecorder:
         if isinstance(error, PASSING):
             log.warning("event dropped after too many attempts", reason=event.reason, tries=tries, error=str(error))
         elif isinstance(error, AlreadyExists):
-            # The response was lost and the event was sent again.
+            # The response was lost and the event was resent.
             log.debug("event exists already", reason=event.reason)
         else:
             log.warning("event rejected", reason=event.reason, error=str(error))
@@ -279,7 +279,7 @@ class EventRecorder:
         )
 
     def _name(self, regarding: str, now: float) -> str:
-        # Two events of one nanosecond would have one name, and the second would be refused.
+        # Two events of one nanosecond would have one name, and the second would be rejected.
         self._last_name = max(self._last_name + 1, int(now * 1e9))
         return f"{regarding}.{self._last_name:x}"
 

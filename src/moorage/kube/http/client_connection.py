@@ -12,13 +12,13 @@ NEVER: Final = float("inf")
 IDLE_SECONDS: Final = 50.0
 """Idle connections are closed before the server closes them, so that no request is lost."""
 MAX_RESPONSE: Final = 1 << 30
-"""Bytes of one response that is read whole; a list of 15,000 nodes takes 100 MiB."""
+"""Bytes of one response that is read completely; a list of 15,000 nodes takes 100 MiB."""
 
 
 class PooledConnection(asyncio.Protocol):
     """A connection that carries one request at a time.
 
-    A response is delivered as a whole, and the connection joins the ``idle`` ones until the next request. With
+    A response is delivered as a unit, and the connection joins the ``idle`` ones until the next request. With
     :meth:`stream`, the caller reads the response in pieces. The pool enforces ``deadline``.
     """
 
@@ -48,7 +48,7 @@ class PooledConnection(asyncio.Protocol):
     def send(self, request: bytes, seconds: float) -> asyncio.Future[Response]:
         """Send a request; the future is done when the response is complete.
 
-        If the caller is cancelled, the connection stays busy, so that no other caller gets the response. It is reused
+        If the caller is cancelled, the connection remains busy, so that no other caller gets the response. It is reused
         if the response arrives soon, and closed in the next sweep otherwise.
         """
         assert self.transport is not None

@@ -15,7 +15,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class HttpRequest:
-    """One request, read whole; header names are in lower case.
+    """One request, read completely; header names are in lower case.
 
     Of a header that is given several times, ``headers`` has the first, as in Go; ``all_headers`` has them all.
     """

@@ -57,7 +57,7 @@ class Dialer:
         return f"{host}:{self.port}"
 
     async def dial(self) -> PooledConnection:
-        """Open a connection; raise OSError if the server or the proxy refuses."""
+        """Open a connection; raise OSError if the server or the proxy rejects the connection."""
         if self.tls is not None:
             self.tls.refresh()
         loop = asyncio.get_running_loop()
@@ -161,7 +161,7 @@ class ForwardedConnection(PooledConnection):
 
 
 async def connected(proxy: SplitResult, answer: PieceStream) -> None:
-    """Wait until the proxy opened the tunnel; OSError if it refuses."""
+    """Wait until the proxy opened the tunnel; OSError if it rejects the connection."""
     try:
         status = await answer.begun()
     except Unreachable as error:

@@ -59,7 +59,7 @@ class ResumingContext(ssl.SSLContext):
 class ClientTls:
     """The trusted CA and the client certificate for one server.
 
-    :meth:`refresh` reads the files again, because rotation replaces them. A file that is invalid at the moment, because
+    :meth:`refresh` reloads the files, because rotation replaces them. A file that is invalid at the moment, because
     it is being written, has no effect.
     """
 
@@ -91,7 +91,7 @@ class ClientTls:
         self._listeners.append(listener)
 
     def refresh(self) -> None:
-        """Read the files again and apply changes."""
+        """Reload the files and apply changes."""
         if not any(isinstance(pem, Path) for pem in self._pems):
             return
         before = self._read
@@ -149,7 +149,7 @@ class ClientTls:
 def client_context(authority: str | None = None) -> ssl.SSLContext:
     """Return a context that trusts an authority, or those of the machine, exactly as strictly as client-go.
 
-    Python 3.13 by default refuses certificates without identifiers of their keys, and earlier ones any authority that
+    Python 3.13 by default rejects certificates without identifiers of their keys, and earlier ones any authority that
     is not a root; Go does neither. Go, and not OpenSSL, ignores the common name where a host name is looked for.
     """
     context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)

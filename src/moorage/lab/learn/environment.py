@@ -32,7 +32,7 @@ class SchedulingEnv(gymnasium.Env[Observed, Any]):
 
     An observation has ``nodes``, with one row per node of the cluster, and ``pod``. The default columns are those of
     :class:`ObservedColumns`. Unused rows are zeros. The agent only decides about pods with a choice: a pod with a
-    single feasible node gets it, and a pod without a feasible node stays pending, as without an agent.
+    single feasible node gets it, and a pod without a feasible node remains pending, as without an agent.
 
     An action is the row of a node. With ``action="scores"`` it is a number between -1 and 1 for each row, and the
     feasible node with the largest number wins. An infeasible node costs a penalty, and the pod is dropped: it is never

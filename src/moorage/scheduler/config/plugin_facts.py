@@ -1,4 +1,4 @@
-"""The plugins that come with Moorage as the configuration sees them: names, extension points, arguments, defaults.
+"""The plugins that are part of Moorage for the configuration: names, extension points, arguments, defaults.
 
 It lets a configuration be checked without importing a single plugin. Third-party plugins are added by name:
 
@@ -90,7 +90,7 @@ COMMUNITY_PLUGINS: Final[Catalogue] = MappingProxyType(
         "TargetLoadPacking": _facts("preScore score", contrib_args.TargetLoadPackingArgs),
     }
 )
-"""Those of sigs.k8s.io/scheduler-plugins that come with Moorage, too; none is enabled unless a profile names it."""
+"""Those of sigs.k8s.io/scheduler-plugins that are part of Moorage, too; none is enabled unless a profile names it."""
 
 GPU_PLUGINS: Final[Catalogue] = MappingProxyType(
     {

@@ -1,7 +1,7 @@
 """The feature gates of a command line: supported gates, and gates that change nothing here.
 
 kube-scheduler accepts every gate of Kubernetes, and manifests set one list for all components; so gates of the kubelet
-or the API server are accepted here, too. A gate that cannot be switched off here is refused by name, never ignored.
+or the API server are accepted here, too. A gate that cannot be switched off here is rejected by name, never ignored.
 """
 
 import re

@@ -46,7 +46,7 @@ def configure_logs(
 
 
 class _NamedLogger:
-    """Writes lines. A line that cannot be written is lost: logging must not fail because the reader is gone."""
+    """Writes lines. A line that cannot be written is lost: logging must not fail because the reader has exited."""
 
     def __init__(self, stream: TextIO, name: str) -> None:
         self._stream = stream

@@ -85,7 +85,7 @@ class LoggingOptions(Struct, frozen=True):
 
 
 class MetricsOptions(Struct, frozen=True):
-    """Which metrics and label values to leave out."""
+    """Which metrics and label values to omit."""
 
     disabled: frozenset[str] = frozenset()
     allowed_labels: Mapping[str, frozenset[str]] | None = None

@@ -103,7 +103,7 @@ def to_json(decisions: Sequence[Decision]) -> bytes:
 
 
 def json_chunks(decisions: Iterable[Decision], more: Mapping[str, Any] | None = None) -> Iterator[bytes]:
-    """Write decisions as indented JSON, one chunk each, followed by ``more``: the whole text may have gigabytes."""
+    """Write decisions as indented JSON, one chunk each, followed by ``more``: the entire text may have gigabytes."""
     yield b'{\n  "decisions": ['
     separator = b"\n    "
     for decision in decisions:

@@ -182,13 +182,13 @@ async def _call_in_time(point: Point, plugin: Plugin, method: Callable[..., Awai
 def ask_each(point: Point, plugins: Sequence[P], method: Callable[[P], T]) -> tuple[T, ...]:
     """Call one short method of each plugin, too often for a boundary around every call.
 
-    If a call raises, each plugin is called again to find the one that failed.
+    If a call raises, the plugins are called one by one to find the cause.
     """
     try:
         answers = tuple(map(method, plugins))
         if len(answers) == len(plugins):  # a StopIteration would end the map
             return answers
-    except PLUGIN_FAULTS as error:  # raised again by the boundary, unless it was a passing fit
+    except PLUGIN_FAULTS as error:  # re-raised by the boundary, unless the failure does not repeat
         pass_on_interrupt(error)
     return tuple([ask(point, plugin, method, plugin) for plugin in plugins])
 

@@ -50,7 +50,7 @@ def placement_feasible(profile: Profile, group: GroupTree, remaining: int, sched
 def generate_placements(
     profile: Profile, cycle: CycleState, group: GroupTree, nodes: NodeTable
 ) -> Sequence[Placement] | Status:
-    """Return the parts of the cluster to try for a group; without plugins, the whole cluster."""
+    """Return the parts of the cluster to try for a group; without plugins, the entire cluster."""
     if not profile.placement_generate:
         return (Placement("", nodes),)
     plugin = profile.placement_generate[0]

@@ -52,7 +52,7 @@ class PodTrial(Struct):
 
     @property
     def is_error(self) -> bool:
-        """Whether something went wrong."""
+        """Whether an error occurred."""
         return self.status is not None and self.status.code is Code.ERROR
 
     def outcome(self, nominated_node: str | None) -> Unschedulable | Failed:

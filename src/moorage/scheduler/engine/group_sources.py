@@ -57,7 +57,7 @@ class GroupSources:
     def take_over(self, former: "GroupSources", pods: Iterable[Pod]) -> list[tuple[Pod, Pod]]:
         """Take over the groups of former sources; return the pods that are in another group now, before and after.
 
-        Plugins of the same classes and names describe the same groups; otherwise every pod is assigned again.
+        Plugins of the same classes and names describe the same groups; otherwise every pod is reassigned.
         """
         if signature(former._sources) == signature(self._sources):
             positions = {

@@ -103,7 +103,7 @@ class EngineHandle:
     def lister(self, kind: type[K]) -> ObjectCache[K]:
         """Return all objects of a kind; the call makes the scheduler list and watch it."""
         name, objects = find_kind(kind).name, self._services.objects
-        # Once the profile is complete, the informers are running: another kind would stay empty.
+        # Once the profile is complete, the informers are running: another kind would remain empty.
         if self._profile is not None and kind not in objects.kinds():
             problem = f"{name} is not listed: request the lister in the constructor of {self._plugin}"
             raise PluginError(self._plugin, problem)
@@ -294,6 +294,6 @@ class ProfileHandles:
             handle.attach(profile, filter_node)
 
     def search_groups_by(self, search: SearchGroup) -> None:
-        """Have plugins look for places for whole groups."""
+        """Have plugins look for places for entire groups."""
         for handle in self.made.values():
             handle.search_group = search

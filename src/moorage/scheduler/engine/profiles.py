@@ -1,6 +1,6 @@
 """Everything that one configuration determines: the profiles with their plugins and extenders.
 
-A reload replaces it as a whole. Pods and the cached cluster state are not part of it.
+A reload replaces it as a unit. Pods and the cached cluster state are not part of it.
 """
 
 import asyncio

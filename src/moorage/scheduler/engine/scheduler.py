@@ -157,7 +157,7 @@ class Scheduler:
     def build_profiles(
         self, config: SchedulerConfiguration, registry: Registry, extenders: Iterable[Extender] = ()
     ) -> Profiles:
-        """Build the profiles of another configuration; the current ones stay in use, and plugins are not started."""
+        """Build the profiles of another configuration; the current ones remain in use, and plugins are not started."""
         return Profiles(
             config,
             registry,
@@ -170,8 +170,8 @@ class Scheduler:
     def change_profiles(self, profiles: Profiles) -> Profiles:
         """Replace the profiles between two cycles; return the former ones, which still bind the pods they placed.
 
-        All pending pods are sorted and admitted again by the new plugins, and rejected pods are retried, because the
-        plugin that rejected them may be gone. This takes about 12 microseconds per pending pod.
+        All pending pods are re-sorted and re-admitted by the new plugins, and rejected pods are retried, because the
+        plugin that rejected them may have been removed. This takes about 12 microseconds per pending pod.
         """
         former, self.profiles = self.profiles, profiles
         self._living = [*self.living(), profiles]

@@ -66,7 +66,7 @@ class WithNominated(Struct):
     rows_position: int = -1
     nominations_position: int = -1
     unread: tuple[str, ...] = ()
-    """Nodes that must be evaluated again even without a change."""
+    """Nodes that must be re-evaluated even without a change."""
 
 
 def rejected_rows(

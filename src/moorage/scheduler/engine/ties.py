@@ -28,14 +28,14 @@ class DrawnTies:
 
 
 class TiesByName:
-    """Chooses the node whose name comes first."""
+    """Chooses the node whose name is first."""
 
     def __init__(self) -> None:
         self._version: tuple[int, int] | None = None
         self._places: RowArray = np.zeros(0, dtype=np.int64)
 
     def choose(self, nodes: NodeTable, rows: RowArray) -> int:
-        """Return the row with the first name; names are sorted again only when nodes came or went."""
+        """Return the row with the first name; names are re-sorted only when nodes came or went."""
         if len(rows) == 1:
             return int(rows[0])
         if self._version != (nodes.nodes_version, len(nodes)):

@@ -189,7 +189,7 @@ class Answering:
     def filter(self, question: NodeQuestion) -> tuple[list[str], dict[str, Status]]:
         """Return feasible nodes in request order, and the status of each rejected node; raise PluginError on failure.
 
-        A node that the cache does not have yet is rejected for now: kube-scheduler tries the pod again.
+        A node that the cache does not have yet is rejected for now: kube-scheduler retries the pod.
         """
         rows = self._rows(question.nodes)
         if not rows:

@@ -88,7 +88,7 @@ class ExtenderOptions(Struct, frozen=True):
     url: str = ""
 
     def check(self) -> None:
-        """Refuse to serve unknown clients by mistake: every client may also have pods bound."""
+        """Do not serve unknown clients by mistake: every client may also have pods bound."""
         if bool(self.cert_file) != bool(self.key_file):
             raise InputError("--tls-cert-file", "a certificate and its key belong together", hint="give both or none")
         if self.client_ca_file and not self.cert_file:

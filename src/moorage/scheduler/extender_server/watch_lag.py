@@ -54,7 +54,7 @@ class WatchLag(ApplyObserver):
     def settle(
         self, uid: str, result: T, evaluate: Callable[[], tuple[T, bool]], is_behind: Callable[[], bool]
     ) -> Coroutine[Any, Any, T]:
-        """Evaluate a rejected pod again after each change, until it is not rejected or no change is expected.
+        """Re-evaluate a rejected pod after each change, until it is not rejected or no change is expected.
 
         ``evaluate`` returns a result and whether the pod is rejected. ``is_behind`` returns whether the request names
         objects or versions that are not here yet. Call it right after the rejection: changes count from the call on,

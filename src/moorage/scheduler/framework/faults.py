@@ -196,7 +196,7 @@ def is_own(function: object) -> bool:
 
 
 def pass_on_interrupt(error: BaseException) -> None:
-    """Raise again what only happened to hit a plugin: a Ctrl-C, or the cancellation of the task that waits for it.
+    """Re-raise what only happened to hit a plugin: a Ctrl-C, or the cancellation of the task that waits for it.
 
     A daemon never sees a Ctrl-C, its signals are handled. A CancelledError that a plugin raised is its fault.
     """

@@ -61,14 +61,14 @@ class GroupSourcePlugin(Plugin):
         """Handle a new or changed member or description of a group; the indexes already contain it."""
 
     def member_gone(self, pod: Pod) -> None:
-        """Take note that a member is gone, or has ended."""
+        """Take note that a member is deleted, or has ended."""
 
     def attempted(self, group: DescribedGroup, status: Status | None) -> None:
         """Take note of how an attempt to place a group has ended; ``None`` is success."""
 
 
 class PlacementGeneratePlugin(Plugin):
-    """Divides the cluster into parts; a whole group is placed in one part. Define either method.
+    """Divides the cluster into parts; an entire group is placed in one part. Define either method.
 
     A profile has one such plugin at most.
     """
@@ -85,7 +85,7 @@ class PlacementGeneratePlugin(Plugin):
     def generate_placements(
         self, cycle: CycleState, group: GroupTree, nodes: NodeTable
     ) -> Sequence[Placement] | Status:
-        """Divide a window of nodes in one call: those of the parent group's placement, or the whole cluster.
+        """Divide a window of nodes in one call: those of the parent group's placement, or the entire cluster.
 
         An empty list means that the group fits nowhere; a status is the group's.
         """
@@ -158,5 +158,5 @@ class PodGroupPostFilterPlugin(Plugin):
     async def post_filter_group(self, cycle: CycleState, group: GroupTree) -> GroupPostFilterResult:
         """Try to help; a status of ``None`` ends the search for help, ``unschedulable`` lets the next plugin try.
 
-        The world stays frozen while this waits.
+        The world remains frozen while this waits.
         """

@@ -72,13 +72,13 @@ class GroupTree(Struct, frozen=True):
 
     @property
     def all_scheduled(self) -> Iterator[Pod]:
-        """The pods of the whole tree that have a node."""
+        """The pods of the entire tree that have a node."""
         for leaf in self.leaves:
             yield from leaf.scheduled
 
     @property
     def all_members(self) -> Iterator[Pod]:
-        """The pods of the whole tree that wait for a node in this cycle."""
+        """The pods of the entire tree that wait for a node in this cycle."""
         for leaf in self.leaves:
             yield from leaf.members
 
@@ -119,7 +119,7 @@ FINDINGS: Final = StateKey[GroupFindings]("what was found out about the pods of 
 
 
 class Placement(Struct):
-    """A part of the cluster for a whole group, and where its pods would go there once that has been tried."""
+    """A part of the cluster for an entire group, and where its pods would go there once that has been tried."""
 
     name: str
     nodes: NodeTable

@@ -212,7 +212,7 @@ class Handle(Protocol):
         """Retry the pods that the plugin rejected or gates, because its own state changed.
 
         The effect is that of a cluster event that helps them: pods still backing off are retried after their backoff,
-        ``pre_enqueue`` is called again, and pods now in an attempt are retried if the plugin rejects them. It takes
+        ``pre_enqueue`` is repeated, and pods now in an attempt are retried if the plugin rejects them. It takes
         about 20 microseconds for each of these pods. Do not call it in ``pre_enqueue``.
         """
         ...

@@ -64,7 +64,7 @@ class NumberCell:
         self.value = value
 
     def reset(self) -> None:
-        """Begin again at zero."""
+        """Reset to zero."""
         self.value = 0.0
 
 
@@ -91,7 +91,7 @@ class HistogramCell:
     def fold(self) -> None:
         """Aggregate the observations since the last call."""
         if self._values:
-            import numpy as np  # only here: the supervisor imports this module, and must stay small
+            import numpy as np  # only here: the supervisor imports this module, and must remain small
 
             values = np.array(self._values)
             self._values.clear()
@@ -101,7 +101,7 @@ class HistogramCell:
             self._total += float(values.sum())
 
     def reset(self) -> None:
-        """Begin again at zero."""
+        """Reset to zero."""
         self._values.clear()
         self._counts = [0] * len(self._counts)
         self._total = 0.0

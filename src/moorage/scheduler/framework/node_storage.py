@@ -56,11 +56,11 @@ class CategoricalColumn:
             self._codes.array[row] = self._values.code(self._extract(info))
 
     def is_bloated(self, rows: int) -> bool:
-        """Return whether most numbered values belong to nodes that are gone."""
+        """Return whether most numbered values belong to nodes that are deleted."""
         return len(self._values) > 2 * rows + 64
 
     def view(self, rows: int) -> Categorical[Any]:
-        """Return the column as plugins read it; its version stays as long as every row has the value it had."""
+        """Return the column as plugins read it; its version remains as long as every row has the value it had."""
         view = self._view
         if view is None or len(view.codes) != rows:
             view = self._view = Categorical(self._codes.view(rows), self._values)
@@ -101,7 +101,7 @@ class NodeStorage:
 
     @property
     def nodes_version(self) -> int:
-        """A number that grows when a node itself changes, comes or goes, but not with the pods on it."""
+        """A number that grows when a node itself is added, changed or removed, but not with the pods on it."""
         return 0
 
     @property

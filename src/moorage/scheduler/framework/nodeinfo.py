@@ -128,7 +128,7 @@ class NodeInfo:
         cpu, memory = pod.nonzero_requests
         self._nonzero_cpu -= cpu
         self._nonzero_memory -= memory
-        # A set, not a counter, as upstream: a port two pods share is free once either is gone.
+        # A set, not a counter, as upstream: a port two pods share is free once either is deleted.
         for port in pod.host_ports:
             self._ports.pop(port, None)
 

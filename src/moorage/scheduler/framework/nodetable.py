@@ -1,4 +1,4 @@
-"""Every node as columns, seen through a window: the whole cluster, or some of its rows."""
+"""Every node as columns, seen through a window: the entire cluster, or some of its rows."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -41,7 +41,7 @@ class ResourceColumns:
 class NodeTable:
     """A view of some or all nodes of the cluster. Columns are read-only.
 
-    The result for a row may depend only on that row, the pod and the cycle. Facts about the whole cluster belong in
+    The result for a row may depend only on that row, the pod and the cycle. Facts about the entire cluster belong in
     ``pre_filter`` or ``pre_score``.
 
     >>> from moorage.kube.api.node import Node
@@ -109,7 +109,7 @@ class NodeTable:
 
     @property
     def shows_all(self) -> bool:
-        """Whether the window is the whole cluster in row order."""
+        """Whether the window is the entire cluster in row order."""
         return self._rows is None
 
     @property
@@ -119,7 +119,7 @@ class NodeTable:
 
     @property
     def nodes_version(self) -> int:
-        """A number that grows when a node itself changes, comes or goes, but not with the pods on it."""
+        """A number that grows when a node itself is added, changed or removed, but not with the pods on it."""
         return self._columns.nodes_version
 
     def changed_since(self, position: int) -> list[int] | None:
@@ -134,7 +134,7 @@ class NodeTable:
         return self._columns is table._columns
 
     def shows_all_of(self, table: "NodeTable") -> bool:
-        """Return whether this is the whole cluster that the other shows, in row order."""
+        """Return whether this is the entire cluster that the other shows, in row order."""
         return self._rows is None and self._columns is table._columns
 
     @property
@@ -189,7 +189,7 @@ class NodeTable:
     def label(self, key: str) -> Categorical[str | None]:
         """The value of a label on each node; ``None`` where it is missing.
 
-        For the whole cluster, the ``version`` of the column changes only when a value changes, so that derived results
+        For the entire cluster, the ``version`` of the column changes only when a value changes, so that derived results
         can be cached.
         """
         column = self._columns.label(key)
@@ -200,7 +200,7 @@ class NodeTable:
         return self.through(self._columns.image(name))
 
     def image(self, name: str) -> ImageFacts | None:
-        """Facts about an image in the whole cluster; ``None`` if no node has it."""
+        """Facts about an image in the entire cluster; ``None`` if no node has it."""
         return self._columns.image_facts(name)
 
     @property

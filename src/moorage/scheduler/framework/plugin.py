@@ -40,7 +40,7 @@ else:
 class DependsOn(IntEnum):
     """The part of the cluster that a plugin's result for a node depends on. Each level includes the previous ones.
 
-    A result stays cached until that part changes. A result that depends on the node alone is kept while pods are added
+    A result is cached until that part changes. A result that depends on the node alone is kept while pods are added
     to the node and removed.
     """
 
@@ -51,7 +51,7 @@ class DependsOn(IntEnum):
     PODS = 2
     """Also all other fields of its pods: labels, annotations, status."""
     CLUSTER = 3
-    """Also other nodes and their pods. The plugin is called again for every pod."""
+    """Also other nodes and their pods. The plugin is called for every pod."""
 
 
 class Plugin(ABC):
@@ -68,7 +68,7 @@ class Plugin(ABC):
     """The part of the cluster that filter and score results depend on, in addition to ``sign`` and ``epoch``."""
 
     valid_for: ClassVar[float | None] = None
-    """The seconds for which cached results stay valid, for results that depend on the time; ``None``: no limit.
+    """The seconds for which cached results remain valid, for results that depend on the time; ``None``: no limit.
 
     The results of all nodes expire together, at the multiples of this time on ``handle.clock``.
     """
@@ -242,7 +242,7 @@ PreFilterAnswer = Status | NodeNames | None
 
 
 class PreFilterPlugin(Plugin):
-    """Evaluates the pod, and the whole cluster if necessary, before nodes are filtered."""
+    """Evaluates the pod, and the entire cluster if necessary, before nodes are filtered."""
 
     @abstractmethod
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
@@ -451,7 +451,7 @@ def require_one_of(cls: type, base: type, *methods: str) -> None:
 
 
 def default_normalize(scores: IntArray, *, reverse: bool = False) -> IntArray:
-    """Scale scores so that the largest becomes 100; reversed, so that it becomes 0. All zeros stay equal."""
+    """Scale scores so that the largest becomes 100; reversed, so that it becomes 0. All zeros remain equal."""
     top = int(scores.max(initial=0))
     if top == 0:
         return np.full_like(scores, 100) if reverse else scores

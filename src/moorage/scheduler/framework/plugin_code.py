@@ -1,4 +1,4 @@
-"""The code of plugins named as module:Class: its files, and how to import it again."""
+"""The code of plugins named as module:Class: its files, and how to reload it."""
 
 import importlib
 import os
@@ -44,7 +44,7 @@ class PluginCode:
 
     @contextmanager
     def imported_again(self) -> Iterator[None]:
-        """Import the code again inside a block; if the block fails, restore the previous modules.
+        """Reload the code inside a block; if the block fails, restore the previous modules.
 
         Classes of the previous modules keep working.
         """

@@ -37,7 +37,7 @@ class Code(IntEnum):
 
     @property
     def is_rejection(self) -> bool:
-        """Whether a pod or node was rejected, rather than something having gone wrong."""
+        """Whether a pod or node was rejected, rather than an error."""
         return self in _REJECTIONS
 
 
@@ -102,7 +102,7 @@ class Status(Struct, frozen=True):
 
     @property
     def is_rejection(self) -> bool:
-        """Whether a pod or node was rejected, rather than something having gone wrong."""
+        """Whether a pod or node was rejected, rather than an error."""
         return self.code in _REJECTIONS
 
     @property

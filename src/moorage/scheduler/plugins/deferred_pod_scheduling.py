@@ -1,6 +1,6 @@
 """DeferredPodScheduling: preempt pods for a running pod whose resize is deferred by the kubelet.
 
-Such a pod already has a node. It is queued again so that preemption can free the resources for the resize. It is never
+Such a pod already has a node. It is requeued so that preemption can free the resources for the resize. It is never
 bound: when it fits, it waits for the kubelet.
 """
 

@@ -1,4 +1,4 @@
-"""The plugins that come with Moorage: those of kube-scheduler in the order of the default profile, and others."""
+"""The plugins that are part of Moorage: those of kube-scheduler in the order of the default profile, and others."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -127,7 +127,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return gain
 
     def _score_all(self, nodes: NodeTable, amounts: Sequence[RequestedAmount]) -> IntArray | None:
-        """Score the whole cluster from cached columns; None if floats would not be exact."""
+        """Score the entire cluster from cached columns; None if floats would not be exact."""
         self._amounts.follow(nodes)
         columns = [self._amounts[resource] for resource, _ in amounts]
         present, after = [], []

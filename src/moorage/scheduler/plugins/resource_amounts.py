@@ -63,7 +63,7 @@ def percentage(part: int, capacity: int) -> int:
 
 
 MANY_ROWS: Final = 64
-"""If more rows changed, computing the column again is cheaper."""
+"""If more rows changed, recomputing the column is cheaper."""
 MAX_RESOURCES: Final = 256
 """Number of resources with columns; users may invent any number of resource names."""
 

@@ -93,7 +93,7 @@ class BackoffQueue:
         return (self.expiry(info), self._sort_key(info)) if self._aligned else (self.expiry(info),)
 
     def resort(self) -> None:
-        """Sort again, because the QueueSort plugin has other keys."""
+        """Re-sort, because the QueueSort plugin has other keys."""
         self._rejected.resort(self._key)
 
     def remove(self, key: str) -> QueuedEntity | None:

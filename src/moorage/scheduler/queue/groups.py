@@ -1,4 +1,4 @@
-"""Groups in the queue: their members are one entity, which is popped, scheduled and requeued as a whole.
+"""Groups in the queue: their members are one entity, which is popped, scheduled and requeued as a unit.
 
 A member whose group (or a group above it) does not exist yet is *incomplete*; a member that arrives during an attempt
 of its group is *pending* until the attempt ends. Neither is requeued by events.
@@ -85,7 +85,7 @@ class GroupQueue:
             queue = self._queue.find_queue(key)
             entity.insert(info)
             self._entity_by_member[info.key] = entity
-            # An unschedulable group stays: the event of the added pod follows, and requeues it if that helps.
+            # An unschedulable group remains: the event of the added pod follows, and requeues it if that helps.
             if queue != UNSCHEDULABLE:
                 self._queue.admit_member(entity, info, label, self._clock.now())
         elif key == self._attempted_key:

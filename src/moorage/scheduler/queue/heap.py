@@ -109,7 +109,7 @@ class KeyedHeap:
             yield entity
 
     def resort(self, sort_key: Callable[[QueuedEntity], Any]) -> None:
-        """Replace all sort keys, and sort again; entities with equal keys are in the order of insertion."""
+        """Replace all sort keys, and re-sort; entities with equal keys are in the order of insertion."""
         for entry in self.entries.values():
             key = sort_key(entry[2])
             entry[0] = self._guard(key, entry[2]) if self._is_guarded and self._guard is not None else key

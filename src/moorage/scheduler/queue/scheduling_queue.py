@@ -7,7 +7,7 @@
               │ ↑               │
               │ └─pop (idle)────┘         (gate SchedulerPopFromBackoffQ; never after an error)
               └──event── unschedulable    (no event has helped yet; flushed after five minutes)
-                   └──── gated            (a PreEnqueue plugin rejects the pod; called again at its events)
+                   └──── gated            (a PreEnqueue plugin rejects the pod; called repeatedly at its events)
 
 A pod is in exactly one of these queues. Pods are stored by namespace and name, so that a recreated pod replaces the
 former one; in-flight pods and nominations are stored by UID. The queueing hints of the plugins that rejected a pod
@@ -135,7 +135,7 @@ class SchedulingQueue:
     def reconfigure(self, queueing: Queueing) -> None:
         """Replace the plugins, and sort and admit all pending pods again.
 
-        Rejected pods are retried after their backoff, because the plugin that rejected them may be gone.
+        Rejected pods are retried after their backoff, because the plugin that rejected them may have been removed.
         """
         label, now = CONFIGURATION_CHANGED.label, self._clock.now()
         if self._in_flight:
@@ -259,7 +259,7 @@ class SchedulingQueue:
         self.count_rejectors(info, +1)
         if is_grouped:
             assert self.groups is not None
-            # The events during the attempt are ignored: the group is requeued as a whole by GroupQueue.finish.
+            # The events during the attempt are ignored: the group is requeued as a unit by GroupQueue.finish.
             self.done(pod.uid)
             self.groups.add(info, POD_ADDED)
             return True
@@ -465,7 +465,7 @@ class SchedulingQueue:
         return self._active.remove(key) or self._backoff.remove(key) or self._unschedulable.remove(key)
 
     def put_back(self, info: QueuedEntity, queue: str | None, label: str, now: float) -> None:
-        """Add a changed entity to the queue from which it was removed; an unschedulable one is not admitted again."""
+        """Add a changed entity to the queue from which it was removed; an unschedulable one is not re-admitted."""
         if queue == UNSCHEDULABLE:
             self._unschedulable.put(info)
         elif queue == BACKOFF:

@@ -32,7 +32,7 @@ class UnschedulablePods:
         return iter(self._by_age)
 
     def put(self, entity: QueuedEntity) -> None:
-        """Add an entity, or index it again after its rejectors, gate or age changed."""
+        """Add an entity, or reindex it after its rejectors, gate or age changed."""
         self._remove_from_indexes(entity.key)
         self._by_age.put(entity, entity.unschedulable_since)
         profile = entity.scheduler_name

@@ -1,7 +1,7 @@
 """Pods counted by topology domain; the counts are updated with each pod instead of computed in every cycle.
 
 Counts per row (by a selector, or by an affinity term) write their steps into a change log. A tally sums such counts up
-by domain. Each refresh follows the steps since the last one. It counts again from the start if there are too many
+by domain. Each refresh follows the steps since the last one. It recounts from the start if there are too many
 steps, or if rows are in different domains than before. Inter-pod affinity and topology spread both count with it.
 """
 
@@ -104,7 +104,7 @@ NO_DOMAINS: Final = Domains(Vocabulary(), np.zeros(0, dtype=np.int32), None, nex
 
 
 class LabelDomains:
-    """The domains of each topology key in use, worked out again when a node's label changes."""
+    """The domains of each topology key in use, recomputed when a node's label changes."""
 
     def __init__(self) -> None:
         self._by_key: LRU[str, Domains] = LRU("topology domains", MAX_TOPOLOGY_KEYS)

@@ -150,7 +150,7 @@ class PodGroups:
             self._composites[group.key] = group
 
     def drop(self, group: Group) -> None:
-        """Forget a group; its pods may stay."""
+        """Forget a group; its pods may remain."""
         self._move(group, None)
         if isinstance(group, PodGroup):
             members = self._members.get(group.key)
@@ -220,7 +220,7 @@ class PodGroups:
         """Return a group with all groups below it, children in the order of their creation.
 
         ``members`` are the pending pods of a cycle, by the key of their PodGroup. Groups below the maximum depth are
-        left out, so that the tree of groups that contain each other is finite.
+        omitted, so that the tree of groups that contain each other is finite.
         """
         if isinstance(group, PodGroup):
             group_members = self._members.get(group.key)

@@ -2,7 +2,7 @@
 
 Pods of the same namespace and labels are one class, and a selector is tested on classes. Each selector in use has a
 count: a column of pods per row, updated with every added and removed pod. Counts are an LRU: the least recently used
-are dropped when they take too much memory, and computed again on the next use.
+are dropped when they take too much memory, and recomputed on the next use.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence

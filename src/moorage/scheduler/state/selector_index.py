@@ -59,7 +59,7 @@ class SelectorIndex(Generic[T]):
 def _places(namespaces: Namespaces, matcher: LabelMatcher) -> Iterator[Place]:
     if matcher.is_nothing:
         return
-    # The requirement that fewest label sets can meet: one of some values, any value, or none at all.
+    # The requirement that fewest label sets can meet: one of some values, any value, or no value.
     if in_requirements := [item for item in matcher.requirements if item.operator == "In"]:
         best = min(in_requirements, key=lambda item: len(item.values))
         pairs: list[tuple[str, str | None]] = [(best.key, value) for value in best.values]

@@ -261,7 +261,7 @@ class UnknownOutcome:
         self._is_conflict = False
 
     def add(self, error: ApiError) -> ApiError:
-        """Add the error of a send. A sent write stays unknown, even if a later send cannot reach the server."""
+        """Add the error of a send. A sent write remains unknown, even if a later send cannot reach the server."""
         self._sends += 1
         self._is_conflict = isinstance(error, Conflict)
         if isinstance(error, Unreachable):

@@ -50,7 +50,7 @@ class ApiAccess(Protocol):
         ...
 
     def relist(self, kind: Kind, key: str) -> None:
-        """List a kind again, and deliver one object as new."""
+        """Relist a kind, and deliver one object as new."""
         ...
 
     def close(self) -> None:
@@ -168,7 +168,7 @@ class ApiConnection:
         self.informers = Informers(self.client, find_watched_kinds(objects), on_changes, observer=observer, keeps=keeps)
 
     def relist(self, kind: Kind, key: str) -> None:
-        """List a kind again, and deliver one object as new."""
+        """Relist a kind, and deliver one object as new."""
         self.informers.relist(kind, key)
 
     def _find_cached(self, obj: KubeObject) -> KubeObject | None:

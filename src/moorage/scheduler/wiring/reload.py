@@ -1,4 +1,4 @@
-"""Replaces the policy of a running scheduler; cached state and pending pods stay."""
+"""Replaces the policy of a running scheduler; cached state and pending pods remain."""
 
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -27,7 +27,7 @@ async def reload(parts: AssembledScheduler[ApiConnection], policy: Policy) -> No
     """Replace the policy of a running scheduler; if the new one cannot be used, this raises and nothing changes.
 
     The new plugins are built and started while the old ones are in use, and the kinds that only they list are listed.
-    Then one synchronous swap between two cycles replaces the profiles and admits all pending pods again. Bindings in
+    Then one synchronous swap between two cycles replaces the profiles and re-admits all pending pods. Bindings in
     progress end on the plugins they began with, which are closed after the last of them.
     """
     pauses = PauseTimes(parts.scheduler.services.meter)

@@ -266,7 +266,7 @@ def _copy_data_source(spec: dict[str, Any]) -> None:
 
 
 def _add_default_tolerations(spec: dict[str, Any]) -> None:
-    """Add the default tolerations: pods stay on unhealthy nodes for five minutes."""
+    """Add the default tolerations: pods remain on unhealthy nodes for five minutes."""
     tolerations = list(spec.get("tolerations") or ())
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         tolerated = (

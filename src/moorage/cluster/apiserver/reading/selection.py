@@ -51,7 +51,7 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether nothing is omitted."""
         return not self.fields and self.labels.is_everything
 
     def matches(self, resource: ServedResource, entry: Entry) -> bool:

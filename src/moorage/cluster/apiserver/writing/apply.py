@@ -41,7 +41,7 @@ def applied(resource: ServedResource, live: Data, desired: Data, manager: str, *
     conflicts = [(item, _common(item["fieldsV1"], changed)) for item in foreign]
     if not force:
         _raise_conflict([(item, overlap) for item, overlap in conflicts if overlap])
-    # Metadata stays even if nothing in it has an owner.
+    # Metadata remains even if nothing in it has an owner.
     owned: Tree = union({"f:metadata": {}}, fields)
     for item in foreign:
         owned = union(owned, item["fieldsV1"])

@@ -80,7 +80,7 @@ def union(first: Tree, second: Tree) -> Tree:
 
 
 def minus(first: Tree, second: Tree) -> Tree:
-    """Return the fields of the first that the second does not have; a parent stays while it has children."""
+    """Return the fields of the first that the second does not have; a parent remains while it has children."""
     difference: Tree = {}
     for key, below in first.items():
         if key not in second:

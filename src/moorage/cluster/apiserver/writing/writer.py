@@ -274,7 +274,7 @@ class Writer:
         return new
 
     def delete(self, target: Target, options: DeleteOptions) -> tuple[Data, bool]:
-        """Delete an object, or mark it for deletion; return it and whether it is gone.
+        """Delete an object, or mark it for deletion; return it and whether it is deleted.
 
         A running pod gets its grace period. Objects wait for their finalizers, namespaces until they are empty.
         """

@@ -51,7 +51,7 @@ class GroupWait(Struct):
     """The state of a group that is or was delayed."""
 
     until: float = 0.0
-    """When it may be tried again after a failure."""
+    """When it may be retried after a failure."""
     is_due: bool = False
     """Whether events of its pods must report the problem; an attempt without effect writes them."""
     reported_at: float | None = None
@@ -67,7 +67,7 @@ class Coscheduling(
 ):
     """Start pods together that are grouped by a label or an annotation.
 
-    A group is scheduled as a whole; a pending group reserves nothing. Events of its pods report the obstacle, ten
+    A group is scheduled as a unit; a pending group reserves nothing. Events of its pods report the obstacle, ten
     seconds after it was detected.
     """
 
@@ -203,7 +203,7 @@ class Coscheduling(
         self._holds.setdefault(group.key, GroupWait()).until = self._handle.clock.now() + seconds
         self._handle.call_later(seconds, partial(self._try_again, group.key))
 
-    # Configurations enable these points, because scheduler-plugins works there; here whole groups are scheduled.
+    # Configurations enable these points, because scheduler-plugins works there; here entire groups are scheduled.
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         return Status.skip()

@@ -16,7 +16,7 @@ from moorage.scheduler.config import completed_view
 from moorage.scheduler.wiring.policy import load_policy
 
 MAX_OBJECTS: Final = 30_000
-"""Configurations are not tried in larger clusters: the cluster is read again for each."""
+"""Configurations are not tried in larger clusters: the cluster is reloaded for each."""
 INDISPENSABLE: Final = frozenset(("PrioritySort", "DefaultBinder"))
 
 
@@ -81,7 +81,7 @@ def _offer(subject: Subject, text: str, operations: list[Operation]) -> Remedy |
 
 
 def _try(subject: Subject, edit: EditConfig) -> Attempt | None:
-    """Read the cluster again under the changed configuration, and try the pod."""
+    """Reload the cluster under the changed configuration, and try the pod."""
     old_policy, contents = subject.session.given_policy, list(subject.session.objects.contents())
     if len(contents) > MAX_OBJECTS:
         return None

@@ -76,7 +76,7 @@ def _others(subject: Subject, node: NodeInfo) -> list[Pod]:
 
 
 def _weight(subject: Subject, row: int) -> float:
-    """Return a sort key: nodes with small shortages and few obstacles come first."""
+    """Return a sort key: nodes with small shortages and few obstacles are first."""
     node, obstacles = subject.nodes[row], subject.obstacles.of(row)
     fit = obstacles.get("NodeResourcesFit")
     names = list_short_resources(fit) if fit is not None else ()

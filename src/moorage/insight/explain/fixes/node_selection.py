@@ -137,7 +137,7 @@ def _terms(subject: Subject) -> tuple[NodeSelectorTerm, ...]:
 
 
 def _is_dropped_whole(subject: Subject, index: int, expressions: tuple[int, ...], fields: tuple[int, ...]) -> bool:
-    """Return whether a term would become empty, which matches nothing, or stays unchanged."""
+    """Return whether a term would become empty, which matches nothing, or remains unchanged."""
     if index < 0 or not (expressions or fields):
         return True
     term = _terms(subject)[index]

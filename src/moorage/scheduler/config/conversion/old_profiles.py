@@ -29,7 +29,7 @@ KNOWN_POINTS: Final = frozenset(Plugins.__struct_encode_fields__) - {
 
 
 class OldProfile:
-    """Converts one profile; ``version`` is that of the whole configuration."""
+    """Converts one profile; ``version`` is that of the entire configuration."""
 
     def __init__(self, draft: ProfileDraft, version: str) -> None:
         self._draft = draft

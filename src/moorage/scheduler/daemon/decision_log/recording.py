@@ -58,7 +58,7 @@ class LogLimits(msgspec.Struct, frozen=True):
 
 
 class RotatedFile:
-    """A file to which whole lines are added; at its limit it becomes FILE.1, and the oldest one is removed."""
+    """A file to which entire lines are added; at its limit it becomes FILE.1, and the oldest one is removed."""
 
     def __init__(self, path: Path, limits: LogLimits) -> None:
         self.path, self._limits = path, limits

@@ -60,7 +60,7 @@ class CellMetric:
         self._readings.append(reading)
 
     def reset(self) -> None:
-        """Reset to zero; values read from elsewhere stay unchanged."""
+        """Reset to zero; values read from elsewhere remain unchanged."""
         for number in self._numbers.values():
             number.reset()
         for histogram in self._histograms.values():

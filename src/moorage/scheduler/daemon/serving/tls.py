@@ -65,9 +65,9 @@ class ServingTls:
         return self._context
 
     def load(self, client_cas: Sequence[bytes]) -> bool:
-        """Read the files again, and the client CAs; return whether anything changed.
+        """Reload the files, and the client CAs; return whether anything changed.
 
-        Raise InputError if a file is invalid, for example while it is being written; the previous content stays in use.
+        Raise InputError if a file is invalid, for example while it is being written; the previous content is kept.
         """
         if self._state(client_cas) == self._loaded:
             return False
@@ -91,7 +91,7 @@ class ServingTls:
                 _write_pair(Path(certificate), Path(key), self_signed())
             _load_files(context, certificate, key, "--tls-cert-file" if options.cert_file else "--cert-dir")
             if by_name:
-                # A weak reference: a context that refers to itself would stay until the next garbage collection.
+                # A weak reference: a context that refers to itself would remain until the next garbage collection.
                 context.sni_callback = _chooser(by_name, cast("Callable[[], ssl.SSLContext]", weakref.ref(context)))
         else:
             context.sni_callback = _chooser(by_name, cache(lambda: self._self_signed_context(client_cas)))
@@ -169,7 +169,7 @@ def _named_contexts(options: ServingOptions, client_cas: Sequence[bytes]) -> dic
 def _chooser(
     by_name: Mapping[str, ssl.SSLContext], default: Callable[[], ssl.SSLContext]
 ) -> Callable[[ssl.SSLObject | ssl.SSLSocket, str | None, ssl.SSLContext], None]:
-    """Choose the certificate by the server name of a client, if any: whole names first, then wildcards."""
+    """Choose the certificate by the server name of a client, if any: exact names first, then wildcards."""
 
     def choose(connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
         wildcard = f"*.{(name or '').partition('.')[2]}"

@@ -54,13 +54,13 @@ class Forwarding:
         return text_reply(f"the scheduler has been blocked{where} for {self._watchdog.blocked:.0f} s\n", 503)
 
     def answered(self, message: Answered) -> None:
-        """Accept a response of the scheduler; its client may be gone."""
+        """Accept a response of the scheduler; its client may have disconnected."""
         waiting = self._asked.get(message.number)
         if waiting is not None and not waiting.done():
             waiting.set_result(Reply(message.status, message.body, message.content_type, message.headers))
 
     def end(self) -> None:
-        """Fail all requests that wait for a scheduler that is gone."""
+        """Fail all requests that wait for a scheduler that has exited."""
         for waiting in self._asked.values():
             if not waiting.done():
                 waiting.set_result(text_reply("the scheduler has ended\n", 503))
@@ -68,7 +68,7 @@ class Forwarding:
 
 def write_stuck_metric(counts: Mapping[str, int]) -> str:
     """Return the only metric that is served while the scheduler is blocked."""
-    from moorage.scheduler.daemon.metrics.table import METRICS  # on demand: the supervisor stays small
+    from moorage.scheduler.daemon.metrics.table import METRICS  # on demand: the supervisor remains small
 
     spec = METRICS[METRIC]
     lines = [f'{METRIC}{{plugin="{plugin}"}} {float(number)}' for plugin, number in sorted(counts.items())]

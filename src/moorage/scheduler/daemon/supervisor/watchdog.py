@@ -20,7 +20,7 @@ WARN_SECONDS: Final = 1.0
 class Watchdog:
     """Adds up the time in which the scheduler was blocked.
 
-    Only time that the watchdog itself observed counts, in steps: when supervisor and scheduler, or the whole machine,
+    Only time that the watchdog itself observed counts, in steps: when supervisor and scheduler, or the entire machine,
     were frozen together, the scheduler first gets a chance to respond. ``limit`` is 0 for no limit.
     """
 

@@ -89,7 +89,7 @@ def preorder_keys(count: int) -> NDArray[np.int64]:
 class TotalOrder:
     """Totals and ranks as one column of numbers (total · size - rank), so that the winner is its maximum.
 
-    It is cached between pods: a placed pod changes the total of one row, and only that row is written again.
+    It is cached between pods: a placed pod changes the total of one row, and only that row is rewritten.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class TotalOrder:
         self._ranks: Ranks | None = None
 
     def invalidate(self) -> None:
-        """Compute the whole column at the next use."""
+        """Compute the entire column at the next use."""
         self._ranks = None
 
     def put(self, row: int, total: int) -> None:
@@ -314,7 +314,7 @@ class CombinedResult:
                     self.feasible_version += 1
                     if not self.totals_ignore_feasibility:
                         self._totals_dirty = True
-        # Last: after an error of a plugin all filters are called again.
+        # Last: after an error of a plugin all filters are called a second time.
         self._position, self._nodes_filtered = position, nodes_filtered
 
     def _score(self, pod: Pod, nodes: NodeTable) -> list[Share]:

@@ -63,7 +63,7 @@ class PluginResult:
     """The results of one plugin for one signature: its state, its verdicts and its raw scores, row by row.
 
     Verdicts and scores are computed at first use. The log contains only the changes that the plugin depends on: a
-    plugin that looks at nodes alone is not called again because a pod was added.
+    plugin that looks at nodes alone is not called a second time because a pod was added.
     """
 
     def __init__(self, caching: CachingPlugin, table: StatusTable) -> None:
@@ -79,7 +79,7 @@ class PluginResult:
         self.skips_score = False
         self.status_ids: IdArray = NO_STATUS_IDS
         """Empty until the first rejection."""
-        # These bounds only widen until all rows are computed again: they may be too wide, but never too narrow.
+        # These bounds only widen until all rows are recomputed: they may be too wide, but never too narrow.
         self.rejects_any = False
         self.raw: IntArray = NO_TOTALS
         self.low = self.high = 0
@@ -88,7 +88,7 @@ class PluginResult:
         self.version = 0
         """Incremented whenever a raw score changes; several combined results may share this one."""
         self.generation = 0
-        """Incremented whenever all raw scores are computed again, into another array."""
+        """Incremented whenever all raw scores are recomputed, into another array."""
         self._table = table
         self.log = caching.log
         self._filtered_to: int | None = None
@@ -125,7 +125,7 @@ class PluginResult:
                     self.status_ids[row] = FEASIBLE if status is None else self._table.number(status)
         else:
             self._filter_window(plugin, pod, nodes, np.array(rows))
-        # Last: after an error of the plugin the rows are evaluated again.
+        # Last: after an error of the plugin the rows are re-evaluated.
         self._filtered_to = self.log.position
 
     def _filter_window(self, plugin: FilterPlugin, pod: Pod, nodes: NodeTable, rows: RowArray | None) -> None:
@@ -194,7 +194,7 @@ class PluginResult:
         self.scored_to = self.log.position
 
     def _dirty_rows(self, position: int | None, nodes: NodeTable) -> list[int] | None:
-        """Return the rows to evaluate again; ``None`` for all of them."""
+        """Return the rows to re-evaluate; ``None`` for all of them."""
         if position is None:
             return None
         rows = self.log.since(position)

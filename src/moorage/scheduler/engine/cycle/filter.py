@@ -124,7 +124,7 @@ class Filtering:
         return self.rejected(pre) if pre.rejection is not None else self.filter(pre)
 
     def _pre_filter(self, pod: Pod, request: SearchRequest = WHOLE_CLUSTER) -> PreFiltered:
-        """Call the pre-filters in order, each at most once; plugins with a cached result are not called again."""
+        """Call the pre-filters in order, each at most once; plugins with a cached result are not called."""
         nodes, cached = self.cache.nodes, self.results.find(pod)
         cycle, steps = cached.begin()
         cycle.group = request.group
@@ -421,7 +421,7 @@ class NominatedFilter:
         own = nominator.node_of(pod)
         stale.discard(own)
         self._evaluate(stale, verdicts, cached, cycle, pod)
-        # Last: after an error of a plugin all of them are evaluated again.
+        # Last: after an error of a plugin all of them are re-evaluated.
         verdicts.rows_position = self._services.cache.nodes.position
         verdicts.nominations_position = nominator.changes.position
         verdicts.unread = (own,) if own else ()
@@ -434,7 +434,7 @@ class NominatedFilter:
         return self._evaluate(self.nodes(), WithNominated(), cached, cycle, pod)
 
     def _find_stale(self, verdicts: WithNominated) -> set[str] | None:
-        """Return the nodes to evaluate again; ``None`` for all of them."""
+        """Return the nodes to re-evaluate; ``None`` for all of them."""
         nominator, nodes = self._services.nominator, self._services.cache.nodes
         renominated = nominator.changes.since(verdicts.nominations_position)
         changed = nodes.changed_since(verdicts.rows_position)

@@ -147,7 +147,7 @@ async def post_filter(profile: Profile, no_node: NoNode) -> PostFiltered:
             result = await ask_waiting(
                 POST_FILTER, plugin, plugin.post_filter, no_node.cycle, no_node.pod, no_node.diagnosis.statuses
             )
-        except PluginError as error:  # the pod stays unschedulable
+        except PluginError as error:  # the pod remains unschedulable
             cause = error.__cause__
             problem = str(error) if cause is None else described(cause, f"{plugin.name}.post_filter")
             log.warning("post-filter failed", plugin=plugin.name, pod=no_node.pod.key, error=problem)

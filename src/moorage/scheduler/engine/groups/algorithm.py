@@ -85,7 +85,7 @@ class GroupSearch:
         return trial
 
     async def _try(self, tree: GroupTree, nodes: NodeTable) -> GroupTrial:
-        """Try a group on some nodes; the placements of a child group stay until the end of its parent."""
+        """Try a group on some nodes; the placements of a child group remain until the end of its parent."""
         if self._by_topology:
             return await self._by_placements(tree, nodes)
         return await self._place_pods(tree, SearchRequest(group=self.state))
@@ -247,7 +247,7 @@ class GroupSearch:
         return trial
 
     def _scope(self, nodes: NodeTable) -> NodeScope | None:
-        """Return the scope of a window; ``None`` if it is the whole cluster."""
+        """Return the scope of a window; ``None`` if it is the entire cluster."""
         total = len(self._services.cache.nodes)
         if nodes.shows_all or len(nodes) == total:
             return None
@@ -257,7 +257,7 @@ class GroupSearch:
         return NodeScope(mask, len(nodes), order[mask[order]])
 
     async def _settle(self, tree: GroupTree, feasible: list[tuple[Placement, GroupTrial]]) -> GroupTrial:
-        """Choose the best placement; with composite groups, its pods stay placed for the following groups."""
+        """Choose the best placement; with composite groups, its pods remain placed for the following groups."""
         best = 0
         if len(feasible) > 1 and self._profile.placement_score:
             try:

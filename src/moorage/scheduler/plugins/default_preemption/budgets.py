@@ -19,7 +19,7 @@ class Protection(NamedTuple):
 
 
 class Budgets:
-    """The disruption budgets of the cluster, parsed again after a change."""
+    """The disruption budgets of the cluster, reparsed after a change."""
 
     def __init__(self, lister: Lister[PodDisruptionBudget]) -> None:
         self._lister = lister

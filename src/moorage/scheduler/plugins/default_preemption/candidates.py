@@ -107,7 +107,7 @@ class CandidateSearch:
         dry_run = self._dry_run(cycle, pod)
         self._cache.keep_valid(dry_run.kind, self._budgets.version, nominated)
         if not self._cache.outcomes and len(rows_to_try) >= MANY_ROWS and self.units is None:
-            # Drop rows that stay too full without all possible victims; nominated nodes are tried one by one.
+            # Drop rows that remain too full without all possible victims; nominated nodes are tried one by one.
             freed = self._lower_priority_pods.held_below(dry_run.priority, rows_to_try)
             verdict = dry_run.infeasible_nodes(statuses, self._handle.nodes.take(rows_to_try), freed)
             if verdict is not None:

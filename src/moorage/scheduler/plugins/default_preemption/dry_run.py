@@ -66,7 +66,7 @@ class PreemptionDryRun:
     def infeasible_nodes(
         self, statuses: NodeStatuses, nodes: NodeTable, freed: Mapping[str, IntArray]
     ) -> Verdict | None:
-        """Reject nodes that stay too full without the possible victims; ``None`` if this needs a copy of the node.
+        """Reject nodes that remain too full without the possible victims; ``None`` if this needs a copy of the node.
 
         This applies if a single counting filter rejected the nodes: all earlier filters accept them without any pod.
         """
@@ -129,7 +129,7 @@ class WhatIf:
         return self._handle.run_filters(self._cycle, self._pod, self.node)
 
     def reprieve(self, victim: Pod) -> bool:
-        """Put a pod back if both pods fit; otherwise leave it out."""
+        """Put a pod back if both pods fit; otherwise omit it."""
         self._add(victim)
         if self._fits():
             return True
@@ -140,7 +140,7 @@ class WhatIf:
         try:
             return self.run_filters() is None
         except PluginError:
-            # As upstream: if a filter fails here, the pod stays a victim.
+            # As upstream: if a filter fails here, the pod remains a victim.
             return False
 
     def _add(self, victim: Pod) -> None:

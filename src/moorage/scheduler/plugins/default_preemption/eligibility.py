@@ -53,7 +53,7 @@ class Evictions:
         self._accepted.put(pod.uid, True)
 
     def cancel(self, pod: Pod) -> None:
-        """Record that the pod was stopped in memory; it may be scheduled again."""
+        """Record that the pod was stopped in memory; it may be rescheduled."""
         self._under_way.discard(pod.uid)
 
 

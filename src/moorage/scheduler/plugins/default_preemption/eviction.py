@@ -96,7 +96,7 @@ class Eviction:
         return False
 
     def reconsidered(self) -> Collection[str] | None:
-        """Return the keys of pods to admit again; synchronous eviction holds no pods back."""
+        """Return the keys of pods to re-admit; synchronous eviction holds no pods back."""
         return ()
 
     async def _evict(self, victim: Pod, preemptor: Preemptor, node_name: str) -> bool:
@@ -164,7 +164,7 @@ class Preemption(msgspec.Struct, eq=False):
 
 
 class HeldPods:
-    """Pods held back until their victims leave, indexed so that only affected pods are checked again.
+    """Pods held back until their victims leave, indexed so that only affected pods are rechecked.
 
     This state changes with the nodes of the victims, or with the work that evicts them.
     """
@@ -201,7 +201,7 @@ class HeldPods:
 
 
 class BackgroundEviction(Eviction):
-    """Evicts in the background. The preemptor stays out of the queue until its victims are seen to leave.
+    """Evicts in the background. The preemptor remains out of the queue until its victims are seen to leave.
 
     The response to a deletion arrives before the watch event. A preemptor retried in between would find its
     victim on the node, and evict another pod.
@@ -228,7 +228,7 @@ class BackgroundEviction(Eviction):
     def after_pod_deleted(self, pod: Pod, old: Pod, _new: None) -> QueueingHint:
         """Queue if the deleted pod was a victim of this pod, which was held back and may have missed other events.
 
-        Otherwise the event only makes the queue check gated pods again; the plugins that rejected a pod decide about
+        Otherwise the event only makes the queue recheck gated pods; the plugins that rejected a pod decide about
         retries. Upstream does nothing else.
         """
         victims = self._victims.find(self._preemptor_uid(pod)) or ()
@@ -248,7 +248,7 @@ class BackgroundEviction(Eviction):
         return False
 
     def reconsidered(self) -> Collection[str] | None:
-        """Return the keys of pods that may be admitted again."""
+        """Return the keys of pods that may be re-admitted."""
         return self._held.reconsidered()
 
     def _holds(self, uid: str) -> bool:

@@ -123,7 +123,7 @@ class GroupPreemption:
 
 
 class GroupWhatIf:
-    """The cluster without all possible victims and with the group placed: decides which units can stay."""
+    """The cluster without all possible victims and with the group placed: decides which units can remain."""
 
     def __init__(self, handle: GroupHandle, proposals: Sequence[Proposal]) -> None:
         self._handle = handle
@@ -132,7 +132,7 @@ class GroupWhatIf:
         self._is_local = all(self._depends_on_node(cycle) for _, cycle in self._proposals)
 
     def reprieve(self, unit: Unit) -> bool:
-        """Put a unit back if the whole group still fits; otherwise leave it out."""
+        """Put a unit back if the entire group still fits; otherwise omit it."""
         for pod in unit.pods:
             self._change(pod, is_back=True)
         nodes = {pod.node_name for pod in unit.pods}

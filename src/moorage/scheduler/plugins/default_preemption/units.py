@@ -1,4 +1,4 @@
-"""Eviction units: a victim is a single pod, or all pods of a group that is disrupted as a whole."""
+"""Eviction units: a victim is a single pod, or all pods of a group that is disrupted as a unit."""
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
@@ -34,13 +34,13 @@ class Rank(IntEnum):
 
 
 class Unit(Struct, frozen=True, eq=False):
-    """Pods that are evicted together, or not at all."""
+    """Pods that are evicted together."""
 
     pods: tuple[Pod, ...]
     priority: int
     rank: Rank
     group: Group | None = None
-    """The group that is disrupted as a whole; ``None`` for a single pod."""
+    """The group that is disrupted as a unit; ``None`` for a single pod."""
 
 
 def may_evict(unit: Unit, preemptor: Pod, priority: int, rules: VictimRules | None) -> bool:
@@ -128,7 +128,7 @@ def reprieve_units(
 class UnitDryRun(PreemptionDryRun):
     """Tries nodes for one pod; victims are units, with the priorities of their groups.
 
-    Units with pods on several nodes are evicted as a whole.
+    Units with pods on several nodes are evicted as a unit.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class UnitWhatIf(WhatIf):
             self._change(unit, is_back=False)
 
     def reprieve_unit(self, unit: Unit) -> bool:
-        """Put a unit back if the pod still fits; otherwise leave it out."""
+        """Put a unit back if the pod still fits; otherwise omit it."""
         self._change(unit, is_back=True)
         if self._fits():
             return True

@@ -166,7 +166,7 @@ class ClaimBinder:
         try:
             stored = await self._retried(claim, write, reading)
         except BindingProblem:
-            # Its devices may belong to another attempt, or to this one: read the claim again before they count as free,
+            # Its devices may belong to another attempt, or to this one: reload the claim before they count as free,
             # because with a late watch event they would be allocated twice.
             with suppress(ApiError):
                 self._claims.assume(await self._handle.cluster.get(claim))
@@ -210,7 +210,7 @@ class ClaimBinder:
                 raise BindingProblem(f"claim {claim.key} got allocated elsewhere in the meantime")
             stored = allocation
             if FINALIZER not in claim.metadata.finalizers:
-                # The finalizer is not part of the status, so it needs a separate write, which must come first.
+                # The finalizer is not part of the status, so it needs a separate write, which must be first.
                 finalizers = (*claim.metadata.finalizers, FINALIZER)
                 with describing(f"add finalizer to claim {claim.key}"):
                     claim = await self._handle.cluster.update(
@@ -230,7 +230,7 @@ class ClaimBinder:
             return await self._handle.cluster.update(replace(claim, status=status), subresource="status")
 
     async def _retried(self, claim: ResourceClaim, write: Callable[[ResourceClaim], Awaitable[T]], reading: str) -> T:
-        """Call ``write``; after a conflict, read the claim again and retry a few times."""
+        """Call ``write``; after a conflict, reload the claim and retry a few times."""
         for attempt in range(1, MAX_ATTEMPTS):
             try:
                 return await write(claim)

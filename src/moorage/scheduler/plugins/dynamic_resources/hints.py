@@ -95,7 +95,7 @@ class DeviceHints:
             for _ in self._claims.iter_claims(new or pod):
                 pass
         except ClaimProblem as problem:
-            # PreEnqueue is not called again in this case, and the generated claim's name is known only now.
+            # PreEnqueue is not called a second time in this case, and the generated claim's name is known only now.
             self._awaiting.add(pod.key, problem.claim)
             return QueueingHint.SKIP
         return QueueingHint.QUEUE

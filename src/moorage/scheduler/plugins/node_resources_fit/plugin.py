@@ -225,7 +225,7 @@ class NodeResourcesFit(
         return self._strategy.mean_nodes(weighted, len(nodes))
 
     def _score_left(self, nodes: NodeTable, shares: Sequence[WeightedRequest], size: int) -> IntArray | None:
-        """Score the whole cluster from cached columns of free resources; None if that is not exact."""
+        """Score the entire cluster from cached columns of free resources; None if that is not exact."""
         if not self._scores_left:
             return None
         self._amounts.follow(nodes)
@@ -302,7 +302,7 @@ def read_demands(
 ) -> tuple[Demand, ...]:
     """List the requests that must be free on a node; the number of pods is checked separately."""
     amounts = pod.requests
-    # CPU, memory and storage come first; the order of other resources is random upstream, here by name.
+    # CPU, memory and storage are first; the order of other resources is random upstream, here by name.
     demands = [Demand(name, amounts[name], *_insufficient(name), False) for name in NATIVE if amounts.get(name, 0) > 0]
     for name in sorted([name for name in amounts if name not in NATIVE and name != PODS]):
         is_ignored = name in ignored or name.partition("/")[0] in ignored_groups

@@ -232,7 +232,7 @@ class VolumeColumns(SideColumns):
                 return ALL_ROWS
 
     def reread(self, source: str) -> None:
-        """Read all attachments again after too many changes."""
+        """Reload all attachments after too many changes."""
         if source == "attachments":
             self._attachments.reread()
 

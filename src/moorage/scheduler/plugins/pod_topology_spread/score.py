@@ -90,7 +90,7 @@ class SpreadScores:
                 self._extremes = None
 
     def turned(self) -> IntArray:
-        """Return the normalized scores of all rows in 32 bits; few change while the extremes stay the same."""
+        """Return the normalized scores of all rows in 32 bits; few change while the extremes remain the same."""
         # Scan all rows for the extremes only after the last row with an extreme score changed.
         if self._extremes is None:
             self._extremes = low, high = bounds(self._raw, self.ignored)

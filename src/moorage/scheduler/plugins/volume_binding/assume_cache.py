@@ -44,7 +44,7 @@ class AssumeCache(Generic[T]):
         return self._lister.get(name, namespace)
 
     def assume(self, obj: T) -> None:
-        """Assume a changed copy; raise OutOfSyncError if the object is gone or has another version."""
+        """Assume a changed copy; raise OutOfSyncError if the object is deleted or has another version."""
         observed = self._lister.get(obj.name, obj.namespace)
         if observed is None:
             raise OutOfSyncError(f'{self._resource} "{obj.key}" not found')

@@ -93,7 +93,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         self._handle = handle
         self._timeout = completed.bind_timeout_seconds
         self._classes = handle.lister(StorageClass)
-        # Shared, so that assumed volumes stay in use after a reload of the configuration. Each profile has its own, as
+        # Shared: assumed volumes remain in use after a reload of the configuration. Each profile has its own, as
         # in kube-scheduler: if two profiles assume one volume, the API server rejects the second write.
         profile, volume_caches, claim_caches = handle.profile, handle.shared(VOLUMES, dict), handle.shared(CLAIMS, dict)
         self._volumes = volume_caches.setdefault(profile, AssumeCache(volumes, "persistentvolumes"))

@@ -377,7 +377,7 @@ class Search:
     def _is_selectable(self, claim: int, alternative: Alternative, device: PooledDevice, reached: bool) -> bool:
         if device.device.binding_conditions and not self._features.binding_conditions:
             return False
-        # Selectors come first, as upstream: an expression can fail for a device of another node, too.
+        # Selectors are first, as upstream: an expression can fail for a device of another node, too.
         is_selected = alternative.selects(device, claim)
         if self._evaluations != Program.evaluations:
             # The first evaluation of an expression may be slow.

@@ -1,7 +1,7 @@
 """Cached allocation results. Claims with equal specs share the results until the visible devices change.
 
 A result belongs to a device view, not to a node: the column of view numbers turns results into a verdict. Only views
-whose devices changed, usually those of the last pod's node, are searched again.
+whose devices changed, usually those of the last pod's node, are searched.
 """
 
 from collections.abc import Iterable, Sequence

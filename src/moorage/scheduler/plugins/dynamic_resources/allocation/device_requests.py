@@ -241,7 +241,7 @@ def derived_values(device: PooledDevice, name: str, expression: str, *, lists: b
 
 
 class Constraint(ABC):
-    """Tracks the devices chosen so far. A rejected device stays rejected when more devices are added."""
+    """Tracks the devices chosen so far. A rejected device remains rejected when more devices are added."""
 
     def __init__(self, attribute: str, requests: tuple[str, ...], *, lists: bool = False) -> None:
         self.attribute = attribute

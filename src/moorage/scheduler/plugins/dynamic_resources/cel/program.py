@@ -263,7 +263,7 @@ class Program:
             missing = _MISSING_KEY.search(str(result.value()))
             if missing is None or missing[1] in missing_domains | self._domains or len(missing[1]) > _MAX_DOMAIN:
                 return CelRuntimeError(self._upstream_message(str(result.value())))
-            # A domain computed at run time: add an empty map and evaluate again; missing identifiers stay missing.
+            # A domain computed at run time: add an empty map and re-evaluate; missing identifiers remain missing.
             missing_domains.add(missing[1])
         if result is None:
             return CelRuntimeError(_TOO_EXPENSIVE)

@@ -96,7 +96,7 @@ def _breaks(amount: int, policy: CapacityRequestPolicy | None, fractions: bool) 
 
 
 def _unit(bounds: CapacityRange, fractions: bool) -> int:
-    """Return the unit of steps: thousandths if the whole range is representable in them."""
+    """Return the unit of steps: thousandths if the entire range is representable in them."""
     amounts = [nano_value(bound) for bound in (bounds.min, bounds.max, bounds.step) if bound is not None]
     exact = all(amount % MILLI == 0 and abs(amount) // MILLI <= MAX_INT64 for amount in amounts)
     return MILLI if fractions and exact and nano_value(bounds.step or 0) >= MILLI else NANO

@@ -1,7 +1,7 @@
 """Slices of devices, assembled into the pools that a node reaches.
 
 A pool consists of the newest generation of its slices. It is usable if the generation is complete and consistent.
-Devices are tried by driver, pool and slice name, and position in the slice; pools with binding conditions come last.
+Devices are tried by driver, pool and slice name, and position in the slice; pools with binding conditions are last.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
