@@ -74,7 +74,7 @@ class DryRun:
         assert isinstance(binder, AssumingBinder)
         await offline.start()
         total = scheduler.queue.sizes().active
-        # Not until the queue returns nothing: it would return pods again before their backoff is over.
+        # Not until the queue returns nothing: it would return pods repeatedly, before their backoff is over.
         while scheduler.queue.sizes().active:
             await scheduler.schedule_next()
             await binder.run_permitted()
@@ -93,7 +93,7 @@ class DryRun:
 
 
 class FirstAttempts(AttemptLog):
-    """Keeps the first attempt of every pod: a plugin may activate a pod again.
+    """Keeps the first attempt of every pod: a plugin may activate a pod repeatedly.
 
     The rest of a partly placed group is retried immediately. Of its members, the last attempt is kept.
     """

@@ -3,7 +3,7 @@
 MoorageError
 ├── InputError            a file or object of a user is invalid: one message, exit code 2
 │   └── ConfigError       the same for the configuration; `where` is a path into it
-│       ├── ConfigErrors  several of them, in the order of the document
+│       ├── ConfigErrors  several problems, in the order of the document
 │       └── UnknownPluginError
 ├── QuantityError         a text is not a Kubernetes quantity (also a ValueError)
 ├── SelectorError         a label or node selector is invalid (also a ValueError)

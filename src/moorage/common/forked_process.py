@@ -56,7 +56,7 @@ def run_in_child(work: Callable[[], int]) -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (*_SHUTDOWN, signal.SIGCHLD))
         return work()
 
-    # Block the signals until sigtimedwait, so that no signal is lost in between.
+    # Block the signals until sigtimedwait: none may be lost in between.
     signal.pthread_sigmask(signal.SIG_BLOCK, (*_SHUTDOWN, signal.SIGCHLD))
     return _forward_signals(fork(run))
 

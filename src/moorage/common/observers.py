@@ -35,7 +35,7 @@ def select(observers: Iterable[Observer], events: type[E]) -> E | None:
 
 
 def _join_handlers(handlers: Sequence[Callable[..., None]]) -> Callable[..., None]:
-    # Several events are emitted for each pod, most of them to two observers.
+    # Several events are emitted for each pod, mostly to two observers.
     if len(handlers) > 2:
         handlers = (handlers[0], _join_handlers(handlers[1:]))
     first, second = handlers

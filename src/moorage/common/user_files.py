@@ -12,7 +12,7 @@ from moorage.common.errors import InputError
 MAX_SETTINGS: Final = 16 << 20
 """Limit in bytes of kubeconfigs, configurations, certificates and tokens."""
 MAX_OBJECTS: Final = 2 << 30
-"""Limit in bytes of manifests, snapshots and clusters: 100,000 complete pods take less than half of it."""
+"""Limit in bytes of manifests, snapshots and clusters: 100,000 complete pods take less than half."""
 
 _OTHER_KINDS: Final[tuple[tuple[Callable[[int], bool], str], ...]] = (
     (stat.S_ISDIR, "a directory"),
@@ -67,7 +67,7 @@ def read_text(path: str | Path, *, limit: int = MAX_SETTINGS, where: str = "", h
 def private_file(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
     """Write a file that only its owner can read; it appears complete at the end of the block, or does not appear.
 
-    The content goes to a new temporary file, which then replaces the path: a link at the path is not followed.
+    The content is written to a new temporary file, which then replaces the path: a link at the path is not followed.
     """
     import tempfile  # only commands that write files need it
 

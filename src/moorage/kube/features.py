@@ -161,7 +161,7 @@ class FeatureGates:
         if problems := [*_refused(overrides, release, oldest)]:
             raise ConfigErrors(problems)
         if oldest == RELEASE:
-            # The one gate whose default waits for every component of the control plane to know it.
+            # The only gate whose default depends on every component of the control plane.
             overrides = {"DRAFractionalCapacityRange": overrides.get("DRAConsumableCapacity", True), **overrides}
         self._on = frozenset(name for name, gate in RELEASES[release].items() if _setting(gate, overrides))
         if problems := [*_unmet_needs(self._on)]:
@@ -254,7 +254,7 @@ def _assignment(text: str) -> tuple[str, bool]:
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals:
         raise ConfigError(FLAG, f"missing bool value for {name}", hint=f"write {name}=true or {name}=false")
-    # Go's strconv.ParseBool, which knows these spellings and no others.
+    # Go's strconv.ParseBool, which accepts only these spellings.
     if value in ("1", "t", "T", "TRUE", "true", "True"):
         return name, True
     if value in ("0", "f", "F", "FALSE", "false", "False"):

@@ -83,7 +83,7 @@ def _start_process(directory: Path, workers: int) -> tuple[subprocess.Popen[byte
             port = probe.getsockname()[1]
         command = [str(program), "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={port}", *flags]
         with log.open("wb") as output:
-            # A separate session: Ctrl-C goes to this process, which stops Ray.
+            # A separate session: Ctrl-C is sent to this process, which stops Ray.
             process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
         deadline = monotonic() + START_SECONDS
         while process.poll() is None and monotonic() < deadline:

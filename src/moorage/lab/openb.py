@@ -1,7 +1,7 @@
 """The public GPU trace "openb" (2023): import of its files, and its marginals for generated traces and clusters.
 
 The files are available from the publishers of the trace. The marginals are rounded, and adjusted until the published
-policies came close to the published results. They are meant for experiments, not as evidence for that table.
+policies were close to the published results. They are meant for experiments, not as evidence for that table.
 """
 
 from pathlib import Path

@@ -35,7 +35,7 @@ _decode: Final = msgspec.json.Decoder(TrialResult).decode
 
 
 class Results:
-    """The directory of an experiment. Finished trials are not run again."""
+    """The directory of an experiment. Finished trials are not repeated."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -72,7 +72,7 @@ def check_plugin(
     Pass a plugin class, which is constructed with its default arguments, or a function that constructs a plugin from a
     handle. Several plugins share the clusters, since generating those takes longest. ``objects`` are added to every
     cluster, and objects of custom resources that a plugin lists with a struct type. ``labels`` are given to nodes and
-    pods at random: pass those that the plugin reads, with some values.
+    pods at random: pass the labels that the plugin reads, with some values.
 
     The report counts the results. A plugin whose inputs did not occur was not tested: if ``filter`` rejects no node,
     or all scores are equal, the check fails, unless ``require_coverage`` is false.
@@ -162,7 +162,7 @@ class PluginCoverage:
 
 
 class CheckReport:
-    """What :func:`check_plugin` tested: one line for each plugin."""
+    """The report of :func:`check_plugin`: one line for each plugin."""
 
     def __init__(self, plugins: list[PluginCoverage]) -> None:
         self.plugins = plugins

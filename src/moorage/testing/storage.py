@@ -36,7 +36,7 @@ from moorage.kube.api.volume import ClaimVolume, EphemeralVolume, PersistentVolu
 
 
 def claim_volume(name: str) -> Volume:
-    """Build a pod's volume that is a claim."""
+    """Build a pod volume for a claim."""
     return Volume(name=name or "nameless", persistent_volume_claim=ClaimVolume(claim_name=name))
 
 

@@ -64,7 +64,7 @@ class EmptyNamespace:
 
 @dataclass(frozen=True, slots=True)
 class RequeueAfter:
-    """Reconcile the key again after some seconds, even if nothing changes."""
+    """Reconcile the key after some seconds, even if nothing changes."""
 
     seconds: float
 

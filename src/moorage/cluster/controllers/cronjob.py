@@ -1,4 +1,4 @@
-"""Cron jobs: jobs that are made again and again, when their schedule is due."""
+"""Cron jobs: a job is created whenever the schedule is due."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -120,7 +120,7 @@ def conditions(now: float) -> list[Data]:
 
 
 class Heartbeats(BaseController):
-    """Renews the leases of fake nodes, and sets them ready again after they were marked unreachable."""
+    """Renews the leases of fake nodes, and resets them to ready after they were marked unreachable."""
 
     name = "heartbeats"
     kinds = (Node, Lease)

@@ -1,4 +1,4 @@
-"""The objects that controllers see: the state of informers, merged with the responses to the controllers' writes."""
+"""The objects that controllers read: the state of informers, merged with the responses to the controllers' writes."""
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator

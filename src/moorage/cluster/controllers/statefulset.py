@@ -73,7 +73,7 @@ class Ordinals:
 
     @property
     def numbers(self) -> range:
-        """The ordinals of the desired pods, perhaps two billion of them."""
+        """The ordinals of the desired pods; there may be two billion."""
         spec = self.stateful_set.spec
         return range(spec.ordinals.start, spec.ordinals.start + spec.replicas)
 

@@ -46,7 +46,7 @@ from moorage.kube.api.workloads import AppsWorkload, ReplicationController
 from moorage.kube.features import FeatureGates
 from moorage.kube.manifests import Document, to_documents
 
-#: When the first object of an input was created; each object is a second younger than the one before it.
+#: When the first object of an input was created; each object is a second younger than its predecessor.
 EPOCH: Final = VirtualClock().now()
 DEFAULT_NAMESPACE: Final = "default"
 MAX_NAME: Final = 253
@@ -372,7 +372,7 @@ def _locate(content: Any, path: str, text: str) -> tuple[str, str]:
 
 
 def _culprit(content: Mapping[str, Any], text: str) -> str:
-    """Return the key of the first entry whose type is the one in the error message."""
+    """Return the key of the first entry with the type in the error message."""
     names = {"str": str, "int": int, "float": float, "bool": bool, "array": list, "object": dict, "null": type(None)}
     match = re.search(r"got `(\w+)`", text)
     wrong_type = names.get(match[1], object) if match else object

@@ -88,7 +88,7 @@ def selecting_only(obj: KubeObject) -> KubeObject:
 
 
 def selector_uids(objects: Iterable[KubeObject]) -> frozenset[str]:
-    """Return the uids of workloads that only select pods; controllers that see them would create or delete pods."""
+    """Return the uids of workloads that only select pods; controllers would create or delete pods for them."""
     return frozenset(obj.uid for obj in objects if isinstance(obj, SELECTING) and not makes_pods(obj))
 
 

@@ -108,7 +108,7 @@ class SimulatedKubelets:
         entry = self._api.store.get(PODS, key)
         if entry is None or isinstance(action, Create) or entry.typed(Pod).uid != action.obj.uid:
             return
-        # The watch event of the write reconciles the pod again.
+        # The watch event of the write reconciles the pod.
         if (
             isinstance(action, Patch)
             and action.subresource == "status"
@@ -293,7 +293,7 @@ class SimulatedCluster:
             self._driving = asyncio.get_running_loop().create_task(self._driver.run(), name="controllers")
 
     def cut_watches(self, seconds: float) -> None:
-        """Interrupt all watches: events in transit are lost, and found again by the next list."""
+        """Interrupt all watches: events in transit are lost, and the next list recovers them."""
         self._watch.cut(seconds)
 
     @property

@@ -223,7 +223,7 @@ def _collect_decisions(simulation: Simulation, cluster: ClusterInput, attempts: 
 def _final_decision(decision: Decision, pod: Pod | None, failed_binding: Decision | None) -> Decision:
     """Return a decision whose binding was in progress at the end as unschedulable.
 
-    If the binding had failed before, it would have failed again.
+    A binding that failed before would fail repeatedly.
     """
     if decision.result is not Result.SCHEDULED or pod is None or pod.node_name:
         return decision

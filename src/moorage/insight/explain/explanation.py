@@ -9,7 +9,7 @@ from moorage.scheduler.decisions.decision import Decision
 
 
 class ReasonGroup(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A reason and the rejected nodes; ``short`` is the smallest missing amount on any of them.
+    """A reason and the rejected nodes; ``short`` is the smallest missing amount.
 
     ``alone`` counts the nodes for which this is the only problem. ``details`` counts single causes, such as taints.
     """

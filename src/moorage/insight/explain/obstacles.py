@@ -125,7 +125,7 @@ def _run_filter(
 
 
 def _check_devices_again(obstacles: Obstacles, profile: Profile, pod: Pod, nodes: NodeTable) -> None:
-    """Run DynamicResources again without the extended resources that a node does not have.
+    """Run DynamicResources without the extended resources that a node does not have.
 
     The plugin rejects such nodes without examining their devices. In a scheduler, NodeResourcesFit rejects them first
     for the same reason: that must not count as two obstacles.

@@ -74,7 +74,7 @@ def explain_pod(
         if not node and is_scheduled_with_group(session, pod):
             return explain_member(session, pod, view_group(session, pod.group_key or "", in_detail=True), seconds)
         if not node and (key := described_key(session, pod)):
-            # Only a plugin defines the group: no object of it can be changed.
+            # Only a plugin defines the group: it has no object that can be changed.
             outcome = session.try_group(key, in_detail=True)
             return _describe(session, pod, outcome.decisions[pod.key], outcome.gates[:1])
         attempt = session.try_pod(pod, in_detail=True)

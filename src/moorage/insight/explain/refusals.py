@@ -1,4 +1,4 @@
-"""Pods that the API server does not admit: quotas, limit ranges, and what workloads report about them."""
+"""Pods that the API server does not admit: quotas, limit ranges, and the reports of workloads."""
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
@@ -147,7 +147,7 @@ def _amounts(resources: Content, required: set[str], ranges: Sequence[Content]) 
 
 
 def find_replica_failure(workload: Content, others: Iterable[Content]) -> str:
-    """Return the message of the ReplicaFailure condition of a workload, or of a ReplicaSet of it."""
+    """Return the message of the ReplicaFailure condition of a workload, or of one of its ReplicaSets."""
     name = (workload.get("metadata") or {}).get("name")
     owned = [
         item

@@ -18,7 +18,7 @@ STALLED_TICKS: Final = 60
 """Seconds after which a client that does not read is disconnected; the page reconnects."""
 MAX_READERS: Final = 64
 MAX_TICKS: Final = 1800
-"""Seconds after which a stream ends. The page opens another one, which checks its permissions again."""
+"""Seconds after which a stream ends. The page opens another one, which rechecks its permissions."""
 STREAM: Final = "text/event-stream; charset=utf-8"
 
 Poll = Callable[[HttpRequest], Awaitable[Reply]]

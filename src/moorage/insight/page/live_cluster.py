@@ -306,7 +306,7 @@ class LiveCluster(PageSource):
     async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
         """Handle questions about pods on a node from the cache; send other questions to the other process."""
         if question == "node" and arguments.get("deep") == "no":
-            # A late import: the module loads the whole explain package.
+            # A late import: the module loads the explain package.
             from moorage.insight.page.question_handlers import node_facts
 
             name = str(arguments.get("node", ""))

@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 class _CoreEvent(msgspec.Struct, rename="camel"):
-    """An event of the core API, which has the times of old and of new clients."""
+    """An event of the core API, which has the timestamps of both old and new clients."""
 
     type: str = ""
     reason: str = ""

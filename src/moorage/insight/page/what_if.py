@@ -110,7 +110,7 @@ Outcomes = dict[str, tuple[str, str]]
 
 
 def _place_in_order(session: Session, pods: list[str], deadline: float) -> tuple[Outcomes, int]:
-    """Place pods one after the other while there is time; return where they went, and how many were not tried."""
+    """Place pods one after the other while there is time; return their nodes, and how many were not tried."""
     outcomes: Outcomes = {}
     for number, key in enumerate(pods):
         if monotonic() > deadline:

@@ -1,6 +1,6 @@
 """The messages to the shadow: every applied change, every assumed or forgotten pod, and requests.
 
-All of it is observed from outside. Within an attempt the request goes first: the shadow has to see the cluster of the
+It is observed from outside. Within an attempt the request is first: the shadow needs the cluster of the
 attempt, before the pod was assumed.
 """
 

@@ -120,7 +120,7 @@ def _read_mapping(text: str, name: str) -> dict[str, Any]:
 
 
 class ConfigFile:
-    """A file, and next to it FILE.previous. A file that is a link remains a link: its target is replaced."""
+    """A file, and next to it FILE.previous. The target of a link is replaced."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -141,7 +141,7 @@ class ConfigFile:
 
 
 def _replace(path: Path, text: str, *, like: Path) -> None:
-    """Write a file atomically: readers that follow it never see half of it."""
+    """Write a file atomically: readers never get an incomplete file."""
     try:
         with private_file(path, stat.S_IMODE(like.stat().st_mode)) as file:
             file.write(text.encode())

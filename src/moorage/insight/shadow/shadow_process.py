@@ -250,13 +250,13 @@ class ShadowRun:
             raise ShadowOff(f"supervision failed: {described(remaining.exceptions[0])}") from remaining
 
     async def _introduce(self) -> None:
-        """Send all objects in small batches: changes in that time are sent, too, and come later."""
+        """Send all objects in small batches: changes in that time are sent, too, and arrive later."""
         objects = self._scheduler.objects
         for kind in find_watched_kinds(objects):
             keys = [kube_object.key for kube_object in objects[kind].list()]
             for first in range(0, len(keys), SLICE):
                 for key in keys[first : first + SLICE]:
-                    # The current state: the object may have changed since, or be gone.
+                    # The current state: the object may have been changed or deleted.
                     if (kube_object := objects[kind].find(key)) is not None:
                         self.put(encode_frame(encode_object(kube_object)))
                 await asyncio.sleep(0)

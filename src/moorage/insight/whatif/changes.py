@@ -142,7 +142,7 @@ def is_bound_to_node(content: Any) -> bool:
 
 
 def evicted(content: Any) -> dict[str, Any]:
-    """Return a pod as its controller would create it again: without a node and without a status."""
+    """Return a pod as its controller would recreate it: without a node and without a status."""
     spec = {key: item for key, item in (content.get("spec") or {}).items() if key != "nodeName"}
     metadata = {key: item for key, item in content["metadata"].items() if not key.startswith("deletion")}
     return {**{key: item for key, item in content.items() if key != "status"}, "metadata": metadata, "spec": spec}

@@ -117,7 +117,7 @@ def _remove_pods(session: Session, pods: Iterable[Pod]) -> list[dict[str, Any]] 
 
 
 def _bind(session: Session, content: Mapping[str, Any], node: str) -> None:
-    """Replace a placed pod by one with a node name, so that it can be moved again."""
+    """Replace a placed pod by one with a node name, so that it can be moved."""
     session.apply(DeleteObject(ObjectId.of(content)))
     session.apply(CreateObject({**content, "spec": {**content["spec"], "nodeName": node}}))
 

@@ -33,7 +33,7 @@ class AffinityTerm(Struct, frozen=True):
         force_setattr(self, "_hash", hash(parts))
 
     def __hash__(self) -> int:
-        # Terms are looked up for every pod that comes or goes, and the nested hash costs more than the rest of that.
+        # Terms are looked up for every added or removed pod, and the nested hash costs more than the rest of that.
         return self._hash
 
     def matches(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:

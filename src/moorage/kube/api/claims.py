@@ -20,7 +20,7 @@ STORAGE: Final = "storage"
 
 
 class ClaimUse(NamedTuple):
-    """A volume of a pod that is a claim: one the pod names, or one that was made for an ephemeral volume."""
+    """A claim of a pod: named in its spec, or created for an ephemeral volume."""
 
     name: str
     is_ephemeral: bool
@@ -105,7 +105,7 @@ def find_reach(volume: PersistentVolume) -> NodeMatcher | None:
 
 @cached(4096, count_characters)
 def _by_labels(selector: NodeSelector) -> NodeMatcher:
-    # Upstream passes a node with labels but without a name, so that matchFields never match.
+    # Upstream passes a node with labels but without a name: matchFields never match.
     return NodeMatcher(
         tuple(
             NodeTermMatcher(term.expressions, matches_nothing=term.matches_nothing)

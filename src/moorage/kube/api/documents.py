@@ -73,7 +73,7 @@ def parse_documents(text: str) -> Iterator[ParsedDocument]:
 
 
 class _Reader:
-    """Builds the data of one document. Every node comes with its size: as many as it has characters and nodes."""
+    """Builds the data of one document. Every node has a size: its number of characters and nodes."""
 
     def __init__(self, events: Iterator[Any]) -> None:
         self.repeated: list[RepeatedField] = []
@@ -90,7 +90,7 @@ class _Reader:
             node: tuple[Any, int] = _scalar(event), 1 + len(event.value)
         else:
             if anchor:
-                self._anchors[anchor] = None  # not whole yet
+                self._anchors[anchor] = None  # incomplete
             self._depth += 1
             if self._depth > MAX_DEPTH:
                 raise _error(event, f"exceeded max depth of {MAX_DEPTH}")

@@ -1,7 +1,7 @@
 """Names of labels, annotations and resources for GPUs that can be shared.
 
 A device has a thousand parts. A pod requests a number of devices and parts per device; the sum is also an ordinary
-resource request, so that no profile overcommits a node, with or without support for devices.
+resource request: no profile overcommits a node, with or without support for devices.
 """
 
 from typing import Final

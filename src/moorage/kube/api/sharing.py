@@ -22,7 +22,7 @@ MAX_SHARED: Final = 1 << 11
 MAX_LABELS: Final = 16
 MAX_CONDITIONS: Final = 16
 MAX_OWNERS: Final = 2
-"""Larger collections are not shared: cached parts outlive their objects, and users can create thousands of them."""
+"""Larger collections are not shared: cached parts outlive their objects, and users can create thousands."""
 MAX_SHARED_IMAGES: Final = 1 << 16
 
 _images: LRU[ContainerImage, ContainerImage] = LRU("shared images", MAX_SHARED_IMAGES, lambda image: image)

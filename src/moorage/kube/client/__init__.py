@@ -1,1 +1,1 @@
-"""The real API server as a client sees it: connection, requests, watches, writes, events, leases and extenders."""
+"""The client of the API server: connection, requests, watches, writes, events, leases and extenders."""

@@ -24,7 +24,7 @@ OnChanges = Callable[[Kind, Sequence[Change[Any]]], None]
 """Called with changes in the order in which they happened; must not wait."""
 
 REPEAT_SECONDS: Final = 300.0
-"""Interval in seconds at which the same problem is logged again."""
+"""Interval in seconds at which a repeated problem is logged."""
 
 MIN_USEFUL_WATCH: Final = 1.0
 """A watch that ends sooner without an event counts as a failure, to avoid a tight loop."""
@@ -131,7 +131,7 @@ class Informer(Generic[T]):
             if not self._is_relisting:
                 raise
             self._is_relisting = False
-            # Wait, because an object that cannot be applied may fail again and again.
+            # Wait, because an object that cannot be applied may fail repeatedly.
             await asyncio.sleep(WATCH_BACKOFF.delay(1, self._chance))
 
     async def _step(self, request: NextRequest) -> None:

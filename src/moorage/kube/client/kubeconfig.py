@@ -176,7 +176,7 @@ def load_connection(
     """Find the API server.
 
     ``kubeconfig`` is a file; ``master`` overrides its server, or is used alone. Without either: the service account of
-    the pod, the files in ``KUBECONFIG``, or the one in the home directory. Raise InputError if it is invalid.
+    the pod, the files in ``KUBECONFIG``, or the default in the home directory. Raise InputError if it is invalid.
     """
     env = os.environ if environ is None else environ
     time = clock or SteadyClock()

@@ -72,7 +72,7 @@ class Election:
 
     @property
     def is_first(self) -> bool:
-        """Whether this replica created the lease, so that no former leader can have writes in flight."""
+        """Whether this replica created the lease: no former leader can have writes in flight."""
         return self.is_leader and self._seen is not None and not self._seen.lease_transitions
 
     @property
@@ -201,7 +201,7 @@ class LeaderElector:
         """Wait for the lease, do the work, give the lease back.
 
         :class:`LeadershipLost` if it could not be renewed in time: the work is cancelled first. Cancelling this cancels
-        the work and releases the lease, so that another replica need not wait for it to run out.
+        the work and releases the lease, and another replica can acquire it immediately.
         """
         lock = f"{self.settings.namespace}/{self.settings.name}"
         log.info("Attempting to acquire leader lease...", lock=lock)

@@ -54,9 +54,9 @@ log = structlog.get_logger(__name__)
 
 
 class Change(Struct, Generic[T], frozen=True):
-    """A difference: ``before`` is ``None`` for an object that is new, ``after`` for one that is gone.
+    """A difference: ``before`` is ``None`` for a new object, ``after`` for a deleted one.
 
-    ``is_final`` is False if an object was found missing in a list, so that ``before`` may not be how it was last.
+    ``is_final`` is False if an object was found missing in a list: ``before`` may be outdated.
     """
 
     before: T | None
@@ -115,7 +115,7 @@ class ListWatch(Generic[T]):
                 "watch": "true",
                 "allowWatchBookmarks": "true",
                 "resourceVersion": self._version,
-                # Random, so that the watches of many clients do not end together.
+                # Random: the watches of many clients must not end together.
                 "timeoutSeconds": str(self._chance.randint(MIN_WATCH, MAX_WATCH)),
             }
             return NextRequest(f"{self._path}?{urlencode(query | self._selector)}", True)
@@ -215,7 +215,7 @@ class ListWatch(Generic[T]):
         self._listed = set()
 
     def absent(self) -> None:
-        """Record that the server does not serve the resource, so that no objects exist."""
+        """Record that the server does not serve the resource: no objects exist."""
         self.is_synced = True
 
 
@@ -275,7 +275,7 @@ _VERIFIERS: Final[Mapping[type[KubeObject], Callable[[Any], object]]] = {
 class Decoding(Generic[T]):
     """Decodes pages and watch lines of one kind.
 
-    The fast path decodes a whole page in one call. If it fails, each object is decoded separately: a malformed one is
+    The fast path decodes a page in one call. If it fails, each object is decoded separately: a malformed one is
     skipped, logged, and reported to ``on_malformed``. Objects for which ``keeps`` is true also keep their text, which
     requires the slow path.
     """

@@ -88,7 +88,7 @@ class Outgoing(NamedTuple):
     body: bytes
     content_type: str = JSON
     series: WrittenEvent | None = None
-    """The event to create if the one of the series has expired."""
+    """The event to create if that of the series has expired."""
 
 
 class Series(Struct):

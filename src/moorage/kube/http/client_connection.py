@@ -10,7 +10,7 @@ from moorage.kube.http.parsing import MalformedMessage, ResponseParser
 
 NEVER: Final = float("inf")
 IDLE_SECONDS: Final = 50.0
-"""Idle connections are closed before the server closes them, so that no request is lost."""
+"""Idle connections are closed before the server closes them: no request must be lost."""
 MAX_RESPONSE: Final = 1 << 30
 """Bytes of one response that is read completely; a list of 15,000 nodes takes 100 MiB."""
 
@@ -48,7 +48,7 @@ class PooledConnection(asyncio.Protocol):
     def send(self, request: bytes, seconds: float) -> asyncio.Future[Response]:
         """Send a request; the future is done when the response is complete.
 
-        If the caller is cancelled, the connection remains busy, so that no other caller gets the response. It is reused
+        If the caller is cancelled, the connection remains busy: no other caller must get the response. It is reused
         if the response arrives soon, and closed in the next sweep otherwise.
         """
         assert self.transport is not None
@@ -191,7 +191,7 @@ class PieceStream:
         return piece
 
     async def rest(self) -> bytes:
-        """Read everything that is left."""
+        """Read the remaining data."""
         return b"".join([piece async for piece in self])
 
     def _raise_if_broken(self) -> None:

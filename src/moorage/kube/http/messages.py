@@ -147,7 +147,7 @@ class ResponseStream(Protocol):
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
     async def rest(self) -> bytes:
-        """Read everything that is left."""
+        """Read the remaining data."""
         ...
 
 

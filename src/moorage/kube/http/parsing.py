@@ -20,7 +20,7 @@ MAX_HEADERS: Final = 1000
 MAX_FRAMING_PER_BYTE: Final = 8
 """A chunk of one byte takes five bytes of framing; more overhead than this is an attack."""
 MAX_INTERIM: Final = 20
-"""Responses such as ``100 Continue`` before the one that counts."""
+"""Responses such as ``100 Continue`` before the final response."""
 
 _RETRY_AFTER: Final = re.compile(rb"\r\nretry-after:([^\r\n]*)", re.IGNORECASE)
 _LENGTH: Final = re.compile(rb"\r\n(?:content-length|transfer-encoding):", re.IGNORECASE)
@@ -68,7 +68,7 @@ class RequestParser:
             self.has_begun = False
         except httptools.HttpParserError as error:
             self.refuse(400, f"this is not HTTP: {error}")
-        if self._received:  # else a request has just ended, and the next is yet to come
+        if self._received:  # else a request has just ended, and the next has not started
             self._check_limits()
 
     def _check_limits(self) -> None:

@@ -297,7 +297,7 @@ class Arrival:
 
 
 Tracked: TypeAlias = ServerConnection | Arrival
-"""A connection as its server sees it: it ages with each sweep, is shut in order or aborted."""
+"""A connection of a server: it ages with each sweep, is shut in order or aborted."""
 
 
 SWEEP_SECONDS: Final = 5.0
@@ -315,7 +315,7 @@ class HttpServer:
     """Serves a service on every address that :meth:`listen` is called with.
 
     The limit is ``max_connections``, and half of the files that the process may open. At the limit, a new connection
-    replaces the one that was idle the longest; while all are busy or new, it waits to be accepted.
+    replaces the longest idle connection; while all are busy or new, it waits to be accepted.
     """
 
     def __init__(self, service: HttpService, max_connections: int = MAX_CONNECTIONS) -> None:

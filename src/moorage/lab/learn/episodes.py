@@ -126,7 +126,7 @@ class Episode:
 
     @property
     def nodes(self) -> NodeTable:
-        """All nodes, as the scheduler knows them."""
+        """All nodes in the scheduler's cache."""
         return self._play.scheduler.cache.nodes
 
     @property

@@ -76,7 +76,7 @@ def expand_plugins(profile: ProfileConfig, implements: Implements, *, where: str
     """Return the plugins of every extension point; raise ConfigErrors with upstream's messages.
 
     Plugins of a point's own list that are in MultiPoint too are first, then the rest of MultiPoint, then the rest of
-    the point's own list. So naming a default plugin again moves it to the front of that point.
+    the point's own list. So repeating a default plugin moves it to the front of that point.
     """
     expansion = _Expansion(profile, implements, f"{where}.plugins")
     by_point = {point: expansion.at(point) for point in ExtensionPoint}

@@ -140,7 +140,7 @@ class FilesFollowed:
             try:
                 stat = os.stat(file)
             except OSError:
-                # Many editors remove or move a file before they write it again.
+                # Many editors remove or move a file before they rewrite it.
                 if previous is not None and previous[1] and file in self._missing:
                     self._seen[file] = None, ""
                     changed.append(file)

@@ -137,7 +137,7 @@ class EventHandlers:
     def apply(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
         """React to a change of any object: ``before`` is ``None`` for a new one, ``after`` for a deleted one.
 
-        ``is_final`` is False if a deletion was missed, so that ``before`` may not be how the object was last.
+        ``is_final`` is False if a deletion was missed: ``before`` may be outdated.
         """
         kind = type(before if after is None else after)
         if kind is Pod:

@@ -230,7 +230,7 @@ def require_status(point: Point, plugin: Plugin, answer: object) -> Status | Non
 
 
 def require_nothing(point: Point, plugin: Plugin, answer: object) -> None:
-    """Raise for a result of a method that must return ``None``: its author expects an effect of it."""
+    """Raise for a result of a method that must return ``None``: its author expects an effect."""
     if answer is not None:
         raise wrong_result(point, plugin, answer)
 

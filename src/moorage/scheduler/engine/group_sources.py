@@ -77,7 +77,7 @@ class GroupSources:
         return moved
 
     def describe_again(self) -> None:
-        """Describe every group again: other code or other arguments may describe it differently."""
+        """Describe every group: other code or other arguments may describe it differently."""
         for key, source in list(self._source_of.items()):
             self._describe(source, key)
 
@@ -138,7 +138,7 @@ class GroupSources:
     # ── what describes groups ────────────────────────────────────────────────────────────────────────────────────────
 
     def object_changed(self, obj: KubeObject) -> None:
-        """Follow an object that has come, changed or gone, as the listers show it now."""
+        """Process an added, changed or deleted object; listers have its current state."""
         for source in chain.from_iterable(self._sources.values()):
             if type(obj) in source.group_kinds and (name := source.name_of_object(obj)):
                 key = f"{obj.namespace}/{name}"

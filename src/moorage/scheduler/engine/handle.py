@@ -42,7 +42,7 @@ async def _no_groups(_group: GroupTree) -> tuple[Status | None, Sequence[Proposa
 
 
 class EngineHandle:
-    """The handle of one plugin of one profile; a plugin sees the part that its declared handle type has.
+    """The handle of one plugin of one profile; a plugin uses the part in its declared handle type.
 
     It implements :class:`moorage.scheduler.framework.handle.PreemptionHandle` and
     :class:`moorage.scheduler.state.handle.ClusterHandle`, whose docstrings are the contract.
@@ -192,7 +192,7 @@ class EngineHandle:
         return self._services.holds.add(self, self._plugin, node_name, requests)
 
     def resort_queue(self) -> None:
-        """Get the sort keys of all queued pods again before the next attempt."""
+        """Recompute the sort keys of all queued pods before the next attempt."""
         if self._profile is not None:
             self._services.resort_queue()
 

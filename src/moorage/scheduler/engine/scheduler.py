@@ -263,7 +263,7 @@ class Scheduler:
     async def schedule_one(self, queued: QueuedPodInfo, *, preempts: bool = True) -> Placed | Unschedulable | Failed:
         """Find a node for one pod and hand it to the binder.
 
-        Cycles run one at a time, and no event is applied during a cycle. Each pod sees the effects of previous ones.
+        Cycles run one at a time, and no event is applied during a cycle. Each cycle includes previous effects.
         """
         pod = queued.pod
         is_resize = self._resizes and pod.has_deferred_resize

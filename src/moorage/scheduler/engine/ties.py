@@ -35,7 +35,7 @@ class TiesByName:
         self._places: RowArray = np.zeros(0, dtype=np.int64)
 
     def choose(self, nodes: NodeTable, rows: RowArray) -> int:
-        """Return the row with the first name; names are re-sorted only when nodes came or went."""
+        """Return the row with the first name; names are re-sorted only after nodes were added or removed."""
         if len(rows) == 1:
             return int(rows[0])
         if self._version != (nodes.nodes_version, len(nodes)):

@@ -1,6 +1,6 @@
 """The verbs of an extender, served by the plugins of one profile on the cache of a scheduler that never schedules.
 
-A request is handled without interruption, so that nothing changes during it. Pods that kube-scheduler has assumed but
+A request is handled without interruption: nothing changes during it. Pods that kube-scheduler has assumed but
 not bound are not in the cache: their bindings report them.
 """
 
@@ -41,7 +41,7 @@ class NodeQuestion(Struct, frozen=True):
 
 
 class ProposedVictims(Struct, frozen=True):
-    """The victims on a node by uid, and the number of them that a budget protects."""
+    """The victims on a node by uid, and how many a budget protects."""
 
     uids: tuple[str, ...]
     violations: int = 0
@@ -218,7 +218,7 @@ class Answering:
     def prioritize(self, question: NodeQuestion) -> list[tuple[str, int]]:
         """Score nodes by all score plugins, each from 0 to 100 times its weight; raise PluginError if a plugin fails.
 
-        The filters do not run again: all of these nodes are feasible. A node missing from the cache scores zero.
+        The filters do not run: all of these nodes are feasible. A node missing from the cache scores zero.
         """
         rows_by_name, pod = self._rows(question.nodes), self._adapt(question.pod)
         pre = self._cycle.filtering.pre_filter(pod)

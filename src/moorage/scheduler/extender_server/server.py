@@ -1,4 +1,4 @@
-"""The running extender: a cache that follows the API server, and a web server on top of it."""
+"""The running extender: a cache that follows the API server, and a web server."""
 
 import asyncio
 import signal
@@ -314,7 +314,7 @@ class ExtenderServer:
 
 
 def _shows_certificate(request: HttpRequest) -> bool:
-    """Return whether a client showed a certificate: TLS has verified it by the one configured authority."""
+    """Return whether a client showed a certificate: TLS has verified it with the configured authority."""
     connection = None if request.transport is None else request.transport.get_extra_info("ssl_object")
     return connection is not None and connection.getpeercert(binary_form=True) is not None
 

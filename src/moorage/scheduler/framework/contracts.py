@@ -242,7 +242,7 @@ def _members(hint: Any) -> list[Any]:
 
 
 def _hints(method: Any) -> dict[str, Any]:
-    """Return the annotations of a method; those that cannot be evaluated are omitted."""
+    """Return the annotations of a method; invalid annotations are omitted."""
     function = inspect.unwrap(method)
     function = getattr(function, "__func__", function)
     try:

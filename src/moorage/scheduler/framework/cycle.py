@@ -13,7 +13,7 @@ class StateKey(Generic[T]):
     """A typed key of a :class:`CycleState`: values need no casts and keys cannot be mistyped.
 
     ``missing`` is the error message if the key is read before a value is stored. A configuration may disable the
-    extension point that stores the value and enable the one that reads it.
+    extension point that stores the value and enable the extension point that reads it.
     """
 
     def __init__(self, name: str, *, missing: str = "") -> None:

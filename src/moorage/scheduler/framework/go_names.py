@@ -48,7 +48,7 @@ REMOVED: Final = {
     "beforefilter": _TRANSFORMER,
     "beforescore": _TRANSFORMER,
 }
-"""What to do instead of defining a method that has no counterpart."""
+"""Advice for methods without a counterpart."""
 
 IMPORTS: Final = {
     "ClusterEventWithHint": "EventRegistration(event, hint)",
@@ -73,7 +73,7 @@ IMPORTS: Final = {
     "SignPlugin": "the method sign, which every plugin has",
     "UnreservePlugin": "ReservePlugin, which has both methods",
 }
-"""What to use instead of a Go type, for `from moorage import …`."""
+"""Replacements of Go types, for `from moorage import …`."""
 
 
 def plain(name: str) -> str:

@@ -43,14 +43,14 @@ class GroupSourcePlugin(Plugin):
 
     @abstractmethod
     def describe(self, namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
-        """Describe a group by the members that it has now; ``None`` if there is nothing to it.
+        """Describe a group by the members that it has now; ``None`` if the group does not exist.
 
-        Its metadata must have just this namespace and name. It is called when members come, go or change, and when an
-        object of ``group_kinds`` does.
+        Its metadata must have just this namespace and name. It is called when members are added, removed or changed, and
+        when an object of ``group_kinds`` changes.
         """
 
     def is_described(self, group: DescribedGroup, pod: Pod) -> bool:
-        """Return whether a member leaves the description of a group unchanged, so that ``describe`` is not called."""
+        """Return whether a member leaves the description of a group unchanged; then ``describe`` is not called."""
         return False
 
     def name_of_object(self, obj: KubeObject) -> str:

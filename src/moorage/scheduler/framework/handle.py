@@ -221,13 +221,13 @@ class Handle(Protocol):
         """Keep resources of a node from all pods, for example for a reservation: ``{"cpu": "4", "memory": "8Gi"}``.
 
         Filters and scores count the hold like a pod, which takes one of ``pods``, too. Preemption cannot evict it. It
-        exists in this scheduler only, and ends with ``release`` or with the plugin: hold again in ``start``. The
+        exists in this scheduler only, and ends with ``release`` or with the plugin: recreate it in ``start``. The
         method ``usable_holds`` of a Reserve plugin lets pods use it.
         """
         ...
 
     def resort_queue(self) -> None:
-        """Call ``sort_key`` again for all queued pods before the next attempt, because the order changed.
+        """Call ``sort_key`` for all queued pods before the next attempt, because the order changed.
 
         Several calls between two attempts have the cost of one: about five microseconds for each queued pod, and more
         for a slow ``sort_key``.

@@ -178,7 +178,7 @@ class PluginMetrics:
         return PluginCounter(spec, self._profile, self._meter.number)
 
     def gauge(self, name: str, help: str, labels: Iterable[str] = ()) -> "PluginGauge":
-        """Make a gauge, which goes up and down."""
+        """Create a gauge."""
         spec = self._spec(name, MetricKind.GAUGE, help, labels)
         return PluginGauge(spec, self._profile, self._meter.number)
 
@@ -243,7 +243,7 @@ class PluginCounter(_PluginMetric[NumberCell]):
 
 
 class PluginGauge(_PluginMetric[NumberCell]):
-    """Shows a number that goes up and down."""
+    """A number that can increase and decrease."""
 
     def set(self, value: float, /, **labels: str) -> None:
         """Replace it."""

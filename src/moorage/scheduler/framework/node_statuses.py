@@ -68,7 +68,7 @@ class NodeStatuses:
         return +counted
 
     def grouped(self, node_count: int, examples: int) -> list[StatusGroup]:
-        """Put nodes with the same status together, the most common first, with the names of a few of them."""
+        """Group nodes by status, the most common first, with the names of a few nodes."""
         groups = [
             StatusGroup(status, count, tuple(self.examples(status, examples)))
             for status, count in self.counts().items()

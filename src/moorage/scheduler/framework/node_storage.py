@@ -96,7 +96,7 @@ class NodeStorage:
 
     @property
     def position(self) -> int:
-        """How far the log of changed rows has come."""
+        """The position in the log of changed rows."""
         return 0
 
     @property

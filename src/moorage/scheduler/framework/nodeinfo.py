@@ -120,7 +120,7 @@ class NodeInfo:
             self._ports.update(dict.fromkeys(pod.host_ports))
 
     def remove_pod(self, pod: Pod) -> None:
-        """Stop counting a pod; the pod that was added under this uid is the one taken away."""
+        """Stop counting a pod; the pod that was added with this uid is removed."""
         self._version += 1
         pod = self._pods.pop(pod.uid)
         for name, amount in pod.requests_on_node.items():

@@ -73,7 +73,7 @@ class Plugin(ABC):
     The results of all nodes expire together, at the multiples of this time on ``handle.clock``.
     """
 
-    # Four properties of in-tree plugins that save calls and do not change results. Authors need none of them.
+    # Four properties of in-tree plugins that save calls and do not change results. Authors do not need them.
     _signs_template: bool = False
     """Whether ``sign`` depends only on the epoch and ``pod.spec`` without the node name, so that pods of one template
     are signed once."""
@@ -157,14 +157,14 @@ class PreEnqueuePlugin(Plugin):
     def reconsidered(self) -> Collection[str] | None:
         """Return the keys of gated pods that may be admitted now. Each key needs to be returned once.
 
-        Called at each of the plugin's events, so that thousands of gated pods are not checked one by one. ``None``
+        Called at each of the plugin's events: it avoids checking thousands of gated pods one by one. ``None``
         means that any gated pod may be admitted.
         """
         return None
 
 
 class QueuedPod(Protocol):
-    """A pending pod or group, as a QueueSort plugin sees it, with the history of its attempts."""
+    """A pending pod or group, for QueueSort plugins, with the history of its attempts."""
 
     pod: Pod
     """The pod; of a group, one of its pods."""
@@ -186,7 +186,7 @@ class QueueSortPlugin(Plugin):
         require_one_of(cls, QueueSortPlugin, "less", "sort_key")
 
     def less(self, left: QueuedPod, right: QueuedPod) -> bool:
-        """Return whether ``left`` goes before ``right``."""
+        """Return whether ``left`` is scheduled before ``right``."""
         return bool(self.sort_key(left) < self.sort_key(right))
 
     def sort_key(self, queued: QueuedPod) -> Any:
@@ -280,7 +280,7 @@ class FilterPlugin(Plugin):
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Return ``None`` if the node is feasible, or a Status with the reason.
 
-        Preemption may help on an ``unschedulable`` node, but not on an ``unresolvable`` one. An error fails the whole
+        Preemption may help on an ``unschedulable`` node, but not on an ``unresolvable`` one. An error fails the
         attempt. Users see the reasons of the first plugin that rejects a node.
         """
         return self.filter_nodes(cycle, pod, NodeTable.of(node)).status_at(0)

@@ -11,7 +11,7 @@ from moorage.scheduler.framework.handle import Handle
 T = TypeVar("T")
 
 REPEAT_SECONDS: Final = 300.0
-"""The same failure is logged again after so long."""
+"""The interval in seconds at which a repeated failure is logged."""
 
 
 class Polled(Generic[T]):

@@ -14,7 +14,7 @@ PRIORITY_SHIFT: Final = 1 << 31
 
 
 class Harm(NamedTuple):
-    """How bad it would be; of two that weigh the same, the one whose most important victim started later is better."""
+    """The cost of the victims; among equal costs, a later start of the most important victim is better."""
 
     weight: tuple[int, int, int, int]
     """Violated budgets, the priority of the first victim, the sum of all priorities, and how many they are."""

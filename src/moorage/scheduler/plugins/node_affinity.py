@@ -98,7 +98,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         if affinity.required is not None:
             names = named_nodes(affinity.required.node_selector_terms)
             if names is not None and len(names) <= FEW_NAMES:
-                # Daemon pods: each names another node, so cached results would never be used again.
+                # Daemon pods: each names another node, so cached results would never be reused.
                 return None
         return affinity, None if selector is None else frozenset(selector.items())
 

@@ -143,7 +143,7 @@ class QueuedPodGroupInfo(EntityState):
         return frozenset((self.gating_plugin,)) if self.gating_plugin and not self.needs_own_event else NO_PLUGINS
 
     def insert(self, member: QueuedPodInfo) -> None:
-        """Add a member, or replace the one of the same name."""
+        """Add a member, or replace that of the same name."""
         self.remove(member.key)
         self._sequence += 1
         order = (-member.priority, -member.attempts, member.timestamp, member.pod.name, self._sequence, member)

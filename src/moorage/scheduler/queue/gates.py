@@ -63,7 +63,7 @@ class Gates:
         }
 
     def admit(self, entity: QueuedEntity) -> bool:
-        """Call the plugins in order, the one that gated the pod before first, and record the first rejection."""
+        """Call the plugins in order, the previously gating one first, and record the first rejection."""
         if entity.is_group:
             # The members that were gated before are checked first.
             for member in sorted(entity.members, key=lambda member: not member.is_gated):

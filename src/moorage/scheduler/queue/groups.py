@@ -67,14 +67,14 @@ class GroupQueue:
         return PENDING if key in self.pending else None
 
     def find_entity_key(self, pod: Pod) -> str | None:
-        """Return the key of the queued group of a pod's tree, whether or not the pod is a pending member of it."""
+        """Return the key of the queued group of a pod's tree, whether or not the pod is a pending member."""
         root = self._groups.root_of(pod)
         return None if root is None or ENTITY + root.key not in self._entities else ENTITY + root.key
 
     # ── members ──────────────────────────────────────────────────────────────────────────────────────────
 
     def add(self, info: QueuedPodInfo, label: str) -> None:
-        """Add a member that is new or whose attempt failed."""
+        """Add a new member, or one whose attempt failed."""
         root = self._groups.root_of(info.pod)
         if root is None:
             self.incomplete[info.key] = info
@@ -142,7 +142,7 @@ class GroupQueue:
             entity.root, entity.priority = group, group.priority
 
     def group_deleted(self, group: Group) -> None:
-        """Make the members of a group incomplete until the group exists again."""
+        """Make the members of a group incomplete until the group is recreated."""
         leaves = self._groups.leaf_keys(group)
         for info in [info for info in self.pending.values() if group_key(info.pod) in leaves]:
             self.incomplete[info.key] = self.pending.pop(info.key)

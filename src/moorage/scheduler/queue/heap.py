@@ -46,7 +46,7 @@ class KeyedHeap:
         return None if entry is None else entry[2]
 
     def put(self, entity: QueuedEntity, sort_key: Any) -> None:
-        """Add an entity, or replace the one with its key, which keeps its position unless its sort key changed."""
+        """Add an entity, or replace that with the same key, which keeps its position unless its sort key changed."""
         if self._is_guarded and self._guard is not None:
             sort_key = self._guard(sort_key, entity)
         try:

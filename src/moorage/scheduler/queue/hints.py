@@ -93,7 +93,7 @@ class Hints:
         return interest
 
     def event_of_plugin(self, profile: str, plugin: str) -> ClusterEvent:
-        """Return the event that concerns the pods of a profile that one plugin rejected, whatever it registered for."""
+        """Return the event for the pods of a profile that one plugin rejected, regardless of its registered events."""
         event = ClusterEvent(f"{profile}/{plugin}", Action.ALL, PLUGIN_CHANGED)
         name = (profile, plugin)
         hints = {profile: ((plugin, None),)}

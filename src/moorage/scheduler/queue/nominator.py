@@ -53,7 +53,7 @@ class PodNominator:
         return self._node_of.get(pod.uid, "")
 
     def add(self, pod: Pod, node_name: str | None = None) -> None:
-        """Nominate a pod to a node, by default to the one in its status; an empty name removes the nomination.
+        """Nominate a pod to a node, by default to that in its status; an empty name removes the nomination.
 
         A pod that is deleted or bound according to the API is not nominated.
         """

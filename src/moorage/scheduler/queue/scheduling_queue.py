@@ -133,7 +133,7 @@ class SchedulingQueue:
         self._entries = (self._active.entries, *self._backoff.entries, self._unschedulable.entries)
 
     def reconfigure(self, queueing: Queueing) -> None:
-        """Replace the plugins, and sort and admit all pending pods again.
+        """Replace the plugins, and re-sort and re-admit all pending pods.
 
         Rejected pods are retried after their backoff, because the plugin that rejected them may have been removed.
         """
@@ -194,7 +194,7 @@ class SchedulingQueue:
                 continue
             uid = info.pod.metadata.uid
             self.nominator.note_presence(uid)
-            # The pod was added again during its attempt: that attempt continues, and this entry is dropped.
+            # The pod was re-added during its attempt: that attempt continues, and this entry is dropped.
             if uid in self._in_flight.pods:
                 continue
             self._in_flight.start(uid)
@@ -367,7 +367,7 @@ class SchedulingQueue:
         self.move_all_to_active_or_backoff(self._hints.event_of_plugin(profile, plugin))
 
     def resort(self) -> None:
-        """Get all sort keys again before the next pop; several requests until then are one."""
+        """Recompute all sort keys before the next pop; several requests until then are combined."""
         self._must_sort = True
 
     def flush(self, now: float) -> None:

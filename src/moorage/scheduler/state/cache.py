@@ -4,7 +4,7 @@
                   └──forget (binding failed), or remove (deleted before)──> gone
 
 Inside a cycle nothing changes, so the cache is the snapshot. Pods may arrive before their node and outlive it: such a
-node is a ghost, kept aside with its pods until it comes (back) or the last pod leaves.
+node is a ghost, stored separately with its pods until it is added or the last pod is removed.
 """
 
 from collections.abc import Iterable
@@ -56,12 +56,12 @@ class Cache:
         self._order: RowArray | None = None
         self._places: RowArray | None = None
         self.structure = 0
-        """Grows when nodes come or go, because rows may then represent different nodes."""
+        """Incremented when nodes are added or removed, because rows may then represent different nodes."""
         self.nodes = NodeTable(self.columns)
         self.pods = PodIndex()
         self.claims = ClaimIndex()
         self.groups: PodGroups | None = None
-        """Groups of pods and how far their members have come; ``None`` unless there are groups."""
+        """The state of pod groups; ``None`` if no groups exist."""
 
     def __len__(self) -> int:
         return len(self.columns.infos)
@@ -296,8 +296,8 @@ class Lifted(Struct):
 class NodeColumns(NodeStorage):
     """Every node of the cluster, by columns. One writer: the cache.
 
-    Rows are dense: a node that goes leaves its row to the last one, so a column of the cluster is always one run of
-    memory. Every row that changes is noted in a change log, so that cached results find the rows to evaluate again.
+    Rows are dense: the last node moves to the row of a removed one, so a column of the cluster is always one run of
+    memory. Every changed row is recorded in a change log, from which cached results find the rows to re-evaluate.
     """
 
     def __init__(self) -> None:
@@ -313,12 +313,12 @@ class NodeColumns(NodeStorage):
 
     @property
     def position(self) -> int:
-        """How far the log of changed rows has come."""
+        """The position in the log of changed rows."""
         return self.changes.position
 
     @property
     def nodes_version(self) -> int:
-        """A number that grows when a node itself changes, comes or goes, but not with the pods on it."""
+        """Incremented when a node itself is added, changed or removed, but not for changes of its pods."""
         return self._nodes_version
 
     @property
@@ -327,7 +327,7 @@ class NodeColumns(NodeStorage):
         return self.image_index.version
 
     def changed_since(self, position: int) -> list[int] | None:
-        """Return the rows that changed since a position; one that is gone is beyond the end."""
+        """Return the rows that changed since a position; removed rows are beyond the end."""
         return self.changes.since(position)
 
     def remove(self, info: NodeInfo) -> tuple[int, int]:
@@ -391,7 +391,7 @@ class NodeColumns(NodeStorage):
         return self.image_index.find(name)
 
     def invalidate(self, row: int, depends_on: DependsOn) -> None:
-        """Have the results of a row computed again, although neither its node nor its pods changed."""
+        """Recompute the results of a row, although neither its node nor its pods changed."""
         self.changes.note(row)
         if depends_on <= DependsOn.REQUESTS:
             self.resource_changes.note(row)
@@ -449,7 +449,7 @@ class ImageIndex:
 class NodeTree:
     """The order in which nodes are visited: one of each zone in turn.
 
-    Zones keep the order in which they first appeared, nodes the order in which they came.
+    Zones keep the order in which they first appeared, nodes the order in which they were added.
     """
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ class ClaimIndex:
         self._disks: dict[Disk, dict[str, Pod]] = {}
 
     def uses(self, claim: str) -> int:
-        """Count the volumes of pods on nodes that are the claim ``namespace/name``."""
+        """Count the pod volumes on nodes that refer to the claim ``namespace/name``."""
         return self._uses.get(claim, 0)
 
     def disk_users(self, disk: Disk) -> Collection[Pod]:

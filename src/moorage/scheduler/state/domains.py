@@ -20,7 +20,7 @@ MAX_STEPS: Final = 128
 """Following more steps than this takes longer than counting the pods of a few thousand rows."""
 
 LOG_LENGTH: Final = 2 * MAX_STEPS
-"""The maximum size of a log of steps; at least half of it is always available."""
+"""The maximum size of a log of steps; at least half is always available."""
 
 MAX_TOPOLOGY_KEYS: Final = 256
 

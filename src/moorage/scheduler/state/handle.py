@@ -18,4 +18,4 @@ class ClusterHandle(Handle, Protocol):
     has_groups: bool
     """Whether pods may be members of groups, as objects (gate GenericWorkload) or as some plugin describes them."""
     groups: PodGroups
-    """Groups of pods, and how far their members have come; only where there are groups."""
+    """The state of pod groups; only if groups exist."""

@@ -1,7 +1,7 @@
 """Resources of nodes that plugins hold for something other than a pod, such as a reservation for future pods.
 
 A hold is a placeholder pod in the cache: filters and scores count it like any pod. It is never written to the API, and
-its priority is the highest, so that preemption does not choose it.
+its priority is the highest, which protects it from preemption.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,7 +43,7 @@ class Holds:
             if nano_value(amount) < 0:
                 raise ValueError(f"{resource} is {amount}: a hold cannot be negative")
         self._count += 1
-        # In no namespace, so that no affinity or spread constraint of other pods applies to it.
+        # Without a namespace: no affinity or spread constraint of other pods applies to it.
         metadata = ObjectMeta(name=f"{plugin}-{self._count}".lower(), uid=f"hold-{self._count}")
         container = Container(name="hold", resources=ResourceRequirements(requests=dict(requests)))
         pod = Pod(metadata, PodSpec(containers=(container,), node_name=node_name, priority=MAX_PRIORITY))

@@ -152,7 +152,7 @@ class PodIndex:
         self.rows = 0
         """The number of rows of the node table."""
         self.generation = 0
-        """Incremented when counts are dropped: dropped counts are not updated, so callers must look them up again."""
+        """Incremented when counts are dropped: dropped counts are not updated, so callers must repeat the lookup."""
         self._classes: dict[ClassKey, PodClass] = {}
         self._class_of: dict[str, PodClass] = {}
         self._terms_of: dict[str, PodTerms] = {}
@@ -184,14 +184,14 @@ class PodIndex:
             self._bump_terms(terms, row, -1)
 
     def relabel(self, pod: Pod, row: int) -> None:
-        """Count a pod as a version of it that differs in labels, or in being terminated, but not in its terms."""
+        """Count a changed pod; its labels or termination differ, but not its terms."""
         old_class, pods = self._class_of[pod.metadata.uid], self._find_class(pod)
         self._class_of[pod.metadata.uid] = pods
         old_class.move_to(pods, row)
         self._drop_if_empty(old_class)
 
     def move(self, pods: Iterable[Pod], source: int, target: int) -> None:
-        """Follow a row that took the place of one that went, with the pods on it."""
+        """Move the pods of a row to the row of a removed node."""
         for pod in pods:
             counted = self._class_of[pod.metadata.uid]
             counted.bump(target, 1)

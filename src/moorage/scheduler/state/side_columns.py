@@ -15,7 +15,7 @@ ALL_ROWS = None
 class SideColumns:
     """Facts per row that follow the node table and some listers.
 
-    Nothing is pushed here: :meth:`refresh` reads the changes since the last time, and writes the rows concerned again.
+    Nothing is pushed here: :meth:`refresh` reads the changes since the last call, and rewrites the affected rows.
     A subclass defines how to write a row, and if necessary how to clear one and which rows an object concerns.
     """
 
@@ -41,7 +41,7 @@ class SideColumns:
         """Read all objects of a source: its log is truncated."""
 
     def refresh(self) -> None:
-        """Write again what changed since the last time."""
+        """Rewrite the rows that changed since the last call."""
         changed = None if self._position < 0 else self._nodes.changed_since(self._position)
         stale = ALL_ROWS if changed is None else set(changed)
         for name, lister in self._sources.items():
@@ -51,7 +51,7 @@ class SideColumns:
         rows = len(self._nodes)
         if stale is ALL_ROWS:
             stale = set(range(rows))
-        # A node that goes leaves its row to the last one; the log names the former, not the latter.
+        # The last node moves to the row of a removed node; the log contains the latter row only.
         stale.update(range(rows, self._known_rows))
         self._known_rows = rows
         for row in stale:
@@ -75,6 +75,6 @@ class SideColumns:
         return stale
 
     def row_of(self, node_name: str) -> tuple[int, ...]:
-        """Return the row of a node, or nothing if there is no such node."""
+        """Return the row of a node, or ``None`` if it does not exist."""
         info = self._nodes.find(node_name)
         return () if info is None else (info.row,)

@@ -1,4 +1,4 @@
-"""Scheduler extenders over HTTP: the whole protocol, as a client."""
+"""Scheduler extenders over HTTP: the complete protocol, as a client."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -140,7 +140,7 @@ def require_plugins(config: SchedulerConfiguration, registry: Registry) -> None:
 def _warn_of_missing_points(config: SchedulerConfiguration, catalogue: Catalogue) -> None:
     """Log plugins that filter or score, but whose bookkeeping is not enabled: two pods may get the same devices.
 
-    Old configurations list each extension point, and plugins have implemented more of them since. An entry under
+    Old configurations list each extension point, and plugins implement more of these today. An entry under
     ``disabled`` is intended.
     """
     for number, profile in enumerate(config.profiles):

@@ -28,7 +28,7 @@ async def reload(parts: AssembledScheduler[ApiConnection], policy: Policy) -> No
 
     The new plugins are built and started while the old ones are in use, and the kinds that only they list are listed.
     Then one synchronous swap between two cycles replaces the profiles and re-admits all pending pods. Bindings in
-    progress end on the plugins they began with, which are closed after the last of them.
+    progress end on the plugins they began with, which are closed after the last binding.
     """
     pauses = PauseTimes(parts.scheduler.services.meter)
     async with parts.changing:

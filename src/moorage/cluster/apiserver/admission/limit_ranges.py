@@ -89,7 +89,7 @@ def _ratio(rule: str, request: Quantity, limit: Quantity, ratio: Quantity) -> It
 
 
 def _total(spec: Data, own: Any, first: Any, field: str) -> dict[str, str]:
-    """Add up the containers of a pod; init containers run one at a time, so the largest of them counts."""
+    """Add up the containers of a pod; init containers run one at a time, so only the largest counts."""
     pod_level = find(spec, f"resources.{field}", {})
     total: dict[str, int] = {}
     for container in own:

@@ -27,7 +27,7 @@ class Representation:
         return body
 
     def many(self, entries: Sequence[Entry], version: int, token: str, remaining: int) -> bytes:
-        """Show a list, or a page of it."""
+        """Show a list, or one of its pages."""
         meta: Data = {"resourceVersion": str(version)}
         if token:
             meta |= {"continue": token, "remainingItemCount": remaining}
@@ -100,7 +100,7 @@ class TableRepresentation(ConvertedRepresentation):
         return _encode(self._table([msgspec.json.decode(body)], {}))
 
     def many(self, entries: Sequence[Entry], version: int, token: str, remaining: int) -> bytes:
-        """Show a list, or a page of it."""
+        """Show a list, or one of its pages."""
         meta: Data = {"resourceVersion": str(version)}
         if token:
             meta |= {"continue": token, "remainingItemCount": remaining}

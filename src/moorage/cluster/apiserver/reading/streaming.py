@@ -11,7 +11,7 @@ from moorage.kube.http.messages import JSON, Sink, chunk
 MAX_WATCH_SECONDS: Final = 1800.0
 BOOKMARK_SECONDS: Final = 30.0
 MAX_STALL: Final = 60.0
-"""The time after which an unread watch is aborted; a client that still exists lists and watches again."""
+"""The time after which an unread watch is aborted; a client that still exists relists and restarts its watch."""
 
 
 class Watchers:

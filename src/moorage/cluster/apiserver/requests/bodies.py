@@ -80,7 +80,7 @@ def read_json(body: bytes) -> Any:
         data = _decode_any(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
-    # Counting brackets is cheap. Only data with enough of them can be nested too deeply.
+    # Counting brackets is cheap. Only data with many brackets can be nested too deeply.
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
         _check_depth(data)
     return _with_words(data) if _LONG_NUMBER(body) else data

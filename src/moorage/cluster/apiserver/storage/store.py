@@ -1,7 +1,7 @@
 """Versioned objects and the log of their changes, without I/O and without the rules of the API.
 
 An object is stored in the form in which it was written: as JSON with all fields, or as one of our structs. The other
-form is computed on demand and cached, so that simulations never encode and lists are never encoded twice.
+form is computed on demand and cached: simulations never encode, and lists are encoded once.
 Rules for writes are in ``objects`` (structs) and :mod:`~moorage.cluster.apiserver.api` (JSON).
 """
 
@@ -213,7 +213,7 @@ class Store:
         return (objects[key] for key in keys if not namespace or key.startswith(prefix))
 
     def put(self, resource: str, key: str, data: dict[str, Any]) -> Entry:
-        """Write plain data under a key; the new version goes into its metadata."""
+        """Write plain data under a key; the new version is stored in its metadata."""
         data["metadata"]["resourceVersion"] = str(self.version + 1)
         body = _encode_json(data)
         if len(body) > MAX_OBJECT_BYTES:

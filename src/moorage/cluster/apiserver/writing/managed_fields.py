@@ -131,7 +131,7 @@ def _step(data: Any, key: str) -> Any:
 
 
 def is_item(item: Any, selector: Mapping[str, Any]) -> bool:
-    """Return whether an item of a list is the one with these keys."""
+    """Return whether an item of a list has these keys."""
     defaults = {"protocol": "TCP"}
     return isinstance(item, dict) and all(item.get(name, defaults.get(name)) == text for name, text in selector.items())
 

@@ -110,7 +110,7 @@ def _take_from_budget(writer: Writer, target: Target, pod: Data, *, is_dry_run: 
 
 
 def _is_broken_already(pod: Data, budget: Data, status: Data) -> bool:
-    """Return whether the pod is not ready, so that its eviction does not count for the budget."""
+    """Return whether the pod is not ready: its eviction does not count for the budget."""
     conditions = find(pod, "status.conditions", [])
     if any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions):
         return False

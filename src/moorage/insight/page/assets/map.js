@@ -77,7 +77,7 @@ export class NodeMap {
     return unlabelled.length ? [...groups, ["without", unlabelled]] : groups;
   }
 
-  // Compute the position of every tile. The next panel goes to the shortest column.
+  // Compute the position of every tile. The next panel is added to the shortest column.
   arrange() {
     const width = Math.floor(this.canvas.parentElement?.clientWidth ?? 0);
     if (!this.layout || width < 40) return;

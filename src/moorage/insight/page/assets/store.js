@@ -45,7 +45,7 @@ class Store {
     await this.refresh();
   }
 
-  // Fetch the state at the selected time. One request runs at a time, so that a slow server is not overloaded.
+  // Fetch the state at the selected time. One request runs at a time, to avoid overloading a slow server.
   refresh() {
     if (this.pendingRefresh) {
       this.needsRefresh = true;

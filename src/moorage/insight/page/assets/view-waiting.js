@@ -8,7 +8,7 @@ import { store } from "./store.js";
 const PAGE_SIZE = 50;
 const NAMESPACE = "moorage-namespace";
 
-// A filtered, paginated list. It is fetched again when the state changes. The namespace applies to all lists.
+// A filtered, paginated list. It is reloaded when the state changes. The namespace applies to all lists.
 export function pagedList({ label, load, draw, emptyText, search = "", more = null }) {
   const restart = () => {
     first = 0;

@@ -93,7 +93,7 @@ def label_value(text: str) -> Iterator[str]:
 
 
 def labels(content: Mapping[str, str], path: str) -> Iterator[FieldError]:
-    """Check labels, or a selector that is a map of them."""
+    """Check labels, or a selector that is a map."""
     for key, text in content.items():
         yield from invalid_values(path, key, qualified_name(key))
         yield from invalid_values(path, text, label_value(text))

@@ -315,7 +315,7 @@ def _plan(type_name: str) -> tuple[tuple[_Row, ...], tuple[Field, ...], Check | 
 
 @cached(4096)
 def _has_rows(type_name: str, above: frozenset[str]) -> bool:
-    """Return whether a type or a type inside of it has checks."""
+    """Return whether a type or one of its fields has checks."""
     schema = find_schema(type_name)
     if schema is None or type_name in above:
         return False

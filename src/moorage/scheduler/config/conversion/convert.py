@@ -22,7 +22,7 @@ LAST_WITH_PROVIDERS: Final = "v1beta1"
 _MULTI_POINT: Final = "multiPoint"
 _SORTING: Final = "queueSort"
 _EVERYWHERE: Final = KNOWN_POINTS - {_MULTI_POINT, _SORTING}
-"""Extension points of a plugin that is enabled at all points; queueSort is excluded, since it allows only one."""
+"""Extension points of a plugin that is enabled everywhere; queueSort is excluded, since it allows only one."""
 
 
 class Converted(Struct, frozen=True):

@@ -292,7 +292,7 @@ def exit_code(code: int) -> int:
 def list_checks(
     state: SharedState, watchdog: Watchdog, is_overdue: Callable[[], bool], is_candidate_known: Callable[[], bool]
 ) -> "dict[str, dict[str, HealthCheck]]":
-    """Return the checks and names of kube-scheduler, and the watchdog. None of them waits for the scheduler."""
+    """Return the checks and names of kube-scheduler, and the watchdog. No check waits for the scheduler."""
     checks: dict[str, HealthCheck] = {
         "ping": lambda: None,
         "leaderElection": lambda: "failed election to renew leadership on lease" if is_overdue() else None,

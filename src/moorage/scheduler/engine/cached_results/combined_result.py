@@ -63,7 +63,7 @@ class HeapOrder:
         self._first: IntArray = np.zeros(0, dtype=np.int64)
 
     def first(self, count: int) -> IntArray:
-        """Return some of the first ``count`` places: the ones with the lowest ranks, in order."""
+        """Return some of the first ``count`` places: those with the lowest ranks, in order."""
         self.ranks(count)
         return self._first[self._first < count]
 
@@ -366,7 +366,7 @@ class CombinedResult:
         return self.totals
 
     def find_winner(self, ranks: Ranks) -> int:
-        """Return the row with the highest cached total; among equals, the one whose rank is lowest."""
+        """Return the row with the highest cached total; among equals, the row with the lowest rank."""
         return self._order.best(self.totals, ranks, self.layout.max_total)
 
     def _sum_row(self, row: int, shares: list[Share]) -> int:

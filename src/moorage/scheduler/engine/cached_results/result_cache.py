@@ -85,7 +85,7 @@ class ResultCache:
     def _forget_latest(self) -> None:
         self._latest: Sequence[tuple[CachingPlugin, Hashable, PluginResult | None]]
         self._latest = [(caching, None, None) for caching in self._caching]
-        """The signatures and parts of the latest new result: the next one shares most of them."""
+        """The signatures and parts of the latest new result: the next one shares most parts."""
 
     def __len__(self) -> int:
         return len(self._results)
@@ -122,7 +122,7 @@ class ResultCache:
         return signature
 
     def _drop_invalid(self) -> None:
-        """Start again when rows belong to other nodes, or something outside pods and rows has changed."""
+        """Reset when rows belong to other nodes, or something outside pods and rows has changed."""
         try:
             epochs = ask_each(EPOCH, self._with_epoch, _EPOCH)
         except PluginError:

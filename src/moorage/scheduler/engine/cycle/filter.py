@@ -293,7 +293,7 @@ class Filtering:
         """Filter node by node, as upstream does, until enough are feasible, and raise the first error.
 
         The columnar forms meet the error of the first plugin, upstream that of the first node; and a node that is
-        rejected for its nominated pods is not filtered again. A plugin with only the columnar form keeps its error.
+        rejected for its nominated pods is not filtered twice. A plugin with only the columnar form keeps its error.
         """
         if derives_filter(self.profile, error.plugin):
             raise error
@@ -308,7 +308,7 @@ class Filtering:
             try:
                 status = self.nominated.filter_node(pre.cycle, pre.pod, self.cache.nodes[row])
             except PluginError as first:
-                # The nominated node was evaluated before, whether or not its turn had come.
+                # The nominated node was evaluated before, regardless of its position.
                 self.rotation.advance(index + len(nominated.keys() - rejected.keys()), node_count)
                 raise first from error
             if status is not None:

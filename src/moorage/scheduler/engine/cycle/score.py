@@ -91,7 +91,7 @@ class Scoring:
                 return self.score(result, result.cached, rows)
             except PluginError:
                 # The columnar form also scores infeasible nodes: if only those failed, nothing is wrong. And the
-                # error to report is the one that upstream would meet first.
+                # error to report is the first that upstream would encounter.
                 pass
         visited = self._order.visited(result)
         totals = np.full(len(result.feasible), INFEASIBLE_TOTAL, dtype=np.int64)

@@ -113,7 +113,7 @@ class TieBreaker:
         return Choice(nodes[int(in_order[0])], tuple(nodes[int(row)].name for row in in_order))
 
     def _find_best(self, result: SeveralNodes, totals: Totals) -> int:
-        """Return the row with the highest total; among equals, the one that is the root of upstream's heap."""
+        """Return the row with the highest total; among equals, the root of upstream's heap."""
         column, rows = totals.column, totals.rows
         if rows is None and not totals.is_cached and has_few_rejections(result):
             return self._find_root(result, column)

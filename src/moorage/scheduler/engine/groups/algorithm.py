@@ -98,7 +98,7 @@ class GroupSearch:
         remaining, scheduled = len(tree.members), len(tree.scheduled)
         status = self._feasible(tree, remaining, scheduled)
         if status is not None and status.code is not Code.WAIT:
-            # An unresolvable status is kept, so that no pod is evicted unnecessarily.
+            # An unresolvable status is kept: no pod must be evicted unnecessarily.
             trial.status = unplaceable(*status.reasons) if status.code is Code.UNSCHEDULABLE else status
             return trial
         for pod in tree.members:
@@ -285,7 +285,7 @@ class GroupSearch:
         return trial
 
     async def _place_groups(self, tree: GroupTree, nodes: NodeTable) -> GroupTrial:
-        """Try the child groups in the order of creation, while enough of them may still succeed."""
+        """Try the child groups in the order of creation, while enough children may still succeed."""
         trial = GroupTrial(tree)
         before = len(self._stack)
         remaining, scheduled = len(tree.children), 0
@@ -347,7 +347,7 @@ class TrialStack:
             trial.node_name = ""
 
     def place_again(self, trials: Iterable[PodTrial]) -> str:
-        """Place pods again on their nodes; return the problem, or an empty string."""
+        """Restore pods on their nodes; return the problem, or an empty string."""
         for trial in trials:
             self.place(trial)
             if not trial.fits:

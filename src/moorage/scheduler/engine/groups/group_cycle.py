@@ -130,7 +130,7 @@ class GroupCycle:
         self._finish(queued, code)
 
     async def _search_again(self, runner: ProfileRunner, tree: GroupTree) -> tuple[Status | None, tuple[Proposal, ...]]:
-        """Search again for the group that is being tried, in a changed cluster."""
+        """Repeat the search for the current group, in a changed cluster."""
         search = GroupSearch(self._services, runner, self._members, self._stack, keeps_states=True)
         trial = await search.run(tree)
         # Pods of failed child groups are included, as upstream does.

@@ -35,7 +35,7 @@ class Pattern(Struct):
 
 
 class DeviceState(Struct):
-    """The claims of a pod: those in its spec, then the one for its extended resources."""
+    """The claims of a pod: those in its spec, then that for its extended resources."""
 
     claims: list[ResourceClaim] = field(default_factory=list)
     extended: ResourceClaim | None = None

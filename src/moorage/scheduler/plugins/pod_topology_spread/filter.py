@@ -130,7 +130,7 @@ class SpreadState(Struct):
         return SpreadState(self.inclusion, [spread.clone() for spread in self.spreads], self.counted)
 
     def detach(self) -> None:
-        """Copy the counts, so that later changes of the cluster do not affect them."""
+        """Copy the counts: later changes of the cluster must not affect them."""
         for spread in self.spreads:
             if isinstance(spread.counts, DomainTally):
                 spread.counts = spread.counts.snapshot()

@@ -373,7 +373,7 @@ def _compile(env: "cel.Env", text: str, *, check: bool) -> "cel.Expression":
 
 @cache
 def _environments() -> "tuple[cel.Env, cel.Env]":
-    """Return the environment that checks an expression and the one that evaluates it."""
+    """Return the environments that check and evaluate an expression."""
     try:
         from moorage.scheduler.plugins.dynamic_resources.cel import cel_functions
     except ImportError as error:

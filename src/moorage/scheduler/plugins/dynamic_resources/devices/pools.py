@@ -153,7 +153,7 @@ class Pool:
         self.reached: tuple[bool, ...] = ()
         self.others: tuple[PooledDevice, ...] = ()
         self.blocked: frozenset[DeviceId] = frozenset()
-        """Reachable devices that the node cannot use; requests for all devices fail because of them."""
+        """Reachable devices that the node cannot use; they make requests for all devices fail."""
         self.counters: Counters = {}
 
     @property
@@ -167,7 +167,7 @@ class Pool:
 
 
 class DeviceView:
-    """All pools that a node sees, in search order; nodes with the same pools share it."""
+    """All pools of a node, in search order; nodes with the same pools share it."""
 
     def __init__(self, number: int, pools: Sequence[Pool], problem: str = "") -> None:
         self.number = number

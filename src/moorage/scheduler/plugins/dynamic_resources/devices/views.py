@@ -102,7 +102,7 @@ class SliceIndex:
 class DeviceViews:
     """The devices visible to each node, numbered so that one column describes the cluster.
 
-    Nodes that see the same pools have the same number. ``touched`` logs the views whose devices changed;
+    Nodes with the same pools have the same number. ``touched`` logs the views whose devices changed;
     ``generation`` changes when all views are renumbered.
     """
 
@@ -165,7 +165,7 @@ class DeviceViews:
         return numbers if nodes.shows_all else numbers[nodes.rows]
 
     def at(self, info: NodeInfo) -> DeviceView:
-        """Return the view of a row's node, or of a changed copy of it."""
+        """Return the view of a row's node, or of a changed copy."""
         row = info.row
         if 0 <= row < len(self._nodes) and self._nodes[row] is info.node:
             return self.all[int(self._numbers[row])]
