@@ -45,8 +45,8 @@ class GroupSourcePlugin(Plugin):
     def describe(self, namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
         """Describe a group by the members that it has now; ``None`` if the group does not exist.
 
-        Its metadata must have just this namespace and name. It is called when members are added, removed or changed, and
-        when an object of ``group_kinds`` changes.
+        Its metadata must have just this namespace and name. It is called when members are added, removed or changed,
+        and when an object of ``group_kinds`` changes.
         """
 
     def is_described(self, group: DescribedGroup, pod: Pod) -> bool:

@@ -1,7 +1,7 @@
 """Cached affinity rules: expanded terms and incremental counts for pods with equal terms and labels.
 
-Pods of one template have the same terms, namespace and labels, so their rules are computed once, and updated only when a
-namespace changes, a term appears or disappears, or counts were dropped.
+Pods of one template have the same terms, namespace and labels, so their rules are computed once, and updated only when
+a namespace changes, a term appears or disappears, or counts were dropped.
 """
 
 from collections import defaultdict
