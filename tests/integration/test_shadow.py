@@ -211,7 +211,7 @@ def test_same_configuration_never_differs_while_the_cluster_changes(tmp_path: Pa
                         both.apply(gone.on_node(node), None)
                 if number % 30 == 29:
                     both.apply(None, make_node(f"new-{number}"))
-                await both.until(lambda: not both.feed.asked)
+                await both.until(lambda: not both.feed.pending_requests)
         assert Counter(item.result for item in both.seen.comparisons) == {AGREES: 120}
         assert not both.seen.lost
 
@@ -276,7 +276,7 @@ def test_only_a_percentage_of_the_pods_is_compared(tmp_path: Path) -> None:
             await both.until(lambda: both.seen.is_looking_on)
             for number in range(100):
                 await both.place(make_pod(f"p{number}", uid=f"p{number}"))
-                await both.until(lambda: not both.feed.asked)
+                await both.until(lambda: not both.feed.pending_requests)
         assert 10 < len(both.seen.comparisons) < 50
         assert not both.seen.lost
 
@@ -284,8 +284,8 @@ def test_only_a_percentage_of_the_pods_is_compared(tmp_path: Path) -> None:
 
 
 def test_slow_shadow_compares_fewer_pods_and_is_disabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shadow_process, "ANSWER_SECONDS", 1.0)
-    monkeypatch.setattr(shadow_process, "MAX_QUESTIONS", 32)
+    monkeypatch.setattr(shadow_process, "RESPONSE_SECONDS", 1.0)
+    monkeypatch.setattr(shadow_process, "MAX_REQUESTS", 32)
     monkeypatch.setattr(shadow_process, "MAX_FAILURES", 1)
 
     async def story() -> None:
@@ -294,10 +294,10 @@ def test_slow_shadow_compares_fewer_pods_and_is_disabled(tmp_path: Path, monkeyp
             for number in range(60):
                 (outcome,) = await both.place(make_pod(f"p{number}", uid=f"p{number}"))
                 assert isinstance(outcome, Placed)
-            assert both.seen.lost == {shadow_process.BUSY: 60 - shadow_process.MAX_QUESTIONS}
+            assert both.seen.lost == {shadow_process.BUSY: 60 - shadow_process.MAX_REQUESTS}
             await both.until(lambda: not both.seen.is_looking_on)
             assert both.feed.send is None
-            assert both.seen.lost[shadow_process.LOST] == shadow_process.MAX_QUESTIONS
+            assert both.seen.lost[shadow_process.LOST] == shadow_process.MAX_REQUESTS
             assert isinstance((await both.place(pod("after")))[0], Placed)
 
     run(story())
@@ -349,7 +349,7 @@ def test_crashing_shadow_is_restarted_and_then_disabled(
 
 def test_shadow_with_too_much_memory_is_disabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shadow_process, "MAX_FAILURES", 1)
-    monkeypatch.setattr(shadow_process, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(shadow_process, "CHECK_SECONDS", 0.1)
 
     async def story() -> None:
         eats = filtering("Eats")

@@ -13,7 +13,7 @@ from statistics import median
 import yaml
 
 from moorage.insight.shadow.report import read_report
-from moorage.insight.shadow.shadow_process import MAX_QUESTIONS
+from moorage.insight.shadow.shadow_process import MAX_REQUESTS
 from moorage.kube.api.kinds import BY_NAME
 from moorage.scheduler.decisions.decision_log import read_log
 from tests.live.cluster import NAMESPACE, PATIENCE, LiveCluster, bound
@@ -92,7 +92,7 @@ def test_stopped_shadow_does_not_delay_pods(plane: ControlPlane, live: Live, tmp
     (port,) = free_ports(1)
     flags = (f"--decision-log={decisions}", *serving(plane, port))
     waves = {
-        wave: [f"{wave}-{number}" for number in range(MAX_QUESTIONS + PODS)] for wave in ("without", "with", "still")
+        wave: [f"{wave}-{number}" for number in range(MAX_REQUESTS + PODS)] for wave in ("without", "with", "still")
     }
 
     async def story(cluster: LiveCluster) -> None:

@@ -37,9 +37,8 @@ def check_manifests(documents: Iterable[Document]) -> list[Document]:
 class Applier:
     """Applies manifests through an API server; discovery results are cached."""
 
-    def __init__(self, client: ApiClient, namespace: str = "default") -> None:
+    def __init__(self, client: ApiClient) -> None:
         self._client = client
-        self._namespace = namespace
         self._resources: dict[tuple[str, str], tuple[str, bool]] = {}
         """The path of each kind, and whether it is namespaced."""
 
@@ -88,7 +87,7 @@ class Applier:
         if not namespaced:
             return f"{root}/{metadata['name']}"
         group, _, plural = root.rpartition("/")
-        return f"{group}/namespaces/{metadata.get('namespace') or self._namespace}/{plural}/{metadata['name']}"
+        return f"{group}/namespaces/{metadata.get('namespace') or 'default'}/{plural}/{metadata['name']}"
 
     async def _discover(self, version: str) -> None:
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"

@@ -132,11 +132,10 @@ def invalid_options(kind: str, cause: FieldError) -> ApiError:
     return ApiError(message, status=422, reason="Invalid", details=details)
 
 
-def forbidden(resource: ServedResource, name: str, detail: str, causes: Iterable[FieldError] = ()) -> Forbidden:
+def forbidden(resource: ServedResource, name: str, detail: str) -> Forbidden:
     """Return the error for an object that admission rejects."""
     message = f'{resource.full_name} "{name}" is forbidden: {detail}'
-    details = _about(resource, name, causes=[cause._asdict() for cause in causes])
-    return Forbidden(message, status=403, reason="Forbidden", details=details)
+    return Forbidden(message, status=403, reason="Forbidden", details=_about(resource, name, causes=[]))
 
 
 def invalid(resource: ServedResource, name: str, causes: Iterable[FieldError]) -> ApiError:

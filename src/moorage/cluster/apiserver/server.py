@@ -17,7 +17,7 @@ from moorage.cluster.apiserver.requests.request import JSON, ApiRequest, ApiResp
 from moorage.cluster.apiserver.storage.journal import Journal
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.cluster.apiserver.users import ANONYMOUS, ApiUser, Tokens, impersonated
-from moorage.common.clock import Clock, SystemClock
+from moorage.common.clock import SystemClock
 from moorage.common.errors import ApiError, InputError
 from moorage.kube.api.meta import parse_time
 from moorage.kube.features import FeatureGates
@@ -58,24 +58,16 @@ class ApiServer:
     def __init__(
         self,
         *,
-        clock: Clock | None = None,
-        token: str = "",
         port: int = 0,
         plain: bool = False,
         data_dir: Path | None = None,
         features: FeatureGates | None = None,
     ) -> None:
-        self.token = token or secrets.token_urlsafe(24)
+        self.token = secrets.token_urlsafe(24)
         self._journal = Journal(data_dir) if data_dir is not None else None
         store = self._journal.store if self._journal is not None else Store()
-        tokens = Tokens(self.token)
-        self.api = Api(
-            clock or SystemClock(),
-            store,
-            features=features,
-            tokens=tokens,
-        )
-        self._tokens = tokens
+        self._tokens = Tokens(self.token)
+        self.api = Api(SystemClock(), store, features=features, tokens=self._tokens)
         self._port = port
         self._plain_port = 0
         self._is_plain = plain

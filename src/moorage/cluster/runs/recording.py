@@ -81,8 +81,8 @@ def why_not(outcome: Unschedulable | Failed) -> FailedAttempt:
 class RecordedAttempts(AttemptLog):
     """Records every attempt, not only the last of each pod."""
 
-    def __init__(self, recorder: "RunRecorder", *, with_nodes: bool) -> None:
-        super().__init__(with_nodes=with_nodes)
+    def __init__(self, recorder: "RunRecorder") -> None:
+        super().__init__(with_nodes=False)
         self._recorder = recorder
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
@@ -118,8 +118,8 @@ class RecordedMoves(QueueObserver):
 class RunRecorder:
     """Records a simulation. :attr:`steps` and :attr:`decisions` are in order of time."""
 
-    def __init__(self, *, with_nodes: bool = False) -> None:
-        self.attempts = RecordedAttempts(self, with_nodes=with_nodes)
+    def __init__(self) -> None:
+        self.attempts = RecordedAttempts(self)
         self.moves = RecordedMoves(self)
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}

@@ -68,10 +68,10 @@ def described_key(session: Session, pod: Pod) -> str:
     return key if groups is not None and key and isinstance(groups.group(key), DescribedGroup) else ""
 
 
-def view_group(session: Session, key: str, *, in_detail: bool = False) -> GroupView:
+def view_group(session: Session, key: str) -> GroupView:
     """Try a group, and then as many of its members as possible."""
     groups = session.groups()
-    outcome = session.try_group(key, in_detail=in_detail)
+    outcome = session.try_group(key, in_detail=True)
     group_members = groups.members(key)
     assert group_members is not None
     assert group_members.group is not None

@@ -72,7 +72,7 @@ def explain_pod(
         if pod.node_name:
             return _explain_bound(session, pod, node)
         if not node and is_scheduled_with_group(session, pod):
-            return explain_member(session, pod, view_group(session, pod.group_key or "", in_detail=True), seconds)
+            return explain_member(session, pod, view_group(session, pod.group_key or ""), seconds)
         if not node and (key := described_key(session, pod)):
             # Only a plugin defines the group: it has no object that can be changed.
             outcome = session.try_group(key, in_detail=True)

@@ -268,7 +268,7 @@ def _explain_group(session: Session, key: str, title: str, seconds: float) -> Wo
     if group_members is None or not group_members.known_count:
         return WorkloadExplanation(title, 0, 0)
     with session.branch():
-        view = view_group(session, key, in_detail=True)
+        view = view_group(session, key)
         stuck = session.pod(view.blocked) if view.blocked else None
         member = None if stuck is None else explain_member(session, stuck, view, seconds)
     return WorkloadExplanation(title, view.most, view.members, member, view.facts())

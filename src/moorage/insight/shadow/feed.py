@@ -11,7 +11,7 @@ from zlib import crc32
 
 from moorage.common.child_process import encode_frame
 from moorage.common.clock import Clock
-from moorage.insight.shadow.messages import Assumed, Forgotten, Question, Removed, encode_object
+from moorage.insight.shadow.messages import Assumed, DecisionRequest, Forgotten, Removed, encode_object
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject, format_micro_time
 from moorage.kube.api.pod import Pod
@@ -33,12 +33,12 @@ class ShadowFeed(AttemptObserver, ApplyObserver, CacheObserver):
         self._share = int(percent * _PARTS / 100)
         self.send: Callable[[bytes], None] | None = None
         """Takes a message; must not block. ``None`` while there is no shadow."""
-        self.may_ask: Callable[[], bool] = lambda: False
+        self.accepts_requests: Callable[[], bool] = lambda: False
         """Returns whether another request may be sent now; a rejection counts it."""
         self._is_applying = False
         self._held: list[bytes] | None = None
         self._numbers = 0
-        self.asked: dict[int, float] = {}
+        self.pending_requests: dict[int, float] = {}
         """The pending requests, and the time of each by the machine's clock."""
         self._fits_nowhere = False
 
@@ -62,21 +62,21 @@ class ShadowFeed(AttemptObserver, ApplyObserver, CacheObserver):
     def changed(self, before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
         """Send a change."""
         if after is not None:
-            self._say(encode_frame(encode_object(after)))
+            self._send_or_hold(encode_frame(encode_object(after)))
         elif before is not None:
-            self._say(encode_frame(Removed(BY_TYPE[type(before)].full_name, before.key, is_final)))
+            self._send_or_hold(encode_frame(Removed(BY_TYPE[type(before)].full_name, before.key, is_final)))
 
     def assumed(self, pod: Pod) -> None:
         """Send an assumption."""
         if self.send is not None and not self._is_applying:
-            self._say(encode_frame(Assumed(pod.key, pod.node_name)))
+            self._send_or_hold(encode_frame(Assumed(pod.key, pod.node_name)))
 
     def forgotten(self, pod: Pod) -> None:
         """Send the end of an assumption."""
         if self.send is not None and not self._is_applying:
-            self._say(encode_frame(Forgotten(pod.key)))
+            self._send_or_hold(encode_frame(Forgotten(pod.key)))
 
-    def _say(self, message: bytes) -> None:
+    def _send_or_hold(self, message: bytes) -> None:
         if self._held is not None:
             self._held.append(message)
         elif self.send is not None:
@@ -100,11 +100,11 @@ class ShadowFeed(AttemptObserver, ApplyObserver, CacheObserver):
         is_choice = isinstance(outcome, Placed) or (isinstance(outcome, Unschedulable) and self._fits_nowhere)
         is_sampled = self._share >= _PARTS or crc32(queued.uid.encode()) % _PARTS < self._share
         is_resize = bool(queued.pod.node_name)
-        if is_choice and is_sampled and not is_resize and self.may_ask():
+        if is_choice and is_sampled and not is_resize and self.accepts_requests():
             self._numbers += 1
-            self.asked[self._numbers] = monotonic()
+            self.pending_requests[self._numbers] = monotonic()
             node = outcome.node_name if isinstance(outcome, Placed) else ""
             moment = format_micro_time(self._clock.wall())
-            self.send(encode_frame(Question(self._numbers, queued.key, node, moment)))
+            self.send(encode_frame(DecisionRequest(self._numbers, queued.key, node, moment)))
         for message in messages:
-            self._say(message)
+            self._send_or_hold(message)

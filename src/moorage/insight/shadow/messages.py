@@ -20,7 +20,7 @@ class _Message(Struct, frozen=True, array_like=True, gc=False):
     """A message; one byte names its kind."""
 
 
-class Known(_Message, frozen=True, tag="k"):
+class ObjectState(_Message, frozen=True, tag="k"):
     """The current state of an object."""
 
     kind: str
@@ -48,13 +48,13 @@ class Forgotten(_Message, frozen=True, tag="f"):
     key: str
 
 
-class Whole(_Message, frozen=True, tag="w"):
+class InitialObjectsSent(_Message, frozen=True, tag="w"):
     """The end of the initial objects, with the assumed pods and their nodes."""
 
     assumed: list[tuple[str, str]]
 
 
-class Question(_Message, frozen=True, tag="q"):
+class DecisionRequest(_Message, frozen=True, tag="q"):
     """A decision of the scheduler, before it has effects; without a node, the pod is infeasible."""
 
     number: int
@@ -63,7 +63,7 @@ class Question(_Message, frozen=True, tag="q"):
     time: str
 
 
-Message: TypeAlias = Known | Removed | Assumed | Forgotten | Whole | Question
+Message: TypeAlias = ObjectState | Removed | Assumed | Forgotten | InitialObjectsSent | DecisionRequest
 
 
 class ShadowSetup(Struct, frozen=True):
@@ -75,12 +75,8 @@ class ShadowSetup(Struct, frozen=True):
     kinds: tuple[str, ...]
 
 
-class ShadowReady(Struct, frozen=True, tag="ready"):
-    """The shadow is assembled."""
-
-
-class ShadowWhole(Struct, frozen=True, tag="whole"):
-    """The shadow has the initial objects and accepts questions."""
+class ShadowSynced(Struct, frozen=True, tag="synced"):
+    """The shadow has the initial objects and accepts requests."""
 
 
 class ShadowBroken(Struct, frozen=True, tag="broken"):
@@ -110,9 +106,9 @@ class Comparison(Struct, frozen=True, omit_defaults=True, rename="camel", tag="c
     shadow: dict[str, NodeEntry] = {}
 
 
-Answer: TypeAlias = ShadowReady | ShadowWhole | ShadowBroken | Comparison
+ShadowMessage: TypeAlias = ShadowSynced | ShadowBroken | Comparison
 
 
-def encode_object(obj: KubeObject) -> Known:
+def encode_object(obj: KubeObject) -> ObjectState:
     """Encode an object to be sent; as JSON, since some structs hold fields that are still JSON."""
-    return Known(find_kind(type(obj)).full_name, msgspec.json.encode(obj))
+    return ObjectState(find_kind(type(obj)).full_name, msgspec.json.encode(obj))

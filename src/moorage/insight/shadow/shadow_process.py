@@ -25,13 +25,12 @@ from moorage.insight.explain.explain_events import ExplainRequest
 from moorage.insight.shadow.feed import ShadowFeed
 from moorage.insight.shadow.messages import (
     ERROR,
-    Answer,
     Comparison,
+    InitialObjectsSent,
     ShadowBroken,
-    ShadowReady,
+    ShadowMessage,
     ShadowSetup,
-    ShadowWhole,
-    Whole,
+    ShadowSynced,
     encode_object,
 )
 from moorage.kube.api.kinds import find_kind
@@ -41,12 +40,12 @@ from moorage.scheduler.wiring.assembly import find_watched_kinds
 
 WORKER: Final = "moorage.insight.shadow.shadow_worker"
 MAX_BUFFER: Final = 32 << 20
-"""The limit of bytes buffered for the shadow; above it, the shadow has lost touch with the cluster."""
-MAX_QUESTIONS: Final = 256
-ANSWER_SECONDS: Final = 30.0
+"""The limit of bytes buffered for the shadow; above it, the shadow is too slow to follow the cluster."""
+MAX_REQUESTS: Final = 256
+RESPONSE_SECONDS: Final = 30.0
 START_SECONDS: Final = 120.0
 FLUSH_SECONDS: Final = 0.01
-LOOK_SECONDS: Final = 1.0
+CHECK_SECONDS: Final = 1.0
 SLICE: Final = 200
 """The number of objects per batch when the shadow receives the cluster."""
 MAX_FAILURES: Final = 3
@@ -141,7 +140,7 @@ class Shadow:
     async def _wait_for_change(self, version: str) -> None:
         while self._version() == version and not self._changed.is_set():
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(CHECK_SECONDS):
                     await self._changed.wait()
 
     def _version(self) -> str:
@@ -155,8 +154,8 @@ class Shadow:
 class ShadowRun:
     """One process of the shadow, from its start to its end.
 
-    :meth:`put`, :meth:`may_ask`, :meth:`take` and :meth:`find_problem` change or read the state without I/O. The tasks
-    below :meth:`run_until` connect them with the process.
+    :meth:`put`, :meth:`accepts_requests`, :meth:`take` and :meth:`find_problem` change or read the state without I/O.
+    The tasks below :meth:`run_until` connect them with the process.
     """
 
     def __init__(self, plan: ShadowPlan, feed: ShadowFeed, scheduler: Scheduler, events: ShadowEvents) -> None:
@@ -166,7 +165,7 @@ class ShadowRun:
         self._out: list[bytes] = []
         self.pending_bytes = 0
         """The size of the messages that the shadow has not read."""
-        self._is_whole = False
+        self._is_synced = False
         self._overflow = asyncio.Event()
         self._errors = 0
 
@@ -176,49 +175,47 @@ class ShadowRun:
             return
         self.pending_bytes += len(message)
         self._out.append(message)
-        # Until the shadow has the entire cluster, its size sets the limit; _introduce waits for the shadow.
-        if self.pending_bytes > MAX_BUFFER and self._is_whole:
+        # Until the shadow has the entire cluster, its size sets the limit; _send_objects waits for the shadow.
+        if self.pending_bytes > MAX_BUFFER and self._is_synced:
             self._overflow.set()
             self._out.clear()
 
-    def may_ask(self) -> bool:
+    def accepts_requests(self) -> bool:
         """Return whether another request may be sent now; count it as dropped if not."""
         reason = ""
-        if not self._is_whole:
+        if not self._is_synced:
             reason = STARTING
         elif self._overflow.is_set():
             reason = LOST
-        elif len(self._feed.asked) >= MAX_QUESTIONS:
+        elif len(self._feed.pending_requests) >= MAX_REQUESTS:
             reason = BUSY
         if reason:
             self._events.dropped(reason, 1)
         return not reason
 
-    def take(self, answer: Answer) -> None:
+    def take(self, message: ShadowMessage) -> None:
         """Handle a message of the shadow; raise ShadowUnusable if a restart would not help."""
-        match answer:
-            case ShadowReady():
-                return
+        match message:
             case ShadowBroken(problem):
                 raise ShadowUnusable(problem)
-            case ShadowWhole():
-                self._is_whole = True
+            case ShadowSynced():
+                self._is_synced = True
                 self._events.is_up(up=True)
                 log.info("the shadow is ready", file=str(self._plan.file))
             case Comparison():
-                self._feed.asked.pop(answer.number, None)
-                self._events.compared(answer)
-                self._errors = self._errors + 1 if answer.result == ERROR else 0
+                self._feed.pending_requests.pop(message.number, None)
+                self._events.compared(message)
+                self._errors = self._errors + 1 if message.result == ERROR else 0
                 if self._errors >= MAX_ERRORS:
-                    raise ShadowUnusable(f"{MAX_ERRORS} errors in a row, the last: {answer.message}")
+                    raise ShadowUnusable(f"{MAX_ERRORS} errors in a row, the last: {message.message}")
 
     def find_problem(self, now: float, memory: int) -> str:
         """Return why the process must end; an empty string if it is healthy."""
         if self._overflow.is_set():
             return f"it is too slow: {MAX_BUFFER >> 10} KiB of changes are pending"
-        if now - min(self._feed.asked.values(), default=now) > ANSWER_SECONDS:
-            return f"no response for {ANSWER_SECONDS:.0f} s"
-        if not self._is_whole and now - self._start > START_SECONDS:
+        if now - min(self._feed.pending_requests.values(), default=now) > RESPONSE_SECONDS:
+            return f"no response for {RESPONSE_SECONDS:.0f} s"
+        if not self._is_synced and now - self._start > START_SECONDS:
             return f"not ready within {START_SECONDS:.0f} s"
         if memory > self._plan.max_memory:
             return f"it uses {memory >> 20} MiB of memory; the limit is {self._plan.max_memory >> 20} MiB"
@@ -229,10 +226,10 @@ class ShadowRun:
         kinds = tuple(find_kind(kind).full_name for kind in find_watched_kinds(self._scheduler.objects))
         self.process = process = await ChildProcess.start(WORKER)
         self.put(encode_frame(ShadowSetup(request, str(self._plan.file), self._plan.plugins, kinds)))
-        self._feed.may_ask, self._feed.send = self.may_ask, self.put
+        self._feed.accepts_requests, self._feed.send = self.accepts_requests, self.put
         try:
             async with asyncio.TaskGroup() as group:
-                work = self._listen(process), self._introduce(), self._flush(process), self._look_after(process)
+                work = self._listen(process), self._send_objects(), self._flush(process), self._supervise(process)
                 tasks = [group.create_task(coroutine, name="shadow") for coroutine in work]
                 await changed()
                 for task in tasks:
@@ -249,7 +246,7 @@ class ShadowRun:
             log.warning("supervision of the shadow failed", exception=format_traceback(remaining))
             raise ShadowOff(f"supervision failed: {described(remaining.exceptions[0])}") from remaining
 
-    async def _introduce(self) -> None:
+    async def _send_objects(self) -> None:
         """Send all objects in small batches: changes in that time are sent, too, and arrive later."""
         objects = self._scheduler.objects
         for kind in find_watched_kinds(objects):
@@ -263,7 +260,7 @@ class ShadowRun:
                 while self.pending_bytes > MAX_BUFFER // 2:
                     await asyncio.sleep(FLUSH_SECONDS)
         assumed = [(pod.key, pod.node_name) for pod in self._scheduler.cache.assumed_pods()]
-        self.put(encode_frame(Whole(assumed)))
+        self.put(encode_frame(InitialObjectsSent(assumed)))
 
     async def _flush(self, process: ChildProcess) -> None:
         """Write queued messages periodically; only this task waits for the shadow to read them."""
@@ -281,7 +278,7 @@ class ShadowRun:
             raise ShadowOff(str(error)) from error
 
     async def _listen(self, process: ChildProcess) -> None:
-        decoder: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+        decoder: msgspec.msgpack.Decoder[ShadowMessage] = msgspec.msgpack.Decoder(ShadowMessage)
         try:
             while True:
                 self.take(await process.receive(decoder))
@@ -290,11 +287,11 @@ class ShadowRun:
         except msgspec.MsgspecError as error:
             raise ShadowOff(f"invalid message from its process: {error}") from error
 
-    async def _look_after(self, process: ChildProcess) -> None:
+    async def _supervise(self, process: ChildProcess) -> None:
         """Check the process once per second, and immediately after an overflow."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(CHECK_SECONDS):
                     await self._overflow.wait()
             if problem := self.find_problem(monotonic(), _resident(process.pid)):
                 raise ShadowOff(problem)
@@ -302,10 +299,10 @@ class ShadowRun:
     async def close(self) -> None:
         """Kill the process, and stop sending requests."""
         self._feed.send = None
-        if self._feed.asked:
-            self._events.dropped(LOST, len(self._feed.asked))
-            self._feed.asked.clear()
-        self._is_whole = False
+        if self._feed.pending_requests:
+            self._events.dropped(LOST, len(self._feed.pending_requests))
+            self._feed.pending_requests.clear()
+        self._is_synced = False
         self._events.is_up(up=False)
         if self.process is not None:
             await self.process.close()

@@ -20,19 +20,18 @@ from moorage.insight.shadow.messages import (
     DIFFERS,
     ERROR,
     UNSURE,
-    Answer,
     Assumed,
     Comparison,
+    DecisionRequest,
     Forgotten,
-    Known,
+    InitialObjectsSent,
     Message,
-    Question,
+    ObjectState,
     Removed,
     ShadowBroken,
-    ShadowReady,
+    ShadowMessage,
     ShadowSetup,
-    ShadowWhole,
-    Whole,
+    ShadowSynced,
 )
 from moorage.kube.api.kinds import BY_TYPE, Kind, find_kind
 from moorage.kube.api.meta import KubeObject
@@ -115,12 +114,12 @@ class ShadowCluster:
             BY_TYPE[kind].full_name: (kind, msgspec.json.Decoder(kind)) for kind in offline.kinds
         }
 
-    def take(self, message: Known | Removed | Assumed | Forgotten | Whole) -> None:
+    def take(self, message: ObjectState | Removed | Assumed | Forgotten | InitialObjectsSent) -> None:
         """Apply a change; an object that cannot be applied is skipped."""
         objects, apply = self._scheduler.objects, self._scheduler.handlers.apply
         try:
             match message:
-                case Known(name, content) if name in self._kinds:
+                case ObjectState(name, content) if name in self._kinds:
                     kind, decoder = self._kinds[name]
                     after = decoder.decode(content)
                     apply(objects[kind].find(after.key), after)
@@ -132,7 +131,7 @@ class ShadowCluster:
                     self._assume(key, node)
                 case Forgotten(key):
                     self._forget(key)
-                case Whole(assumed):
+                case InitialObjectsSent(assumed):
                     for key, node in assumed:
                         self._assume(key, node)
         except (CacheError, msgspec.MsgspecError) as error:
@@ -150,9 +149,9 @@ class ShadowCluster:
         if cached_pod is not None and self._scheduler.cache.is_assumed(cached_pod):
             self._scheduler.cache.forget(cached_pod)
 
-    def compare(self, question: Question) -> Comparison | None:
+    def compare(self, request: DecisionRequest) -> Comparison | None:
         """Return the shadow's decision; ``None`` if it has no such pod or no such profile."""
-        pod = self._pods.find(question.key)
+        pod = self._pods.find(request.key)
         shadow_runner = None if pod is None else self._scheduler.runners.get(pod.scheduler_name)
         active_runner = None if pod is None else self._in_charge.runners.get(pod.scheduler_name)
         if (
@@ -163,18 +162,18 @@ class ShadowCluster:
         ):
             return None
         comparison = Comparison(
-            question.number, question.time, pod.key, pod.scheduler_name, AGREES, question.node, question.node
+            request.number, request.time, pod.key, pod.scheduler_name, AGREES, request.node, request.node
         )
         try:
             with self._holds_of(self._scheduler.profiles, pod):
                 result = shadow_runner.find(pod)
                 choice = "" if isinstance(result, NoNode) else shadow_runner.choose(result).node.name
-                if choice == question.node:
+                if choice == request.node:
                     return comparison
                 shadow = form_opinion(shadow_runner, pod)._replace(node=choice)
         except MoorageError as error:
             return msgspec.structs.replace(comparison, result=ERROR, shadow_node="", message=str(error))
-        if question.node and shadow.is_best(question.node):
+        if request.node and shadow.is_best(request.node):
             return comparison  # equals: the shadow has no preference
         return self._different(comparison, active_runner, pod, shadow)
 
@@ -245,7 +244,7 @@ def main() -> int:
 class ShadowWorker:
     """Receives and sends messages on the loop on which plugins run their background work."""
 
-    def __init__(self, reader: asyncio.StreamReader, send: Callable[[Answer], None]) -> None:
+    def __init__(self, reader: asyncio.StreamReader, send: Callable[[ShadowMessage], None]) -> None:
         self._reader = reader
         self._send = send
         self._client: ApiClient | None = None
@@ -255,31 +254,30 @@ class ShadowWorker:
         """Set up, then compare until the scheduler ends; return 1 if the setup fails."""
         try:
             setup = msgspec.msgpack.decode(await read_frame(self._reader), type=ShadowSetup)
-            cluster = await self._assembled(setup)
+            cluster = await self._assemble(setup)
         except asyncio.IncompleteReadError:
             return 0
         except Exception as error:  # plugins may raise anything; the scheduler logs it
             self._send(ShadowBroken(described(error)))
             return 1
-        self._send(ShadowReady())
         decoder = msgspec.msgpack.Decoder(Message)
         try:
             while True:
-                self._answer(cluster, decoder.decode(await read_frame(self._reader)))
+                self._handle(cluster, decoder.decode(await read_frame(self._reader)))
         except asyncio.IncompleteReadError:
             return 0
 
-    def _answer(self, cluster: ShadowCluster, message: Message) -> None:
-        if isinstance(message, Question):
+    def _handle(self, cluster: ShadowCluster, message: Message) -> None:
+        if isinstance(message, DecisionRequest):
             text = "the shadow has no such pod or profile"
             unknown = Comparison(message.number, message.time, message.key, "", UNSURE, message.node, message=text)
             self._send(cluster.compare(message) or unknown)
             return
         cluster.take(message)
-        if isinstance(message, Whole):
-            self._send(ShadowWhole())
+        if isinstance(message, InitialObjectsSent):
+            self._send(ShadowSynced())
 
-    async def _assembled(self, setup: ShadowSetup) -> ShadowCluster:
+    async def _assemble(self, setup: ShadowSetup) -> ShadowCluster:
         request = setup.in_charge
         active_policy = request.load_policy()
         shadow_policy = read_shadow(setup, active_policy.features)

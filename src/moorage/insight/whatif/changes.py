@@ -30,7 +30,6 @@ def apply_changes(
     settings: Sequence[str] = (),
     removed: Sequence[str] = (),
     added: Sequence[str] = (),
-    namespace: str = DEFAULT_NAMESPACE,
 ) -> list[Document]:
     """Apply the changes of a command line in this order; raise InputError for invalid ones."""
     result = list(documents)
@@ -39,11 +38,11 @@ def apply_changes(
     for wish in added:
         result = with_nodes(result, wish)
     for wish in settings:
-        result = with_setting(result, wish, namespace)
+        result = with_setting(result, wish)
     return result
 
 
-def with_setting(documents: Sequence[Document], wish: str, namespace: str = DEFAULT_NAMESPACE) -> list[Document]:
+def with_setting(documents: Sequence[Document], wish: str) -> list[Document]:
     r"""Set one field: ``deployment/web:spec.replicas=5``; the value is YAML, a dot in a name is written ``\.``."""
     parts = _SETTING.fullmatch(wish)
     if parts is None:
@@ -53,7 +52,7 @@ def with_setting(documents: Sequence[Document], wish: str, namespace: str = DEFA
         hint = did_you_mean(parts[1].lower(), [kind.name.lower() for kind in BY_NAME.values()])
         raise _bad_setting(wish, f"unknown kind {parts[1]!r}", hint)
     owner, _, name = parts[2].rpartition("/")
-    target = ObjectId(kind.name, (owner or namespace) if kind.namespaced else "", name)
+    target = ObjectId(kind.name, (owner or DEFAULT_NAMESPACE) if kind.namespaced else "", name)
     path: list[str | int] = [
         int(step[1]) if step[1] is not None else re.sub(r"\\(.)", r"\1", step[2])
         for step in _STEP.finditer(parts[3].strip())

@@ -8,7 +8,7 @@ from tests.support.generated_objects import objects
 from tests.support.ticketing import TICKETS
 
 from moorage.common.child_process import LENGTH, encode_frame
-from moorage.insight.shadow.messages import Known, Message, encode_object
+from moorage.insight.shadow.messages import Message, ObjectState, encode_object
 from moorage.kube.api.codec import UNREADABLE, convert, decode
 from moorage.kube.api.custom import custom_kind
 from moorage.kube.api.kinds import BY_NAME, Kind
@@ -26,7 +26,7 @@ QUOTA = custom_kind("Quota", "quotas", "shadow.example.org/v1")
 def received(obj: KubeObject) -> KubeObject:
     """Return an object after its way through a frame."""
     message = msgspec.msgpack.decode(encode_frame(encode_object(obj))[LENGTH:], type=Message)
-    assert isinstance(message, Known)
+    assert isinstance(message, ObjectState)
     return msgspec.json.decode(message.json, type=type(obj))
 
 

@@ -10,11 +10,11 @@ from moorage.cluster.offline import DiscardingApi
 from moorage.common.clock import VirtualClock
 from moorage.insight.shadow import shadow_process
 from moorage.insight.shadow.feed import ShadowFeed
-from moorage.insight.shadow.messages import AGREES, ERROR, Comparison, ShadowBroken, ShadowReady, ShadowWhole
+from moorage.insight.shadow.messages import AGREES, ERROR, Comparison, ShadowBroken, ShadowSynced
 from moorage.insight.shadow.shadow_process import (
-    ANSWER_SECONDS,
     BUSY,
     LOST,
+    RESPONSE_SECONDS,
     START_SECONDS,
     STARTING,
     ShadowEvents,
@@ -49,12 +49,12 @@ class Recorded(ShadowEvents):
 class Scene:
     """A shadow whose process was never started."""
 
-    def __init__(self, *, is_whole: bool = True) -> None:
+    def __init__(self, *, is_synced: bool = True) -> None:
         self.feed, self.events = ShadowFeed(VirtualClock(), 100.0), Recorded()
         parts = assemble(load_policy(collect_plugins()), DiscardingApi(), VirtualClock())
         self.run = ShadowRun(PLAN, self.feed, parts.scheduler, self.events)
-        if is_whole:
-            self.run.take(ShadowWhole())
+        if is_synced:
+            self.run.take(ShadowSynced())
 
 
 def comparison(number: int, result: str) -> Comparison:
@@ -62,26 +62,25 @@ def comparison(number: int, result: str) -> Comparison:
 
 
 def test_shadow_is_up_when_it_has_the_whole_cluster() -> None:
-    scene = Scene(is_whole=False)
-    scene.run.take(ShadowReady())
+    scene = Scene(is_synced=False)
     assert scene.events.ups == []
-    scene.run.take(ShadowWhole())
+    scene.run.take(ShadowSynced())
     assert scene.events.ups == [True]
 
 
 def test_request_before_the_shadow_has_the_cluster_is_dropped() -> None:
-    scene = Scene(is_whole=False)
-    assert not scene.run.may_ask()
+    scene = Scene(is_synced=False)
+    assert not scene.run.accepts_requests()
     assert scene.events.lost == {STARTING: 1}
 
 
 def test_request_beyond_the_limit_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shadow_process, "MAX_QUESTIONS", 2)
+    monkeypatch.setattr(shadow_process, "MAX_REQUESTS", 2)
     scene = Scene()
-    scene.feed.asked = {1: 0.0}
-    assert scene.run.may_ask()
-    scene.feed.asked = {1: 0.0, 2: 0.0}
-    assert not scene.run.may_ask()
+    scene.feed.pending_requests = {1: 0.0}
+    assert scene.run.accepts_requests()
+    scene.feed.pending_requests = {1: 0.0, 2: 0.0}
+    assert not scene.run.accepts_requests()
     assert scene.events.lost == {BUSY: 1}
 
 
@@ -94,20 +93,20 @@ def test_full_buffer_ends_the_shadow_and_takes_no_more_messages(monkeypatch: pyt
     assert scene.run.find_problem(monotonic(), 0) == "it is too slow: 1 KiB of changes are pending"
     scene.run.put(b"x" * 500)
     assert scene.run.pending_bytes == 1025
-    assert not scene.run.may_ask()
+    assert not scene.run.accepts_requests()
     assert scene.events.lost == {LOST: 1}
 
 
 def test_buffer_may_grow_while_the_shadow_receives_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shadow_process, "MAX_BUFFER", 1 << 10)
-    scene = Scene(is_whole=False)
+    scene = Scene(is_synced=False)
     scene.run.put(b"x" * 5000)
     assert scene.run.find_problem(monotonic(), 0) == ""
 
 
 PROBLEMS = {
-    "a pending request is not late at the limit": (True, 0.0, ANSWER_SECONDS, 0, ""),
-    "a pending request is late": (True, 0.0, ANSWER_SECONDS + 1, 0, "no response for 30 s"),
+    "a pending request is not late at the limit": (True, 0.0, RESPONSE_SECONDS, 0, ""),
+    "a pending request is late": (True, 0.0, RESPONSE_SECONDS + 1, 0, "no response for 30 s"),
     "a shadow may take its time to start": (False, None, START_SECONDS - 1, 0, ""),
     "a shadow that never starts is ended": (False, None, START_SECONDS + 1, 0, "not ready within 120 s"),
     "a ready shadow has no start timeout": (True, None, START_SECONDS + 1, 0, ""),
@@ -116,22 +115,27 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize(("is_whole", "asked", "seconds", "memory", "problem"), PROBLEMS.values(), ids=PROBLEMS)
+@pytest.mark.parametrize(("is_synced", "sent_at", "seconds", "memory", "problem"), PROBLEMS.values(), ids=PROBLEMS)
 def test_problem_of_a_process(
-    is_whole: bool, asked: float | None, seconds: float, memory: int, problem: str, monkeypatch: pytest.MonkeyPatch
+    is_synced: bool,
+    sent_at: float | None,
+    seconds: float,
+    memory: int,
+    problem: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shadow_process, "monotonic", lambda: 1000.0)
-    scene = Scene(is_whole=is_whole)
-    if asked is not None:
-        scene.feed.asked = {1: 1000.0 + asked, 2: 1000.0 + asked + seconds}
+    scene = Scene(is_synced=is_synced)
+    if sent_at is not None:
+        scene.feed.pending_requests = {1: 1000.0 + sent_at, 2: 1000.0 + sent_at + seconds}
     assert scene.run.find_problem(1000.0 + seconds, memory) == problem
 
 
 def test_comparison_ends_its_request_and_is_reported() -> None:
     scene = Scene()
-    scene.feed.asked = {7: 0.0, 8: 0.0}
+    scene.feed.pending_requests = {7: 0.0, 8: 0.0}
     scene.run.take(comparison(7, AGREES))
-    assert (scene.feed.asked, scene.events.compared_pods) == ({8: 0.0}, ["default/p7"])
+    assert (scene.feed.pending_requests, scene.events.compared_pods) == ({8: 0.0}, ["default/p7"])
 
 
 def test_only_consecutive_errors_disable_the_shadow(monkeypatch: pytest.MonkeyPatch) -> None:

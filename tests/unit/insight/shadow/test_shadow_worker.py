@@ -9,7 +9,7 @@ import pytest
 from moorage import Handle, Hold, Pod, ReservePlugin
 from moorage.cluster import DiscardingApi, OfflineScheduler, search_all_nodes
 from moorage.common.clock import SteadyClock
-from moorage.insight.shadow.messages import AGREES, Question
+from moorage.insight.shadow.messages import AGREES, DecisionRequest
 from moorage.insight.shadow.shadow_worker import ShadowCluster
 from moorage.insight.whatif.session import Session
 from moorage.kube.manifests import to_documents
@@ -55,10 +55,10 @@ def test_shadow_counts_the_holds_of_each_configuration_once(pod: Pod, node: str)
         await offline.start()
         await in_charge.lifecycle.start()
         cluster = ShadowCluster(offline, in_charge)
-        comparison = cluster.compare(Question(1, pod.key, node, ""))
+        comparison = cluster.compare(DecisionRequest(1, pod.key, node, ""))
         assert comparison is not None
         assert (comparison.result, comparison.shadow_node) == (AGREES, node)
-        other = cluster.compare(Question(2, pod.key, "elsewhere" if node else "node", ""))
+        other = cluster.compare(DecisionRequest(2, pod.key, "elsewhere" if node else "node", ""))
         assert other is not None
         assert other.in_charge.keys() == {"elsewhere", "node"} if node else {"node"}
         assert all(entry.is_rejected != bool(node) for name, entry in other.in_charge.items() if name == "node")

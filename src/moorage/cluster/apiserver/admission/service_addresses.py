@@ -102,7 +102,7 @@ def keep_address(old: Mapping[str, Any], data: Data) -> None:
                 port.pop("nodePort", None)
 
 
-def kubernetes_service(port: int = 443) -> Data:
+def kubernetes_service() -> Data:
     """Return the service of the API server."""
     return {
         "apiVersion": "v1",
@@ -114,6 +114,6 @@ def kubernetes_service(port: int = 443) -> Data:
         },
         "spec": {
             "clusterIP": FIRST,
-            "ports": [{"name": "https", "port": port, "protocol": "TCP", "targetPort": port}],
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 443}],
         },
     }
