@@ -5,6 +5,7 @@ from moorage.cluster.controllers.cronjob import CronJobController
 from moorage.cluster.controllers.daemonset import DaemonSetController
 from moorage.cluster.controllers.deployment import DeploymentController
 from moorage.cluster.controllers.disruption import DisruptionController
+from moorage.cluster.controllers.endpoints import EndpointsController
 from moorage.cluster.controllers.fake_nodes import Heartbeats
 from moorage.cluster.controllers.garbage_collector import GROUPS, GarbageCollector
 from moorage.cluster.controllers.job import JobController
@@ -39,6 +40,7 @@ def cluster_controllers(clock: Clock, features: FeatureGates) -> tuple[Controlle
         RootAuthorityController(clock),
         GarbageCollector(clock, groups),
         DisruptionController(clock),
+        EndpointsController(clock),
         NodeController(clock),
         EvictionController(clock),
         ClaimController(clock),

@@ -137,13 +137,17 @@ def _when_due(moment: float, now: float, action: Callable[[], ControllerAction])
     yield RequeueAfter(moment - now) if moment > now else action()
 
 
+def pod_address(pod: Pod) -> str:
+    """Return the stable and unique address of a pod that runs on a fake node."""
+    number = int.from_bytes(pod.uid.encode()[-6:], "big") % 0xFFFF00 + 1
+    return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+
+
 def running(pod: Pod, now: float) -> Data:
     """Return the status of a pod whose containers have started."""
     moment = format_time(now)
     state = {"running": {"startedAt": moment}}
-    # A stable and unique address.
-    number = int.from_bytes(pod.uid.encode()[-6:], "big") % 0xFFFF00 + 1
-    address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+    address = pod_address(pod)
     return {
         "phase": "Running",
         "startTime": pod.status.start_time or moment,

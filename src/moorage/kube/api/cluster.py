@@ -1,5 +1,7 @@
 """Objects around the pods: namespaces, accounts, services, priorities and disruption budgets."""
 
+from msgspec import field
+
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.selectors import LabelSelector
 from moorage.kube.api.struct import Data, Int32, Int64, KubeStruct
@@ -24,14 +26,41 @@ class ConfigMap(KubeObject, frozen=True, dict=True, gc=True):
     data: dict[str, str] = {}
 
 
+class ServicePort(KubeStruct, frozen=True):
+    """A port of a service, and the port of its pods by number or name."""
+
+    name: str = ""
+    protocol: str = "TCP"
+    app_protocol: str | None = None
+    port: Int32 = 0
+    target_port: Int32 | str = 0
+
+
 class ServiceSpec(KubeStruct, frozen=True):
     """The pods of a service; a service without a selector has none."""
 
     selector: dict[str, str] | None = None
+    type: str = ""
+    cluster_ip: str = field(default="", name="clusterIP")
+    ports: tuple[ServicePort, ...] = ()
+    publish_not_ready_addresses: bool = False
 
 
 class Service(KubeObject, frozen=True, dict=True, gc=True):
     spec: ServiceSpec = ServiceSpec()
+
+
+class Endpoints(KubeObject, frozen=True, dict=True, gc=True):
+    """The addresses of a service's pods, by ports."""
+
+    subsets: list[Data] | None = None
+
+
+class EndpointSlice(KubeObject, frozen=True, dict=True, gc=True):
+    """Some of the addresses of a service's pods."""
+
+    endpoints: list[Data] | None = None
+    ports: list[Data] | None = None
 
 
 class PriorityClass(KubeObject, frozen=True, dict=True, gc=True):

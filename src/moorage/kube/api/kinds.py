@@ -110,7 +110,7 @@ def _kind(
 KINDS: Final[tuple[Kind, ...]] = (
     _kind("Binding", "v1", verbs=CREATE_ONLY),
     _kind("ConfigMap", "v1", cluster.ConfigMap, short="cm"),
-    _kind("Endpoints", "v1", plural="endpoints", short="ep"),
+    _kind("Endpoints", "v1", cluster.Endpoints, plural="endpoints", short="ep"),
     _kind("Event", "v1", short="ev"),
     _kind("LimitRange", "v1", short="limits"),
     _kind("Namespace", "v1", cluster.Namespace, namespaced=False, short="ns", parts=("status", "finalize")),
@@ -159,7 +159,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     _kind("ResourceSlice", _DEVICES, devices.ResourceSlice, namespaced=False),
     _kind("Lease", "coordination.k8s.io/v1", records.Lease),
     _kind("LeaseCandidate", "coordination.k8s.io/v1beta1", records.LeaseCandidate, gate="CoordinatedLeaderElection"),
-    _kind("EndpointSlice", "discovery.k8s.io/v1"),
+    _kind("EndpointSlice", "discovery.k8s.io/v1", cluster.EndpointSlice),
     _kind("IPAddress", "networking.k8s.io/v1", namespaced=False, short="ip"),
     _kind("IngressClass", "networking.k8s.io/v1", namespaced=False),
     _kind("Ingress", "networking.k8s.io/v1", short="ing", parts=_STATUS),

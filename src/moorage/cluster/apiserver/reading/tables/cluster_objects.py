@@ -1,6 +1,6 @@
 """All kinds except workloads, as `kubectl get` prints them: nodes, storage, devices, services, access."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from moorage.cluster.apiserver.reading.tables.cells import (
@@ -116,7 +116,26 @@ def _group_status(data: Data, _: float) -> str:
 
 
 def _endpoints(data: Data, _: float) -> str:
-    return ",".join(text for item in list_items(data, "endpoints") for text in item.get("addresses") or ()) or "<unset>"
+    addresses = [text for item in list_items(data, "endpoints") for text in item.get("addresses") or ()]
+    return _shortened(addresses) or "<unset>"
+
+
+def _subsets(data: Data, _: float) -> str:
+    return (
+        _shortened(
+            f"{address.get('ip', '')}{port}"
+            for subset in list_items(data, "subsets")
+            for port in [f":{item.get('port', 0)}" for item in list_items(subset, "ports")] or [""]
+            for address in list_items(subset, "addresses")
+        )
+        or "<none>"
+    )
+
+
+def _shortened(texts: Iterable[str]) -> str:
+    """Join three texts, and count the others."""
+    shown = list(texts)
+    return ",".join(shown[:3]) + (f" + {len(shown) - 3} more..." if len(shown) > 3 else "")
 
 
 _BINDING: Final = columns(
@@ -191,7 +210,7 @@ CLUSTER_OBJECTS: Final[Mapping[str, tuple[Column, ...]]] = {
         *("Name", "Key: spec.taint.key|", "Value: spec.taint.value|", "Effect: spec.taint.effect|"),
         *("TimeAdded: spec.taint.timeAdded|", "Age"),
     ),
-    "endpoints": columns("Name", ("Endpoints", lambda *_: "<none>"), "Age"),
+    "endpoints": columns("Name", ("Endpoints", _subsets), "Age"),
     "endpointslices.discovery.k8s.io": columns(
         *(
             "Name",
