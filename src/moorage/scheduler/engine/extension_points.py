@@ -137,7 +137,7 @@ class CallTimer(Protocol):
         ...
 
 
-def ask(point: Point, plugin: Plugin, method: Callable[..., T], *arguments: Any) -> T:
+def call_plugin(point: Point, plugin: Plugin, method: Callable[..., T], *arguments: Any) -> T:
     """Call a plugin; its exceptions become a PluginError that names the extension point and the plugin."""
     try:
         if plugin._timer is None:
@@ -151,7 +151,7 @@ def ask(point: Point, plugin: Plugin, method: Callable[..., T], *arguments: Any)
     return answer
 
 
-async def ask_waiting(point: Point, plugin: Plugin, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+async def call_plugin_async(point: Point, plugin: Plugin, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
     """Call an async method of a plugin; its exceptions and timeouts become a PluginError."""
     if plugin.call_timeout is not None:
         method = partial(_call_in_time, point, plugin, method)
@@ -179,7 +179,7 @@ async def _call_in_time(point: Point, plugin: Plugin, method: Callable[..., Awai
         raise invalid(point, plugin, problem) from None
 
 
-def ask_each(point: Point, plugins: Sequence[P], method: Callable[[P], T]) -> tuple[T, ...]:
+def call_each(point: Point, plugins: Sequence[P], method: Callable[[P], T]) -> tuple[T, ...]:
     """Call one short method of each plugin, too often for a boundary around every call.
 
     If a call raises, the plugins are called one by one to find the cause.
@@ -190,7 +190,7 @@ def ask_each(point: Point, plugins: Sequence[P], method: Callable[[P], T]) -> tu
             return answers
     except PLUGIN_FAULTS as error:  # re-raised by the boundary, unless the failure does not repeat
         pass_on_interrupt(error)
-    return tuple([ask(point, plugin, method, plugin) for plugin in plugins])
+    return tuple([call_plugin(point, plugin, method, plugin) for plugin in plugins])
 
 
 def raised(point: Point, plugin: Plugin, error: BaseException) -> PluginError:
@@ -248,7 +248,7 @@ def rejection(point: Point, plugin: Plugin, status: Status) -> Status:
 
 def pre_filter(plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
     """Call one pre-filter, and raise for an invalid result."""
-    answer = ask(PRE_FILTER, plugin, plugin.pre_filter, cycle, pod, nodes)
+    answer = call_plugin(PRE_FILTER, plugin, plugin.pre_filter, cycle, pod, nodes)
     if answer is None or answer is SKIP or (isinstance(answer, NodeNames) and isinstance(answer.names, frozenset)):
         return answer
     if not isinstance(answer, Status):
@@ -267,7 +267,7 @@ def filter_node(filters: Iterable[FilterPlugin], cycle: CycleState, pod: Pod, no
     for plugin in filters:
         if plugin.name in cycle.skipped_filters:
             continue
-        status = ask(FILTER, plugin, plugin.filter, cycle, pod, node)
+        status = call_plugin(FILTER, plugin, plugin.filter, cycle, pod, node)
         if status is not None and (status := require_status(FILTER, plugin, status)) is not None:
             return rejection(FILTER, plugin, status)
     return None
@@ -275,7 +275,7 @@ def filter_node(filters: Iterable[FilterPlugin], cycle: CycleState, pod: Pod, no
 
 def how_many(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray | None:
     """Return how many of these pods each node can take according to one filter; ``None`` if it cannot count."""
-    counts = ask(HOW_MANY, plugin, plugin.how_many, cycle, pod, nodes)
+    counts = call_plugin(HOW_MANY, plugin, plugin.how_many, cycle, pod, nodes)
     if counts is None:
         return None
     if not isinstance(counts, np.ndarray) or counts.shape != (len(nodes),) or counts.dtype.kind not in "iu":
@@ -285,7 +285,7 @@ def how_many(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable
 
 def pre_score(plugin: PreScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> None:
     """Call one pre-score plugin; it may skip its scores, and any other status is an error."""
-    answer = ask(PRE_SCORE, plugin, plugin.pre_score, cycle, pod, nodes)
+    answer = call_plugin(PRE_SCORE, plugin, plugin.pre_score, cycle, pod, nodes)
     if answer is None:
         return
     # The usual results need no validation.
@@ -300,7 +300,7 @@ def pre_score(plugin: PreScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTa
 
 def score_node(plugin: ScorePlugin, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
     """Score one node by one plugin; raise if the score is not an integer."""
-    score = ask(SCORE, plugin, plugin.score, cycle, pod, node)
+    score = call_plugin(SCORE, plugin, plugin.score, cycle, pod, node)
     if type(score) is int and -LIMIT <= score < LIMIT:
         return score
     if not isinstance(score, (int, np.integer)) or not -LIMIT <= score < LIMIT:
@@ -313,7 +313,7 @@ def score_nodes(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTab
 
     The column may be of 32 bits if the plugin is one whose narrow columns need no checking.
     """
-    scores = ask(SCORE, plugin, plugin.score_nodes, cycle, pod, nodes)
+    scores = call_plugin(SCORE, plugin, plugin.score_nodes, cycle, pod, nodes)
     if isinstance(scores, np.ndarray) and scores.dtype.kind == "O":
         wrong = (score for score in scores if not isinstance(score, (int, np.integer)) or not -LIMIT <= score < LIMIT)
         raise wrong_result(SCORE, plugin, next(wrong, scores))
@@ -331,7 +331,7 @@ def score_nodes(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTab
 
 def normalize(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
     """Normalize the scores of a plugin; raise unless it returns one integer per node."""
-    normalized = ask(NORMALIZE, plugin, plugin.normalize_scores, cycle, pod, nodes, scores)
+    normalized = call_plugin(NORMALIZE, plugin, plugin.normalize_scores, cycle, pod, nodes, scores)
     if not isinstance(normalized, np.ndarray) or normalized.shape != scores.shape or normalized.dtype.kind not in "iu":
         raise wrong_result(NORMALIZE, plugin, normalized)
     return normalized
@@ -355,7 +355,7 @@ def change_what_if(
     for plugin in profile.extensions:
         if plugin.name not in cycle.skipped_filters:
             method = plugin.add_pod if point is ADD_POD else plugin.remove_pod
-            status = require_status(point, plugin, ask(point, plugin, method, cycle, pod, changed_pod, node))
+            status = require_status(point, plugin, call_plugin(point, plugin, method, cycle, pod, changed_pod, node))
             if status is not None:
                 text = point.wording.format(plugin=plugin.name, problem=status.message)
                 return Status.error(text).by(plugin.name)
@@ -366,7 +366,7 @@ def usable_holds(profile: Profile, pod: Pod) -> list[Hold]:
     """Return the holds of all plugins that a pod may use."""
     usable: list[Hold] = []
     for plugin in profile.reserve:
-        for hold in ask(USABLE_HOLDS, plugin, lambda plugin: list(plugin.usable_holds(pod)), plugin):
+        for hold in call_plugin(USABLE_HOLDS, plugin, lambda plugin: list(plugin.usable_holds(pod)), plugin):
             if not isinstance(hold, Hold):
                 raise invalid(USABLE_HOLDS, plugin, f"returned {shown(hold)}, not a result of handle.hold")
             usable.append(hold)
@@ -386,7 +386,7 @@ def reserve(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> St
     for plugin in profile.reserve:
         if plugin.name in without:
             continue
-        answer = ask(RESERVE, plugin, plugin.reserve, cycle, pod, node_name)
+        answer = call_plugin(RESERVE, plugin, plugin.reserve, cycle, pod, node_name)
         if answer is not None and (status := require_status(RESERVE, plugin, answer)) is not None:
             return rejection(RESERVE, plugin, status)
     return None
@@ -396,7 +396,7 @@ def unreserve(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> 
     """Run unreserve of all reserve plugins, the last one first; errors do not stop the others."""
     for plugin in reversed(profile.reserve):
         try:
-            require_nothing(UNRESERVE, plugin, ask(UNRESERVE, plugin, plugin.unreserve, cycle, pod, node_name))
+            require_nothing(UNRESERVE, plugin, call_plugin(UNRESERVE, plugin, plugin.unreserve, cycle, pod, node_name))
         except PluginError as error:
             log.warning("unreserve failed", plugin=plugin.name, pod=pod.key, error=str(error))
 
@@ -405,7 +405,7 @@ def permit(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> Sta
     """Run the permit plugins; return a rejection, the plugins to wait for with their timeouts, or ``None``."""
     waits: dict[str, float] = {}
     for plugin in profile.permit:
-        answer = ask(PERMIT, plugin, plugin.permit, cycle, pod, node_name)
+        answer = call_plugin(PERMIT, plugin, plugin.permit, cycle, pod, node_name)
         if isinstance(answer, Wait):
             seconds = answer.seconds
             if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not seconds >= 0:

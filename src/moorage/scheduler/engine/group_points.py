@@ -8,7 +8,14 @@ from msgspec import Struct
 
 from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.extension_points import Point, ask, ask_waiting, failure, invalid, require_status
+from moorage.scheduler.engine.extension_points import (
+    Point,
+    call_plugin,
+    call_plugin_async,
+    failure,
+    invalid,
+    require_status,
+)
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.faults import described, shown
@@ -38,7 +45,7 @@ def placement_feasible(profile: Profile, group: GroupTree, remaining: int, sched
     Groups that a plugin describes need their quorum as well, independent of this result.
     """
     for plugin in profile.placement_feasible:
-        answer = ask(PLACEMENT_FEASIBLE, plugin, plugin.placement_feasible, group, remaining, scheduled)
+        answer = call_plugin(PLACEMENT_FEASIBLE, plugin, plugin.placement_feasible, group, remaining, scheduled)
         status = require_status(PLACEMENT_FEASIBLE, plugin, answer)
         if status is not None:
             if status.code is Code.ERROR:
@@ -54,7 +61,7 @@ def generate_placements(
     if not profile.placement_generate:
         return (Placement("", nodes),)
     plugin = profile.placement_generate[0]
-    answer = ask(PLACEMENT_GENERATE, plugin, plugin.generate_placements, cycle, group, nodes)
+    answer = call_plugin(PLACEMENT_GENERATE, plugin, plugin.generate_placements, cycle, group, nodes)
     if isinstance(answer, Status):
         return answer
     if not isinstance(answer, list | tuple) or not all(
@@ -80,11 +87,11 @@ def score_placements(
     count = len(placements)
     all_scores: list[tuple[PlacementScorePlugin, IntArray]] = []
     for plugin in profile.placement_score:
-        raw = ask(PLACEMENT_SCORE, plugin, plugin.score_placements, cycle, group, placements)
+        raw = call_plugin(PLACEMENT_SCORE, plugin, plugin.score_placements, cycle, group, placements)
         all_scores.append((plugin, _checked(PLACEMENT_SCORE, plugin, raw, count)))
     for position, (plugin, scores) in enumerate(all_scores):
         method = plugin.normalize_placement_scores
-        normalized = ask(NORMALIZE_PLACEMENT, plugin, method, cycle, group, placements, scores)
+        normalized = call_plugin(NORMALIZE_PLACEMENT, plugin, method, cycle, group, placements, scores)
         all_scores[position] = plugin, _checked(NORMALIZE_PLACEMENT, plugin, normalized, count)
     scored = PlacementScores(placements, np.zeros(count, dtype=np.int64), {})
     for plugin, scores in all_scores:
@@ -122,7 +129,7 @@ async def post_filter_group(profile: Profile, cycle: CycleState, group: GroupTre
     reasons: list[str] = []
     for plugin in profile.group_post_filter:
         try:
-            result = await ask_waiting(POD_GROUP_POST_FILTER, plugin, plugin.post_filter_group, cycle, group)
+            result = await call_plugin_async(POD_GROUP_POST_FILTER, plugin, plugin.post_filter_group, cycle, group)
         except PluginError as error:
             cause = error.__cause__
             return _failed(

@@ -19,6 +19,8 @@ from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, BoolArray, Code, IntArray, Status
 
+log = structlog.get_logger(__name__)
+
 
 class PluginScores(Struct):
     """The scores of one plugin for each node of a window."""
@@ -80,9 +82,6 @@ def score_all(profile: Profile, cycle: CycleState, pod: Pod, nodes: NodeTable) -
     for item in scored:
         scores.totals += np.multiply(item.normalized, item.weight, dtype=np.int64)
     return scores
-
-
-log = structlog.get_logger(__name__)
 
 
 class CrossCheckError(MoorageError):

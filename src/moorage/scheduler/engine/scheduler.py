@@ -94,7 +94,7 @@ class Scheduler:
         self.observer = select(observers, AttemptObserver)
         self._cross_check = cross_check
         self.cache, self.objects = Cache(select(observers, CacheObserver)), Objects()
-        self.nominator = PodNominator(self._queued_pod, self.objects[Pod])
+        self.nominator = PodNominator(lambda key: self.queue.queued_pod(key), self.objects[Pod])  # noqa: PLW0108 - the queue follows
         if features.enabled("GenericWorkload"):
             with_composites = features.enabled("CompositePodGroup")
             for kind in (PodGroup, CompositePodGroup) if with_composites else (PodGroup,):
@@ -198,9 +198,6 @@ class Scheduler:
     def lifecycle(self) -> PluginLifecycle:
         """The lifecycle of the plugins in use, and of former plugins that still bind pods."""
         return self.profiles.lifecycle
-
-    def _queued_pod(self, key: str) -> Pod | None:
-        return self.queue.queued_pod(key)
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
         self.queue.activate(pods.values())

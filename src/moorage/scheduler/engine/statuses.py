@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from moorage.common.arrays import NDArray
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.engine.extension_points import FILTER, FILTER_NODES, ask, failure, invalid, wrong_result
+from moorage.scheduler.engine.extension_points import FILTER, FILTER_NODES, call_plugin, failure, invalid, wrong_result
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.faults import is_own
 from moorage.scheduler.framework.node_statuses import NodeStatuses
@@ -78,7 +78,7 @@ def rejected_rows(
     """
     if alive is not None:
         nodes = nodes.among(alive)
-    verdict = ask(FILTER, plugin, plugin.filter_nodes, cycle, pod, nodes)
+    verdict = call_plugin(FILTER, plugin, plugin.filter_nodes, cycle, pod, nodes)
     if isinstance(verdict, Verdict) and not verdict.rejections:
         return iter(())
     if alive is None:

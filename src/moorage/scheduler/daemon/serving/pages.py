@@ -192,9 +192,9 @@ class Pages:
         router.add("GET", "/metrics", exposition_page(self._sources.metrics.collect, of_process=True))
         router.add("DELETE", "/metrics", self._reset_metrics)
         router.add("GET", "/metrics/resources", exposition_page(self._sources.pod_resources.collect))
-        router.add("GET", "/configz", self._configz)
-        router.add("GET", "/version", self._version)
-        router.add("GET", "/debug/caches", self._caches)
+        router.add("GET", "/configz", json_page(lambda: {"componentconfig": self._sources.configuration()}))
+        router.add("GET", "/version", json_page(version_info))
+        router.add("GET", "/debug/caches", json_page(lambda: {"caches": report_caches()}))
         if self._sources.features.enabled("ComponentFlagz"):
             router.add("GET", "/flagz", self._flagz)
         if self._sources.features.enabled("ComponentStatusz"):
@@ -204,15 +204,6 @@ class Pages:
         self._sources.metrics.reset()
         return text_reply("metrics reset\n")
 
-    async def _configz(self, _: HttpRequest) -> Reply:
-        return Reply(200, msgspec.json.encode({"componentconfig": self._sources.configuration()}))
-
-    async def _version(self, _: HttpRequest) -> Reply:
-        return Reply(200, msgspec.json.encode(version_info()))
-
-    async def _caches(self, _: HttpRequest) -> Reply:
-        return Reply(200, msgspec.json.encode({"caches": report_caches()}))
-
     async def _flagz(self, request: HttpRequest) -> Reply:
         return flagz(self._sources.flags).answer(request)
 
@@ -220,6 +211,15 @@ class Pages:
         paths, release = listed_paths({*self._router.paths, *HEALTH_PATHS}), self._sources.features.release
         page = statusz(self._began, boot_time() - self._booted, release, paths)
         return page.answer(request)
+
+
+def json_page(content: Callable[[], object]) -> PageHandler:
+    """Return a page with plain data as JSON."""
+
+    async def page(_: HttpRequest) -> Reply:
+        return Reply(200, msgspec.json.encode(content()))
+
+    return page
 
 
 def exposition_page(collect: "Callable[[], Iterable[Metric]]", *, of_process: bool = False) -> PageHandler:

@@ -16,8 +16,8 @@ from moorage.scheduler.engine.extension_points import (
     POST_BIND,
     PRE_BIND,
     PRE_BIND_PRE_FLIGHT,
-    ask,
-    ask_waiting,
+    call_plugin,
+    call_plugin_async,
     failure,
     idle,
     rejection,
@@ -121,7 +121,7 @@ class BindingPhases:
         if self._extenders and await self._is_bound_by_extender(binding):
             return None
         for plugin in self.profile.bind:
-            result = await ask_waiting(BIND, plugin, plugin.bind, binding.cycle, binding.pod, binding.node_name)
+            result = await call_plugin_async(BIND, plugin, plugin.bind, binding.cycle, binding.pod, binding.node_name)
             if result is None or (status := require_status(BIND, plugin, result)) is None:
                 return None
             if status.code == Code.ERROR:
@@ -149,7 +149,9 @@ class BindingPhases:
         for plugin in self.profile.post_bind:
             try:
                 method: Callable[..., Coroutine[Any, Any, object]] = plugin.post_bind
-                result = await ask_waiting(POST_BIND, plugin, method, binding.cycle, binding.pod, binding.node_name)
+                result = await call_plugin_async(
+                    POST_BIND, plugin, method, binding.cycle, binding.pod, binding.node_name
+                )
                 require_nothing(POST_BIND, plugin, result)
             except PluginError as error:
                 log.warning("post-bind plugin failed", plugin=plugin.name, pod=binding.pod.key, error=str(error))
@@ -157,7 +159,7 @@ class BindingPhases:
 
 def _has_work(plugin: PreBindPlugin, binding: PendingBinding) -> bool:
     method = plugin.pre_bind_pre_flight
-    result = ask(PRE_BIND_PRE_FLIGHT, plugin, method, binding.cycle, binding.pod, binding.node_name)
+    result = call_plugin(PRE_BIND_PRE_FLIGHT, plugin, method, binding.cycle, binding.pod, binding.node_name)
     status = require_status(PRE_BIND_PRE_FLIGHT, plugin, result)
     if status is None or status.code == Code.SKIP:
         return status is None
@@ -168,7 +170,7 @@ def _has_work(plugin: PreBindPlugin, binding: PendingBinding) -> bool:
 
 
 async def _pre_bind(binding: PendingBinding, plugin: PreBindPlugin) -> Status | None:
-    result = await ask_waiting(PRE_BIND, plugin, plugin.pre_bind, binding.cycle, binding.pod, binding.node_name)
+    result = await call_plugin_async(PRE_BIND, plugin, plugin.pre_bind, binding.cycle, binding.pod, binding.node_name)
     status = require_status(PRE_BIND, plugin, result)
     return None if status is None else rejection(PRE_BIND, plugin, status)
 

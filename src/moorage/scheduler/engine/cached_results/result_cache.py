@@ -17,7 +17,7 @@ from moorage.common.errors import PluginError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.cached_results.combined_result import CombinedResult, Layout
 from moorage.scheduler.engine.cached_results.plugin_result import CachingPlugin, PluginResult
-from moorage.scheduler.engine.extension_points import EPOCH, SIGN, Point, ask_each, failure, wrong_result
+from moorage.scheduler.engine.extension_points import EPOCH, SIGN, Point, call_each, failure, wrong_result
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.statuses import StatusTable
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described, pass_on_interrupt
@@ -114,17 +114,17 @@ class ResultCache:
         signature: Signature
         signing, signature = pod.shape.signed
         if signing is not self._signing or pod.node_name:
-            signature = ask_each(SIGN, self._template_signers, methodcaller("sign", pod))
+            signature = call_each(SIGN, self._template_signers, methodcaller("sign", pod))
             if not pod.node_name:
                 pod.shape.signed = (self._signing, signature)
         if self._pod_signers:
-            return signature + ask_each(SIGN, self._pod_signers, methodcaller("sign", pod))
+            return signature + call_each(SIGN, self._pod_signers, methodcaller("sign", pod))
         return signature
 
     def _drop_invalid(self) -> None:
         """Reset when rows belong to other nodes, or something outside pods and rows has changed."""
         try:
-            epochs = ask_each(EPOCH, self._with_epoch, _EPOCH)
+            epochs = call_each(EPOCH, self._with_epoch, _EPOCH)
         except PluginError:
             self._reset()
             raise

@@ -24,7 +24,7 @@ from moorage.scheduler.engine.cycle.search_result import (
     SeveralNodes,
 )
 from moorage.scheduler.engine.extender import Extender
-from moorage.scheduler.engine.extension_points import POST_FILTER, ask_waiting, wrong_result
+from moorage.scheduler.engine.extension_points import POST_FILTER, call_plugin_async, wrong_result
 from moorage.scheduler.engine.handle import ProfileHandles
 from moorage.scheduler.engine.phases import (
     GENERATE_PLACEMENTS_PHASE,
@@ -144,7 +144,7 @@ async def post_filter(profile: Profile, no_node: NoNode) -> PostFiltered:
     nomination: PostFilterResult | None = None
     for plugin in profile.post_filter:
         try:
-            result = await ask_waiting(
+            result = await call_plugin_async(
                 POST_FILTER, plugin, plugin.post_filter, no_node.cycle, no_node.pod, no_node.diagnosis.statuses
             )
         except PluginError as error:  # the pod remains unschedulable
