@@ -12,9 +12,9 @@ from typing import Any, Self, TypeVar
 
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
+from moorage.insight.listening import ListenOptions
 from moorage.insight.page.page_server import PageServer
 from moorage.insight.page.page_source import PageSource
-from moorage.kube.http.server import BearerTokens
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 HINT = "no Chromium is installed here: apt-get install chromium, or name one in MOORAGE_CHROMIUM"
@@ -52,7 +52,7 @@ class ServedPage:
 
     def __init__(self, make: Callable[[], PageSource], token: str = "") -> None:
         self._make = make
-        self._tokens = BearerTokens((token.encode(),) if token else ())
+        self._tokens = (token.encode(),) if token else ()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._port = 0
@@ -90,7 +90,7 @@ class ServedPage:
         # On a thread without a loop: a simulation runs its own.
         self.source = await self._loop.run_in_executor(None, self._make)
         await self.source.start()
-        self._server = PageServer(self.source, "127.0.0.1", self._port, self._tokens)
+        self._server = PageServer(self.source, ListenOptions(port=self._port, tokens=self._tokens))
         await self._server.start()
         self._port = int(self._server.url.split(":")[2].partition("/")[0])
 

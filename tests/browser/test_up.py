@@ -53,10 +53,13 @@ def create_pod(kubeconfig: Path, name: str) -> None:
 
 def test_page_shows_new_pods_of_a_running_cluster(look: Look, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
-    with running(kubeconfig) as url:
+    with running(kubeconfig) as address:
         window = look()
-        window.open(url)
+        window.page.goto(address)
+        url, _, fragment = address.partition("#")
+        assert fragment.startswith("token=")
         window.wait_for("Insufficient cpu")
+        assert "token" not in window.page.url, "it does not stay in the address"
         window.wait_for("gated by SchedulingGates")
         window.page.click("text=Decisions")
         window.wait_for("unschedulable")

@@ -7,6 +7,7 @@ import ssl
 import tempfile
 import time
 import urllib.request
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,8 +23,14 @@ from tests.support.control_plane import free_ports
 MAX_SENT: Final = 4 << 20
 """Maximum bytes read from an unauthenticated client, in addition to the buffers of two sockets."""
 MAX_GROWTH: Final = 32 << 20
+MAX_UNREAD: Final = 320 << 20
+"""Growth by the 256 connections that the scheduler keeps; TLS buffers up to 1 MiB for each."""
+PIPELINES: Final = 480
+SILENT: Final = 2000
 CROWD: Final = 3000
 DEADLINE: Final = 30.0
+PROBE_SECONDS: Final = 15.0
+"""The chart's timeout of a probe."""
 CHUNKED: Final = b"POST /api/v1/nodes HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 WATCH: Final = b"GET /readyz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -87,6 +94,8 @@ def _strange_to(process: SchedulerProcess, port: int) -> Iterator[str]:
     _stay(port)
     if (growth := _resident(process.pid) - before) > MAX_GROWTH:
         yield f"the scheduler's port: strangers took {growth >> 20} MiB"
+    yield from _unread(process, port)
+    yield from _silent(port)
     if not _is_healthy(port) or "Traceback" in process.log:
         yield f"the scheduler's port after strangers:\n{process.log[-2000:]}"
 
@@ -94,6 +103,7 @@ def _strange_to(process: SchedulerProcess, port: int) -> Iterator[str]:
 def _is_healthy(port: int) -> bool:
     try:
         with _connected(port, encrypted=True) as connection:
+            connection.settimeout(PROBE_SECONDS)
             connection.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             return connection.recv(12) == b"HTTP/1.1 200"
     except OSError:
@@ -167,6 +177,46 @@ def _stay(port: int) -> None:
     try:
         for _ in range(min(CROWD, 400)):
             silent.append(_connected(port, encrypted=False))
+    finally:
+        for connection in silent:
+            connection.close()
+
+
+def _unread(process: SchedulerProcess, port: int) -> Iterator[str]:
+    """Pipeline tiny requests on many connections, and read no response."""
+    before, connections = _resident(process.pid), []
+    try:
+        for _ in range(PIPELINES):
+            with suppress(OSError):
+                connections.append(_connected(port, encrypted=True))
+        for connection in connections:
+            connection.settimeout(0.05)
+            with suppress(OSError):
+                connection.sendall(b"GET / HTTP/1.1\r\n\r\n" * 30_000)
+        if (growth := _resident(process.pid) - before) > MAX_UNREAD:
+            yield f"{len(connections)} connections with pipelined requests took {growth >> 20} MiB"
+        if not _is_healthy(port):
+            yield "pipelined requests: /livez does not respond"
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def _silent(port: int) -> Iterator[str]:
+    """Connect again and again without a handshake, and probe as a kubelet does."""
+    silent: deque[socket.socket] = deque()
+    try:
+        for number in range(SILENT):
+            try:
+                client = socket.socket()
+                client.setblocking(False)
+                client.connect_ex(("127.0.0.1", port))
+                silent.append(client)
+            except OSError:
+                silent.popleft().close()
+            if number % 200 == 199 and not _is_healthy(port):
+                yield f"/livez does not respond next to {len(silent)} silent connections"
+                return
     finally:
         for connection in silent:
             connection.close()

@@ -220,6 +220,10 @@ TokenFile = Annotated[
         "--token-file", metavar="FILE", help="Accept only clients with one of these bearer tokens (one per line)."
     ),
 ]
+CertFile = Annotated[
+    Path | None, typer.Option("--tls-cert-file", metavar="FILE", help="Certificate to serve HTTPS with.")
+]
+KeyFile = Annotated[Path | None, typer.Option("--tls-private-key-file", metavar="FILE", help="Key of the certificate.")]
 RunFor = Annotated[
     str,
     typer.Option("--for", metavar="DURATION", help="Stop after this time, such as 30m (default: run until Ctrl-C)."),

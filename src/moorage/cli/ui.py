@@ -38,6 +38,8 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     address: options.Address = "127.0.0.1",
     port: options.Port = 8090,
     token_file: options.TokenFile = None,
+    tls_cert_file: options.CertFile = None,
+    tls_private_key_file: options.KeyFile = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     kubeconfig: options.Kubeconfig = "",
     context: options.Context = "",
@@ -57,14 +59,21 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     start_lightly()
     options.configure_trial_logs(verbosity)
     from moorage.cluster import LoggedRun, Replay, cluster_from_documents
-    from moorage.insight import LoadedCluster, PageSource, ReplayedCluster, ReplayedRun, StaticCluster, run_page
-    from moorage.kube.http.server import BearerTokens
+    from moorage.insight import (
+        ListenOptions,
+        LoadedCluster,
+        PageSource,
+        ReplayedCluster,
+        ReplayedRun,
+        StaticCluster,
+        run_page,
+    )
     from moorage.scheduler.decisions.decision_log import read_log
 
     if decision_log is not None and compare is not None:
         raise InputError("--compare", "cannot be combined with --decision-log", hint="omit one of them")
     seconds = options.parse_seconds(for_, "--for")
-    tokens = BearerTokens.for_address(token_file, address)
+    listening = ListenOptions.read(address, port, token_file, tls_cert_file, tls_private_key_file)
     policy = options.load_policy(config, plugin, feature_gates)
     policies = {"as configured" if config is None else config.name: policy}
     if compare is not None:
@@ -94,7 +103,7 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
 
             webbrowser.open(url)
 
-    raise typer.Exit(run_page(source, address, port, tokens, print_url))
+    raise typer.Exit(run_page(source, listening, print_url))
 
 
 def _simulate(

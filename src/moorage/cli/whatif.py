@@ -60,6 +60,8 @@ def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     address: options.Address = "127.0.0.1",
     port: options.Port = 8089,
     token_file: options.TokenFile = None,
+    tls_cert_file: options.CertFile = None,
+    tls_private_key_file: options.KeyFile = None,
     timeout: Annotated[str, typer.Option("--timeout", metavar="DURATION", help="Time limit of a question.")] = "10s",
     refresh: Annotated[
         str,
@@ -80,14 +82,12 @@ def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     """
     start_lightly()
     options.configure_trial_logs(verbosity)
-    from moorage.insight import ClusterSource, ServiceOptions, run_service
+    from moorage.insight import ClusterSource, ListenOptions, ServiceOptions, run_service
 
     settings = ServiceOptions(
         source=ClusterSource(file or (), snapshot, kubeconfig, context),
         policy=options.load_policy(config, plugin, feature_gates),
-        address=address,
-        port=port,
-        token_file=token_file,
+        listening=ListenOptions.read(address, port, token_file, tls_cert_file, tls_private_key_file),
         seconds=parse_duration(timeout, where="--timeout"),
         refresh=parse_duration(refresh, where="--refresh"),
     )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from moorage.insight.explain.pods import explain_pod
     from moorage.insight.explain.text import print_explanation, print_workload
     from moorage.insight.explain.workloads import explain_workload, find_workload
+    from moorage.insight.listening import ListenOptions
     from moorage.insight.page.events import with_page_events
     from moorage.insight.page.live_cluster import LiveCluster, PageObserver
     from moorage.insight.page.page_server import PageServer, run_page
@@ -50,6 +51,7 @@ else:
             "explain.pods": ("explain_pod",),
             "explain.text": ("print_explanation", "print_workload"),
             "explain.workloads": ("explain_workload", "find_workload"),
+            "listening": ("ListenOptions",),
             "page.events": ("with_page_events",),
             "page.live_cluster": ("LiveCluster", "PageObserver"),
             "page.page_server": ("PageServer", "run_page"),

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
@@ -14,14 +13,16 @@ from msgspec import Struct
 from moorage.common.errors import InputError, MoorageError
 from moorage.common.signals import stop_on_signals
 from moorage.insight.explain.pods import explain_pod
+from moorage.insight.listening import ListenOptions
 from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, edit_from
 from moorage.insight.whatif.questions import count_replicas
 from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.sources import ClusterSource, load_cluster
-from moorage.kube.http.messages import Headers, HttpRequest, HttpService, Reply
-from moorage.kube.http.server import BearerTokens, HttpServer
+from moorage.kube.http.messages import UNUSED_BODY, Headers, HttpRequest, HttpService, Reply
+from moorage.kube.http.server import HttpServer
 from moorage.scheduler.wiring.policy import Policy
 
+HEALTH: Final = "/healthz"
 MAX_BODY: Final = 4 << 20
 MAX_WAITING: Final = 16
 """Limit of pending questions; further ones get status 429."""
@@ -38,9 +39,7 @@ class ServiceOptions(Struct, frozen=True):
 
     source: ClusterSource
     policy: Policy
-    address: str = "127.0.0.1"
-    port: int = 0
-    token_file: Path | None = None
+    listening: ListenOptions = ListenOptions()
     seconds: float = 10.0
     refresh: float = 0.0
 
@@ -55,7 +54,7 @@ class WhatIfService:
 
     def __init__(self, options: ServiceOptions) -> None:
         self._options = options
-        self._tokens = BearerTokens.for_address(options.token_file, options.address)
+        self._guard = options.listening.guard(_problem, (HEALTH,))
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="what-if")
         self._session: Session | None = None
         self._read_at = 0.0
@@ -64,21 +63,17 @@ class WhatIfService:
     async def run(self) -> int:
         """Serve until SIGINT or SIGTERM."""
         stopping = stop_on_signals()
-        port, server = await self.start()
-        print(f"Serving on http://{self._options.address}:{port}", flush=True)  # noqa: T201 - the command prints its URL
+        url, server = await self.start()
+        print(f"Serving on {url}", flush=True)  # noqa: T201 - the command prints its URL
         await stopping.wait()
         await self.stop(server)
         return 0
 
-    async def start(self) -> tuple[int, HttpServer]:
-        """Read the cluster and listen; return the port and the server."""
+    async def start(self) -> tuple[str, HttpServer]:
+        """Read the cluster and listen; return the URL and the server."""
         await asyncio.get_running_loop().run_in_executor(self._worker, self._current)
-        server = HttpServer(HttpService(self.answer, _problem, MAX_BODY), MAX_CONNECTIONS)
-        try:
-            return await server.listen(self._options.address, self._options.port), server
-        except OSError as error:
-            where = f"--address {self._options.address} --port {self._options.port}"
-            raise InputError(where, f"cannot listen: {error.strerror or error}") from error
+        server = HttpServer(HttpService(self.answer, _problem, self._check_head), MAX_CONNECTIONS)
+        return await self._options.listening.listen(server), server
 
     async def stop(self, server: HttpServer) -> None:
         """Stop listening, and close the session."""
@@ -92,17 +87,10 @@ class WhatIfService:
 
     async def answer(self, request: HttpRequest) -> Reply:
         """Handle one request."""
-        if request.path == "/healthz":
+        if (refusal := self._refuse(request)) is not None:
+            return refusal
+        if request.path == HEALTH:
             return Reply(200, b"ok", "text/plain")
-        if not self._tokens.admit(request):
-            return _problem(401, "missing or unknown token; send Authorization: Bearer TOKEN")
-        question = QUESTIONS.get(request.path)
-        if question is None:
-            return _problem(404, f"not found: {request.path}; use POST {', '.join(QUESTIONS)}")
-        if request.method != "POST":
-            return _problem(405, "use POST")
-        if self._waiting >= MAX_WAITING:
-            return _problem(429, "too many pending questions", (("Retry-After", "1"),))
         try:
             arguments = msgspec.json.decode(request.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -111,9 +99,25 @@ class WhatIfService:
             return _problem(400, "the body is not a JSON object")
         self._waiting += 1
         try:
+            question = QUESTIONS[request.path]
             return await asyncio.get_running_loop().run_in_executor(self._worker, self._ask, question, arguments)
         finally:
             self._waiting -= 1
+
+    def _check_head(self, request: HttpRequest) -> int | Reply:
+        return self._refuse(request) or (UNUSED_BODY if request.path == HEALTH else MAX_BODY)
+
+    def _refuse(self, request: HttpRequest) -> Reply | None:
+        """Return the reply to a request that is not a question, or exceeds the limit of pending ones."""
+        if (refusal := self._guard.check(request)) is not None or request.path == HEALTH:
+            return refusal
+        if request.path not in QUESTIONS:
+            return _problem(404, f"not found: {request.path[:200]}; use POST {', '.join(QUESTIONS)}")
+        if request.method != "POST":
+            return _problem(405, "use POST")
+        if self._waiting >= MAX_WAITING:
+            return _problem(429, "too many pending questions", (("Retry-After", "1"),))
+        return None
 
     def _ask(self, question: "Question", arguments: dict[str, Any]) -> Reply:
         try:

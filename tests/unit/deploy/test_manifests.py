@@ -122,6 +122,7 @@ def test_the_network_policy_is_part_of_both_ways_to_install() -> None:
     assert [port["port"] for port in policy["ingress"][0]["ports"]] == [container()["ports"][0]["containerPort"]]
     chart = documents("helm/moorage/values.yaml")[0]["networkPolicy"]
     assert chart["enabled"]
+    assert policy["ingress"][0]["from"] == chart["from"]
     assert [port["port"] for port in policy["egress"][1]["ports"]] == chart["apiServerPorts"]
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.insight.explain.clusters import node, pod
 
-from moorage.common.errors import InputError
+from moorage.insight.listening import ListenOptions
 from moorage.insight.whatif.sources import ClusterSource
 from moorage.insight.whatif_service import MAX_WAITING, ServiceOptions, WhatIfService
 from moorage.kube.http.messages import HttpRequest, Reply
@@ -28,7 +29,8 @@ def ask(options: ServiceOptions, path: str, body: Any, *, method: str = "POST", 
     async def go() -> Reply:
         service = WhatIfService(options)
         _, server = await service.start()
-        headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
+        headers = [(b"content-type", b"application/json")]
+        headers += [(b"authorization", f"Bearer {token}".encode())] if token else []
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         reply = await service.answer(HttpRequest(method, path.encode(), headers, content))
         await service.stop(server)
@@ -76,22 +78,16 @@ def test_invalid_question_is_rejected(options: ServiceOptions, path: str, body: 
     assert response[1]["error"]
 
 
-def test_tokens(options: ServiceOptions, tmp_path: Path) -> None:
-    from msgspec.structs import replace
-
-    file = tmp_path / "tokens"
-    file.write_text("one\ntwo\n")
-    guarded = replace(options, token_file=file)
+def test_tokens(options: ServiceOptions) -> None:
+    guarded = replace(options, listening=ListenOptions(tokens=(b"one", b"two")))
     assert ask(guarded, "/v1/capacity", {"pod": pod("web")})[0] == 401
     assert ask(guarded, "/v1/capacity", {"pod": pod("web")}, token="three")[0] == 401
     assert ask(guarded, "/v1/capacity", {"pod": pod("web")}, token="two")[0] == 200
     assert ask(guarded, "/healthz", b"", method="GET") == (200, b"ok")
-    with pytest.raises(InputError, match="no tokens are configured"):
-        WhatIfService(replace(options, address="0.0.0.0"))
 
 
 def test_too_many_questions_get_retry_later(options: ServiceOptions) -> None:
     service = WhatIfService(options)
     service._waiting = MAX_WAITING
-    request = HttpRequest("POST", b"/v1/explain", [], b"{}")
+    request = HttpRequest("POST", b"/v1/explain", [(b"content-type", b"application/json")], b"{}")
     assert asyncio.run(service.answer(request)).status == 429

@@ -21,7 +21,7 @@ from moorage.common.errors import InputError
 from moorage.common.memory import relax_gc
 from moorage.common.signals import stop_on_signals
 from moorage.common.user_files import not_writable, private_file, read_text
-from moorage.insight import LiveCluster, PageObserver, PageServer, QuestionProcess, request_for
+from moorage.insight import ListenOptions, LiveCluster, PageObserver, PageServer, QuestionProcess, request_for
 from moorage.kube.api.documents import read_documents
 from moorage.kube.client.credentials import FixedCredentials
 from moorage.kube.client.kubeconfig import Connection
@@ -114,7 +114,7 @@ class Up:
             )
             cluster = await ending.enter_async_context(embedded)
             if page_observer is not None:
-                await self._serve_page(cluster, path, page_observer)
+                await self._serve_page(cluster, path, server.token, page_observer)
             self._follow_files(cluster)
             await _create_default_class(cluster)
             await cluster.apply(options.manifests)
@@ -132,7 +132,7 @@ class Up:
         self._ending.callback(log.close)
         return log
 
-    async def _serve_page(self, cluster: EmbeddedCluster, kubeconfig: Path, observer: PageObserver) -> None:
+    async def _serve_page(self, cluster: EmbeddedCluster, kubeconfig: Path, token: str, observer: PageObserver) -> None:
         """Serve the web page, if there is a scheduler."""
         policy, port = self.options.cluster.policy, self.options.page_port
         if cluster.scheduling is None or policy is None or port is None:
@@ -142,10 +142,10 @@ class Up:
         scheduler = cluster.scheduling.scheduler
         source = LiveCluster(scheduler, observer, SystemClock(), "this cluster", self._questions.ask)
         self._ending.push_async_callback(source.stop)
-        page = PageServer(source, LOOPBACK, port)
+        page = PageServer(source, ListenOptions(LOOPBACK, port, (token.encode(),)))
         await page.start()
         self._ending.push_async_callback(page.stop)
-        self.screen.page(page.url)
+        self.screen.page(f"{page.url}#token={token}")
 
     def _follow_files(self, cluster: EmbeddedCluster) -> None:
         """Reload configuration and plugins when their files change."""

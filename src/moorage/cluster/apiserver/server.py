@@ -72,7 +72,7 @@ class ApiServer:
         self._plain_port = 0
         self._is_plain = plain
         self._certificate = loopback_certificate(LOOPBACK)
-        self._http = HttpServer(HttpService(self._respond, _refuse, MAX_BODY, self._check_head))
+        self._http = HttpServer(HttpService(self._respond, _refuse, self._check_head))
         self._watchers = Watchers(self.api.store)
         self._ticking: asyncio.TimerHandle | None = None
 
@@ -176,9 +176,9 @@ class ApiServer:
             return _refusal(error)
         return reply
 
-    def _check_head(self, headers: Mapping[bytes, bytes]) -> Reply | None:
+    def _check_head(self, request: HttpRequest) -> int | Reply:
         """Reject clients without the token before their body is read."""
-        return None if self._user(headers) is not None else _refusal(unauthorized())
+        return MAX_BODY if self._user(request.headers) is not None else _refusal(unauthorized())
 
     def _user(self, headers: Mapping[bytes, bytes]) -> ApiUser | None:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")

@@ -5,10 +5,10 @@ memory here.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from moorage.insight.page.paths import API, EVENTS, MAX_BODY, problem
+from moorage.insight.page.paths import API, EVENTS, MAX_BODY, TRY, problem, public_paths, serve_file
 from moorage.kube.http.messages import HttpRequest, Reply, ReplyStream, Sink, chunk
 
 TICK_SECONDS: Final = 1.0
@@ -25,17 +25,19 @@ Poll = Callable[[HttpRequest], Awaitable[Reply]]
 Handler = Callable[[HttpRequest], Coroutine[Any, Any, Reply | ReplyStream]]
 
 
-def with_page_events(handler: Handler, poll: Poll) -> tuple[Handler, int]:
-    """Add the page's event stream to the handler of a supervisor; return it and the maximum size of a body.
+def with_page_events(handler: Handler, poll: Poll) -> tuple[Handler, Mapping[str, int]]:
+    """Add the page's event stream and files to the handler of a supervisor; return it and the limits of bodies.
 
-    ``poll`` forwards a request to the scheduler.
+    ``poll`` forwards a request to the scheduler. Files need no authentication, so the scheduler does not serve them.
     """
-    news = PageNews(poll)
+    news, files = PageNews(poll), frozenset(public_paths())
 
     async def handle(request: HttpRequest) -> Reply | ReplyStream:
-        return news.stream() if request.path == EVENTS else await handler(request)
+        if request.path == EVENTS:
+            return news.stream()
+        return serve_file(request) if request.path in files else await handler(request)
 
-    return handle, MAX_BODY
+    return handle, {TRY: MAX_BODY}
 
 
 class EventStream:

@@ -127,6 +127,8 @@ class LiveCluster(PageSource):
     ``moment`` is a monotonic clock for cached states: the scheduler's clock may be a wall clock.
     """
 
+    cpu_share = 1 / BUSY_SHARE
+
     def __init__(
         self,
         scheduler: Scheduler,

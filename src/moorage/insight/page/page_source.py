@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moorage.insight.page.api_types import (
     About,
@@ -36,6 +36,9 @@ class PageSource(ABC):
 
     The methods that are not abstract describe a cluster at one time, without a scheduler.
     """
+
+    cpu_share: ClassVar[float] = 1.0
+    """The share of its thread that the page may use."""
 
     @abstractmethod
     async def start(self) -> None:

@@ -5,14 +5,16 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Final
+from urllib.parse import unquote
 
 import msgspec
 
-from moorage.kube.http.messages import Headers, Reply
+from moorage.kube.http.messages import Headers, HttpRequest, Reply
 
 ROOT: Final = "/ui/"
 API: Final = "/ui/api/"
 EVENTS: Final = "/ui/api/events"
+TRY: Final = "/ui/api/try"
 MAX_BODY: Final = 512 << 10
 """The longest body there is a use for: manifests to drop in."""
 POLICY: Final = (
@@ -53,3 +55,14 @@ def public_paths() -> tuple[str, ...]:
 def problem(status: int, text: str) -> Reply:
     """Return an error reply."""
     return Reply(status, msgspec.json.encode({"error": text}), headers=SAFETY)
+
+
+def serve_file(request: HttpRequest) -> Reply:
+    """Return a file of the page."""
+    path = unquote(request.path)
+    if request.method not in ("GET", "HEAD"):
+        return problem(405, "only GET is supported")
+    if path == "/ui" or not path.startswith(ROOT):
+        return Reply(302, b"", "text/plain", (("Location", ROOT), *SAFETY))
+    asset = assets().get(path.removeprefix(ROOT) or "index.html")
+    return problem(404, f"not found: {path[:200]}") if asset is None else Reply(200, *asset, SAFETY)

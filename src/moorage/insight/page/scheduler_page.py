@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from moorage.common.clock import SteadyClock
 from moorage.common.observers import Observer
 from moorage.insight.explain.explain_events import request_from_options
-from moorage.insight.page.paths import API, ROOT, public_paths
+from moorage.insight.page.paths import API, ROOT, TRY, public_paths
 from moorage.scheduler.daemon.metrics.instruments import Instruments
 from moorage.scheduler.daemon.options import Options
 from moorage.scheduler.daemon.services import DaemonParts, DaemonService
@@ -59,7 +59,7 @@ class SchedulerPage(DaemonService):
         answer = PageService(self._source).answer
         for path in ("/ui", ROOT, API):
             router.add("GET", path, answer)
-        router.add("POST", f"{API}try", answer)
+        router.add("POST", TRY, answer)
 
     async def close(self) -> None:
         """Stop searches and the process that handles questions."""

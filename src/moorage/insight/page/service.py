@@ -1,8 +1,11 @@
 """The page over HTTP: static files, data as JSON, and a stream of versions."""
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import cache
 from math import isfinite
+from time import monotonic, thread_time
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
@@ -12,11 +15,15 @@ import structlog
 from moorage.common.errors import InputError, MoorageError
 from moorage.insight.page.api_types import PodLine, WaitingPodLine
 from moorage.insight.page.page_source import PageSource
-from moorage.insight.page.paths import API, ROOT, SAFETY, assets, problem
+from moorage.insight.page.paths import API, SAFETY, problem, serve_file
 from moorage.insight.page.pending_groups import describe_group, describe_owner, group_id, group_lines, list_reasons
 from moorage.kube.api.pod import Pod
 from moorage.kube.http.messages import HttpRequest, Reply
 
+BURST_SECONDS: Final = 0.2
+MIN_CHARGE: Final = 0.0002
+"""Seconds that each request counts at least, for reading it and sending the reply."""
+MAX_DIGITS: Final = 16
 MAX_LISTED: Final = 200
 MAX_DIFFERENCES: Final = 1000
 MAX_SORTED: Final = 20_000
@@ -44,7 +51,7 @@ class Query:
     def number(self, key: str, default: int, most: int = 2**53) -> int:
         """Read a whole number."""
         text = str(self.given.get(key, default))
-        if not (text.isascii() and text.isdecimal()) or int(text) > most:
+        if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS) or int(text) > most:
             raise InputError(key, f"{text[:40]!r} is not a number from 0 to {most}")
         return int(text)
 
@@ -54,11 +61,44 @@ class Query:
         return items[first : first + self.number("limit", MAX_LISTED, MAX_LISTED)]
 
 
+class CpuShare:
+    """Delays readers, so that all of them together use at most a share of the thread.
+
+    A page that opens may use ``BURST_SECONDS`` at once.
+    """
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._lock = asyncio.Lock()
+        self._credit = BURST_SECONDS
+        self._counted_at = monotonic()
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait until CPU time is available, then charge the time of the block, which must not wait."""
+        async with self._lock:
+            self._count()
+            if self._credit < 0:
+                await asyncio.sleep(-self._credit / self._share)
+                self._count()
+            began = thread_time()
+            try:
+                yield
+            finally:
+                self._credit -= max(thread_time() - began, MIN_CHARGE)
+
+    def _count(self) -> None:
+        now = monotonic()
+        self._credit = min(BURST_SECONDS, self._credit + (now - self._counted_at) * self._share)
+        self._counted_at = now
+
+
 class PageService:
     """Handles requests for the page of a source."""
 
     def __init__(self, source: PageSource) -> None:
         self._source = source
+        self._cpu = CpuShare(source.cpu_share)
         self._reading: Mapping[str, Callable[[Query], Any]] = {
             "about": lambda _query: source.about(),
             "version": lambda _query: {"version": source.version},
@@ -77,19 +117,15 @@ class PageService:
         path = unquote(request.path)
         if path.startswith(API):
             return await self._data(request, path.removeprefix(API))
-        if request.method not in ("GET", "HEAD"):
-            return problem(405, "only GET is supported")
-        if path == "/ui" or not path.startswith(ROOT):
-            return Reply(302, b"", "text/plain", (("Location", ROOT), *SAFETY))
-        asset = assets().get(path.removeprefix(ROOT) or "index.html")
-        return problem(404, f"not found: {path[:200]}") if asset is None else Reply(200, *asset, SAFETY)
+        return serve_file(request)
 
     async def _data(self, request: HttpRequest, name: str) -> Reply:
         try:
             if (reading := self._reading.get(name)) is not None:
                 if request.method not in ("GET", "HEAD"):
                     return problem(405, "only GET is supported")
-                return _json(reading(self._query(request.query)))
+                async with self._cpu.turn():
+                    return _json(reading(self._query(request.query)))
             if name not in ("pod", "node", "try"):
                 return problem(404, f"not found: {API}{name[:200]}")
             if (request.method == "POST") != (name == "try"):
@@ -105,11 +141,13 @@ class PageService:
     async def _answer_question(self, name: str, arguments: Mapping[str, Any]) -> Reply:
         query = self._query(arguments)
         answer = await self._source.ask(name, arguments, query.run, query.at)
-        if name == "pod":
-            attempts = self._source.attempts(query.run, query.at, answer["pod"])
-            line = next((line for line in self._source.waiting(query.run, query.at) if line.pod == answer["pod"]), None)
-            answer = {**answer, "attempts": attempts, "waiting": line}
-        return _json(answer)
+        async with self._cpu.turn():
+            if name == "pod":
+                pod = answer["pod"]
+                attempts = self._source.attempts(query.run, query.at, pod)
+                line = next((line for line in self._source.waiting(query.run, query.at) if line.pod == pod), None)
+                answer = {**answer, "attempts": attempts, "waiting": line}
+            return _json(answer)
 
     def _query(self, parameters: Mapping[str, Any]) -> Query:
         return Query(parameters, len(self._source.about().runs))

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl
 
@@ -11,6 +11,8 @@ from msgspec import Struct
 from moorage.common.caches import cached
 
 JSON: Final = "application/json"
+UNUSED_BODY: Final = 4096
+"""Limit in bytes of a body that a client sends to a path without a use for it."""
 Headers = tuple[tuple[str, str], ...]
 
 
@@ -114,14 +116,15 @@ AnyReply = Reply | ReplyStream | Coroutine[Any, Any, Reply | ReplyStream]
 class HttpService(Struct, frozen=True):
     """The callbacks of a server: ``answer`` handles requests, ``refuse`` (a status and a message) handles invalid ones.
 
-    ``check_head`` is called with the headers of a request before its body is read; a reply rejects the request. So
-    only authenticated callers can send ``max_body`` bytes.
+    ``check_head`` is called with the head of a request before its body is read. It returns the maximum size of the
+    body, or a reply that rejects the request. ``review`` does the same for callers that another server has to identify:
+    of the body, only what arrived with the head is kept until then.
     """
 
     answer: Callable[[HttpRequest], AnyReply]
     refuse: Callable[[int, str], Reply]
-    max_body: int = 3 << 20
-    check_head: Callable[[Mapping[bytes, bytes]], Reply | None] | None = None
+    check_head: Callable[[HttpRequest], int | Reply]
+    review: Callable[[HttpRequest], Coroutine[Any, Any, Reply | None]] | None = None
 
 
 class Response(Struct, frozen=True, gc=False):

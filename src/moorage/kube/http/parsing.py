@@ -17,6 +17,10 @@ from moorage.kube.http.messages import HttpRequest, HttpService, Reply, Response
 MAX_HEAD: Final = 1 << 17
 """Bytes of a request line or status line and the headers."""
 MAX_HEADERS: Final = 1000
+SLICE: Final = 1024
+"""Bytes parsed at once, so that few complete requests wait in memory however many a client sends."""
+MAX_BODIES: Final = 64 << 20
+"""Bytes of incomplete bodies of all connections to a server."""
 MAX_FRAMING_PER_BYTE: Final = 8
 """A chunk of one byte takes five bytes of framing; more overhead than this is an attack."""
 MAX_INTERIM: Final = 20
@@ -30,42 +34,91 @@ class MalformedMessage(Exception):
     """The data is not HTTP, or exceeds a limit."""
 
 
+class BodyBudget:
+    """The bytes of incomplete bodies of all connections to a server."""
+
+    used = 0
+
+
 class RequestParser:
     """Parses requests into ``requests``, each with whether the connection is kept alive.
 
-    An invalid request becomes a ``refusal``, and nothing after it is read. Trailers are ignored: authentication by a
-    header must not accept a trailer, which a proxy has not checked.
+    :meth:`feed` stores data, and :meth:`advance` parses it until a request is complete. So pipelined requests cost no
+    more memory than their bytes. An invalid request becomes a ``refusal``, and nothing after it is read. Trailers are
+    ignored: authentication by a header must not accept a trailer, which a proxy has not checked.
     """
 
-    def __init__(self, service: HttpService, transport: asyncio.BaseTransport | None = None) -> None:
+    def __init__(
+        self, service: HttpService, transport: asyncio.BaseTransport | None = None, bodies: BodyBudget | None = None
+    ) -> None:
         self.requests: deque[tuple[HttpRequest, bool]] = deque()
         self.refusal: Reply | None = None
         self.wants_continue = False
         self.is_upgrade = False
+        self.is_partial = False
+        """Whether a request has begun and is not complete."""
         self._service = service
         self._transport = transport
+        self._bodies = bodies or BodyBudget()
+        self._unread = b""
+        self._position = 0
+        self._body: bytes | bytearray = b""
         self._parser = httptools.HttpRequestParser(self)
         self._begin()
 
     def _begin(self) -> None:
-        self.has_begun = False
+        self.is_partial = False
+        self.unreviewed: HttpRequest | None = None
+        """The head of a request whose body must not be read before a review."""
         self._has_head = False
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._body: bytes | bytearray = b""
+        self._release_body()
+        self._length = 0
+        self._max_body = 0
         self._received = 0
 
+    def _release_body(self) -> None:
+        self._bodies.used -= len(self._body)
+        self._body = b""
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether received data is not parsed yet."""
+        return self._position < len(self._unread)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a part of a request was received."""
+        return self.is_partial or self.has_unread
+
     def feed(self, data: bytes) -> None:
-        """Parse received data."""
-        if self.refusal is not None:
-            return
+        """Store received data."""
+        if self.refusal is None:
+            self._unread = self._unread[self._position :] + data if self.has_unread else data
+            self._position = 0
+
+    def advance(self) -> None:
+        """Parse stored data until a request is complete, or its body needs a review."""
+        while self.has_unread and not self.requests and self.refusal is None and self.unreviewed is None:
+            start = self._position
+            self._position += max(SLICE, self._length - len(self._body))
+            self._parse(self._unread[start : self._position])
+
+    def reviewed(self, refusal: Reply | None) -> None:
+        """Continue with the body after its review, or reject the request."""
+        self.unreviewed = None
+        self.refusal = refusal
+
+    def _parse(self, data: bytes) -> None:
         self._received += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             # Upgrades are not supported: the request is handled as if it had not requested one.
             self.is_upgrade = True
-            self.has_begun = False
+            self.is_partial = False
+            self._unread = b""
         except httptools.HttpParserError as error:
             self.refuse(400, f"this is not HTTP: {error}")
         if self._received:  # else a request has just ended, and the next has not started
@@ -85,15 +138,17 @@ class RequestParser:
         """Reject the current request, unless it is already rejected."""
         if self.refusal is None:
             self.refusal = self._service.refuse(status, message)
+            self._release_body()
 
     def close(self) -> None:
         """Release all references."""
         self.requests.clear()
+        self._release_body()
         del self._parser
 
     def on_message_begin(self) -> None:
         """Note that a request has begun."""
-        self.has_begun = True
+        self.is_partial = True
 
     def on_url(self, url: bytes) -> None:
         """Append a piece of the target."""
@@ -109,22 +164,36 @@ class RequestParser:
         if len(self._headers) > MAX_HEADERS:
             self._refuse_head()
         self._has_head = True
-        service, has_body, hosts = self._service, False, 0
+        has_body, hosts, length = False, 0, 0
         for name, value in self._headers:
             if name == b"host":
                 hosts += 1
             elif name == b"content-length":
                 has_body = value != b"0"
-                if value.isdigit() and int(value[:18]) > service.max_body:
-                    self._refuse_length()
+                length = int(value[:18]) if value.isdigit() else 0
             elif name == b"transfer-encoding":
                 has_body = True
             elif name == b"expect":
                 self.wants_continue = value.lower() == b"100-continue"
         if hosts > 1:
             self.refuse(400, "too many Host headers")
-        if has_body and service.check_head is not None:
-            self.refusal = service.check_head(dict(reversed(self._headers))) or self.refusal
+        if not has_body or self.refusal is not None:
+            return
+        head = self._request(b"")
+        verdict = self._service.check_head(head)
+        if isinstance(verdict, Reply):
+            self.refusal = verdict
+            return
+        self._max_body = verdict
+        if length > verdict:
+            self._refuse_length()
+        elif self._service.review is not None:
+            self.unreviewed = head
+        self._length = length
+
+    def _request(self, body: bytes) -> HttpRequest:
+        method = self._parser.get_method().decode()
+        return HttpRequest(method, self._target, self._headers, body, self._transport)
 
     def on_body(self, piece: bytes) -> None:
         """Append a piece of the body to one buffer, because a body can have many small pieces."""
@@ -132,25 +201,24 @@ class RequestParser:
             return
         if not self._body:
             self._body = piece
-            if len(piece) > self._service.max_body:
-                self._refuse_length()
-            return
-        if isinstance(self._body, bytes):
-            self._body = bytearray(self._body)
-        self._body += piece
-        if len(self._body) > self._service.max_body:
+        else:
+            if isinstance(self._body, bytes):
+                self._body = bytearray(self._body)
+            self._body += piece
+        self._bodies.used += len(piece)
+        if len(self._body) > self._max_body:
             self._refuse_length()
+        elif self._bodies.used > MAX_BODIES:
+            self.refuse(503, "too many request bodies are being received: retry later")
 
     def _refuse_length(self) -> None:
-        self.refuse(413, f"Request entity too large: limit is {self._service.max_body}")
+        self.refuse(413, f"Request entity too large: limit is {self._max_body}")
 
     def on_message_complete(self) -> None:
         """Append the request; it is not handled during parsing."""
         if self.refusal is not None:
             return
-        method = self._parser.get_method().decode()
-        request = HttpRequest(method, self._target, self._headers, bytes(self._body), self._transport)
-        self.requests.append((request, self._parser.should_keep_alive()))
+        self.requests.append((self._request(bytes(self._body)), self._parser.should_keep_alive()))
         self.wants_continue = False
         self._begin()
 

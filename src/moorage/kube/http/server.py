@@ -6,25 +6,24 @@ order.
 """
 
 import asyncio
-import hmac
 import resource
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable, Coroutine
-from pathlib import Path
+from time import monotonic
 from typing import Any, Final, TypeAlias, cast
 
 import structlog
 
-from moorage.common.errors import InputError
-from moorage.common.user_files import read_file
 from moorage.kube.http.messages import HttpRequest, HttpService, Reply, ReplyStream, encoded, encoded_head
-from moorage.kube.http.parsing import RequestParser
-from moorage.kube.http.proxies import is_loopback
+from moorage.kube.http.parsing import BodyBudget, RequestParser
 
 REQUEST_TIMEOUT: Final = 408
-MAX_WAITING: Final = 32
-"""Maximum number of pipelined requests; with more, reading pauses."""
+MAX_IN_A_ROW: Final = 32
+"""Pipelined requests of one client that are handled before those of other clients."""
+READ_BYTES: Final = 1 << 16
+MAX_UNSENT: Final = 1 << 16
 IDLE_SWEEPS: Final = 36
 SLOW_SWEEPS: Final = 12
 LINGER_SWEEPS: Final = 1
@@ -32,13 +31,15 @@ LINGER_SWEEPS: Final = 1
 HANDSHAKE_SECONDS: Final = 10.0
 
 
-class ServerConnection(asyncio.Protocol):
+class ServerConnection(asyncio.BufferedProtocol):
     """Handles the requests of one client; the server calls :meth:`sweep` periodically."""
 
     def __init__(self, service: HttpService, tracker: "HttpServer", arrival: "Arrival") -> None:
         self.is_full = False
         self.sweeps = 0
         """The number of sweeps since the client was last active."""
+        self.address = arrival.address
+        self.begun_at = monotonic()
         self._arrival: Arrival | None = arrival
         self._service = service
         self._tracker = tracker
@@ -50,6 +51,7 @@ class ServerConnection(asyncio.Protocol):
         self._is_reading = True
         self._keeps_alive = True
         self._is_last = False
+        self._has_eof = False
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -65,7 +67,8 @@ class ServerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start serving, unless the limit of connections was reached during the handshake."""
         self._transport = cast("asyncio.Transport", transport)
-        self._parser = RequestParser(self._service, transport)
+        self._transport.set_write_buffer_limits(MAX_UNSENT)  # of TLS, the default is eight times as much
+        self._parser = RequestParser(self._service, transport, self._tracker.bodies)
         arrival, self._arrival = self._arrival, None
         if arrival is None or not self._tracker.replace(arrival, self):
             self.abort()
@@ -83,43 +86,70 @@ class ServerConnection(asyncio.Protocol):
             self._parser.close()
             self._parser = None
 
-    def data_received(self, data: bytes) -> None:
-        """Feed the parser, and handle complete requests."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the buffer for received data."""
+        return self._tracker.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Store received data, and handle complete requests."""
         parser = self._parser
         if self._is_closing or parser is None:
             return
         if not parser.has_begun:
             self.sweeps = 0
-        parser.feed(data)
-        if parser.wants_continue and parser.refusal is None and not (self.is_busy or parser.requests):
-            parser.wants_continue = False
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._is_last = self._is_last or parser.is_upgrade
+        parser.feed(bytes(self._tracker.buffer[:nbytes]))
         self._serve(parser)
 
     def eof_received(self) -> bool:
         """Handle complete requests; reject a partial one."""
         parser = self._parser
-        self._is_last = True
+        self._is_last = self._has_eof = True
         self._keeps_alive = False
         if parser is None:
             return False
-        if parser.has_begun and not self._is_closing:
-            parser.refuse(400, "the request ended too early: unexpected EOF")
         self._serve(parser)
-        return self._task is not None or bool(parser.requests)
+        return self._task is not None or bool(parser.requests) or parser.has_unread
 
     def _serve(self, parser: RequestParser) -> None:
-        """Handle requests until none is left or a reply is pending."""
+        """Handle requests until no complete one is left or a reply is pending."""
         waiting = parser.requests
-        while waiting and not (self.is_busy or self._is_closing or self.is_full):
-            request, keeps_alive = waiting.popleft()
-            self._keeps_alive = keeps_alive and not (self._is_last and not waiting)
-            self._answer(request)
-        if parser.refusal is not None and not (waiting or self.is_busy or self._is_closing):
-            self._keeps_alive = False
-            self._send(parser.refusal)
-        self._read(len(waiting) <= MAX_WAITING and not self.is_full)
+        for _ in range(MAX_IN_A_ROW):
+            if self.is_busy or self._is_closing or self.is_full:
+                break
+            parser.advance()
+            self._is_last = self._is_last or parser.is_upgrade
+            if self._has_eof and parser.is_partial and not parser.has_unread:
+                parser.refuse(400, "the request ended too early: unexpected EOF")
+            if waiting:
+                request, keeps_alive = waiting.popleft()
+                self._keeps_alive = keeps_alive and not (self._is_last and not (waiting or parser.has_unread))
+                self._answer(request)
+            elif parser.refusal is not None:
+                self._keeps_alive = False
+                self._send(parser.refusal)
+            elif parser.unreviewed is not None and self._service.review is not None:
+                review = self._service.review(parser.unreviewed)
+                self._task = asyncio.get_running_loop().create_task(self._review(parser, parser.unreviewed, review))
+            else:
+                if parser.wants_continue:
+                    parser.wants_continue = False
+                    self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                break
+        else:
+            asyncio.get_running_loop().call_soon(self._serve_on)
+        self._read(self._is_closing or not (parser.has_unread or self.is_full))
+
+    async def _review(
+        self, parser: RequestParser, head: HttpRequest, review: Coroutine[Any, Any, Reply | None]
+    ) -> None:
+        """Find out whether the body of a request may be read."""
+        try:
+            parser.reviewed(await review)
+        except Exception:
+            parser.reviewed(self._failed(head))
+        finally:
+            self._task = None
+        self._serve_on()
 
     def _answer(self, request: HttpRequest) -> None:
         with_body = request.method != "HEAD"
@@ -198,7 +228,7 @@ class ServerConnection(asyncio.Protocol):
         self._stream = None
         self.transport.write(b"0\r\n\r\n")
         self._answered()
-        if self._parser is not None and self._parser.requests:
+        if self._parser is not None and (self._parser.requests or self._parser.has_unread):
             asyncio.get_running_loop().call_soon(self._serve_on)
 
     def pause_writing(self) -> None:
@@ -231,6 +261,8 @@ class ServerConnection(asyncio.Protocol):
         if self._is_closing:
             if self.sweeps > LINGER_SWEEPS:
                 self.transport.abort()
+        elif self.is_full and self.sweeps > SLOW_SWEEPS:
+            self.transport.abort()
         elif parser.has_begun and self.sweeps > SLOW_SWEEPS:
             parser.refuse(REQUEST_TIMEOUT, "the request did not arrive in time")
             self._serve(parser)
@@ -259,8 +291,10 @@ class Arrival:
 
     is_busy = False
 
-    def __init__(self, client: socket.socket, service: HttpService, tracker: "HttpServer") -> None:
+    def __init__(self, client: socket.socket, address: str, service: HttpService, tracker: "HttpServer") -> None:
         self.sweeps = 0
+        self.address = address
+        self.begun_at = monotonic()
         self._client = client
         self._service = service
         self._tracker = tracker
@@ -302,9 +336,12 @@ Tracked: TypeAlias = ServerConnection | Arrival
 
 SWEEP_SECONDS: Final = 5.0
 BACKLOG: Final = 512
+MIN_AGE: Final = 0.25
+"""Seconds in which a client can complete its handshake and send a request before it is replaced."""
+MAX_ACCEPTED: Final = 64
+"""Connections accepted in one turn of the loop."""
 MAX_CONNECTIONS: Final = 4096
 RETRY_SECONDS: Final = 1.0
-BEARER: Final = "Bearer "
 
 Tls: TypeAlias = Callable[[], ssl.SSLContext] | None
 
@@ -315,10 +352,15 @@ class HttpServer:
     """Serves a service on every address that :meth:`listen` is called with.
 
     The limit is ``max_connections``, and half of the files that the process may open. At the limit, a new connection
-    replaces the longest idle connection; while all are busy or new, it waits to be accepted.
+    replaces one of the client with the most connections: its oldest handshake, otherwise the one that was idle the
+    longest. So a flood from a few addresses displaces itself, and health checks are served. While all connections are
+    busy or new, it waits to be accepted.
     """
 
     def __init__(self, service: HttpService, max_connections: int = MAX_CONNECTIONS) -> None:
+        self.bodies = BodyBudget()
+        self.buffer = memoryview(bytearray(READ_BYTES))
+        """The buffer of all connections; each copies what it received immediately."""
         self._service = service
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._max_connections = max_connections if files == resource.RLIM_INFINITY else min(max_connections, files // 2)
@@ -355,13 +397,15 @@ class HttpServer:
     def _accept(self, listening: socket.socket, tls: Tls) -> None:
         """Accept pending connections up to the limit; without free file descriptors, retry in a second."""
         loop = asyncio.get_running_loop()
-        for _ in range(BACKLOG):
+        for _ in range(MAX_ACCEPTED):
+            is_full = len(self._connections) >= self._max_connections
             if not self._make_room():
                 loop.remove_reader(listening)
                 self._full.append((listening, tls))
+                loop.call_later(MIN_AGE, self._accept_again)
                 return
             try:
-                client, _ = listening.accept()
+                client, peer = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -370,19 +414,28 @@ class HttpServer:
                 loop.call_later(RETRY_SECONDS, self._listen_again, listening, tls)
                 return
             client.setblocking(False)
-            arrival = Arrival(client, self._service, self)
+            arrival = Arrival(client, str(peer[0]) if peer else "", self._service, self)
             self._connections[arrival] = None
             arrival.begin(None if tls is None else tls())
+            if is_full:
+                return  # the next connection is replaced only if one more is pending
 
     def _make_room(self) -> bool:
-        """Close the connection with the longest idle time if there are too many; return whether one more is allowed."""
-        if len(self._connections) >= self._max_connections:
-            candidates = (c for c in self._connections if c.sweeps and not c.is_busy)
-            quiet = max(candidates, key=lambda connection: connection.sweeps, default=None)
-            if quiet is None:
-                return False
-            del self._connections[quiet]
-            quiet.abort()
+        """Close a connection if there are too many; return whether one more is allowed."""
+        if len(self._connections) < self._max_connections:
+            return True
+        counts = Counter(connection.address for connection in self._connections)
+
+        def rank(connection: Tracked) -> tuple[int, bool, int]:
+            return counts[connection.address], isinstance(connection, Arrival), connection.sweeps
+
+        # Of equals, max() returns the first, which is the oldest.
+        old = monotonic() - MIN_AGE
+        surplus = max((c for c in self._connections if c.begun_at < old and not c.is_busy), key=rank, default=None)
+        if surplus is None:
+            return False
+        del self._connections[surplus]
+        surplus.abort()
         return True
 
     def _listen_again(self, listening: socket.socket, tls: Tls) -> None:
@@ -434,34 +487,6 @@ class HttpServer:
             await asyncio.wait(under_way, timeout=grace)
         for connection in tuple(self._connections):
             connection.abort()
-
-
-class BearerTokens:
-    """Authentication by a file of tokens; without tokens, only local callers are served."""
-
-    def __init__(self, tokens: tuple[bytes, ...] = ()) -> None:
-        self._tokens = tokens
-
-    @classmethod
-    def for_address(cls, file: Path | None, address: str) -> "BearerTokens":
-        """Read the tokens; raise InputError without tokens if the address is reachable from outside."""
-        lines = b"" if file is None else read_file(file, where="--token-file")
-        tokens = tuple(line.strip() for line in lines.split(b"\n") if line.strip())
-        if file is not None and not tokens:
-            raise InputError("--token-file", f"no token in {file}", hint="write one token per line")
-        if not tokens and not is_loopback(address):
-            problem = f"{address} is not a loopback address, and no tokens are configured"
-            raise InputError("--address", problem, hint="set --token-file, or listen on 127.0.0.1")
-        return cls(tokens)
-
-    def __bool__(self) -> bool:
-        return bool(self._tokens)
-
-    def admit(self, request: HttpRequest) -> bool:
-        """Return whether a request is authorized."""
-        header = request.header(b"authorization")
-        credential = header.removeprefix(BEARER).encode() if header.startswith(BEARER) else b""
-        return not self._tokens or any(hmac.compare_digest(credential, token) for token in self._tokens)
 
 
 async def _bound(host: str | None, port: int, reuse_address: bool, reuse_port: bool) -> list[socket.socket]:

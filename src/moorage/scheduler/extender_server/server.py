@@ -18,7 +18,8 @@ from moorage.common.user_files import read_file
 from moorage.common.version import USER_AGENT
 from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.rest import ApiClient
-from moorage.kube.http.messages import AnyReply, HttpRequest, HttpService, Reply
+from moorage.kube.http.guard import RequestGuard
+from moorage.kube.http.messages import UNUSED_BODY, AnyReply, HttpRequest, HttpService, Reply
 from moorage.kube.http.proxies import is_loopback
 from moorage.kube.http.server import HttpServer
 from moorage.scheduler.daemon.metrics.cells import CellRegistry
@@ -135,6 +136,8 @@ class ExtenderServer:
             "/bind": self._bind,
         }
         self._authority = self._read_authority()
+        # A client certificate keeps web pages away; without it, all clients on this machine are accepted.
+        self._guard = RequestGuard(_refused, is_local=is_loopback(options.address) and not self._authority)
 
     async def run(self) -> None:
         """Serve until a signal arrives, then shut down in order."""
@@ -162,7 +165,7 @@ class ExtenderServer:
             ending.callback(parts.close)
             ending.push_async_callback(parts.scheduler.lifecycle.close)
             self._add_pages(parts)
-            server = HttpServer(HttpService(self.answer, _refused, MAX_BODY), MAX_CONNECTIONS)
+            server = HttpServer(HttpService(self.answer, _refused, self._check_head), MAX_CONNECTIONS)
             port = await self._listen(server, ending)
             ending.push_async_callback(server.stop, STOP_SECONDS)
             options = self._options
@@ -238,10 +241,18 @@ class ExtenderServer:
         read_informers(self._registry, parts.connection.informers, parts.deliveries)
         self._router.add("GET", "/metrics", exposition_page(self._registry.collect, of_process=True))
 
-    def answer(self, request: HttpRequest) -> AnyReply:
-        """Handle a request: scheduling verbs synchronously, all others in a task."""
+    def _check_head(self, request: HttpRequest) -> int | Reply:
+        return self._refuse(request) or (MAX_BODY if request.path in self._verbs else UNUSED_BODY)
+
+    def _refuse(self, request: HttpRequest) -> Reply | None:
         if self._authority and request.path not in OPEN_PAGES and not _shows_certificate(request):
             return _refused(401, "a client certificate of the authority in --client-ca-file is needed")
+        return self._guard.check(request)
+
+    def answer(self, request: HttpRequest) -> AnyReply:
+        """Handle a request: scheduling verbs synchronously, all others in a task."""
+        if (refusal := self._refuse(request)) is not None:
+            return refusal
         question = self._verbs.get(request.path)
         if question is None:
             return self._router.answer(request)

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.insight.page.clusters import still
 
 from moorage.common.errors import InputError
+from moorage.insight.listening import ListenOptions
 from moorage.insight.page.page_server import PageServer
-from moorage.kube.http.server import BearerTokens
 
 Visit = Callable[[aiohttp.ClientSession, str], Awaitable[None]]
 
@@ -19,7 +19,7 @@ def visited(visit: Visit, token: str = "") -> None:
     async def go() -> None:
         source = still()
         await source.start()
-        server = PageServer(source, "127.0.0.1", 0, BearerTokens((token.encode(),) if token else ()))
+        server = PageServer(source, ListenOptions(tokens=(token.encode(),) if token else ()))
         await server.start()
         try:
             async with aiohttp.ClientSession() as client:
@@ -50,11 +50,11 @@ def test_request_for_another_host_name_is_rejected() -> None:
 
 def test_data_needs_a_token_and_the_page_does_not() -> None:
     async def visit(client: aiohttp.ClientSession, url: str) -> None:
-        assert await status(client, url, Host="any.example") == 200
+        assert await status(client, url) == 200
         for path in ("api/state", "api/events", "api/nothing"):
             assert await status(client, url + path) == 401, path
             assert await status(client, url + path, Authorization="Bearer wrong") == 401, path
-        assert await status(client, f"{url}api/state", Authorization="Bearer right", Host="any.example") == 200
+        assert await status(client, f"{url}api/state", Authorization="Bearer right") == 200
 
     visited(visit, "right")
 
@@ -75,11 +75,6 @@ def test_port_in_use_is_reported() -> None:
     async def visit(_client: aiohttp.ClientSession, url: str) -> None:
         port = int(url.split(":")[2].partition("/")[0])
         with pytest.raises(InputError, match="--port 0 picks a free port"):
-            await PageServer(still(), "127.0.0.1", port).start()
+            await PageServer(still(), ListenOptions(port=port)).start()
 
     visited(visit)
-
-
-def test_public_address_needs_tokens() -> None:
-    with pytest.raises(InputError, match="no tokens are configured"):
-        BearerTokens.for_address(None, "0.0.0.0")

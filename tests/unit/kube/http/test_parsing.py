@@ -2,17 +2,20 @@
 
 import gc
 import weakref
+from collections import deque
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.kube.http.messages import HttpService, Reply, Response
+from moorage.kube.http.messages import HttpRequest, HttpService, Reply, Response
 from moorage.kube.http.parsing import (
+    MAX_BODIES,
     MAX_HEAD,
     MAX_HEADERS,
     MAX_INTERIM,
+    BodyBudget,
     MalformedMessage,
     RequestParser,
     ResponseParser,
@@ -25,8 +28,21 @@ def refuse(status: int, message: str) -> Reply:
     return Reply(status, message.encode())
 
 
+class EagerParser(RequestParser):
+    """Parses all data immediately."""
+
+    def feed(self, data: bytes) -> None:
+        super().feed(data)
+        complete = list(self.requests)
+        while self.has_unread and self.refusal is None and self.unreviewed is None:
+            self.requests.clear()
+            self.advance()
+            complete += self.requests
+        self.requests = deque(complete)
+
+
 def parser(max_body: int = 1000) -> RequestParser:
-    return RequestParser(HttpService(lambda request: Reply(200, request.body), refuse, max_body))
+    return EagerParser(HttpService(lambda request: Reply(200, request.body), refuse, lambda _: max_body))
 
 
 TRAILERS = (b"Authorization: Bearer t", b"X-Remote-Group: system:masters", b"Host: elsewhere")
@@ -148,27 +164,76 @@ def test_as_many_headers_as_there_may_be() -> None:
 
 
 def test_body_of_a_rejected_request_is_not_read() -> None:
-    header_sets: list[dict[bytes, bytes]] = []
+    heads: list[HttpRequest] = []
 
-    def check(headers: object) -> Reply | None:
-        assert isinstance(headers, dict)
-        header_sets.append(headers)
-        return None if headers.get(b"authorization") == b"Bearer t" else Reply(401, b"no")
+    def check(head: HttpRequest) -> int | Reply:
+        heads.append(head)
+        return 1000 if head.header(b"authorization") == "Bearer t" else Reply(401, b"no")
 
-    service = HttpService(lambda request: Reply(200, request.body), refuse, 1000, check)
-    stranger = RequestParser(service)
-    stranger.feed(b"POST / HTTP/1.1\r\nContent-Length: 999\r\nExpect: 100-continue\r\n\r\n")
+    service = HttpService(lambda request: Reply(200, request.body), refuse, check)
+    stranger = EagerParser(service)
+    stranger.feed(b"POST /a HTTP/1.1\r\nContent-Length: 999\r\nExpect: 100-continue\r\n\r\n")
     assert stranger.refusal == Reply(401, b"no")
-    stranger = RequestParser(service)
+    assert (heads[0].method, heads[0].path, heads[0].body) == ("POST", "/a", b"")
+    stranger = EagerParser(service)
     stranger.feed(CHUNKED + b"1\r\na\r\n0\r\nAuthorization: Bearer t\r\n\r\n")
     assert (stranger.refusal, len(stranger.requests)) == (Reply(401, b"no"), 0), "a trailer authenticates nobody"
-    friend = RequestParser(service)
+    friend = EagerParser(service)
     friend.feed(b"POST / HTTP/1.1\r\nAuthorization: Bearer t\r\nContent-Length: 1\r\n\r\na")
     assert friend.requests[0][0].body == b"a"
-    count = len(header_sets)
-    nobody = RequestParser(service)
+    count = len(heads)
+    nobody = EagerParser(service)
     nobody.feed(b"GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
-    assert (len(nobody.requests), len(header_sets)) == (2, count), "without a body there is nothing to check"
+    assert (len(nobody.requests), len(heads)) == (2, count), "without a body there is nothing to check"
+
+
+async def allow(_head: HttpRequest) -> Reply | None:
+    return None
+
+
+def test_body_waits_for_the_review_of_its_head() -> None:
+    service = HttpService(lambda request: Reply(200, request.body), refuse, lambda _: 1 << 20, allow)
+    http_parser = RequestParser(service)
+    http_parser.feed(b"POST /a HTTP/1.1\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000)
+    http_parser.advance()
+    assert http_parser.unreviewed is not None
+    assert http_parser.has_unread
+    http_parser.advance()
+    assert not http_parser.requests, "it waits"
+    http_parser.reviewed(None)
+    http_parser.advance()
+    assert len(http_parser.requests[0][0].body) == 100_000
+    http_parser = RequestParser(service)
+    http_parser.feed(b"POST /a HTTP/1.1\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000)
+    http_parser.advance()
+    http_parser.reviewed(Reply(403, b"no"))
+    http_parser.advance()
+    assert (http_parser.refusal, len(http_parser.requests)) == (Reply(403, b"no"), 0)
+
+
+def test_few_pipelined_requests_are_parsed_at_once() -> None:
+    http_parser = RequestParser(HttpService(lambda request: Reply(200, request.body), refuse, lambda _: 0))
+    http_parser.feed(b"GET / HTTP/1.1\r\n\r\n" * 3000)
+    total = 0
+    while http_parser.has_unread:
+        http_parser.advance()
+        assert 0 < len(http_parser.requests) < 60
+        total += len(http_parser.requests)
+        http_parser.requests.clear()
+    assert total == 3000
+
+
+def test_incomplete_bodies_of_all_connections_have_a_limit() -> None:
+    service = HttpService(lambda request: Reply(200, request.body), refuse, lambda _: MAX_BODIES)
+    bodies = BodyBudget()
+    parsers = [RequestParser(service, bodies=bodies) for _ in range(3)]
+    for http_parser in parsers:
+        http_parser.feed(b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % MAX_BODIES + b"x" * (MAX_BODIES // 2 - 1))
+        http_parser.advance()
+    assert [None if one.refusal is None else one.refusal.status for one in parsers] == [None, None, 503]
+    for http_parser in parsers:
+        http_parser.close()
+    assert bodies.used == 0
 
 
 REQUESTS = (

@@ -85,7 +85,7 @@ Scenario = Callable[[Site, HttpServer, asyncio.StreamReader, asyncio.StreamWrite
 
 @asynccontextmanager
 async def connected(site: Site) -> AsyncIterator[tuple[HttpServer, asyncio.StreamReader, asyncio.StreamWriter]]:
-    server = HttpServer(HttpService(site.answer, refuse, MAX_BODY))
+    server = HttpServer(HttpService(site.answer, refuse, lambda _: MAX_BODY))
     port = await server.listen("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -323,7 +323,7 @@ def test_closed_connections_are_freed_without_a_garbage_collection(path: str, ru
     async def main() -> None:
         site = Site()
         site.gate.set()
-        server = HttpServer(HttpService(site.answer, refuse, MAX_BODY))
+        server = HttpServer(HttpService(site.answer, refuse, lambda _: MAX_BODY))
         port = await server.listen("127.0.0.1", 0)
         for _ in range(5):
             site.pieces = Pieces()
@@ -356,7 +356,7 @@ async def hung_up(reader: asyncio.StreamReader) -> bool:
 def test_one_connection_too_many_takes_the_place_of_the_quietest() -> None:
     async def main() -> None:
         site = Site()
-        server = HttpServer(HttpService(site.answer, refuse, MAX_BODY), max_connections=3)
+        server = HttpServer(HttpService(site.answer, refuse, lambda _: MAX_BODY), max_connections=3)
         port = await server.listen("127.0.0.1", 0)
         busy, early, late = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         for _, writer in (early, late):
@@ -385,7 +385,7 @@ def test_one_connection_too_many_takes_the_place_of_the_quietest() -> None:
 def test_with_all_connections_busy_one_more_waits() -> None:
     async def main() -> None:
         site = Site()
-        server = HttpServer(HttpService(site.answer, refuse, MAX_BODY), max_connections=2)
+        server = HttpServer(HttpService(site.answer, refuse, lambda _: MAX_BODY), max_connections=2)
         port = await server.listen("127.0.0.1", 0)
         connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
         for reader, writer in connections:
@@ -412,7 +412,7 @@ def test_with_all_connections_busy_one_more_waits() -> None:
 
 def test_many_simultaneous_connections_are_all_served() -> None:
     async def main() -> None:
-        server = HttpServer(HttpService(Site().answer, refuse, MAX_BODY), max_connections=3)
+        server = HttpServer(HttpService(Site().answer, refuse, lambda _: MAX_BODY), max_connections=3)
         port = await server.listen("127.0.0.1", 0)
 
         async def visit() -> int:
@@ -434,7 +434,7 @@ def test_unfinished_handshake_counts_and_is_replaced(authority: Path, runs: Call
     context.load_cert_chain(authority / "cert.pem", authority / "key.pem")
 
     async def main() -> None:
-        server = HttpServer(HttpService(Site().answer, refuse, MAX_BODY), max_connections=3)
+        server = HttpServer(HttpService(Site().answer, refuse, lambda _: MAX_BODY), max_connections=3)
         port = await server.listen("127.0.0.1", 0, tls=lambda: context)
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         trusting = ssl.create_default_context(cafile=authority / "cert.pem")
@@ -459,7 +459,7 @@ def test_unfinished_handshake_counts_and_is_replaced(authority: Path, runs: Call
 
 def test_a_server_on_all_addresses_has_one_port() -> None:
     async def main() -> None:
-        server = HttpServer(HttpService(Site().answer, refuse, MAX_BODY))
+        server = HttpServer(HttpService(Site().answer, refuse, lambda _: MAX_BODY))
         port = await server.listen(None, 0)
         for host in ("127.0.0.1", *(["::1"] if socket.has_dualstack_ipv6() else [])):
             reader, writer = await asyncio.open_connection(host, port)

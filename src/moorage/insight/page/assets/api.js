@@ -16,6 +16,12 @@ export function storeToken(token) {
   sessionStorage.setItem(TOKEN, token);
 }
 
+// `moorage up` prints an address with its token. Servers do not receive this part of an address.
+if (location.hash.startsWith("#token=")) {
+  storeToken(decodeURIComponent(location.hash.slice("#token=".length)));
+  history.replaceState(null, "", "#/");
+}
+
 function headers(more = {}) {
   const token = sessionStorage.getItem(TOKEN);
   return token ? { ...more, Authorization: `Bearer ${token}` } : more;

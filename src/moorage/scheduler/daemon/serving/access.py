@@ -120,6 +120,10 @@ class AccessControl(Struct):
 
     async def admit(self, request: HttpRequest, page: StreamingHandler) -> Reply | ReplyStream:
         """Return a page for a request, or reject it."""
+        return await self.check(request) or await page(request)
+
+    async def check(self, request: HttpRequest) -> Reply | None:
+        """Return a reply that rejects a request, or ``None`` if its user may send it."""
         try:
             user = await self._authenticate(request)
             if user is None:
@@ -131,7 +135,7 @@ class AccessControl(Struct):
         self._count(AUTHORIZATION, "allowed" if is_allowed else "denied", began)
         if not is_allowed:
             return refusal(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
-        return await page(request)
+        return None
 
     async def _authenticate(self, request: HttpRequest) -> User | None:
         began, result, user = perf_counter(), "failure", None

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
 import structlog
@@ -25,21 +25,25 @@ RELOAD_SECONDS: Final = 60.0
 """How often certificates and client CAs are compared with those in use, as in kube-scheduler."""
 MAX_BODY: Final = 4096
 """The longest body that any page has a use for: the level of logs."""
-MAX_CONNECTIONS: Final = 512
+MAX_CONNECTIONS: Final = 256
 
 log = structlog.get_logger(__name__)
 
 
 class Server:
-    """Our HTTPS server, from start to stop."""
+    """Our HTTPS server, from start to stop; ``bodies`` are the limits of paths with longer bodies than others."""
 
     def __init__(
-        self, options: ServingOptions, page: StreamingHandler, meter: Meter = SILENT_METER, max_body: int = MAX_BODY
+        self,
+        options: ServingOptions,
+        page: StreamingHandler,
+        meter: Meter = SILENT_METER,
+        bodies: Mapping[str, int] | None = None,
     ) -> None:
         self._options = options
         self._page = page
         self._meter = meter
-        self._max_body = max_body
+        self._bodies = bodies or {}
         self._http: HttpServer | None = None
         self.certificates: Certificates
         self._reloading: asyncio.Task[None] | None = None
@@ -70,7 +74,10 @@ class Server:
         def refuse(status: int, message: str) -> Reply:
             return text_reply(f"{message}\n", status)
 
-        self._http = HttpServer(HttpService(answer, refuse, self._max_body), MAX_CONNECTIONS)
+        def check_head(request: HttpRequest) -> int:
+            return self._bodies.get(request.path, MAX_BODY)
+
+        self._http = HttpServer(HttpService(answer, refuse, check_head, access_control.check), MAX_CONNECTIONS)
         options = self._options
         try:
             self.port = await self._http.listen(

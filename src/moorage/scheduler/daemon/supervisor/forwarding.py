@@ -1,6 +1,7 @@
 """Requests for pages of the scheduler: the supervisor authorizes the client and forwards the request."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from itertools import count
 from typing import Final
@@ -14,15 +15,19 @@ from moorage.scheduler.framework.metering import Meter
 MAX_ASKED: Final = 64
 PAGE_SECONDS: Final = 3.0
 """A scheduler that has been blocked for this long does not serve its pages."""
-PASSED_ON: Final = (b"accept",)
+FLUSH_SECONDS: Final = 1.0
+MAX_VALUES: Final = 10_000
+"""Values of a histogram in one batch; more are dropped."""
+PASSED_ON: Final = (b"accept", b"content-type")
 """Headers that are forwarded; credentials are not."""
 
 
 class Forwarding:
     """Forwards requests to the scheduler and matches its responses."""
 
-    def __init__(self, link: Link, watchdog: Watchdog, incidents: Incidents) -> None:
+    def __init__(self, link: Link, watchdog: Watchdog, incidents: Incidents, meter: "LinkMeter") -> None:
         self._link = link
+        self._meter = meter
         self._watchdog = watchdog
         self._incidents = incidents
         self._numbers = count()
@@ -37,6 +42,7 @@ class Forwarding:
         self._asked[number] = answer
         target = f"{request.path}?{request.query_string}" if request.query_string else request.path
         headers = [(name, text) for name, text in request.all_headers if name in PASSED_ON]
+        self._meter.flush()
         self._link.send(Asked(number, request.method, target.encode(), headers, request.body))
         try:
             while not answer.done():
@@ -76,17 +82,44 @@ def write_stuck_metric(counts: Mapping[str, int]) -> str:
 
 
 class LinkMeter(Meter):
-    """Counts in the scheduler's metrics; counts that it cannot receive in time are lost."""
+    """Counts in the scheduler's metrics, in batches: unauthenticated requests must not keep the scheduler busy.
+
+    Counts that the scheduler cannot receive in time are lost.
+    """
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self._counts: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        self._values: dict[tuple[str, tuple[str, ...]], list[float]] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     def count(self, metric: str, *labels: str) -> None:
         """Add one to a counter."""
-        if not self._link.is_backed_up:
-            self._link.send(Measured(metric, labels))
+        self._counts[metric, labels] += 1
+        self._flush_soon()
 
     def observe(self, metric: str, value: float, *labels: str) -> None:
         """Put a value into a histogram."""
-        if not self._link.is_backed_up:
-            self._link.send(Measured(metric, labels, value))
+        values = self._values.setdefault((metric, labels), [])
+        if len(values) < MAX_VALUES:
+            values.append(value)
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Send all counts and values."""
+        if self._timer is None:
+            return
+        self._timer.cancel()
+        self._timer = None
+        counts, self._counts = self._counts, Counter()
+        histograms, self._values = self._values, {}
+        if self._link.is_backed_up:
+            return
+        for (metric, labels), number in counts.items():
+            self._link.send(Measured(metric, labels, number))
+        for (metric, labels), values in histograms.items():
+            self._link.send(Measured(metric, labels, values=values))

@@ -87,11 +87,12 @@ class Asked(Struct, frozen=True, tag=True):
 
 
 class Measured(Struct, frozen=True, tag=True):
-    """From the supervisor: a metric to count, or to observe if there is a value."""
+    """From the supervisor: the number of times to count a metric, or the values to observe."""
 
     metric: str
     labels: tuple[str, ...]
-    value: float | None = None
+    number: int = 0
+    values: list[float] = []
 
 
 Message: TypeAlias = (

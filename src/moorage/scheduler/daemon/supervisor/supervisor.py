@@ -6,7 +6,7 @@ and nothing that could take long.
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from moorage.scheduler.daemon.serving.server import Server
 
     Forward: TypeAlias = Callable[[HttpRequest], Awaitable[Reply]]
-    ExtendPages: TypeAlias = Callable[[StreamingHandler, Forward], tuple[StreamingHandler, int]]
+    ExtendPages: TypeAlias = Callable[[StreamingHandler, Forward], tuple[StreamingHandler, Mapping[str, int]]]
 
 END_SECONDS: Final = 25.0
 """The time a scheduler has to stop; a kubelet waits for 30 seconds before it kills."""
@@ -88,7 +88,7 @@ class Supervisor:
         self._child = Child(ends.other)
         self._watchdog = Watchdog(ends.state)
         self._incidents = Incidents(self._watchdog, self._child, ends.stacks, self._meter)
-        self._forwarding = Forwarding(link, self._watchdog, self._incidents)
+        self._forwarding = Forwarding(link, self._watchdog, self._incidents, self._meter)
         self._setup: Setup | None = None
         self._server: Server | None = None
         self._elector: LeaderElector | None = None
@@ -190,7 +190,7 @@ class Supervisor:
         from moorage.scheduler.daemon.serving.health import HealthChecks
         from moorage.scheduler.daemon.serving.pages import HealthPages
         from moorage.scheduler.daemon.serving.routing import Router
-        from moorage.scheduler.daemon.serving.server import MAX_BODY, Server
+        from moorage.scheduler.daemon.serving.server import Server
 
         router = Router()
         checks = list_checks(self._state, self._watchdog, self._is_overdue, self._is_known)
@@ -200,10 +200,10 @@ class Supervisor:
             return await (router.answer if router.has(request.path) else self._forwarding.page)(request)
 
         serve: StreamingHandler = page
-        max_body = MAX_BODY
+        bodies: Mapping[str, int] = {}
         if self._extend_pages is not None:
-            serve, max_body = self._extend_pages(page, self._forwarding.page)
-        self._server = Server(setup.serving, serve, self._meter, max_body)
+            serve, bodies = self._extend_pages(page, self._forwarding.page)
+        self._server = Server(setup.serving, serve, self._meter, bodies)
         await self._server.start(setup.authentication, setup.authorization)
 
     def _is_overdue(self) -> bool:

@@ -125,10 +125,11 @@ class SupervisorClient:
                     self._stop(reason)
                 case Asked():
                     self._start(self._answer(message))
-                case Measured(metric, labels, None):
-                    self._meter.count(metric, *labels)
-                case Measured(metric, labels, float(value)):
-                    self._meter.observe(metric, value, *labels)
+                case Measured(metric, labels, number, values):
+                    for _ in range(number):
+                        self._meter.count(metric, *labels)
+                    for value in values:
+                        self._meter.observe(metric, value, *labels)
                 case _:
                     raise AssertionError(f"{type(message).__name__} is not for the scheduler")
         # Without a supervisor there is no lease, no health and no signals; on Linux the kernel has killed us already.

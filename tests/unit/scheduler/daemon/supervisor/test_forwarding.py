@@ -33,8 +33,9 @@ class Scene:
     def __init__(self) -> None:
         self.link = Sent()
         self.watchdog = Watchdog(SharedState())
-        self.incidents = Incidents(self.watchdog, Child(0), 0, LinkMeter(self.link))
-        self.forwarding = Forwarding(self.link, self.watchdog, self.incidents)
+        meter = LinkMeter(self.link)
+        self.incidents = Incidents(self.watchdog, Child(0), 0, meter)
+        self.forwarding = Forwarding(self.link, self.watchdog, self.incidents, meter)
 
 
 def request(path: str = "/configz?a=b", method: str = "GET") -> HttpRequest:
@@ -116,12 +117,22 @@ def test_number_of_waiting_requests_is_limited() -> None:
     assert play(bounded)[1].body == b"too many requests are waiting for the scheduler\n"
 
 
-def test_counts_are_dropped_while_the_scheduler_does_not_read() -> None:
+def test_counts_are_sent_in_batches_and_dropped_while_the_scheduler_does_not_read() -> None:
     link = Sent()
-    meter = LinkMeter(link)
-    meter.count("a_total", "x")
-    meter.observe("b_seconds", 0.5, "y")
-    link.is_full = True
-    meter.count("a_total", "x")
-    meter.observe("b_seconds", 0.5, "y")
-    assert link.messages_sent == [Measured("a_total", ("x",)), Measured("b_seconds", ("y",), 0.5)]
+
+    async def work() -> None:
+        meter = LinkMeter(link)
+        for value in (0.5, 1.5):
+            meter.count("a_total", "x")
+            meter.observe("b_seconds", value, "y")
+        assert link.messages_sent == []
+        meter.flush()
+        link.is_full = True
+        meter.count("a_total", "x")
+        meter.observe("b_seconds", 0.5, "y")
+        meter.flush()
+        link.is_full = False
+        meter.flush()
+
+    asyncio.run(work())
+    assert link.messages_sent == [Measured("a_total", ("x",), 2), Measured("b_seconds", ("y",), values=[0.5, 1.5])]
