@@ -1,14 +1,15 @@
-"""The defaults an API server's scheme gives to objects, as far as scheduling notices them."""
+"""The defaults of typed objects in cluster files, as far as they affect scheduling.
 
-import copy
+The API server sets the defaults of all fields, and of templates, on plain data: :mod:`.type_defaults`. For a pod of a
+file that would take 190 µs instead of 10 µs, and files have up to a hundred thousand pods.
+"""
+
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from msgspec import ValidationError, to_builtins
 from msgspec.structs import replace
 
 from moorage.kube.api.cluster import Namespace, PriorityClass
-from moorage.kube.api.codec import convert
 from moorage.kube.api.container import Container, ResourceRequirements
 from moorage.kube.api.devices import (
     EXACT_COUNT,
@@ -16,7 +17,6 @@ from moorage.kube.api.devices import (
     ExactDeviceRequest,
     ResourceClaim,
     ResourceClaimSpec,
-    ResourceClaimTemplate,
 )
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
@@ -25,7 +25,7 @@ from moorage.kube.api.quantity import ResourceList, milli_value, nano_value
 from moorage.kube.api.storage import CSIDriver, PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.kube.api.volume import Volume
 from moorage.kube.api.workloads import ReplicationController
-from moorage.kube.plain_data import apply_difference, find
+from moorage.kube.plain_data import find
 
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 FILESYSTEM: Final = "Filesystem"
@@ -129,17 +129,6 @@ def _csi_driver(driver: CSIDriver) -> CSIDriver:
     return replace(driver, spec=completed)
 
 
-def _resource_claim_template(template: ResourceClaimTemplate) -> ResourceClaimTemplate:
-    claim_data = template.spec.spec
-    try:
-        before = convert(ResourceClaimSpec, claim_data)
-    except ValidationError:
-        # The API server has checked its types before; a simulation makes no claims of templates.
-        return template
-    spec = apply_difference(copy.deepcopy(claim_data), to_builtins(before), to_builtins(_claim_spec(before)))
-    return replace(template, spec=replace(template.spec, spec=spec))
-
-
 def _claim_spec(spec: ResourceClaimSpec) -> ResourceClaimSpec:
     requests = tuple(
         replace(
@@ -168,6 +157,5 @@ _DEFAULTS: Final[dict[type[KubeObject], Callable[[Any], KubeObject]]] = {
     PriorityClass: lambda obj: replace(obj, preemption_policy=obj.preemption_policy or "PreemptLowerPriority"),
     ReplicationController: _replication_controller,
     ResourceClaim: lambda claim: replace(claim, spec=_claim_spec(claim.spec)),
-    ResourceClaimTemplate: _resource_claim_template,
     StorageClass: lambda obj: replace(obj, volume_binding_mode=obj.volume_binding_mode or "Immediate"),
 }

@@ -175,6 +175,11 @@ def _autoscaler_spec(spec: Data) -> None:
         fill(part(behavior, "scaleDown"), down)
 
 
+def _device_request(request: Data) -> None:
+    fill(request, {"allocationMode": "ExactCount"})
+    fill(request, {"count": 1} if request["allocationMode"] == "ExactCount" else {})
+
+
 def _namespace(data: Data) -> None:
     if name := data["metadata"].get("name"):
         part(data["metadata"], "labels")["kubernetes.io/metadata.name"] = name
@@ -209,8 +214,13 @@ _DERIVED: Final[Mapping[str, Callable[[Data], None]]] = {
     "core.v1.Volume": _volume,
     "rbac.v1.RoleRef": lambda data: data.update(apiGroup=data.get("apiGroup") or _RBAC),
     "core.v1.NodeSpec": lambda spec: fill(spec, {"podCIDRs": [spec["podCIDR"]]} if spec.get("podCIDR") else {}),
+    "core.v1.NodeStatus": lambda status: fill(
+        status, {"allocatable": status["capacity"]} if status.get("capacity") else {}
+    ),
     "networking.v1.IngressClassSpec": lambda spec: fill(spec.get("parameters", {}), {"scope": "Cluster"}),
     "networking.v1.NetworkPolicySpec": _network_policy_spec,
+    "resource.v1.DeviceSubRequest": _device_request,
+    "resource.v1.ExactDeviceRequest": _device_request,
     "rbac.v1.Subject": lambda data: fill(data, {"apiGroup": _RBAC} if data.get("kind") in ("User", "Group") else {}),
 }
 """Defaults that depend on other fields, by type; they precede the fixed ones."""
@@ -302,9 +312,12 @@ _FIXED: Final[Mapping[str, Data]] = {
     "networking.v1.NetworkPolicySpec": {"podSelector": {}},
     "rbac.v1.ClusterRole": {"rules": None},
     "rbac.v1.Role": {"rules": None},
-    "scheduling.v1.PriorityClass": {"value": 0},
+    "scheduling.v1.PriorityClass": {"value": 0, "preemptionPolicy": "PreemptLowerPriority"},
     "storage.v1.CSIDriver": {"spec": {}},
     "storage.v1.CSIDriverSpec": {
+        "attachRequired": True,
+        "preventPodSchedulingIfMissing": False,
+        "storageCapacity": False,
         "podInfoOnMount": False,
         "fsGroupPolicy": "ReadWriteOnceWithFSType",
         "volumeLifecycleModes": ["Persistent"],

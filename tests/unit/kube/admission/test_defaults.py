@@ -84,21 +84,6 @@ OBJECTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
             }
         },
     ),
-    "a template keeps fields without a struct": (
-        "ResourceClaimTemplate",
-        {"spec": {"spec": {"devices": {"requests": [{"name": "a", "firstAvailable": [{"new": 1}]}]}}}},
-        {
-            "spec": {
-                "spec": {
-                    "devices": {
-                        "requests": [
-                            {"name": "a", "firstAvailable": [{"new": 1, "allocationMode": "ExactCount", "count": 1}]}
-                        ]
-                    }
-                }
-            }
-        },
-    ),
     "a replication controller selects its template": (
         "ReplicationController",
         {"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}},

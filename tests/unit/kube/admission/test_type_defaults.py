@@ -86,6 +86,16 @@ def test_pod_templates_have_the_defaults_of_pods(kind: str) -> None:
     assert content == WITH_DEFAULTS
 
 
+def test_allocatable_amounts_of_a_node_default_to_its_capacity() -> None:
+    status = {"capacity": {"cpu": "1", "memory": "100n"}}
+    assert defaulted("v1", "Node", {"status": status})["status"]["allocatable"] == {"cpu": "1", "memory": "1m"}
+
+
+def test_priority_classes_preempt() -> None:
+    priority_class = defaulted("scheduling.k8s.io/v1", "PriorityClass", {})
+    assert priority_class["preemptionPolicy"] == "PreemptLowerPriority"
+
+
 def test_only_pods_enable_service_links() -> None:
     assert defaulted("v1", "Pod", {"spec": POD_SPEC})["spec"] == {**WITH_DEFAULTS, "enableServiceLinks": True}
 
@@ -110,6 +120,32 @@ def test_default_pull_policy_follows_the_tag(image: str) -> None:
 
 
 SPECS: dict[str, tuple[str, str, Data, Data]] = {
+    "templates of claims request one device": (
+        "resource.k8s.io/v1",
+        "ResourceClaimTemplate",
+        {"spec": {"devices": {"requests": [{"name": "a", "firstAvailable": [{"name": "b"}]}]}}},
+        {
+            "spec": {
+                "devices": {
+                    "requests": [
+                        {"name": "a", "firstAvailable": [{"name": "b", "allocationMode": "ExactCount", "count": 1}]}
+                    ]
+                }
+            }
+        },
+    ),
+    "claims for all devices have no count": (
+        "resource.k8s.io/v1",
+        "ResourceClaim",
+        {"devices": {"requests": [{"name": "a", "exactly": {"allocationMode": "All"}}]}},
+        {"devices": {"requests": [{"name": "a", "exactly": {"allocationMode": "All"}}]}},
+    ),
+    "drivers attach": (
+        "storage.k8s.io/v1",
+        "CSIDriver",
+        {},
+        {"attachRequired": True, "storageCapacity": False, "preventPodSchedulingIfMissing": False},
+    ),
     "load balancers get node ports": (
         "v1",
         "Service",

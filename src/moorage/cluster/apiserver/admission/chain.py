@@ -1,7 +1,7 @@
 """The admission chain: check types, set defaults, resolve priorities, and validate."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from moorage.kube.admission.checks.rules import metadata_problems, rule_problems
 from moorage.kube.admission.checks.scheduling_groups import group_status
 from moorage.kube.admission.checks.type_checks import type_problems
 from moorage.kube.admission.checks.updates import update_problems
-from moorage.kube.admission.defaults import default_pod, with_defaults
+from moorage.kube.admission.defaults import default_pod
 from moorage.kube.admission.device_admission import DeviceAdmission
 from moorage.kube.admission.group_admission import POD_GROUPS, WORDS, GroupAdmission
 from moorage.kube.admission.pod_admission import PodAdmission
@@ -36,6 +36,7 @@ from moorage.kube.resources import ServedResource
 from moorage.kube.schema import Schema, complete, find_kind_schema, type_problem
 from moorage.kube.status_errors import bad_request, forbidden, invalid
 
+T = TypeVar("T", bound=KubeObject)
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 STORAGE_CLASSES: Final = "storageclasses.storage.k8s.io"
 _SHAPES_PODS: Final = frozenset((PRIORITY_CLASSES, RUNTIMES, LIMITS))
@@ -135,12 +136,12 @@ class Admission:
         finalizer, finalizers = PROTECTED.get(resource.storage), data["metadata"].get("finalizers") or []
         if finalizer is not None and finalizer not in finalizers:
             data["metadata"]["finalizers"] = [*finalizers, finalizer]
-        if resource.has_struct:
-            data = self._admit_struct(resource, resource.type, data)
-        if resource.storage == "pods" and (ranges := limit_ranges(self._store, data["metadata"]["namespace"])):
+        gated: Iterable[FieldError] = ()
+        if resource.storage == "pods":
+            data = self._admit_pod(resource, data)
             # Requests and limits are complete only now.
-            check_pod(resource, data, ranges)
-        gated = comparisons(data["spec"], "spec") if resource.storage == "pods" and not self._compares_taints else ()
+            check_pod(resource, data, limit_ranges(self._store, data["metadata"]["namespace"]))
+            gated = comparisons(data["spec"], "spec") if not self._compares_taints else ()
         _raise_if_invalid(resource, data, [*_problems(resource, data), *gated])
         if schema is not None:
             complete(data, schema)
@@ -191,11 +192,11 @@ class Admission:
                 if name in before:
                     spec.setdefault(name, before[name])
             _add_default_tolerations(spec)
+            if spec != before:
+                pod = _typed(resource, Pod, data)
+                data = apply_difference(data, to_data(pod), to_data(default_pod(pod)))
         elif resource.storage == SERVICES:
             keep_address(old, data)
-        if resource.has_struct and data.get("spec") != old.get("spec"):
-            obj = _typed(resource, resource.type, data)
-            data = apply_difference(data, to_data(obj), to_data(with_defaults(obj)))
         _raise_if_invalid(resource, data, [*_problems(resource, data), *update_problems(resource.storage, old, data)])
         if schema is not None:
             complete(data, schema)
@@ -226,15 +227,8 @@ class Admission:
         if (problem := type_problem(data, schema)) is not None:
             raise undecodable(resource, problem)
 
-    def _admit_struct(self, resource: ServedResource, struct: type[KubeObject], data: dict[str, Any]) -> dict[str, Any]:
-        obj = _typed(resource, struct, data)
-        completed = self._admit_pod(resource, obj) if isinstance(obj, Pod) else with_defaults(obj)
-        if completed is obj:
-            return data
-        changed: dict[str, Any] = apply_difference(data, to_data(obj), to_data(completed))
-        return changed
-
-    def _admit_pod(self, resource: ServedResource, pod: Pod) -> Pod:
+    def _admit_pod(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
+        pod = _typed(resource, Pod, data)
         name = pod.name or pod.metadata.generate_name
         try:
             without = msgspec.structs.replace(pod.spec, priority=None, preemption_policy=None)
@@ -249,7 +243,8 @@ class Admission:
             if value is not None and value != computed:
                 why = f"the {field} ({value}) must not be provided in pod spec; priority admission controller computed"
                 raise forbidden(resource, name, f"{why} {computed} from the given PriorityClass name")
-        return admitted
+        changed: dict[str, Any] = apply_difference(data, to_data(pod), to_data(admitted))
+        return changed
 
 
 def _copy_data_source(spec: dict[str, Any]) -> None:
@@ -283,7 +278,7 @@ def _find_schema(resource: ServedResource, data: Mapping[str, Any]) -> Schema | 
     return find_kind_schema(data.get("apiVersion") or resource.api_version, resource.name)
 
 
-def _typed(resource: ServedResource, struct: type[KubeObject], data: Mapping[str, Any]) -> KubeObject:
+def _typed(resource: ServedResource, struct: type[T], data: Mapping[str, Any]) -> T:
     try:
         return convert(struct, data) if struct.holds_json else msgspec.convert(data, struct)
     except (msgspec.ValidationError, ValueError) as error:
