@@ -56,7 +56,7 @@ class Authority:
         """Issue a certificate; return its file and that of its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
-        subject = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        subject = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, name)] if name else parts)
         builder = _builder(subject, self.certificate.subject, key)
         if hosts:
             builder = builder.add_extension(

@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -189,6 +190,8 @@ class ExecCredentials:
         return status
 
     async def _output(self) -> bytes:
+        from moorage.common.forked_process import end_with_parent  # only programs need it
+
         plugin = self._plugin
         try:
             transport, run = await asyncio.get_running_loop().subprocess_exec(
@@ -198,6 +201,7 @@ class ExecCredentials:
                 env=self._environment(),
                 stdin=asyncio.subprocess.DEVNULL,
                 start_new_session=True,
+                preexec_fn=partial(end_with_parent, os.getpid()),
             )
         except (OSError, ValueError) as error:
             problem = f"the program for credentials cannot be run: {getattr(error, 'strerror', None) or error}"

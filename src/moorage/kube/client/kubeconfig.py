@@ -6,11 +6,12 @@ impersonation, and several files in ``KUBECONFIG``.
 
 import base64
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 import structlog
@@ -28,7 +29,7 @@ from moorage.kube.client.credentials import (
     basic,
     check_header,
 )
-from moorage.kube.http.proxies import is_usable, proxy_for, redacted
+from moorage.kube.http.proxies import authorization, is_usable, proxy_for, redacted
 from moorage.kube.http.tls import ClientTls, from_base64
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -43,6 +44,8 @@ PATHS: Final = {
 ONE: Final = "keep one of the two"
 
 E = TypeVar("E")
+
+_QUOTED: Final = re.compile(r"'.*'|`.*`", re.DOTALL)
 
 log = structlog.get_logger(__name__)
 
@@ -219,6 +222,9 @@ def _connection(
     if not is_usable(server, ("http", "https")):
         hint = "write its URL, such as https://10.0.0.1:6443"
         raise InputError(source, f"the server is {redacted(server)!r}", hint=hint)
+    # A password in the URL is a credential, and must not be part of messages and snapshots.
+    login = authorization(urlsplit(server))
+    server = redacted(server) if login else server
     cluster = msgspec.structs.replace(cluster, server=server)
     cluster.check(source)
     user.check(source)
@@ -229,7 +235,7 @@ def _connection(
         tls=tls,
         server_name=cluster.tls_server_name,
         proxy=proxy_for(server, cluster.proxy_url, source, env),
-        credentials=_credentials(user, cluster, tls, source, clock),
+        credentials=_credentials(user, cluster, tls, source, clock, login),
         headers=user.impersonation,
         namespace=namespace,
     )
@@ -293,7 +299,11 @@ def _read(name: str) -> dict[str, Any]:
     if content is None:
         from moorage.kube.api.documents import read_documents
 
-        content = next(read_documents(text, source=name), None)
+        try:
+            content = next(read_documents(text, source=name), None)
+        except InputError as error:
+            # A token that begins with * or ! is quoted by the parser as an anchor or a tag.
+            raise InputError(error.where, _QUOTED.sub("a value", error.problem), hint=error.hint) from None
     if not isinstance(content, dict):
         raise InputError(name, "not a kubeconfig", hint="it must have clusters, contexts and users")
     return content
@@ -330,7 +340,7 @@ def _client_tls(cluster: ClusterEntry, user: UserEntry, source: str) -> ClientTl
 
 
 def _credentials(
-    user: UserEntry, cluster: ClusterEntry, tls: ClientTls | None, source: str, clock: Clock
+    user: UserEntry, cluster: ClusterEntry, tls: ClientTls | None, source: str, clock: Clock, login: str
 ) -> Credentials:
     """Return the source of the Authorization header; as in client-go, a credential plugin is the last choice."""
     if user.token_file:
@@ -344,4 +354,4 @@ def _credentials(
         authority = cluster.authority(source)
         authority_data = read_file(authority, where=source) if isinstance(authority, Path) else authority
         return ExecCredentials(user.exec, tls, cluster.for_programs(authority_data), clock)
-    return FixedCredentials()
+    return FixedCredentials(login)

@@ -23,7 +23,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from moorage.common.errors import ApiError, Gone, QuantityError
+from moorage.common.errors import ApiError, Gone, QuantityError, ServerError
 from moorage.kube.api.codec import UNREADABLE, decode
 from moorage.kube.api.custom import CustomObject
 from moorage.kube.api.devices import ResourceClaim, ResourceSlice
@@ -47,6 +47,9 @@ MAX_HEAD: Final = 4096
 _CONTINUE: Final = re.compile(rb'"continue":"([^"\\]+)"')
 MIN_WATCH: Final = 300
 MAX_WATCH: Final = 600
+MAX_LINE: Final = 16 << 20
+"""Bytes of one object in a watch; etcd stores at most 1.5 MiB by default."""
+BAD_REQUEST: Final = 400
 UNFINISHED_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods use no resources: a field selector excludes them, and the server reports their end as a deletion."""
 
@@ -163,6 +166,9 @@ class ListWatch(Generic[T]):
         """Process a piece of a watch and return the completed changes; :class:`Gone` requires a new list."""
         # A chunk may end inside a line; the rest is completed by the next chunk.
         *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MAX_LINE:
+            self._rest = b""
+            raise ServerError(f"a line of the watch is longer than {MAX_LINE >> 20} MiB")
         changes: list[Change[T]] = []
         for line in lines:
             if line:
@@ -204,7 +210,8 @@ class ListWatch(Generic[T]):
     def failed(self, error: ApiError) -> None:
         """Record a failed request; after an expired version or page, list from the start."""
         self._page_size = self._first_size
-        if isinstance(error, Gone):
+        # A server that does not understand the version or the page rejects the request with 400.
+        if isinstance(error, Gone) or error.status == BAD_REQUEST:
             self._version = self._continue = ""
             self._listed = set()
 

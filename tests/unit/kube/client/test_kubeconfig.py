@@ -287,3 +287,24 @@ def test_a_kubeconfig_in_an_unreadable_directory_counts_as_missing(tmp_path: Pat
     (tmp_path / "home").write_text("")
     with pytest.raises(InputError, match="no kubeconfig found"):
         load_connection("", environ={"KUBECONFIG": str(tmp_path / "home" / "config")})
+
+
+SECRETS = ("*s3cr3t", "!s3cr3t", "!!int s3cr3t", "!!python/object:s3cr3t x", "[s3cr3t]", "{s3cr3t: 1}", "'s3cr3t")
+
+
+@pytest.mark.parametrize("token", SECRETS)
+def test_invalid_token_is_not_part_of_the_message(tmp_path: Path, token: str) -> None:
+    file = tmp_path / "kubeconfig"
+    context = "contexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a"
+    clusters = "clusters: [{name: a, cluster: {server: 'https://api.example'}}]"
+    file.write_text(f"{context}\n{clusters}\nusers:\n- name: a\n  user:\n    token: {token}\n")
+    with pytest.raises(InputError) as raised:
+        load_connection(str(file))
+    assert "s3cr3t" not in str(raised.value)
+
+
+def test_password_in_the_url_of_the_server_is_a_credential(tmp_path: Path) -> None:
+    connection = load_connection("", "https://me:s3cr3t@api.example:6443/path")
+    assert connection.server == "https://api.example:6443/path"
+    assert "s3cr3t" not in repr(connection)
+    assert asyncio.run(connection.credentials.renew()) == "Basic bWU6czNjcjN0"

@@ -180,6 +180,25 @@ def test_gone_lists_again_and_reports_only_differences() -> None:
     assert story(changes) == ["~changed", "+new", "-gone?"]
 
 
+def test_rejected_version_lists_again() -> None:
+    watching = machine()
+    watching.page(page(pod("a", 1)))
+    assert watching.next_request().is_watch
+    watching.failed(ApiError("invalid resource version", status=400))
+    assert not watching.next_request().is_watch
+    assert set(watching.known) == {"shop/a"}
+
+
+def test_endless_line_of_a_watch_is_rejected() -> None:
+    watching = machine()
+    watching.page(page(pod("a", 1)))
+    for _ in range(16):
+        watching.chunk(b"x" * (1 << 20))
+    with pytest.raises(ServerError, match="longer than 16 MiB"):
+        watching.chunk(b"x")
+    assert watching.next_request().is_watch
+
+
 def test_expired_page_restarts_the_list() -> None:
     watching = machine()
     watching.page(page(pod("a", 1), token="t"))

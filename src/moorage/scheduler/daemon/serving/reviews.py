@@ -72,10 +72,15 @@ def _issued(authority: "x509.Certificate", certificate: "x509.Certificate") -> b
     return True
 
 
-def certificate_user(certificate: "x509.Certificate") -> User:
-    """Return the user of a client certificate: the common name, and each organization as a group."""
+def certificate_user(certificate: "x509.Certificate") -> User | None:
+    """Return the user of a client certificate: the common name, and each organization as a group.
+
+    As in Kubernetes, a certificate without a common name names no user.
+    """
     from cryptography.x509.oid import NameOID
 
+    if not _common_name(certificate):
+        return None
     organizations = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
     return User(_common_name(certificate), groups=tuple(str(part.value) for part in organizations))
 

@@ -94,6 +94,7 @@ def test_client_certificates_name_users_and_groups(reviews: ReviewServer, tmp_pa
     admin = authority.issue("admin", "system:masters")
     ann = authority.issue("ann")
     bob = authority.issue("bob")
+    nameless = authority.issue("", "system:masters")
     trusted = AuthenticationOptions(client_ca_file=str(authority.file))
     replies = visits(
         reviews,
@@ -101,9 +102,10 @@ def test_client_certificates_name_users_and_groups(reviews: ReviewServer, tmp_pa
         {"certificate": admin},
         {"certificate": ann},
         {"certificate": bob},
+        {"certificate": nameless},
         authentication=trusted,
     )
-    assert [reply.status for reply in replies] == [200, 200, 403]
+    assert [reply.status for reply in replies] == [200, 200, 403, 403]
     stranger = untrusted.issue("admin", "system:masters")
     assert visits(reviews, tmp_path, {"certificate": stranger})[0].status == 403
 
