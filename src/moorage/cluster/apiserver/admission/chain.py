@@ -1,7 +1,7 @@
 """The admission chain: check types, set defaults, resolve priorities, and validate."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -22,10 +22,8 @@ from moorage.kube.admission.device_admission import DeviceAdmission
 from moorage.kube.admission.group_admission import POD_GROUPS, WORDS, GroupAdmission
 from moorage.kube.admission.pod_admission import PodAdmission
 from moorage.kube.admission.type_defaults import set_defaults
-from moorage.kube.admission.validation import find_problems
-from moorage.kube.api.cluster import Namespace, PriorityClass
-from moorage.kube.api.codec import convert, to_data
-from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.cluster import PriorityClass
+from moorage.kube.api.codec import to_data
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.qos import qos_class
 from moorage.kube.api.storage import StorageClass
@@ -36,7 +34,6 @@ from moorage.kube.resources import ServedResource
 from moorage.kube.schema import Schema, complete, find_kind_schema, type_problem
 from moorage.kube.status_errors import bad_request, forbidden, invalid
 
-T = TypeVar("T", bound=KubeObject)
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 STORAGE_CLASSES: Final = "storageclasses.storage.k8s.io"
 _SHAPES_PODS: Final = frozenset((PRIORITY_CLASSES, RUNTIMES, LIMITS))
@@ -122,7 +119,7 @@ class Admission:
             return admitted
         data["spec"] = msgspec.json.decode(cached[0])
         data["status"]["qosClass"] = cached[1]
-        _typed(resource, Namespace, {"metadata": data["metadata"]})
+        self.check_types(resource, {"metadata": data["metadata"]})
         _raise_if_invalid(resource, data, metadata_problems(resource, data["metadata"]))
         return data
 
@@ -193,7 +190,7 @@ class Admission:
                     spec.setdefault(name, before[name])
             _add_default_tolerations(spec)
             if spec != before:
-                pod = _typed(resource, Pod, data)
+                pod = _decode_pod(resource, data)
                 data = apply_difference(data, to_data(pod), to_data(default_pod(pod)))
         elif resource.storage == SERVICES:
             keep_address(old, data)
@@ -228,7 +225,7 @@ class Admission:
             raise undecodable(resource, problem)
 
     def _admit_pod(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
-        pod = _typed(resource, Pod, data)
+        pod = _decode_pod(resource, data)
         name = pod.name or pod.metadata.generate_name
         try:
             without = msgspec.structs.replace(pod.spec, priority=None, preemption_policy=None)
@@ -278,9 +275,9 @@ def _find_schema(resource: ServedResource, data: Mapping[str, Any]) -> Schema | 
     return find_kind_schema(data.get("apiVersion") or resource.api_version, resource.name)
 
 
-def _typed(resource: ServedResource, struct: type[T], data: Mapping[str, Any]) -> T:
+def _decode_pod(resource: ServedResource, data: Mapping[str, Any]) -> Pod:
     try:
-        return convert(struct, data) if struct.holds_json else msgspec.convert(data, struct)
+        return msgspec.convert(data, Pod)
     except (msgspec.ValidationError, ValueError) as error:
         raise undecodable(resource, str(error)) from error
 
@@ -293,15 +290,8 @@ def undecodable(resource: ServedResource, problem: str) -> ApiError:
 
 
 def _problems(resource: ServedResource, data: dict[str, Any]) -> list[FieldError]:
-    """Return the errors by the rules of the kind. If the rules find no errors, return those of the struct."""
     schema = _find_schema(resource, data)
-    errors = [*rule_problems(resource, data), *(type_problems(data, schema) if schema is not None else ())]
-    if errors or not resource.has_struct:
-        return errors
-    problems = [
-        (item, f"; {item.hint}" if item.hint else "") for item in find_problems(_typed(resource, resource.type, data))
-    ]
-    return [FieldError("FieldValueInvalid", f"Invalid value: {item.text}{hint}", item.path) for item, hint in problems]
+    return [*rule_problems(resource, data), *(type_problems(data, schema) if schema is not None else ())]
 
 
 def _raise_if_invalid(resource: ServedResource, data: Mapping[str, Any], causes: Iterable[FieldError]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from moorage.kube.admission.checks import names, pod_specs, scheduling_groups, stored_kinds, workload_specs
-from moorage.kube.admission.checks.placement import node_selector, taints
+from moorage.kube.admission.checks.placement import label_selector, node_selector, taints
 from moorage.kube.api.kinds import RBAC
 from moorage.kube.api.quantity import nano_value
 from moorage.kube.api.struct import Data
@@ -36,7 +36,12 @@ ATTRIBUTE_TYPES: Final = ("int", "bool", "string", "version", "ints", "bools", "
 
 def resource_slice(data: Data) -> Iterator[FieldError]:
     """Check that every attribute has a value; values of disabled features were dropped before."""
-    for number, device in enumerate((data.get("spec") or {}).get("devices") or ()):
+    spec = data.get("spec") or {}
+    if "nodeSelector" in spec:
+        yield from node_selector(spec["nodeSelector"], "spec.nodeSelector")
+    for number, device in enumerate(spec.get("devices") or ()):
+        if "nodeSelector" in device:
+            yield from node_selector(device["nodeSelector"], f"spec.devices[{number}].nodeSelector")
         for name, attribute in (device.get("attributes") or {}).items():
             if not any(key in attribute for key in ATTRIBUTE_TYPES):
                 choices = ", ".join(f"`{value}`" for value in ATTRIBUTE_TYPES)
@@ -108,6 +113,7 @@ RULES: Final[Mapping[str, Callable[[Data], Iterator[FieldError]]]] = {
     "clusterroles.rbac.authorization.k8s.io": stored_kinds.cluster_role,
     "compositepodgroups.scheduling.k8s.io": scheduling_groups.composite_pod_group,
     "cronjobs.batch": workload_specs.cron_job,
+    "csistoragecapacities.storage.k8s.io": lambda data: label_selector(data.get("nodeTopology") or {}, "nodeTopology"),
     "daemonsets.apps": workload_specs.daemon_set,
     "deployments.apps": workload_specs.deployment,
     "ingresses.networking.k8s.io": stored_kinds.ingress,

@@ -18,6 +18,25 @@ OBJECTS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         {"metadata": {}},
         ["metadata.name: Required value: name or generateName is required"],
     ),
+    "node selectors of slices without terms": (
+        "resourceslices.resource.k8s.io",
+        {
+            "metadata": {"name": "a"},
+            "spec": {"nodeSelector": {}, "devices": [{"nodeSelector": {"nodeSelectorTerms": []}}]},
+        },
+        [
+            "spec.nodeSelector.nodeSelectorTerms: Required value: must have at least one node selector term",
+            "spec.devices[0].nodeSelector.nodeSelectorTerms: Required value: must have at least one node selector term",
+        ],
+    ),
+    "an invalid topology of storage capacity": (
+        "csistoragecapacities.storage.k8s.io",
+        {
+            "metadata": {"name": "a"},
+            "nodeTopology": {"matchExpressions": [{"key": "zone", "operator": "Is"}]},
+        },
+        ['nodeTopology.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator'],
+    ),
     "a slash in the name of a role": (
         "roles.rbac.authorization.k8s.io",
         {"metadata": {"name": "a/b"}},
