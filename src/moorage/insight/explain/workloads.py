@@ -162,10 +162,10 @@ def _belongs_to(pod: Pod, workload: NamedWorkload) -> bool:
     """Return whether a pod belongs to a workload: by its controller, or else by its labels."""
     if pod.namespace != workload.id.namespace:
         return False
-    maker = next((item for item in pod.metadata.owner_references if item.controller), None)
-    if maker is not None and workload.id.kind != "Deployment":
-        return (maker.kind, maker.name) == (workload.id.kind, workload.id.name)
-    if maker is not None and maker.kind != "ReplicaSet":
+    controller = pod.metadata.controller
+    if controller is not None and workload.id.kind != "Deployment":
+        return (controller.kind, controller.name) == (workload.id.kind, workload.id.name)
+    if controller is not None and controller.kind != "ReplicaSet":
         return False
     return workload.has_labels and workload.matcher.matches(pod.labels)
 

@@ -1,5 +1,6 @@
 """Validation of names, labels and numbers, with the API's messages."""
 
+import ipaddress
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -133,3 +134,12 @@ def port_number(value: Any, path: str) -> Iterator[FieldError]:
     """Check a port, where it is a number."""
     if isinstance(value, int) and not 1 <= value <= 65535:
         yield invalid_value(path, value, "must be between 1 and 65535, inclusive")
+
+
+def is_ip_address(text: Any) -> bool:
+    """Return whether a text is an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,10 +1,9 @@
 """Validation of kinds that other programs act on: RBAC, Ingresses, API services and network policies."""
 
-import ipaddress
 from collections.abc import Iterator
 from typing import Final
 
-from moorage.kube.admission.checks.names import subdomain
+from moorage.kube.admission.checks.names import is_ip_address, subdomain
 from moorage.kube.admission.checks.placement import label_selector
 from moorage.kube.admission.checks.pod_specs import PROTOCOLS
 from moorage.kube.api.kinds import RBAC
@@ -110,21 +109,13 @@ def _http_paths(items: list[Data], path: str) -> Iterator[FieldError]:
 
 
 def _host(host: str, path: str, *, takes_addresses: bool = True) -> Iterator[FieldError]:
-    if not takes_addresses and _is_address(host):
+    if not takes_addresses and is_ip_address(host):
         yield invalid_value(path, host, "must be a DNS name, not an IP address")
     elif "*" not in host:
         yield from invalid_values(path, host, subdomain(host))
     elif not host.startswith("*.") or any(subdomain(host[2:])):
         why = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain"
         yield invalid_value(path, host, why)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _backend(backend: Data, path: str) -> Iterator[FieldError]:

@@ -3,12 +3,11 @@
 Each row names a field of a type of the Kubernetes API. Checks that depend on several fields are functions.
 """
 
-import ipaddress
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from moorage.common.caches import cached
-from moorage.kube.admission.checks.names import dns_label, port_number, qualified_name, subdomain
+from moorage.kube.admission.checks.names import dns_label, is_ip_address, port_number, qualified_name, subdomain
 from moorage.kube.api.struct import Data
 from moorage.kube.field_errors import (
     FieldError,
@@ -269,7 +268,7 @@ def type_problems(data: Data, schema: Schema, path: str = "") -> Iterator[FieldE
         for where, item in items if content else ():
             if supported and item not in supported:
                 yield unsupported_value(where, item, supported)
-            if is_address and not _is_address(item):
+            if is_address and not is_ip_address(item):
                 yield invalid_value(where, item, NOT_AN_ADDRESS)
         if is_port:
             yield from port_number(content or 0, here)
@@ -284,14 +283,6 @@ def type_problems(data: Data, schema: Schema, path: str = "") -> Iterator[FieldE
         elif isinstance(content, list):
             for number, item in enumerate(content):
                 yield from type_problems(item or {}, inner, f"{here}[{number}]")
-
-
-def _is_address(text: Any) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 _Row = tuple[str, str | None, tuple[str, ...], bool, bool]
