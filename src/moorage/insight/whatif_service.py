@@ -160,19 +160,23 @@ def _explain(session: Session, arguments: Mapping[str, Any], seconds: float) -> 
     return explain_pod(session, pod, node=str(arguments.get("node") or ""), seconds=seconds).as_data()
 
 
-def _capacity(session: Session, arguments: Mapping[str, Any], _seconds: float) -> Any:
+def _capacity(session: Session, arguments: Mapping[str, Any], seconds: float) -> Any:
     pod, most = arguments.get("pod"), arguments.get("most", MAX_REPLICAS)
     if not isinstance(pod, dict) or not isinstance(most, int) or not 0 < most <= MAX_REPLICAS:
         raise InputError("pod", f"expected a Pod object, and most as a number up to {MAX_REPLICAS}")
-    return count_replicas(session, pod, most=most)
+    return count_replicas(session, pod, most=most, seconds=seconds)
 
 
-def _place(session: Session, arguments: Mapping[str, Any], _seconds: float) -> Any:
+def _place(session: Session, arguments: Mapping[str, Any], seconds: float) -> Any:
     pods = arguments.get("pods")
     if not isinstance(pods, list) or len(pods) > MAX_PODS or not all(isinstance(pod, dict) for pod in pods):
         raise InputError("pods", f"expected a list of up to {MAX_PODS} pods")
-    decisions = []
-    for pod in pods:
+    decisions, end = [], monotonic() + seconds
+    for number, pod in enumerate(pods):
+        if monotonic() > end:
+            raise InputError(
+                "pods", f"{number} of {len(pods)} pods were placed in {seconds:g} s", hint="send fewer pods"
+            )
         session.apply(CreateObject(pod))
         decisions.append(session.place(ObjectId.of(pod).key).decision)
     return {"decisions": decisions}

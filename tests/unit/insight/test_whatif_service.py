@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -91,3 +92,58 @@ def test_too_many_questions_get_retry_later(options: ServiceOptions) -> None:
     service._waiting = MAX_WAITING
     request = HttpRequest("POST", b"/v1/explain", [(b"content-type", b"application/json")], b"{}")
     assert asyncio.run(service.answer(request)).status == 429
+
+
+ODD = (None, True, 0, -1, 10**30, 1.5, "", "x" * 2000, "\0", [], {}, [[]], {"": ""}, "a/b/c", "9" * 5000, [None], [{}])
+PATCH = {"object": {"kind": "Pod", "name": "big"}, "patch": [{"op": "replace", "path": CPU, "value": "1"}]}
+QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("/v1/explain", {"pod": "default/big", "node": "n1"}),
+    ("/v1/explain", {"pod": pod("x", requests={"cpu": "1"})}),
+    ("/v1/capacity", {"pod": pod("web"), "most": 5}),
+    ("/v1/place", {"pods": [pod("a"), pod("b")]}),
+    (
+        "/v1/explain",
+        {"pod": "big", "edits": [PATCH, {"create": node("n2")}, {"delete": {"kind": "Node", "name": "n1"}}]},
+    ),
+)
+
+
+def slots(data: Any) -> list[tuple[Any, Any]]:
+    """List the containers and keys of all values in a question."""
+    items = list(data.items()) if isinstance(data, dict) else list(enumerate(data)) if isinstance(data, list) else []
+    return [(data, key) for key, _ in items] + [slot for _, value in items for slot in slots(value)]
+
+
+def mutated(random: Random, question: dict[str, Any]) -> dict[str, Any]:
+    copied: dict[str, Any] = json.loads(json.dumps(question))
+    for _ in range(random.randint(1, 3)):
+        container, key = random.choice(slots(copied) or [(copied, "pod")])
+        container[key] = json.loads(json.dumps(random.choice(ODD)))
+    return copied
+
+
+def test_no_mutated_question_is_an_internal_error(options: ServiceOptions) -> None:
+    random = Random(7)
+
+    async def go() -> list[tuple[str, dict[str, Any]]]:
+        service = WhatIfService(replace(options, seconds=2.0))
+        _, server = await service.start()
+        failures = []
+        for _ in range(200):
+            path, question = random.choice(QUESTIONS)
+            body = mutated(random, question)
+            headers = [(b"content-type", b"application/json")]
+            reply = await service.answer(HttpRequest("POST", path.encode(), headers, json.dumps(body).encode()))
+            if reply.status == 500:
+                failures.append((path, body))
+        await service.stop(server)
+        return failures
+
+    assert asyncio.run(go()) == []
+
+
+def test_questions_end_at_the_time_limit(options: ServiceOptions) -> None:
+    hurried = replace(options, seconds=0.0)
+    assert ask(hurried, "/v1/capacity", {"pod": pod("web")})[1]["message"] == "stopped after 0 s"
+    status, response = ask(hurried, "/v1/place", {"pods": [pod("a")]})
+    assert (status, "0 of 1 pods were placed in 0 s" in response["error"]) == (422, True)

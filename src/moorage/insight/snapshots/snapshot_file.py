@@ -22,6 +22,8 @@ VERSIONS: Final = "moorage.io/resource-versions"
 OLD_SECONDS: Final = 600.0
 """Age from which a note warns that the snapshot is old."""
 COMPRESSED: Final = ".gz"
+MAX_RATIO: Final = 100
+MIN_UNPACKED: Final = 256 << 20
 _CHUNK: Final = 1 << 20
 
 
@@ -92,11 +94,13 @@ def read_snapshot(path: str) -> tuple[list[Any], SnapshotFacts]:
 def _unpack(path: str, packed: bytes) -> bytearray:
     """Decompress a file in steps, because a small file can expand beyond all memory."""
     content = bytearray()
+    # Real snapshots are compressed by a factor of 10 to 50.
+    limit = min(MAX_OBJECTS, max(MIN_UNPACKED, MAX_RATIO * len(packed)))
     with gzip.open(BytesIO(packed)) as file:
         while chunk := file.read(_CHUNK):
             content += chunk
-            if len(content) > MAX_OBJECTS:
-                raise too_large(path, MAX_OBJECTS)
+            if len(content) > limit:
+                raise too_large(path, limit)
     return content
 
 

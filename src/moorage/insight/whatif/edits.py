@@ -28,8 +28,10 @@ class ObjectId(NamedTuple):
     def of(cls, content: Content) -> "ObjectId":
         """Return the identity of a manifest; the namespace of namespaced objects defaults to ``default``."""
         kind, metadata = str(content.get("kind", "")), content.get("metadata") or {}
+        if not isinstance(metadata, Mapping):
+            raise InputError("metadata", "not an object")
         known_kind = BY_NAME.get(kind)
-        namespace = metadata.get("namespace") or DEFAULT_NAMESPACE
+        namespace = str(metadata.get("namespace") or DEFAULT_NAMESPACE)
         return cls(
             kind, namespace if known_kind is None or known_kind.namespaced else "", str(metadata.get("name", ""))
         )

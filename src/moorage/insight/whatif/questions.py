@@ -1,6 +1,8 @@
 """Questions to a session: how many more fit, and what another configuration would change."""
 
 from collections.abc import Iterable, Mapping
+from math import inf
+from time import monotonic
 from typing import Any, Final, cast
 
 import msgspec
@@ -59,14 +61,23 @@ def _part(document: Document, *path: str) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", content)
 
 
-def count_replicas(session: Session, pod: Mapping[str, Any], *, most: int = MAX_REPLICAS) -> ReplicaCapacity:
-    """Place copies of a pod until one does not fit, without preemption."""
-    metadata = {key: item for key, item in (pod.get("metadata") or {}).items() if key not in ("uid", "generateName")}
-    name, namespace = str(metadata.get("name") or "pod"), metadata.get("namespace") or DEFAULT_NAMESPACE
+def count_replicas(
+    session: Session, pod: Mapping[str, Any], *, most: int = MAX_REPLICAS, seconds: float = inf
+) -> ReplicaCapacity:
+    """Place copies of a pod until one does not fit, without preemption; stop after ``seconds``."""
+    end = monotonic() + seconds
+    written = pod.get("metadata") or {}
+    if not isinstance(written, Mapping):
+        raise InputError("metadata", "not an object")
+    metadata = {key: item for key, item in written.items() if key not in ("uid", "generateName")}
+    name, namespace = str(metadata.get("name") or "pod"), str(metadata.get("namespace") or DEFAULT_NAMESPACE)
     counted: dict[str, int] = {}
     message = ""
     with session.branch():
         for number in range(most):
+            if monotonic() > end:
+                message = f"stopped after {seconds:g} s"
+                break
             copy = {**metadata, "name": f"{name}-copy-{number}", "namespace": namespace}
             session.apply(CreateObject({**pod, "metadata": copy}))
             attempt = session.place(f"{namespace}/{name}-copy-{number}", preempts=False)

@@ -3,8 +3,11 @@
 import importlib
 import inspect
 import re
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +27,7 @@ from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.plugin import Plugin
 
 ENTRY_POINT_GROUP: Final = "moorage.scheduler.plugins"
+IMPORT_SECONDS: Final = 60.0
 _INJECTED: Final = ("args", "handle")
 _CANNOT_IMPORT: Final = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
@@ -38,6 +42,8 @@ class Registry(Mapping[str, type[Plugin]]):
         """The timeout of awaited calls of plugins that do not set their own."""
         self._plugins: dict[str, type[Plugin]] = {}
         self._offers: dict[str, str] = {}
+        self._entries: dict[str, str] = {}
+        """Descriptions of entry points by the names that they offer."""
         for plugin in plugins:
             self.register(plugin)
 
@@ -50,7 +56,11 @@ class Registry(Mapping[str, type[Plugin]]):
 
     def __getitem__(self, name: str) -> type[Plugin]:
         if name not in self._plugins and name in self._offers:
-            self.register_path(self._offers[name])
+            where = self._entries.get(name, "")
+            plugin = self.register_path(self._offers[name], where=where)
+            if plugin.name != name:
+                problem = f"it provides the plugin {plugin.name}, not {name}"
+                raise ConfigError(where, problem, hint=f"write {plugin.name} in the configuration")
         return self._plugins[name]
 
     def __contains__(self, name: object) -> bool:
@@ -67,8 +77,8 @@ class Registry(Mapping[str, type[Plugin]]):
         self._offers.update({name: path for name, path in offers.items() if name not in self._plugins})
 
     def is_offered(self, name: str) -> bool:
-        """Return whether the name refers to an offer and not to a registered class."""
-        return name in self._offers
+        """Return whether the name refers to a plugin of Moorage that is imported on demand."""
+        return name in self._offers and name not in self._entries
 
     def register(self, plugin: type[Plugin], *, where: str = "") -> None:
         """Register a plugin class; raise ConfigError if it is invalid."""
@@ -102,16 +112,22 @@ class Registry(Mapping[str, type[Plugin]]):
         self._plugins[plugin.name] = plugin
 
     def register_entry_points(self) -> None:
-        """Take in what installed packages offer under the ``moorage.scheduler.plugins`` group."""
+        """Offer the plugins of installed packages; a package is imported when a configuration names its plugin.
+
+        The name is that of the entry point, or that of the class.
+        """
         from importlib.metadata import entry_points  # slow to import, and it reads the metadata of all packages
 
-        for offer in entry_points(group=ENTRY_POINT_GROUP):
-            where = f"entry point {offer.name} of {offer.value}"
-            self.register(_imported(offer.load, where), where=where)
+        for entry in entry_points(group=ENTRY_POINT_GROUP):
+            path = entry.value.partition("[")[0].strip()
+            for name in (path.rpartition(":")[2], entry.name):
+                if name not in self._plugins:
+                    self._offers[name] = path
+                    self._entries[name] = f"entry point {entry.name} of {entry.value}"
 
-    def register_path(self, path: str) -> None:
-        """Take in a plugin named as ``module:Class``, as ``--plugin`` does."""
-        where = f"--plugin {path}"
+    def register_path(self, path: str, *, where: str = "") -> type[Plugin]:
+        """Register a plugin given as ``module:Class``, as ``--plugin`` does, and return it."""
+        where = where or f"--plugin {path}"
         module_name, _, attribute = path.partition(":")
         if not module_name or not attribute:
             package, _, name = path.rpartition(".")
@@ -121,7 +137,9 @@ class Registry(Mapping[str, type[Plugin]]):
         if not hasattr(module, attribute):
             hint = did_you_mean(attribute, [name for name in vars(module) if not name.startswith("_")])
             raise ConfigError(where, f"the module {module_name!r} has no {attribute!r}", hint=hint)
-        self.register(getattr(module, attribute), where=where)
+        plugin: type[Plugin] = getattr(module, attribute)
+        self.register(plugin, where=where)
+        return plugin
 
     def build(self, name: str, *, args: Any, handle: Handle) -> Plugin:
         """Construct an instance for a profile, with the configured args and the handle."""
@@ -152,7 +170,8 @@ def extension_points(plugin: type[Plugin]) -> frozenset[str]:
 def _imported(load: Callable[[], Any], where: str) -> Any:
     """Import an author's code; its exceptions are reported with their line in the author's file."""
     try:
-        return load()
+        with _import_deadline():
+            return load()
     except ModuleNotFoundError as error:
         raise ConfigError(where, f"cannot be imported: {error}", hint="is it installed, or on PYTHONPATH?") from error
     except PLUGIN_FAULTS as error:  # the author's code may raise anything
@@ -162,6 +181,25 @@ def _imported(load: Callable[[], Any], where: str) -> Any:
             names = dir(sys.modules.get(match[2]))
             hint = python_import(match[1], [name for name in names if not name.startswith("_")])
         raise ConfigError(where, problem, hint=hint) from error
+
+
+@contextmanager
+def _import_deadline() -> Iterator[None]:
+    """Raise TimeoutError in an import that does not end. Only the main thread can be interrupted."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGALRM) != signal.SIG_DFL:
+        yield
+        return
+
+    def expire(_number: int, _frame: object) -> None:
+        raise TimeoutError(f"the import did not end within {IMPORT_SECONDS:g} s")
+
+    signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, IMPORT_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def _how_to_make_one(candidate: object) -> str:

@@ -1,6 +1,6 @@
 """Loads a policy: the configuration, the available plugins, and the feature gates."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,11 +62,31 @@ def collect_plugins(
     return registry
 
 
+class RegistryFacts(Mapping[str, PluginFacts]):
+    """The facts of plugins by name. A plugin of an installed package is imported when its facts are read."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def __getitem__(self, name: str) -> PluginFacts:
+        registry = self._registry
+        if name in IN_TREE_PLUGINS or registry.is_offered(name) or name not in registry:
+            return KNOWN_PLUGINS[name]
+        return PluginFacts(extension_points(registry[name]), registry[name].Args)
+
+    def __contains__(self, name: object) -> bool:
+        return name in KNOWN_PLUGINS or name in self._registry
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*KNOWN_PLUGINS, *self._registry)))
+
+    def __len__(self) -> int:
+        return len(KNOWN_PLUGINS.keys() | self._registry.keys())
+
+
 def build_catalogue(registry: Registry) -> Catalogue:
-    """Return the catalog that configurations are validated with; it always contains the in-tree plugins."""
-    names = [name for name in registry if name not in IN_TREE_PLUGINS and not registry.is_offered(name)]
-    facts = {name: PluginFacts(extension_points(registry[name]), registry[name].Args) for name in names}
-    return {**KNOWN_PLUGINS, **facts}
+    """Return the catalogue that configurations are validated with; it always contains the in-tree plugins."""
+    return RegistryFacts(registry)
 
 
 FIXED: Final = {

@@ -180,8 +180,28 @@ def test_installed_packages_offer_plugins(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_an_offer_that_cannot_be_used_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, value)
+    registry = Registry()
+    registry.register_entry_points()
     with pytest.raises(ConfigError, match=f"^entry point theirs of {value}: "):
-        Registry().register_entry_points()
+        registry["theirs"]
+
+
+def test_entry_point_with_another_name_than_its_plugin_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, "moorage.scheduler.plugins.priority_sort:PrioritySort")
+    registry = Registry()
+    registry.register_entry_points()
+    with pytest.raises(ConfigError, match="it provides the plugin PrioritySort, not theirs"):
+        registry["theirs"]
+
+
+def test_import_that_does_not_end_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "author_of_endless_loops.py").write_text("while True:\n    pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("moorage.scheduler.framework.registry.IMPORT_SECONDS", 0.2)
+    with pytest.raises(
+        ConfigError, match=r"TimeoutError: the import did not end within 0\.2 s \(author_of_endless_loops"
+    ):
+        Registry().register_path("author_of_endless_loops:X")
 
 
 class Wants(Accepts):

@@ -224,6 +224,15 @@ def test_installed_plugins_are_registered_unless_they_are_not_needed(monkeypatch
     assert "Picky" not in collect_plugins(with_installed=False)
 
 
+def test_installed_package_is_imported_only_if_its_plugin_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = EntryPoint("Broken", "nowhere_at_all:Broken", "moorage.scheduler.plugins")
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda *, group: [broken])
+    load_policy(collect_plugins())
+    enabled = "profiles: [{plugins: {filter: {enabled: [{name: Broken}]}}}]\n"
+    with pytest.raises(ConfigError, match="entry point Broken of nowhere_at_all:Broken: cannot be imported"):
+        load_policy(collect_plugins(), HEAD_LINES + enabled)
+
+
 class Binds(BindPlugin):
     async def bind(self, cycle: CycleState, pod: Any, node_name: str) -> Status | None:
         return None

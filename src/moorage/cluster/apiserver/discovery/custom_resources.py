@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
 from moorage.cluster.apiserver.storage.store import Store, StoredChange
+from moorage.common.text import shortened
+from moorage.kube.api.kinds import KINDS
 from moorage.kube.api.meta import format_time
 from moorage.kube.api.struct import Data
 from moorage.kube.field_errors import FieldError, invalid_value, required_value, too_many_items
@@ -24,6 +27,8 @@ ACCEPTED: Final = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
     ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
 )
+MAX_CAUSES: Final = 100
+MAX_DEFAULTS: Final = 3 << 20
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,),
     "array": (list,),
@@ -158,7 +163,9 @@ class CustomResources:
         for parent, name, _ in list(undeclared(data, {**schema, EMBEDDED: True})):
             del parent[name]
         fill_defaults(data, schema, skipped=("apiVersion", "kind", "metadata"))
-        causes = [cause for cause in schema_problems(data, schema, "") if not cause.field.startswith("metadata")]
+        problems = (cause for cause in schema_problems(data, schema, "") if not cause.field.startswith("metadata"))
+        # A schema can have long enumerations and patterns, and an object many values that violate it.
+        causes = [cause._replace(message=shortened(cause.message)) for cause in islice(problems, MAX_CAUSES)]
         if causes:
             raise invalid(resource, data["metadata"].get("name", ""), causes)
 
@@ -177,6 +184,9 @@ def complete_definition(resource: ServedResource, data: Data, now: float) -> Non
         causes.append(invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
     if "." not in spec.group:
         causes.append(invalid_value("spec.group", spec.group, "should be a domain with at least one dot"))
+    built_in = [kind for kind in KINDS if kind.group == spec.group]
+    if any(spec.names.plural == kind.plural or spec.names.kind == kind.name for kind in built_in):
+        causes.append(invalid_value("spec.names", spec.names.kind, f"{name} is a resource of Kubernetes itself"))
     if spec.scope not in ("Namespaced", "Cluster"):
         causes.append(invalid_value("spec.scope", spec.scope, "write Namespaced or Cluster"))
     if sum(version.storage for version in spec.versions) != 1:
@@ -232,20 +242,24 @@ def drop_invalid_nulls(data: Any, schema: Mapping[str, Any]) -> None:
             drop_invalid_nulls(item, items)
 
 
-def fill_defaults(data: Any, schema: Mapping[str, Any], skipped: Sequence[str] = ()) -> None:
-    """Set missing fields that have a default, at any depth."""
+def fill_defaults(data: Any, schema: Mapping[str, Any], skipped: Sequence[str] = (), left: int = MAX_DEFAULTS) -> int:
+    """Set missing fields that have a default, at any depth; return how many bytes of defaults are still allowed."""
     if isinstance(data, dict):
         for name, below in _properties(schema).items():
             if not isinstance(below, dict) or name in skipped:
                 continue
             if name not in data and "default" in below:
+                left -= len(msgspec.json.encode(below["default"]))
+                if left < 0:
+                    raise bad_request(f"the defaults of the schema add more than {MAX_DEFAULTS >> 20} MiB")
                 data[name] = deepcopy(below["default"])
             if name in data:
-                fill_defaults(data[name], below)
+                left = fill_defaults(data[name], below, left=left)
     items = schema.get("items")
     if isinstance(data, list) and isinstance(items, dict):
         for item in data:
-            fill_defaults(item, items)
+            left = fill_defaults(item, items, left=left)
+    return left
 
 
 def undeclared(data: Any, schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[Data, str, str]]:

@@ -159,3 +159,35 @@ def test_definition_of_a_protected_group_needs_approval():
     client.create(path, described)
     described["spec"]["group"], described["metadata"] = "quota.x-k8s.io", {"name": "quotas.quota.x-k8s.io"}
     client.create(path, described)
+
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def test_definition_of_a_built_in_kind_is_rejected():
+    client = ApiHarness()
+    described = definition()
+    described["spec"] |= {"group": "storage.k8s.io"}
+    described["spec"]["names"] |= {"plural": "storageclasses", "kind": "StorageClass"}
+    described["metadata"] = {
+        "name": "storageclasses.storage.k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "x"},
+    }
+    assert "resource of Kubernetes itself" in client.request("POST", DEFINITIONS, described, want=422)["message"]
+
+
+def test_large_defaults_and_enumerations_have_limits():
+    described = definition()
+    [version] = described["spec"]["versions"]
+    properties = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    item = {"type": "object", "properties": {"text": {"type": "string", "default": "x" * 500_000}}}
+    properties["parts"] = {"type": "array", "items": item}
+    properties["codes"] = {"type": "array", "items": {"type": "string", "enum": ["y" * 500_000]}}
+    client = ApiHarness()
+    client.create(DEFINITIONS, described)
+    path = "/apis/example.org/v1/namespaces/default/quotas"
+    client.create(path, quota("few", most=3, parts=[{}, {}]))
+    message = client.request("POST", path, quota("many", most=3, parts=[{}] * 1000), want=400)["message"]
+    assert message == "the defaults of the schema add more than 3 MiB"
+    rejected = client.request("POST", path, quota("codes", most=3, codes=["z"] * 1000), want=422)
+    assert len(str(rejected)) < 8 << 20
