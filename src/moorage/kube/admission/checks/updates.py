@@ -3,15 +3,25 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from moorage.kube.admission.checks import scheduling_groups
-from moorage.kube.admission.checks.names import IMMUTABLE
+from moorage.kube.admission.checks import scheduling_groups, workload_specs
+from moorage.kube.admission.checks.names import IMMUTABLE, is_ip_address
 from moorage.kube.field_errors import FieldError, forbidden_field, invalid_value
 
 Stored = Mapping[str, Any]
-MUTABLE_IN_PODS: Final = frozenset(
-    ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "schedulingGates", "ephemeralContainers")
-)
+GRACE: Final = "terminationGracePeriodSeconds"
+MUTABLE_IN_PODS: Final = frozenset(("activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"))
 MUTABLE_IN_GATED_PODS: Final = MUTABLE_IN_PODS | {"nodeSelector", "affinity"}
+FIXED_IN_JOBS: Final = (
+    *("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy", "managedBy"),
+)
+LOCKED: Final = "field is immutable when `immutable` is set"
+VOLUME_FIELDS: Final = frozenset(
+    (
+        *("accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy"),
+        *("storageClassName", "volumeAttributesClassName", "volumeMode"),
+    )
+)
+"""The fields of a volume that do not describe its source."""
 _POD_RULE: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -38,10 +48,15 @@ def _pod(old: Stored, new: Stored) -> Iterator[FieldError]:
     if any(toleration not in remaining for toleration in _without(before.get("tolerations"), "tolerationSeconds")):
         why = "existing toleration can not be modified except its tolerationSeconds"
         yield forbidden_field("spec.tolerations", why)
-    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)} - mutable
-    images = ("image", "imagePullPolicy")
     for kind in ("containers", "initContainers"):
-        if _without(before.get(kind), *images) == _without(after.get(kind), *images):
+        if len(before.get(kind) or ()) != len(after.get(kind) or ()):
+            yield forbidden_field(f"spec.{kind}", "pod updates may not add or remove containers")
+            return
+    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)} - mutable
+    if before.get(GRACE, 0) < 0 and after.get(GRACE) == 1:
+        changed.discard(GRACE)
+    for kind in ("containers", "initContainers"):
+        if _without(before.get(kind), "image") == _without(after.get(kind), "image"):
             changed.discard(kind)
     if changed:
         yield forbidden_field("spec", f"{_POD_RULE}\nfound changes of {', '.join(sorted(changed))}")
@@ -51,16 +66,55 @@ def _without(items: Any, *names: str) -> list[Stored]:
     return [{key: content for key, content in item.items() if key not in names} for item in items or ()]
 
 
-def _fixed(*names: str) -> Callable[[Stored, Stored], Iterator[FieldError]]:
-    """Return a rule that makes some fields of a spec immutable."""
+def _fixed(*names: str, root: str = "spec") -> Callable[[Stored, Stored], Iterator[FieldError]]:
+    """Return a rule that makes some fields of a spec immutable; without a ``root``, fields of the object."""
 
     def rule(old: Stored, new: Stored) -> Iterator[FieldError]:
-        before, after = old.get("spec") or {}, new.get("spec") or {}
+        before, after = ((item.get(root) or {}) if root else item for item in (old, new))
         for name in names:
             if before.get(name) != after.get(name):
-                yield invalid_value(f"spec.{name}", after.get(name), IMMUTABLE)
+                yield invalid_value(f"{root}.{name}" if root else name, after.get(name), IMMUTABLE)
 
     return rule
+
+
+def _locked(old: Stored, new: Stored) -> Iterator[FieldError]:
+    """Reject changes of a ConfigMap or Secret that is marked as immutable."""
+    yield from _fixed("type", root="")(old, new)
+    if old.get("immutable"):
+        if not new.get("immutable"):
+            yield forbidden_field("immutable", LOCKED)
+        for name in ("data", "binaryData"):
+            if (old.get(name) or {}) != (new.get(name) or {}):
+                yield forbidden_field(name, LOCKED)
+
+
+def _volume(old: Stored, new: Stored) -> Iterator[FieldError]:
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    if any(before.get(name) != after.get(name) for name in {*before, *after} - VOLUME_FIELDS):
+        why = "spec.persistentvolumesource is immutable after creation"
+        yield forbidden_field("spec.persistentvolumesource", why)
+    if before.get("volumeMode") != after.get("volumeMode"):
+        yield invalid_value("volumeMode", after.get("volumeMode"), IMMUTABLE)
+    if before.get("nodeAffinity") not in (None, after.get("nodeAffinity")):
+        why = f"{IMMUTABLE}, except for updating from beta label to GA"
+        yield invalid_value("nodeAffinity", after.get("nodeAffinity"), why)
+
+
+def _csi_node(old: Stored, new: Stored) -> Iterator[FieldError]:
+    before, after = ((item.get("spec") or {}).get("drivers") or () for item in (old, new))
+    drivers = {driver.get("name"): _without([driver], "allocatable") for driver in after}
+    if any(drivers.get(item.get("name")) not in (None, _without([item], "allocatable")) for item in before):
+        yield invalid_value("spec.drivers", list(after), IMMUTABLE)
+
+
+def _service(old: Stored, new: Stored) -> Iterator[FieldError]:
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    if "ExternalName" in (before.get("type"), after.get("type")):
+        return
+    address = after.get("clusterIP") or ""
+    if before.get("clusterIP") and before["clusterIP"] != address and (address == "None" or is_ip_address(address)):
+        yield invalid_value("spec.clusterIPs[0]", address, "may not change once set")
 
 
 def _claim(old: Stored, new: Stored) -> Iterator[FieldError]:
@@ -76,11 +130,15 @@ def _claim(old: Stored, new: Stored) -> Iterator[FieldError]:
     if before != after:
         why = "spec is immutable after creation except resources.requests and volumeAttributesClassName"
         yield forbidden_field("spec", f"{why} for bound claims")
+    if before.get("volumeMode") != after.get("volumeMode"):
+        yield invalid_value("volumeMode", after.get("volumeMode"), IMMUTABLE)
 
 
 def _job(old: Stored, new: Stored) -> Iterator[FieldError]:
     mode = (old.get("spec") or {}).get("completionMode")
-    yield from _fixed("selector", "completionMode", "podFailurePolicy")(old, new)
+    # The server writes the selector of a new job; afterwards it is required.
+    yield from workload_specs.pod_selector(new.get("spec") or {}, "job")
+    yield from _fixed(*FIXED_IN_JOBS)(old, new)
     yield from scheduling_groups.changed_job(old, new)
     if mode != "Indexed":
         yield from _fixed("completions")(old, new)
@@ -89,9 +147,9 @@ def _job(old: Stored, new: Stored) -> Iterator[FieldError]:
 
 
 def _priority_class(old: Stored, new: Stored) -> Iterator[FieldError]:
-    for name in ("value", "preemptionPolicy"):
-        if old.get(name) != new.get(name) and (name != "value" or old.get(name, 0) != new.get(name, 0)):
-            yield forbidden_field(name, "may not be changed in an update.")
+    if old.get("value", 0) != new.get("value", 0):
+        yield forbidden_field("value", "may not be changed in an update.")
+    yield from _fixed("preemptionPolicy", root="")(old, new)
 
 
 def _storage_class(old: Stored, new: Stored) -> Iterator[FieldError]:
@@ -107,16 +165,28 @@ def _resource_claim(old: Stored, new: Stored) -> Iterator[FieldError]:
 
 
 RULES: Final[Mapping[str, Callable[[Stored, Stored], Iterator[FieldError]]]] = {
+    "clusterrolebindings.rbac.authorization.k8s.io": _fixed("roleRef", root=""),
     "compositepodgroups.scheduling.k8s.io": scheduling_groups.changed_composite,
+    "configmaps": _locked,
+    "controllerrevisions.apps": _fixed("data", root=""),
+    "csidrivers.storage.k8s.io": _fixed("attachRequired", "volumeLifecycleModes"),
+    "csinodes.storage.k8s.io": _csi_node,
     "daemonsets.apps": _fixed("selector"),
     "deployments.apps": _fixed("selector"),
+    "endpointslices.discovery.k8s.io": _fixed("addressType", root=""),
+    "ingressclasses.networking.k8s.io": _fixed("controller"),
     "jobs.batch": _job,
     "persistentvolumeclaims": _claim,
+    "persistentvolumes": _volume,
     "podgroups.scheduling.k8s.io": scheduling_groups.changed_pod_group,
     "pods": _pod,
     "priorityclasses.scheduling.k8s.io": _priority_class,
     "replicasets.apps": _fixed("selector"),
     "resourceclaims.resource.k8s.io": _resource_claim,
+    "rolebindings.rbac.authorization.k8s.io": _fixed("roleRef", root=""),
+    "runtimeclasses.node.k8s.io": _fixed("handler", root=""),
+    "secrets": _locked,
+    "services": _service,
     "statefulsets.apps": _fixed("serviceName", "selector", "podManagementPolicy", "volumeClaimTemplates"),
     "storageclasses.storage.k8s.io": _storage_class,
     "workloads.scheduling.k8s.io": scheduling_groups.changed_workload,

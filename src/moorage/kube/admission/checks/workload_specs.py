@@ -19,11 +19,11 @@ from moorage.kube.field_errors import FieldError, forbidden_field, invalid_value
 _NUMBERS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
 
 
-def workload(data: Data) -> Iterator[FieldError]:
-    """Check workloads that keep pods running."""
+def workload(data: Data, kind: str = "deployment") -> Iterator[FieldError]:
+    """Check workloads that keep pods running; ``kind`` is their name in upstream's messages."""
     spec = data.get("spec") or {}
     yield from not_negative(spec, "spec", *_NUMBERS)
-    yield from _selector(spec)
+    yield from pod_selector(spec, kind)
     yield from pod_template(spec.get("template") or {}, "spec.template")
     yield from _always_restarts(spec)
 
@@ -51,7 +51,7 @@ def deployment(data: Data) -> Iterator[FieldError]:
 
 def daemon_set(data: Data) -> Iterator[FieldError]:
     """Check a daemon set."""
-    yield from workload(data)
+    yield from workload(data, "daemonset")
     rolling = (data["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     for name in ("maxUnavailable", "maxSurge"):
         yield from number_or_percent(rolling.get(name), f"spec.updateStrategy.rollingUpdate.{name}")
@@ -62,7 +62,7 @@ def stateful_set(data: Data) -> Iterator[FieldError]:
     """Check a stateful set, whose pods get a volume for each claim template in place of a volume of that name."""
     for number, claim in enumerate((data.get("spec") or {}).get("volumeClaimTemplates") or ()):
         yield from claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{number}].spec")
-    yield from workload({"spec": _with_claim_volumes(data.get("spec") or {})})
+    yield from workload({"spec": _with_claim_volumes(data.get("spec") or {})}, "statefulset")
     rolling = (data["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
     path = "spec.updateStrategy.rollingUpdate"
     yield from not_negative(rolling, path, "partition")
@@ -98,19 +98,21 @@ def replication_controller(data: Data) -> Iterator[FieldError]:
     yield from _always_restarts(spec)
 
 
-def _selector(spec: Data) -> Iterator[FieldError]:
+def pod_selector(spec: Data, kind: str) -> Iterator[FieldError]:
+    """Check that a workload has a selector that matches its template."""
     selector = spec.get("selector")
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     mismatch = invalid_value(
         "spec.template.metadata.labels", labels or None, "`selector` does not match template `labels`"
     )
     if selector is None:
-        yield required_value("spec.selector")
+        if kind != "daemonset":
+            yield required_value("spec.selector")
         yield mismatch
         return
     yield from label_selector(selector, "spec.selector")
     if not selector:
-        yield invalid_value("spec.selector", selector, "empty selector is invalid for deployment")
+        yield invalid_value("spec.selector", selector, f"empty selector is invalid for {kind}")
         return
     try:
         if not label_matcher(convert(LabelSelector, selector)).matches(labels):

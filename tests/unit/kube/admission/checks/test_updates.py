@@ -8,7 +8,9 @@ from moorage.kube.admission.checks.updates import update_problems
 
 POD = {"containers": [{"name": "c", "image": "i"}], "tolerations": [{"key": "a"}]}
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-JOB = {"completions": 1, "template": {"spec": {}}, "selector": {}}
+LABELS = {"job": "sum"}
+JOB = {"completions": 1, "template": {"metadata": {"labels": LABELS}}, "selector": {"matchLabels": LABELS}}
+OTHER_TEMPLATE = {"metadata": {"labels": LABELS}, "spec": {}}
 CHANGES: dict[str, tuple[str, dict[str, Any], dict[str, Any], list[str]]] = {
     "an image": ("pods", POD, {**POD, "containers": [{"name": "c", "image": "j"}]}, []),
     "the seconds of a toleration": (
@@ -44,8 +46,13 @@ CHANGES: dict[str, tuple[str, dict[str, Any], dict[str, Any], list[str]]] = {
         {**JOB, "completionMode": "Indexed", "completions": 2},
         [],
     ),
-    "the template of a job": ("jobs.batch", JOB, {**JOB, "template": {}}, ["spec.template"]),
-    "the template of a suspended job": ("jobs.batch", {**JOB, "suspend": True}, {**JOB, "template": {}}, []),
+    "the template of a job": ("jobs.batch", JOB, {**JOB, "template": OTHER_TEMPLATE}, ["spec.template"]),
+    "the template of a suspended job": (
+        "jobs.batch",
+        {**JOB, "suspend": True},
+        {**JOB, "template": OTHER_TEMPLATE},
+        [],
+    ),
     "the spec of a resource claim": ("resourceclaims.resource.k8s.io", {}, {"devices": {}}, ["spec"]),
     "a resource without rules": ("configmaps", {"a": 1}, {"a": 2}, []),
 }
@@ -69,3 +76,65 @@ def test_top_level_fields_of_classes() -> None:
     assert [*update_problems("priorityclasses.scheduling.k8s.io", {"value": 0}, {})] == []
     (error,) = update_problems("storageclasses.storage.k8s.io", {"provisioner": "a"}, {"provisioner": "b"})
     assert (error.field, error.message) == ("provisioner", "Invalid value: null: field is immutable")
+
+
+OBJECTS: dict[str, tuple[str, dict[str, Any], dict[str, Any], list[str]]] = {
+    "data of an immutable ConfigMap": (
+        "configmaps",
+        {"immutable": True, "data": {"a": "b"}},
+        {"immutable": True, "data": {"a": "c"}},
+        ["data"],
+    ),
+    "an immutable Secret that is unlocked": ("secrets", {"immutable": True}, {"immutable": False}, ["immutable"]),
+    "the type of a Secret": ("secrets", {"type": "Opaque"}, {"type": "x"}, ["type"]),
+    "the source of a volume": (
+        "persistentvolumes",
+        {"spec": {"nfs": {"path": "/a"}}},
+        {"spec": {"nfs": {"path": "/b"}}},
+        ["spec.persistentvolumesource"],
+    ),
+    "the size of a volume": ("persistentvolumes", {"spec": {"capacity": {}}}, {"spec": {"capacity": {"a": "1"}}}, []),
+    "the address of a service": (
+        "services",
+        {"spec": {"clusterIP": "10.0.0.1"}},
+        {"spec": {"clusterIP": "None"}},
+        ["spec.clusterIPs[0]"],
+    ),
+    "a service that becomes external": (
+        "services",
+        {"spec": {"clusterIP": "10.0.0.1"}},
+        {"spec": {"type": "ExternalName"}},
+        [],
+    ),
+    "the role of a binding": (
+        "rolebindings.rbac.authorization.k8s.io",
+        {"roleRef": {"name": "a"}},
+        {"roleRef": {"name": "b"}},
+        ["roleRef"],
+    ),
+    "a driver of a CSINode": (
+        "csinodes.storage.k8s.io",
+        {"spec": {"drivers": [{"name": "d", "nodeID": "1"}]}},
+        {"spec": {"drivers": [{"name": "d", "nodeID": "2"}]}},
+        ["spec.drivers"],
+    ),
+    "another driver of a CSINode": (
+        "csinodes.storage.k8s.io",
+        {"spec": {"drivers": []}},
+        {"spec": {"drivers": [{"name": "d"}]}},
+        [],
+    ),
+    "an added container": (
+        "pods",
+        {"spec": POD},
+        {"spec": {**POD, "containers": [*POD["containers"], {"name": "d"}]}},
+        ["spec.containers"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("storage", "before", "after", "want"), OBJECTS.values(), ids=OBJECTS)
+def test_rejected_changes_of_objects(
+    storage: str, before: dict[str, Any], after: dict[str, Any], want: list[str]
+) -> None:
+    assert [error.field for error in update_problems(storage, before, after)] == want
