@@ -189,14 +189,16 @@ class StoreWatch:
             heappop(self._due)
             arrived.append(self._on_the_way.popleft())
         for resource, neighbours in groupby(arrived, key=itemgetter(0)):
-            followers = self._followers[resource]
-            struct = followers[0].kind.type
-            changes: list[Change[Any]] = [
-                Change(change.before and change.before.typed(struct), change.after and change.after.typed(struct))
-                for _, change in neighbours
-            ]
-            for kind, on_changes in followers:
-                on_changes(kind, changes)
+            stored = [change for _, change in neighbours]
+            changes: dict[type[KubeObject], list[Change[Any]]] = {}
+            for kind, on_changes in self._followers[resource]:
+                struct = kind.type
+                if struct not in changes:  # a plugin may follow the same resource with another type, such as RawPod
+                    changes[struct] = [
+                        Change(item.before and item.before.typed(struct), item.after and item.after.typed(struct))
+                        for item in stored
+                    ]
+                on_changes(kind, changes[struct])
         self._set_timer(loop)
         if arrived:
             self.after_delivery()

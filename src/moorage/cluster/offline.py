@@ -17,13 +17,15 @@ from itertools import groupby
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
+import structlog
 from msgspec.structs import replace
 
 from moorage.common.clock import Clock, VirtualClock
 from moorage.common.errors import NotFound
 from moorage.common.observers import Observer
 from moorage.common.virtual_time import VirtualLoop
-from moorage.kube.api.codec import convert, to_data
+from moorage.kube.api.codec import convert, encode, to_data
+from moorage.kube.api.custom import CustomObject, RawNode, RawPod
 from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
@@ -40,8 +42,12 @@ from moorage.scheduler.wiring.policy import Policy
 
 K = TypeVar("K", bound=KubeObject)
 
+RAW_VIEWS: Final[Mapping[type[KubeObject], type[CustomObject]]] = {Pod: RawPod, Node: RawNode}
 MAX_TURNS: Final = 64
 """Turns that other tasks get before :meth:`OfflineScheduler.settle` gives up: they wait for a timer then."""
+
+
+log = structlog.get_logger(__name__)
 
 
 class OfflineApi(ApiAccess, Protocol):
@@ -92,7 +98,13 @@ class OfflineScheduler(Generic[C]):
         of virtual time apart, so that the queue keeps their order.
         """
         phases: tuple[list[KubeObject], ...] = ([], [], [], [])
+        if views := self.kinds & {*RAW_VIEWS.values()}:
+            names = sorted(view.__name__ for view in views)
+            log.warning("raw views have only the fields of Pod and Node in simulations", views=names)
         for obj in objects:
+            view = RAW_VIEWS.get(type(obj))
+            if view in views:
+                phases[0].append(convert(view, encode(obj)))
             if type(obj) in self.kinds and not (isinstance(obj, Pod) and obj.is_finished):
                 phases[_load_phase(obj)].append(obj)
         dependencies, nodes, placed, pending = phases

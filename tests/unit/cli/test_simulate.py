@@ -612,3 +612,32 @@ def test_plugin_timeout_is_that_of_the_option_unless_the_class_sets_its_own(
     assert "did not return within 7 s" in capsys.readouterr().err
     assert run([*command, "waiting_plugin:Own", "--plugin-timeout", "soon"]) == 2
     assert "--plugin-timeout" in capsys.readouterr().err
+
+
+def test_plugin_reads_raw_pods_and_annotates_a_pod_before_it_is_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = """
+from moorage import FilterPlugin, PreBindPlugin, RawNode, RawPod, Status
+
+class Annotates(FilterPlugin, PreBindPlugin):
+    def __init__(self, *, handle):
+        self.cluster, self.pods, self.nodes = handle.cluster, handle.lister(RawPod), handle.lister(RawNode)
+    def filter(self, cycle, pod, node):
+        container = self.pods.find(pod.key)["spec"]["containers"][0]["name"]
+        disk = self.nodes.get(node.name)["metadata"]["labels"]["disk"]
+        return None if (container, disk) == ("web", "hdd") else Status.unresolvable("not web")
+    def pre_bind_pre_flight(self, cycle, pod, node_name):
+        return None
+    async def pre_bind(self, cycle, pod, node_name):
+        await self.cluster.patch(pod, {"metadata": {"annotations": {"cpuset": "0"}}})
+"""
+    (tmp_path / "annotating_plugin.py").write_text(plugin)
+    monkeypatch.syspath_prepend(tmp_path)
+    command = ["simulate", "-q", "-o", "json", "-f", str(CLUSTERS / "tour.yaml")]
+    assert run([*command, "--plugin", "annotating_plugin:Annotates"]) == 0
+    printed = capsys.readouterr()
+    nodes = {item["pod"]: item.get("node") for item in json.loads(printed.out)["decisions"]}
+    assert nodes["default/web"] == "small"
+    assert not nodes["default/database"]
+    assert "cache refused" not in printed.err

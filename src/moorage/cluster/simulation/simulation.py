@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from moorage.cluster.files.custom import added_kinds, custom_object, define_kind, kind_name, with_namespace
 from moorage.cluster.files.loading import ClusterInput
 from moorage.cluster.files.workloads import controllers_for, selector_uids
-from moorage.cluster.offline import OfflineScheduler
+from moorage.cluster.offline import RAW_VIEWS, OfflineScheduler
 from moorage.cluster.runs.history import Run, RunHistory
 from moorage.cluster.runs.recording import RunRecorder
 from moorage.cluster.simulation.simulated_cluster import Pace, SimulatedCluster
@@ -121,7 +121,8 @@ class Simulation:
         store = self.cluster.store
         for obj in objects:
             store.put(obj)
-        self.offline.load(obj for kind in find_watched_kinds(self.scheduler.objects) for obj in store.list(kind))
+        kinds = [kind for kind in find_watched_kinds(self.scheduler.objects) if kind not in RAW_VIEWS.values()]
+        self.offline.load(obj for kind in kinds for obj in store.list(kind))
         self.offline.deliver_between_cycles()
         self.cluster.start_watching(self.loop)
 

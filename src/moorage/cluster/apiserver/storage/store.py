@@ -67,10 +67,10 @@ class Entry:
         return _decode_json(self.body)
 
     def typed(self, kind: type[T]) -> T:
-        """Return the object as a struct, decoded once."""
+        """Return the object as a struct, decoded once; a second type, such as RawPod, is decoded at each call."""
         if self._typed is None:
             self._typed = decode(kind, self.body)
-        return cast("T", self._typed)
+        return self._typed if isinstance(self._typed, kind) else cast("T", decode(kind, self.body))
 
 
 class StoredChange:
