@@ -48,6 +48,7 @@ MOST_COPIES = 4
 """Maximum number of copies of a pod in the test of ``how_many``."""
 PluginFactory = Callable[[Handle], Plugin]
 AnyObject = TypeVar("AnyObject", bound=KubeObject)
+_TIMES = ("", "2026-01-01T00:00:00Z", "2099-01-01T00:00:00Z")
 _CHECKED = ("preFilter", "filter", "preScore", "score")
 _REJECTING = (Code.ERROR, Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
@@ -215,7 +216,8 @@ def _instances(struct: type[Any], values: Sequence[str]) -> st.SearchStrategy[An
     for item in fields(struct):
         kind = hints[item.name]
         if kind is str:
-            drawn[item.name] = st.sampled_from(values)
+            is_time = item.name.endswith(("time", "timestamp"))
+            drawn[item.name] = st.sampled_from(_TIMES if is_time else values)
         elif kind is bool:
             drawn[item.name] = st.booleans()
         elif kind in (int, float):

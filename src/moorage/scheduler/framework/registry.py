@@ -133,7 +133,7 @@ class Registry(Mapping[str, type[Plugin]]):
             package, _, name = path.rpartition(".")
             suggestion = f"did you mean {package}:{name}?" if package and name and ":" not in path else ""
             raise ConfigError(where, "expected module:Class", hint=suggestion or "e.g. my_package.spot:SpotOnly")
-        module = _imported(lambda: importlib.import_module(module_name), where)
+        module = _imported(lambda: importlib.import_module(module_name), where, module_name)
         if not hasattr(module, attribute):
             hint = did_you_mean(attribute, [name for name in vars(module) if not name.startswith("_")])
             raise ConfigError(where, f"the module {module_name!r} has no {attribute!r}", hint=hint)
@@ -154,6 +154,10 @@ class Registry(Mapping[str, type[Plugin]]):
         except PLUGIN_FAULTS as error:  # the author's code: its exceptions are reported under the plugin's name
             pass_on_interrupt(error)
             problem = described(error, f"{name}.__init__")
+            if plugin.Args is None and arguments.get("args", handle) is None and isinstance(error, AttributeError):
+                problem += (
+                    "; args is None, because the class does not set Args: write `Args = MyArgs`, a msgspec.Struct"
+                )
             raise PluginError(name, f"initializing plugin {name!r}: {problem}") from error
         if built.call_timeout is Plugin.call_timeout:
             built.call_timeout = self.call_timeout
@@ -167,13 +171,19 @@ def extension_points(plugin: type[Plugin]) -> frozenset[str]:
     return frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))
 
 
-def _imported(load: Callable[[], Any], where: str) -> Any:
+def _imported(load: Callable[[], Any], where: str, module: str) -> Any:
     """Import an author's code; its exceptions are reported with their line in the author's file."""
     try:
         with _import_deadline():
             return load()
     except ModuleNotFoundError as error:
-        raise ConfigError(where, f"cannot be imported: {error}", hint="is it installed, or on PYTHONPATH?") from error
+        problem, hint, missing = str(error), "is it installed, or on PYTHONPATH?", str(error.name)
+        if not f"{module}.".startswith(f"{missing}."):  # the module exists, but one that it imports does not
+            problem = described(error)
+            hint = f"install it in the environment of this Python: {sys.executable}"
+        if missing.startswith("moorage."):
+            hint = "all names for plugins are in the package itself: from moorage import FilterPlugin, Status"
+        raise ConfigError(where, f"cannot be imported: {problem}", hint=hint) from error
     except PLUGIN_FAULTS as error:  # the author's code may raise anything
         pass_on_interrupt(error)
         problem, hint = f"cannot be imported: {described(error)}", ""

@@ -239,6 +239,31 @@ def test_constructor_error_names_the_plugin(problem: BaseException) -> None:
         build_runner(plugins=[Broken])
 
 
+def test_constructor_that_reads_args_without_a_type_gets_a_hint() -> None:
+    class Untyped(Accepts):
+        def __init__(self, *, args: Any) -> None:
+            self.limit = args.limit
+
+    with pytest.raises(PluginError, match="args is None, because the class does not set Args: write `Args = MyArgs`"):
+        build_runner(plugins=[Untyped])
+
+
+MISSING = {
+    "a library": ("import no_such_library", r"No module named 'no_such_library' \(lacking.py:1\)\n  hint: install it"),
+    "an inner module": ("from moorage.framework import X", "hint: all names for plugins are in the package itself"),
+}
+
+
+@pytest.mark.parametrize(("line", "message"), MISSING.values(), ids=MISSING)
+def test_missing_module_is_reported_with_the_line_that_imports_it(
+    line: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lacking.py").write_text(f"{line}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=message):
+        Registry().register_path("lacking:X")
+
+
 def test_error_in_events_to_register_names_the_plugin() -> None:
     class Mute(Accepts):
         def events_to_register(self) -> Any:
