@@ -164,8 +164,11 @@ class Handle(Protocol):
     """Every node, as of this cycle."""
     features: FeatureGates
     """The feature gates in force; read them when the plugin is built, not in its methods."""
-    cluster: ClusterApi
-    """Where to write to."""
+
+    @property
+    def cluster(self) -> ClusterApi:
+        """Where to write to."""
+        ...
 
     @property
     def clock(self) -> Clock:

@@ -7,7 +7,7 @@ Rules for writes are in ``objects`` (structs) and :mod:`~moorage.cluster.apiserv
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -70,7 +70,7 @@ class Entry:
         """Return the object as a struct, decoded once; a second type, such as RawPod, is decoded at each call."""
         if self._typed is None:
             self._typed = decode(kind, self.body)
-        return self._typed if isinstance(self._typed, kind) else cast("T", decode(kind, self.body))
+        return self._typed if isinstance(self._typed, kind) else decode(kind, self.body)
 
 
 class StoredChange:
