@@ -33,7 +33,8 @@ def open_file(path: str | Path, *, where: str = "", hint: str = "") -> BinaryIO:
         if not stat.S_ISREG(mode):
             kind = next((name for matches, name in _OTHER_KINDS if matches(mode)), "a device")
             raise InputError(location, f"this is {kind}, not a regular file", hint=hint)
-        return open(path, "rb")
+        # A pipe that replaces the file now must not block either.
+        return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise InputError(location, "the file does not exist", hint=hint) from error
     except (OSError, ValueError) as error:
@@ -45,12 +46,15 @@ def read_file(path: str | Path, *, limit: int = MAX_SETTINGS, where: str = "", h
     """Read a regular file of at most ``limit`` bytes; raise InputError if that is impossible."""
     location = f"{where}: {path}" if where else str(path)
     with open_file(path, where=where, hint=hint) as file:
-        if os.fstat(file.fileno()).st_size > limit:
-            raise too_large(location, limit)
         try:
-            return file.read()
+            # The size may be unknown, as in /proc, or grow.
+            is_large = os.fstat(file.fileno()).st_size > limit
+            content = b"" if is_large else file.read(limit + 1) or b""
         except OSError as error:
             raise InputError(location, f"the file cannot be read: {error.strerror}") from error
+    if is_large or len(content) > limit:
+        raise too_large(location, limit)
+    return content
 
 
 def read_text(path: str | Path, *, limit: int = MAX_SETTINGS, where: str = "", hint: str = "") -> str:

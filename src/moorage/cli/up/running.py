@@ -17,6 +17,7 @@ from moorage.cli.up.screen import Screen
 from moorage.cli.up.tally import Tally
 from moorage.cluster import ApiServer, ClusterOptions, EmbeddedCluster
 from moorage.common.clock import SystemClock
+from moorage.common.daemon_threads import call_in_thread
 from moorage.common.errors import InputError
 from moorage.common.memory import relax_gc
 from moorage.common.signals import stop_on_signals
@@ -28,7 +29,7 @@ from moorage.kube.client.kubeconfig import Connection
 from moorage.kube.client.rest import ApiClient
 from moorage.kube.manifests import Document
 from moorage.scheduler.config import completed_view
-from moorage.scheduler.daemon.config_reload import FileFollower
+from moorage.scheduler.daemon.config_reload import LOAD_SECONDS, LOADING, FileFollower
 from moorage.scheduler.framework.metering import NumberCell
 from moorage.scheduler.wiring.attempt_log import AttemptLogger
 from moorage.scheduler.wiring.policy import Policy
@@ -154,7 +155,7 @@ class Up:
             return
 
         async def apply() -> list[str]:
-            policy = await asyncio.to_thread(load)
+            policy = await call_in_thread(load, LOAD_SECONDS, LOADING)
             fixed = await scheduling.reload(policy)
             if self._questions is not None:
                 await self._questions.change(replace(self._questions.request, config=completed_view(policy.config)))

@@ -12,6 +12,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
+from moorage.common.daemon_threads import call_in_thread
 from moorage.common.errors import InputError, MoorageError, explain
 from moorage.common.user_files import read_file
 from moorage.kube.api.records import EventNote
@@ -33,6 +34,8 @@ TURN_SECONDS: Final = 0.0002
 """Longest time that the thread of a reload runs before a cycle may continue."""
 
 POLL_SECONDS: Final = 1.0
+LOAD_SECONDS: Final = 60.0
+LOADING: Final = "loading the configuration and plugins"
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +63,8 @@ class Reloads:
 
     async def _reload(self) -> list[str]:
         with frequent_thread_switches():
-            loaded = await asyncio.to_thread(complete_options, self.options.flags)
+            flags = self.options.flags
+            loaded = await call_in_thread(lambda: complete_options(flags), LOAD_SECONDS, LOADING)
         policy, fixed = keep_fixed_fields(loaded.policy, self.options.config)
         await reload(self._parts, policy)
         self.options = replace(self.options, config=policy.config, registry=policy.registry)
