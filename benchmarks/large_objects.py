@@ -5,11 +5,14 @@ in a request. The delay is the CPU time of the engine from the first byte of the
 node: decoding, queue, cache, the attempt of a pod that uses the object, and the ordinary pod itself. ``later`` is the
 same for the next ordinary pod after a pod was bound, a pod was deleted and a node has changed. Each row runs in a
 process forked from one prepared cluster.
+
+``--waiting`` measures events instead: the CPU time of an event per thousand waiting pods, by what the pods wait for.
 """
 
 import argparse
 import asyncio
 import gc
+import itertools
 import json
 import os
 import pickle
@@ -20,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
@@ -38,6 +42,9 @@ MAX_STORED: Final = 1_400_000
 MAX_SENT: Final = 3 << 20
 MAX_SECONDS: Final = 10
 GOAL_SECONDS: Final = 0.5
+GOAL_MILLISECONDS: Final = 0.1
+WAITING_NODES: Final = 50
+TURNS: Final = 20
 Json = dict[str, Any]
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -1039,14 +1046,127 @@ def measured_apart(loop: asyncio.AbstractEventLoop, rig: Rig, case: Case) -> Mea
     return row
 
 
+def _waiting_pod(number: int, **spec: Any) -> Json:
+    return _pod(f"waiting-{number}", labels={"app": f"waiting-{number}"}, **spec)
+
+
+def _with_term(number: int, kind: str, **labels: str) -> Json:
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": labels}}
+    return _waiting_pod(number, **_required(kind, [term])["spec"])
+
+
+WAITING: Final[dict[str, Callable[[int], Json]]] = {
+    "affinity, one template": lambda n: _with_term(n, "podAffinity", app="absent"),
+    "affinity, own terms": lambda n: _with_term(n, "podAffinity", app=f"absent-{n}"),
+    "affinity, own negative terms": lambda n: (
+        _required(
+            "podAffinity",
+            [{"topologyKey": f"absent-{n}", "labelSelector": {"matchExpressions": _expressions(1, "DoesNotExist")}}],
+        )
+        | {"metadata": {"name": f"waiting-{n}", "namespace": "default", "uid": f"uid-{n}"}}
+    ),
+    "spread": lambda n: _waiting_pod(
+        n,
+        topologySpreadConstraints=[
+            {
+                "maxSkew": 1,
+                "topologyKey": "absent",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"app": f"waiting-{n}"}},
+            }
+        ],
+    ),
+    "node selector": lambda n: _waiting_pod(n, nodeSelector={"absent": f"v{n}"}),
+    "host port": lambda n: _waiting_pod(
+        n, containers=[{"name": "a", "image": "a", "ports": [{"containerPort": 1, "hostPort": 70}]}]
+    ),
+    "volume claim": lambda n: _waiting_pod(
+        n, volumes=[{"name": "a", "persistentVolumeClaim": {"claimName": f"absent-{n}"}}]
+    ),
+    "resource claim": lambda n: _waiting_pod(n, resourceClaims=[{"name": "a", "resourceClaimName": f"absent-{n}"}]),
+    "CPU": lambda n: _waiting_pod(
+        n, containers=[{"name": "a", "image": "a", "resources": {"requests": {"cpu": "64"}}}]
+    ),
+    "scheduling gate": lambda n: _waiting_pod(n, schedulingGates=[{"name": "a"}]),
+    "gang": lambda n: _waiting_pod(n, schedulingGroup={"podGroupName": f"gang-{n}"}),
+}
+
+
+class Event(NamedTuple):
+    """The seconds of an event per thousand waiting pods."""
+
+    waiting: str
+    pods: int
+    event: str
+    milliseconds: float
+
+
+async def measure_events(name: str, pods: int, on_start: Callable[[], None] = gc.freeze) -> list[Event]:
+    """Let pods wait, and measure events that concern none of them; ``on_start`` is called before the events."""
+    rig = Rig(WORKLOADS["identical"], WAITING_NODES)
+    handlers = rig.scheduler.handlers
+    for number in range(WAITING_NODES):
+        port = [70] if name == "host port" else []
+        handlers.apply(None, make_pod(f"old-{number}", node=f"node-{number}", host_ports=port))
+    for number in range(pods):
+        if name == "gang":
+            gang = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+            _apply(rig, "PodGroup", _object(gang, metadata={"name": f"gang-{number}", "uid": f"gang-{number}"}))
+        _apply(rig, "Pod", WAITING[name](number))
+    await rig.drain()
+    gc.collect()
+    node = rig.scheduler.objects[Node].find("node-3")
+    assert node is not None
+    running = [make_pod(f"new-{turn}", node="node-3", labels={"app": "new"}) for turn in range(TURNS)]
+    relabelled = [
+        replace(node, metadata=replace(node.metadata, labels={**node.labels, "turn": str(turn)}))
+        for turn in range(TURNS)
+    ]
+    claims = [
+        decode(BY_NAME["PersistentVolumeClaim"].type, json.dumps(_object(metadata={"name": f"new-{turn}"})).encode())
+        for turn in range(TURNS)
+    ]
+    devices = [
+        decode(BY_NAME["ResourceClaim"].type, json.dumps(_claim(f"new-{turn}")).encode()) for turn in range(TURNS)
+    ]
+    changes: dict[str, list[tuple[KubeObject | None, KubeObject | None]]] = {
+        "pod bound": [(None, pod) for pod in running],
+        "pod deleted": [(pod, None) for pod in running],
+        "pod added": [(None, make_pod(f"pending-{turn}", scheduler_name="other")) for turn in range(TURNS)],
+        "node label changed": list(itertools.pairwise((node, *relabelled))),
+        "volume claim added": [(None, claim) for claim in claims],
+        "resource claim added": [(None, claim) for claim in devices],
+    }
+    events = []
+    on_start()
+    for event, steps in changes.items():
+        start = time.process_time()
+        for before, after in steps:
+            handlers.apply(before, after)
+        spent = (time.process_time() - start) / len(steps)
+        events.append(Event(name, pods, event, spent * 1e6 / pods))
+    return events
+
+
 def main() -> None:
     """Measure, print the table, and write the rows to the output file if there is one."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("fields", nargs="*", help="only rows that contain one of these texts")
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--json", type=Path, help="write the rows to this file as well")
+    parser.add_argument("--waiting", type=int, action="append", default=[], help="measure events with this many pods")
     options = parser.parse_args()
     loop = asyncio.new_event_loop()
+    if options.waiting:
+        events = [
+            event
+            for name in WAITING
+            for pods in options.waiting
+            if not options.fields or any(text in name for text in options.fields)
+            for event in loop.run_until_complete(measure_events(name, pods))
+        ]
+        _show_events(events)
+        return
 
     async def build() -> Rig:
         return prepared(options.nodes)
@@ -1063,6 +1183,14 @@ def main() -> None:
     _show(rows)
     if options.json:
         options.json.write_text(json.dumps([row._asdict() for row in rows], indent=1) + "\n")
+
+
+def _show_events(events: list[Event]) -> None:
+    table = Table("waiting for", "pods", "event", "ms per thousand pods")
+    for event in sorted(events, key=lambda event: -event.milliseconds):
+        style = "red" if event.milliseconds > GOAL_MILLISECONDS else ""
+        table.add_row(event.waiting, f"{event.pods:,}", event.event, f"{event.milliseconds:.3f}", style=style)
+    Console(width=130).print(table)
 
 
 def _show(rows: list[Measured]) -> None:

@@ -1,8 +1,8 @@
 """Cluster events, and the registrations and hints that requeue unschedulable pods."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from enum import Enum, IntFlag, StrEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -112,6 +112,26 @@ HintFunction: TypeAlias = Callable[[Pod, Any, Any], QueueingHint]
 """Called with the pending pod and the object before and after the event (``None`` if it does not exist)."""
 
 
+class HintIndex(Protocol):
+    """Finds the pending pods that an event may concern, so that the hint is not called for thousands of others.
+
+    The hint must return SKIP for each pod that has no key in common with the event.
+    """
+
+    def keys(self, pod: Pod) -> Collection[Hashable] | None:
+        """Return the keys of a pending pod; ``None`` if any event may concern it."""
+        ...
+
+    def affected(self, old: Any, new: Any) -> Collection[Hashable] | None:
+        """Return the keys of the pods that an event may concern; ``None`` for all pods."""
+        ...
+
+
+def changed_keys(before: Mapping[str, str], after: Mapping[str, str]) -> set[Hashable]:
+    """Return the keys of labels that were added, removed or changed."""
+    return {key for key in {**before, **after} if before.get(key) != after.get(key)}
+
+
 class EventRegistration(Struct, frozen=True):
     """An event that may resolve a plugin's rejection, and the hint that decides it; without a hint it always does.
 
@@ -124,6 +144,7 @@ class EventRegistration(Struct, frozen=True):
     beyond_upstream: bool = False
     same_group: bool = False
     """Whether the hint applies only to members of the group of the event; it is not called for other pods."""
+    index: HintIndex | None = None
 
 
 _ANY: Final = (

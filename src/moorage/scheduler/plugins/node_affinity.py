@@ -41,6 +41,7 @@ from moorage.scheduler.framework.plugin import (
     default_normalize,
 )
 from moorage.scheduler.framework.status import BoolArray, IntArray, Status, Verdict
+from moorage.scheduler.state.selector_index import places, places_of
 
 NOT_WANTED: Final = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
 NOT_ENFORCED: Final = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
@@ -149,7 +150,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         event = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
-        return (EventRegistration(event, self.after_node_change),)
+        return (EventRegistration(event, self.after_node_change, index=_PodsByNodeLabel()),)
 
     def after_node_change(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         """Queue when a node was added that satisfies the requirements, or when a node began to.
@@ -160,6 +161,22 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
             return QueueingHint.SKIP
         demands = read_demands(pod)
         return queue_if((old is None or not demands.accepts(old)) and demands.accepts(new))
+
+
+class _PodsByNodeLabel:
+    """Finds the pending pods that may demand a label of a changed node."""
+
+    def keys(self, pod: Pod) -> set[Hashable] | None:
+        demands = read_demands(pod)
+        if demands.labels.requirements or demands.affinity is None:
+            return set(places(None, demands.labels))
+        terms = [term for term in demands.affinity.terms if not term.matches_nothing]
+        if any(term.fields for term in terms):
+            return None
+        return {place for term in terms for place in places(None, LabelMatcher(term.expressions))}
+
+    def affected(self, _old: Node | None, new: Node) -> set[Hashable]:
+        return set(places_of("", new.labels))
 
 
 _NO_AFFINITY: Final = NodeAffinitySpec()

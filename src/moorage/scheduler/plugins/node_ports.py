@@ -47,9 +47,21 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return (
-            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), after_pod_deletion),
+            EventRegistration(
+                ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), after_pod_deletion, index=_PodsByPort()
+            ),
             EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)),
         )
+
+
+class _PodsByPort:
+    """Finds the pending pods that request a port of a deleted pod."""
+
+    def keys(self, pod: Pod) -> set[Hashable]:
+        return {port[1:] for port in pod.host_ports}
+
+    def affected(self, old: Pod, _new: None) -> set[Hashable]:
+        return self.keys(old)
 
 
 def after_pod_deletion(pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:

@@ -16,6 +16,7 @@ from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegist
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import FilterPlugin, PreFilterExtensions
+from moorage.scheduler.framework.pods_by_claim import BY_VOLUME_CLAIM
 from moorage.scheduler.framework.status import Status, Verdict
 from moorage.scheduler.state.claim_index import disk_of
 from moorage.scheduler.state.handle import ClusterHandle
@@ -111,10 +112,28 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
 
     def events_to_register(self) -> Sequence[EventRegistration]:
         return (
-            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), after_pod_deleted),
+            EventRegistration(
+                ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), after_pod_deleted, index=_PodsByVolume()
+            ),
             EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)),
-            EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), after_claim_added),
+            EventRegistration(
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), after_claim_added, index=BY_VOLUME_CLAIM
+            ),
         )
+
+
+class _PodsByVolume:
+    """Finds the pending pods with a claim of a deleted pod, and those with disks if the deleted pod had some."""
+
+    def keys(self, pod: Pod) -> set[Hashable]:
+        keys: set[Hashable] = {f"{pod.namespace}/{name}" for name in _claim_names(pod)}
+        return keys | {_DISKS} if any(disk_of(volume) is not None for volume in pod.spec.volumes) else keys
+
+    def affected(self, old: Pod, _new: None) -> set[Hashable]:
+        return self.keys(old)
+
+
+_DISKS: Final = ""
 
 
 def after_pod_deleted(pod: Pod, old: Pod, _new: None) -> QueueingHint:

@@ -17,6 +17,7 @@ from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, PreFilterPlugin
+from moorage.scheduler.framework.pods_by_claim import BY_VOLUME_CLAIM
 from moorage.scheduler.framework.status import BoolArray, Status, Verdict
 
 WRONG_ZONE: Final = Status.unresolvable("node(s) had no available volume zone")
@@ -141,7 +142,9 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
             EventRegistration(ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), after_class_added),
             EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
             EventRegistration(
-                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD | Action.UPDATE), after_claim_changed
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD | Action.UPDATE),
+                after_claim_changed,
+                index=BY_VOLUME_CLAIM,
             ),
             EventRegistration(
                 ClusterEvent(Resource.PERSISTENT_VOLUME, Action.ADD | Action.UPDATE), after_volume_changed

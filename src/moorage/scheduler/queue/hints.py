@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from moorage.kube.api.pod import Pod
-from moorage.scheduler.framework.events import Action, ClusterEvent, HintFunction, QueueingHint
+from moorage.scheduler.framework.events import Action, ClusterEvent, HintFunction, HintIndex, QueueingHint
 from moorage.scheduler.framework.faults import (
     PLUGIN_FAULTS,
     FaultRecord,
@@ -46,6 +46,8 @@ class Interest(Struct, frozen=True):
     registered: tuple[tuple[str, str], ...]
     """The names of all profiles and plugins that are registered."""
     plugins: frozenset[str]
+    indexes: Mapping[tuple[str, str], tuple[HintIndex, ...]] = {}
+    """The indexes of the registrations of a plugin, if all of them have one."""
     registered_for_group: tuple[tuple[str, str], ...] = ()
     """Those registered only for members of the event's own group."""
 
@@ -88,9 +90,24 @@ class Hints:
             for registration in registrations
             if registration.event.covers(event) and registration.same_group
         }
-        interest = Interest(event.label, event.is_wildcard, hints, tuple(registered), plugins, tuple(for_group))
+        covering = {
+            (name, plugin): [item.index for item in registrations if item.event.covers(event)]
+            for name, profile in self._profiles.items()
+            for plugin, registrations in profile.registrations.items()
+        }
+        indexes = {name: tuple(filter(None, group)) for name, group in covering.items() if group and None not in group}
+        interest = Interest(
+            event.label, event.is_wildcard, hints, tuple(registered), plugins, indexes, tuple(for_group)
+        )
         self._interests[event] = interest
         return interest
+
+    def indexes_of(self, profile: str, plugin: str) -> Iterable[HintIndex]:
+        """Return all indexes of a plugin, each once."""
+        if profile not in self._profiles:
+            return ()
+        registrations = self._profiles[profile].registrations.get(plugin, ())
+        return dict.fromkeys(item.index for item in registrations if item.index is not None)
 
     def event_of_plugin(self, profile: str, plugin: str) -> ClusterEvent:
         """Return the event for the pods of a profile that one plugin rejected, regardless of its registered events."""

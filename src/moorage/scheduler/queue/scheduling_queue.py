@@ -32,6 +32,7 @@ from moorage.scheduler.framework.events import (
     UNSCHEDULABLE_TIMEOUT,
     Action,
     ClusterEvent,
+    HintIndex,
     Resource,
 )
 from moorage.scheduler.framework.handle import Lister
@@ -109,7 +110,7 @@ class SchedulingQueue:
         self._observer = observer
         self._failures = failures or observer
         self._pop_from_backoff = pop_from_backoff
-        self._unschedulable = UnschedulablePods()
+        self._unschedulable = UnschedulablePods(self._indexes_of)
         self._in_flight = InFlightEvents()
         self._must_sort = False
         self._configure(sort, profiles, backoff or Backoff())
@@ -131,6 +132,9 @@ class SchedulingQueue:
         self._backoff = BackoffQueue(guard, backoff, aligned=self._pop_from_backoff)
         self._entries: tuple[dict[str, list[Any]], ...]
         self._entries = (self._active.entries, *self._backoff.entries, self._unschedulable.entries)
+
+    def _indexes_of(self, profile: str, plugin: str) -> Iterable[HintIndex]:
+        return self._hints.indexes_of(profile, plugin)  # those of the present configuration
 
     def reconfigure(self, queueing: Queueing) -> None:
         """Replace the plugins, and re-sort and re-admit all pending pods.
@@ -336,7 +340,7 @@ class SchedulingQueue:
         if interest.is_wildcard:
             candidates = list(self._unschedulable)
         else:
-            candidates = self._unschedulable.rejected_by(interest.registered)
+            candidates = self._unschedulable.rejected_by(interest, old, new)
             for gate in interest.registered:
                 # Plugins return keys of pods, but with groups the gated entity may be a group.
                 reconsidered = partial(self._gates.reconsidered, *gate) if self.groups is None else lambda: None

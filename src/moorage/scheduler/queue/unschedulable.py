@@ -1,18 +1,83 @@
 """Unschedulable and gated pods, which wait for an event that may make them schedulable."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from typing import Any, Final
 
+from moorage.scheduler.framework.events import HintIndex
+from moorage.scheduler.framework.faults import PLUGIN_FAULTS, pass_on_interrupt
 from moorage.scheduler.queue.entities import QueuedEntity
 from moorage.scheduler.queue.heap import KeyedHeap
+from moorage.scheduler.queue.hints import Interest
 
 ProfilePlugin = tuple[str, str]
 """The names of a profile and of one of its plugins."""
+
+Bucket = dict[str, QueuedEntity]
+ANY_KEY: Final = object()
+"""The key of pods that any event may concern."""
+
+
+FEW: Final = 8
+"""Up to this number of pods are not narrowed by an index."""
+
+Slot = tuple[ProfilePlugin, HintIndex, Hashable]
+
+
+class HintIndexes:
+    """The rejected pods under the keys of the hint indexes of the plugins that rejected them."""
+
+    def __init__(self) -> None:
+        self._filed: dict[Slot, dict[str, QueuedEntity]] = {}
+        self._slots: dict[str, tuple[int, list[Slot]]] = {}
+        self._count = 0
+
+    def add(self, rejector: ProfilePlugin, index: HintIndex, entity: QueuedEntity) -> None:
+        """File a pod."""
+        if entity.key not in self._slots:
+            self._count += 1
+            self._slots[entity.key] = (self._count, [])
+        keys = _call(index.keys, entity.pod)
+        for key in (ANY_KEY,) if keys is None else keys:
+            slot = (rejector, index, key)
+            self._filed.setdefault(slot, {})[entity.key] = entity
+            self._slots[entity.key][1].append(slot)
+
+    def remove(self, key: str) -> None:
+        """Remove a pod if it is filed."""
+        for slot in dict.fromkeys(self._slots.pop(key, (0, ()))[1]):
+            entities = self._filed[slot]
+            del entities[key]
+            if not entities:
+                del self._filed[slot]
+
+    def find(self, rejector: ProfilePlugin, indexes: Iterable[HintIndex], old: Any, new: Any) -> Bucket | None:
+        """Return the pods that an event may concern, in the order in which they were filed; ``None`` for all."""
+        bucket: Bucket = {}
+        for index in dict.fromkeys(indexes):
+            keys = _call(index.affected, old, new)
+            if keys is None:
+                return None
+            for key in (*keys, ANY_KEY):
+                if (entities := self._filed.get((rejector, index, key))) is not None:
+                    bucket |= entities
+        return dict(sorted(bucket.items(), key=lambda item: self._slots[item[0]][0]))
+
+
+def _call(function: Callable[..., Collection[Hashable] | None], *args: Any) -> Collection[Hashable] | None:
+    # The hint has the same problem, and is called and reported.
+    try:
+        return function(*args)
+    except PLUGIN_FAULTS as problem:
+        pass_on_interrupt(problem)
+        return None
 
 
 class UnschedulablePods:
     """The unschedulable and gated pods, by key, by the plugin that rejected them, and by age."""
 
-    def __init__(self) -> None:
+    def __init__(self, indexes_of: Callable[[str, str], Iterable[HintIndex]] | None = None) -> None:
+        self._indexes_of = indexes_of
+        self._indexed = HintIndexes()
         self._by_age = KeyedHeap()
         self._by_rejector: dict[ProfilePlugin, dict[str, QueuedEntity]] = {}
         self._rejectors: dict[str, list[ProfilePlugin]] = {}
@@ -45,6 +110,8 @@ class UnschedulablePods:
         rejectors = self._rejectors[entity.key] = [(profile, plugin) for plugin in entity.rejectors]
         for rejector in rejectors:
             self._by_rejector.setdefault(rejector, {})[entity.key] = entity
+            for index in self._indexes_of(*rejector) if self._indexes_of is not None else ():
+                self._indexed.add(rejector, index, entity)
 
     def remove(self, key: str) -> QueuedEntity | None:
         """Remove and return the entity with this key."""
@@ -53,9 +120,14 @@ class UnschedulablePods:
             self._remove_from_indexes(key)
         return entity
 
-    def rejected_by(self, plugins: Iterable[ProfilePlugin]) -> list[QueuedEntity]:
-        """Return the entities that any of these plugins rejected, without gated ones."""
-        buckets = [bucket for plugin in plugins if (bucket := self._by_rejector.get(plugin))]
+    def rejected_by(self, interest: Interest, old: Any, new: Any) -> list[QueuedEntity]:
+        """Return the entities that a plugin rejected and that an event may concern, without gated ones."""
+        buckets = []
+        for plugin in interest.registered:
+            if bucket := self._by_rejector.get(plugin):
+                indexes = interest.indexes.get(plugin) if len(bucket) > FEW else None
+                narrowed = self._indexed.find(plugin, indexes, old, new) if indexes else None
+                buckets.append(bucket if narrowed is None else narrowed)
         if len(buckets) == 1:
             return list(buckets[0].values())
         entities: dict[str, QueuedEntity] = {}
@@ -97,6 +169,7 @@ class UnschedulablePods:
     def _remove_from_indexes(self, key: str) -> None:
         for rejector in self._rejectors.pop(key, ()):
             _remove(self._by_rejector, rejector, key)
+        self._indexed.remove(key)
         if (gate := self._gates.pop(key, None)) is not None:
             _remove(self._by_gate, gate, key)
             self._reconsidered.discard(key)

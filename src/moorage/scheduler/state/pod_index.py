@@ -5,6 +5,7 @@ count: a column of pods per row, updated with every added and removed pod. Count
 are dropped when they take too much memory, and recomputed on the next use.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, TypeVar
@@ -20,7 +21,7 @@ from moorage.scheduler.framework.status import IntArray
 from moorage.scheduler.state.domains import LOG_LENGTH
 from moorage.scheduler.state.label_bits import LabelBits
 from moorage.scheduler.state.objects import ChangeLog
-from moorage.scheduler.state.selector_index import Namespaces, SelectorIndex
+from moorage.scheduler.state.selector_index import Namespaces, Place, SelectorIndex, places
 
 K = TypeVar("K", bound=Hashable)
 
@@ -81,6 +82,8 @@ class TermIndex:
     def __init__(self) -> None:
         self._groups: dict[tuple[AffinityTerm, int], TermGroup] = {}
         self._by_selector: SelectorIndex[TermGroup] = SelectorIndex()
+        self.topology_keys = Counter[str]()
+        """The topology keys of the terms."""
         self.version = 0
         """Grows whenever a term appears, or the last pod with it disappears."""
 
@@ -95,12 +98,16 @@ class TermIndex:
         group = self._groups.get((term, weight))
         if group is None:
             group = self._groups[term, weight] = TermGroup(term, weight)
-            self._by_selector.add(group, _namespaces(term), term.matcher)
+            self._by_selector.add(group, term_namespaces(term), term.matcher)
+            self.topology_keys[term.topology_key] += 1
             self.version += 1
         group.bump(row, step)
         if group.is_empty:
             del self._groups[term, weight]
-            self._by_selector.remove(group, _namespaces(term), term.matcher)
+            self._by_selector.remove(group, term_namespaces(term), term.matcher)
+            self.topology_keys[term.topology_key] -= 1
+            if not self.topology_keys[term.topology_key]:
+                del self.topology_keys[term.topology_key]
             self.version += 1
 
     def about(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> list[TermGroup]:
@@ -116,7 +123,13 @@ class TermIndex:
         return {key: dict(group.rows) for key, group in self._groups.items()}
 
 
-def _namespaces(term: AffinityTerm) -> Namespaces:
+def term_places(term: AffinityTerm) -> Iterator[Place]:
+    """Return the places of a term's selector: the labels of each pod that matches the term have one of them."""
+    return places(term_namespaces(term), term.matcher)
+
+
+def term_namespaces(term: AffinityTerm) -> Namespaces:
+    """Return the namespaces of a term; ``None`` if it may select any."""
     # Which namespaces a selector picks may change under a term, so a term that has one is filed for all of them.
     return term.namespaces if term.namespace_matcher.is_nothing else None
 
@@ -278,7 +291,9 @@ class SelectorCount:
         return not self._pods
 
     def selects(self, pods: "PodClass") -> bool:
-        """Return whether pods of a class are counted; called only for classes in the right namespaces."""
+        """Return whether pods of a class are counted."""
+        if self.namespaces is not None and pods.namespace not in self.namespaces:
+            return False
         return (self.terminating or not pods.is_terminating) and self.matcher.matches(pods.labels)
 
     def bump(self, row: int, step: int) -> None:

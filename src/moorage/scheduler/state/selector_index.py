@@ -1,11 +1,14 @@
 """Selectors indexed by a required label, so that a label set is compared only with possible matches."""
 
-from collections.abc import Iterator, Mapping
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Generic, TypeVar
 
 from moorage.kube.api.selectors import LabelMatcher
 
 T = TypeVar("T")
+
+MAX_PLACES: Final = 64
+"""Selectors with more namespaces or values than this are filed for all of them: a product would be too large."""
 
 Namespaces = frozenset[str] | None
 """Some namespaces; ``None`` means all of them."""
@@ -30,13 +33,13 @@ class SelectorIndex(Generic[T]):
 
     def add(self, item: T, namespaces: Namespaces, matcher: LabelMatcher) -> None:
         """File something under its selector."""
-        for slot in _places(namespaces, matcher):
+        for slot in places(namespaces, matcher):
             self._filed.setdefault(slot, {})[item] = None
             self._keys[slot[1]] = self._keys.get(slot[1], 0) + 1
 
     def remove(self, item: T, namespaces: Namespaces, matcher: LabelMatcher) -> None:
         """Take something out that was filed under this selector."""
-        for slot in _places(namespaces, matcher):
+        for slot in places(namespaces, matcher):
             items = self._filed[slot]
             del items[item]
             if not items:
@@ -56,16 +59,27 @@ class SelectorIndex(Generic[T]):
         return [item for slot in slots if slot in self._filed for item in self._filed[slot]]
 
 
-def _places(namespaces: Namespaces, matcher: LabelMatcher) -> Iterator[Place]:
+def places_of(namespace: str, labels: Mapping[str, str]) -> Iterator[Place]:
+    """Return all places of selectors that may select a label set of this namespace."""
+    for name in (namespace, None):
+        yield name, "", None
+        for key, value in labels.items():
+            yield name, key, value
+            yield name, key, None
+
+
+def places(namespaces: Namespaces, matcher: LabelMatcher) -> Iterator[Place]:
+    """Return the places of a selector: each label set that it selects has one of them."""
     if matcher.is_nothing:
         return
     # The requirement that fewest label sets can meet: one of some values, any value, or no value.
     if in_requirements := [item for item in matcher.requirements if item.operator == "In"]:
         best = min(in_requirements, key=lambda item: len(item.values))
-        pairs: list[tuple[str, str | None]] = [(best.key, value) for value in best.values]
+        values: Iterable[str | None] = best.values if len(best.values) <= MAX_PLACES else (None,)
+        pairs: list[tuple[str, str | None]] = [(best.key, value) for value in values]
     else:
         present = [item for item in matcher.requirements if item.operator == "Exists"]
         pairs = [(present[0].key if present else "", None)]
-    for namespace in (None,) if namespaces is None else namespaces:
+    for namespace in (None,) if namespaces is None or len(namespaces) > MAX_PLACES else namespaces:
         for key, value in pairs:
             yield namespace, key, value

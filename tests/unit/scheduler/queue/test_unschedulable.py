@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.scheduler.queue.entities import QueuedPodInfo
+from moorage.scheduler.queue.hints import Interest
 from moorage.scheduler.queue.unschedulable import UnschedulablePods
 from moorage.testing import make_pod
 
@@ -41,7 +42,8 @@ def test_indexes_equal_a_search_after_any_history(steps: list[tuple[str, set[str
         assert keys(pods) == sorted(present)
         for plugins in ((), PLUGINS[:1], PLUGINS[:2], PLUGINS):
             expected = [i for i in present.values() if not i.is_gated and i.rejectors.intersection(plugins)]
-            assert keys(pods.rejected_by((PROFILE, plugin) for plugin in plugins)) == keys(expected)
+            interest = Interest("", False, {}, tuple((PROFILE, plugin) for plugin in plugins), frozenset(plugins))
+            assert keys(pods.rejected_by(interest, None, None)) == keys(expected)
         for plugin in PLUGINS:
             gated = pods.gated_by((PROFILE, plugin), lambda: None)
             assert keys(gated) == keys(i for i in present.values() if i.gating_plugin == plugin)

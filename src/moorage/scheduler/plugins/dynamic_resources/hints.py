@@ -1,13 +1,13 @@
 """Queueing hints of DynamicResources, and the index of gated pods."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Final
 
 from moorage.kube.api.devices import ResourceClaim
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.handle import Lister
-from moorage.scheduler.plugins.dynamic_resources.claims.tracker import ClaimProblem, ClaimTracker
+from moorage.scheduler.plugins.dynamic_resources.claims.tracker import ClaimProblem, ClaimTracker, claim_name
 
 MAX_AWAITING: Final = 1 << 17
 """Maximum number of indexed pods; if there are more, the index restarts and all pods are checked."""
@@ -50,6 +50,18 @@ class PodsAwaitingClaims:
         return pods
 
 
+class _PodsByClaim:
+    """Finds the pending pods that use a changed claim."""
+
+    def keys(self, pod: Pod) -> list[Hashable]:
+        return [f"{pod.namespace}/{claim_name(pod, entry)}" for entry in pod.spec.resource_claims]
+
+    def affected(self, old: ResourceClaim | None, new: ResourceClaim | None) -> list[Hashable] | None:
+        if old is not None and old.status.allocation is not None and (new is None or new.status.allocation is None):
+            return None  # any pod may get the released devices
+        return [] if new is None else [new.key]
+
+
 class DeviceHints:
     """Queueing hints for events about claims."""
 
@@ -67,7 +79,9 @@ class DeviceHints:
             EventRegistration(ClusterEvent(Resource.NODE, of_node)),
             *((EventRegistration(declared, beyond_upstream=True),) if self._with_declared_features else ()),
             EventRegistration(
-                ClusterEvent(Resource.RESOURCE_CLAIM, Action.ADD | Action.UPDATE | Action.DELETE), self.after_claim
+                ClusterEvent(Resource.RESOURCE_CLAIM, Action.ADD | Action.UPDATE | Action.DELETE),
+                self.after_claim,
+                index=_PodsByClaim(),
             ),
             EventRegistration(
                 ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM), self.after_pod

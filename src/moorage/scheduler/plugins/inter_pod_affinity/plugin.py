@@ -1,6 +1,6 @@
 """InterPodAffinity: keep pods near to, or away from, other pods."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -9,9 +9,18 @@ from moorage.kube.api.affinity_terms import NO_LABELS, AffinityTerm, PodTerms, a
 from moorage.kube.api.cluster import Namespace
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.selectors import MANY
 from moorage.scheduler.config.args import InterPodAffinityArgs
 from moorage.scheduler.framework.cycle import CycleState, StateKey
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
+from moorage.scheduler.framework.events import (
+    Action,
+    ClusterEvent,
+    EventRegistration,
+    QueueingHint,
+    Resource,
+    changed_keys,
+    queue_if,
+)
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import (
@@ -31,7 +40,8 @@ from moorage.scheduler.plugins.inter_pod_affinity.filter import (
     match_all,
 )
 from moorage.scheduler.state.handle import ClusterHandle
-from moorage.scheduler.state.pod_index import PodIndex
+from moorage.scheduler.state.pod_index import PodIndex, term_places
+from moorage.scheduler.state.selector_index import places_of
 
 
 def hint_after_assigned_pod(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
@@ -71,13 +81,81 @@ def hint_after_node(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
     return queue_if(helps)
 
 
+class _PodsByTerm:
+    """Finds the pending pods with a term that a changed pod may match, or that a deleted pod avoided.
+
+    An added pod may match affinity terms (``near``). A deleted or changed one may have matched anti-affinity terms
+    (``away``), or all affinity terms of a pod that is now the first of its kind (``first``).
+    """
+
+    def keys(self, pod: Pod) -> set[Hashable] | None:
+        terms = affinity_terms(pod)
+        if terms.problems:
+            return None
+        keys: set[Hashable] = {("own", place) for place in places_of(pod.namespace, pod.labels)}
+        keys.update(("away", place) for term in terms.anti_affinity for place in term_places(term))
+        if terms.affinity:
+            # A pod must match all of them, so one is enough: rather one that names values.
+            near = max(terms.affinity[:16], key=lambda term: any(r.operator == "In" for r in term.matcher.requirements))
+            keys.update(("near", place) for place in term_places(near))
+            if all(term.matcher.matches(pod.labels) for term in terms.affinity):
+                keys.update(("first", place) for place in term_places(near))
+        return keys
+
+    def affected(self, old: Pod | None, new: Pod | None) -> set[Hashable] | None:
+        keys: set[Hashable] = set()
+        if new is not None:
+            keys.update(("near", place) for place in places_of(new.namespace, new.labels))
+        if old is not None:
+            avoided = affinity_terms(old).anti_affinity
+            if len(avoided) > MANY:
+                return None
+            keys.update((kind, place) for place in places_of(old.namespace, old.labels) for kind in ("away", "first"))
+            keys.update(("own", place) for term in avoided for place in term_places(term))
+        return keys
+
+
+class _PodsByTopologyKey:
+    """Finds the pending pods with a term whose domains a node enters or leaves."""
+
+    def keys(self, pod: Pod) -> set[Hashable]:
+        terms = affinity_terms(pod)
+        keys: set[Hashable] = {term.topology_key for term in (*terms.affinity, *terms.anti_affinity)}
+        return keys | {_AVOIDING} if terms.anti_affinity else keys
+
+    def affected(self, old: Node | None, new: Node | None) -> set[Hashable] | None:
+        before, after = (NO_LABELS if node is None else node.labels for node in (old, new))
+        keys = changed_keys(before, after)
+        # A new node is in another domain than all pods that a pod avoids, whether or not it has the label.
+        return keys | {_AVOIDING} if old is None else keys
+
+
+class _PodsByAnyTopologyKey(_PodsByTopologyKey):
+    """Finds the same pods; and all pods, if the event may concern the terms of existing pods."""
+
+    def __init__(self, pods: PodIndex) -> None:
+        self._avoided = pods.anti_affinity.topology_keys
+
+    def affected(self, old: Node | None, new: Node | None) -> set[Hashable] | None:
+        keys = super().affected(old, new)
+        assert keys is not None
+        return None if self._avoided and (old is None or not keys.isdisjoint(self._avoided)) else keys
+
+
+_AVOIDING: Final = ""
+"""The key of pods with anti-affinity terms."""
+_BY_TERM: Final = _PodsByTerm()
+
 EVENTS = (
     EventRegistration(
         ClusterEvent(Resource.ASSIGNED_POD, Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE),
         hint_after_assigned_pod,
+        index=_BY_TERM,
     ),
     EventRegistration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL), hint_after_own_labels),
-    EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL), hint_after_node),
+    EventRegistration(
+        ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL), hint_after_node, index=_PodsByTopologyKey()
+    ),
 )
 
 
@@ -111,8 +189,10 @@ class ExtraHints:
         node_change = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL | Action.DELETE)
         namespace_change = ClusterEvent(Resource.NAMESPACE, Action.ADD | Action.UPDATE)
         return (
-            EventRegistration(pod_change, self.after_assigned_pod, beyond_upstream=True),
-            EventRegistration(node_change, self.after_node, beyond_upstream=True),
+            EventRegistration(pod_change, self.after_assigned_pod, beyond_upstream=True, index=_BY_TERM),
+            EventRegistration(
+                node_change, self.after_node, beyond_upstream=True, index=_PodsByAnyTopologyKey(self._pods)
+            ),
             EventRegistration(namespace_change, self.after_namespace, beyond_upstream=True),
         )
 

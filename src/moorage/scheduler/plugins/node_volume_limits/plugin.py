@@ -17,6 +17,7 @@ from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import FilterPlugin, PreFilterPlugin
+from moorage.scheduler.framework.pods_by_claim import BY_VOLUME_CLAIM
 from moorage.scheduler.framework.status import BoolArray, Status, Verdict
 from moorage.scheduler.plugins.node_volume_limits.volume_columns import (
     AttachableVolumes,
@@ -159,7 +160,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
             EventRegistration(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), after_csi_node_updated),
             EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), after_pod_deleted),
-            EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), after_claim_added),
+            EventRegistration(
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), after_claim_added, index=BY_VOLUME_CLAIM
+            ),
             EventRegistration(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), after_attachment_deleted),
         )
 

@@ -10,7 +10,15 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.api.shape import Shape
 from moorage.scheduler.config.args import PodTopologySpreadArgs
 from moorage.scheduler.framework.cycle import CycleState, StateKey
-from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
+from moorage.scheduler.framework.events import (
+    Action,
+    ClusterEvent,
+    EventRegistration,
+    QueueingHint,
+    Resource,
+    changed_keys,
+    queue_if,
+)
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import (
@@ -27,6 +35,7 @@ from moorage.scheduler.plugins.pod_topology_spread.score import PreferenceCounts
 from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import Constraints, ConstraintSource, Inclusion
 from moorage.scheduler.plugins.taint_toleration import COMPARING
 from moorage.scheduler.state.handle import ClusterHandle
+from moorage.scheduler.state.selector_index import places, places_of
 
 FILTER_STATE: Final = StateKey[SpreadState](
     "PreFilterPodTopologySpread", missing='reading "PreFilterPodTopologySpread" from cycleState: not found'
@@ -55,9 +64,15 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
         own_change = Action.UPDATE_POD_TOLERATION | Action.UPDATE_POD_LABEL
         node_change = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         return (
-            EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, pod_change), self.after_assigned_pod),
+            EventRegistration(
+                ClusterEvent(Resource.ASSIGNED_POD, pod_change),
+                self.after_assigned_pod,
+                index=_PodsBySelector(self._source),
+            ),
             EventRegistration(ClusterEvent(Resource.TARGET_POD, own_change), self.after_own_change),
-            EventRegistration(ClusterEvent(Resource.NODE, node_change), self.after_node),
+            EventRegistration(
+                ClusterEvent(Resource.NODE, node_change), self.after_node, index=_PodsBySpreadKey(self._source)
+            ),
         )
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
@@ -142,6 +157,40 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
             return queue_if(was_in or is_in)
         moved = any(old.labels.get(item.topology_key) != new.labels.get(item.topology_key) for item in constraints)
         return queue_if(was_in != is_in or (is_in and (moved or old.taints != new.taints)))
+
+
+class _PodsBySelector:
+    """Finds the pending pods whose constraints may select a changed pod."""
+
+    def __init__(self, source: ConstraintSource) -> None:
+        self._source = source
+
+    def keys(self, pod: Pod) -> set[Hashable] | None:
+        if not pod.spec.topology_spread_constraints:
+            return None  # a deduced selector may change
+        namespaces = frozenset((pod.namespace,))
+        return {place for item in self._source.hard(pod) for place in places(namespaces, item.matcher)}
+
+    def affected(self, old: Pod | None, new: Pod | None) -> set[Hashable]:
+        changed = [pod for pod in (old, new) if pod is not None]
+        return {place for pod in changed for place in places_of(pod.namespace, pod.labels)}
+
+
+class _PodsBySpreadKey:
+    """Finds the pending pods with a constraint whose domains a node enters, leaves or, by a taint, opens or closes."""
+
+    def __init__(self, source: ConstraintSource) -> None:
+        self._source = source
+
+    def keys(self, pod: Pod) -> set[Hashable] | None:
+        constraints = self._source.hard(pod) if pod.spec.topology_spread_constraints else ()
+        return {item.topology_key for item in constraints} if constraints else None
+
+    def affected(self, old: Node | None, new: Node | None) -> set[Hashable]:
+        before, after = ({} if node is None else node.labels for node in (old, new))
+        if old is not None and new is not None and old.taints != new.taints:
+            return {*before, *after}
+        return changed_keys(before, after)
 
 
 def _match_changed(constraints: Constraints, old: Pod, new: Pod) -> bool:

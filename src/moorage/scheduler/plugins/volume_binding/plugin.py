@@ -42,6 +42,7 @@ from moorage.scheduler.framework.plugin import (
     ReservePlugin,
     ScorePlugin,
 )
+from moorage.scheduler.framework.pods_by_claim import BY_VOLUME_CLAIM
 from moorage.scheduler.framework.status import BoolArray, IntArray, Status, Verdict
 from moorage.scheduler.plugins.volume_binding.assume_cache import AssumeCache, OutOfSyncError
 from moorage.scheduler.plugins.volume_binding.bound_volumes import (
@@ -262,7 +263,9 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         changed = Action.ADD | Action.UPDATE
         return (
             EventRegistration(ClusterEvent(Resource.STORAGE_CLASS, changed), after_class_changed),
-            EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changed), after_claim_changed),
+            EventRegistration(
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changed), after_claim_changed, index=BY_VOLUME_CLAIM
+            ),
             EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME, changed)),
             EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
             EventRegistration(ClusterEvent(Resource.CSI_NODE, changed), after_csi_node_changed),

@@ -155,7 +155,7 @@ class ClaimTracker:
         """Iterate over the claims of a pod, each with its entry in the pod's spec."""
         group = pod.spec.scheduling_group.pod_group_name if self._with_groups and pod.spec.scheduling_group else None
         for entry in pod.spec.resource_claims:
-            name = _claim_name(pod, entry)
+            name = claim_name(pod, entry)
             if name is None:
                 continue
             claim = self.get(name, pod.namespace)
@@ -204,7 +204,7 @@ def is_reserved_for(claim: ResourceClaim, uid: str) -> bool:
     return any(consumer.uid == uid for consumer in claim.status.reserved_for)
 
 
-def _claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
+def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
     """Return the claim name of an entry; ``None`` if no claim is needed."""
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name
