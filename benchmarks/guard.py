@@ -1,7 +1,7 @@
 """`make guard`: compare the cost of a scheduled pod with recorded ceilings; counts, not times.
 
 Three counts are the same on every machine, under any load: function calls (Python and C), peak bytes (an additional
-pass over all nodes shows here), and memory blocks that stay allocated. Each workload runs in a separate process with
+pass over all nodes shows here), and memory blocks that remain allocated. Each workload runs in a separate process with
 a fixed hash seed. `make guard-record` writes new ceilings, a tenth above the present counts.
 """
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.simulation [--against /path/to/other/checkout] [--times 3]
 
-CPU seconds of the whole command, table included; they vary less than the clock on a machine that does something else.
+CPU seconds of the complete command, including the table; on a busy machine they vary less than elapsed time.
 """
 
 import argparse

@@ -40,7 +40,7 @@ def existing(directory: Path) -> list[str]:
 
 
 def order(version: str) -> tuple[int, ...]:
-    """Return the sort key of a version; the development version comes first."""
+    """Return the sort key of a version; the development version is first."""
     return (10**6,) if version == "dev" else tuple(int(part) for part in version.split("."))
 
 

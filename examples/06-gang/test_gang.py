@@ -9,7 +9,7 @@ WORKLOAD = Path(__file__).with_name("workload.yaml")
 
 
 @in_virtual_time
-async def test_gangs_start_together_or_not_at_all() -> None:
+async def test_gangs_start_together() -> None:
     async with Cluster(nodes=2, shape="cpu=4", plugins=[Gang]) as cluster:
         await cluster.apply(WORKLOAD)
 

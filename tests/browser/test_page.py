@@ -130,7 +130,7 @@ def test_namespace_applies_to_all_lists(look: Look) -> None:
         assert window.problems == []
 
 
-def test_navigation_stays_reachable_on_a_phone(look: Look) -> None:
+def test_navigation_remains_reachable_on_a_phone(look: Look) -> None:
     with ServedPage(lambda: played(TIMED, {"as configured": "", "most.yaml": MOST_ALLOCATED})) as served:
         window = look(PHONE)
         window.open(served.url, "pods")
@@ -210,7 +210,7 @@ def test_drained_node_shows_moved_pods(look: Look) -> None:
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-def test_hostile_names_stay_text(look: Look) -> None:
+def test_hostile_names_remain_text(look: Look) -> None:
     taint = {"key": "<script>alert(2)</script>", "effect": "NoSchedule"}
     views = ["", "nodes", "waiting", "queues", "node/n9", "pod/shop%2Fevil", "pod/shop%2Fplain"]
     wild = node("n9", labels={"rack": HOSTILE}, spec={"taints": [taint]})

@@ -28,7 +28,7 @@ def full() -> Iterator[ServedPage]:
 
 
 def busy() -> list[Content]:
-    """Describe a cluster with a history: jobs that finish, and pods that stay."""
+    """Describe a cluster with a history: jobs that finish, and pods that remain."""
     jobs = [job(f"report-{number}", 60, 3 + 3 * number, "4") for number in range(7)]
     return [*(machine(number) for number in range(45)), *jobs, *(pod(f"web-{n:02d}", "2") for n in range(60))]
 

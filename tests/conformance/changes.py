@@ -236,7 +236,7 @@ def is_whole(session: Session, key: str) -> bool:
 
 
 def _chosen(number: int) -> list[str]:
-    """Choose one obstacle in turn; every fifth time, three of them."""
+    """Choose one obstacle in turn; every fifth time, three obstacles."""
     names = [*PLANTS]
     first = number % len(names)
     return [names[first]] if number % 5 else [names[(first + step) % len(names)] for step in (0, 2, 5)]

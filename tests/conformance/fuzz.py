@@ -64,7 +64,7 @@ def report(outcome: Outcome, options: Options, console: Console) -> None:
 
 
 def features_of(text: str) -> frozenset[str]:
-    """Read a comma-separated list of features; ``all`` selects those that need no feature gate."""
+    """Read a comma-separated list of features; ``all`` selects features without a feature gate."""
     names = frozenset(filter(None, text.split(",")))
     existing = (*EXTRA_FEATURES, *GATED_FEATURES)
     if unknown := names - {*existing, "all"}:

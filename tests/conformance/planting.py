@@ -1,6 +1,6 @@
 """Obstacles for a pod that would have been placed, with the kind of change that removes each.
 
-Some obstacles need preparation: a pod that tolerates everything ignores a taint. Preparation comes first, to verify
+Some obstacles need preparation: a pod that tolerates everything ignores a taint. Preparation is first, to verify
 that the pod still fits then, and the obstacle is its only problem.
 """
 

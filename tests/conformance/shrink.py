@@ -11,7 +11,7 @@ StillDiffers = Callable[[Case], bool]
 
 
 def shrink(case: Case, still_differs: StillDiffers, *, budget: int = 1000) -> Case:
-    """Remove objects, then fields, while the difference stays, within a budget of requests."""
+    """Remove objects, then fields, while the difference remains, within a budget of requests."""
     tries = _Tries(still_differs, budget)
     while True:
         smaller = _without_fields(_without_config(_without_objects(case, tries), tries), tries)
@@ -35,7 +35,7 @@ class _Tries:
 
 
 def _without_objects(case: Case, tries: _Tries) -> Case:
-    """Remove sequences of objects, from half of them down to single ones."""
+    """Remove sequences of objects, from half of the objects down to single ones."""
     size = max(len(case.objects) // 2, 1)
     while True:
         start = 0

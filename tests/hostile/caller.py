@@ -189,7 +189,7 @@ class _Kept:
         return getattr(self.file, name)
 
     def close(self) -> None:
-        """Stay open."""
+        """Do not close."""
 
     def flush(self) -> None:
         """Do nothing: the socket is only read."""

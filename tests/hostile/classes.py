@@ -112,7 +112,7 @@ CLASSES: Final[dict[str, Hostile]] = {
 
 
 def find_problems(url: str, token: str) -> Iterator[str]:
-    """Send all requests to a server and return those that were not rejected correctly."""
+    """Send all requests to a server and return requests that were not rejected correctly."""
     for name, request in CLASSES.items():
         if problem := problem_of(url, token, request):
             yield f"{name}: {problem}"

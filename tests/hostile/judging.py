@@ -1,4 +1,4 @@
-"""Invariants of every response, and of the store after any number of them."""
+"""Invariants of every response, and of the store after any number of responses."""
 
 import json
 import urllib.error

@@ -37,7 +37,7 @@ async def test_timeout_message_contains_the_state_of_the_pods() -> None:
 
 
 @in_virtual_time
-async def test_pods_stay_pending_without_a_scheduler() -> None:
+async def test_pods_remain_pending_without_a_scheduler() -> None:
     async with Cluster(nodes=1, scheduler=False) as cluster:
         await cluster.apply(workload("Deployment", replicas=1))
         await cluster.wait_for(lambda: len(cluster.pods()) == 1)

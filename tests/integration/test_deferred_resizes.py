@@ -57,7 +57,7 @@ GROW = pod("grow", "2", priority="high")
 
 
 @in_virtual_time
-async def test_o4_o6_pod_of_lower_priority_is_evicted_and_the_others_stay() -> None:
+async def test_o4_o6_pod_of_lower_priority_is_evicted_and_the_others_remain() -> None:
     async with four_cpus() as cluster:
         await started(cluster, GROW, pod("low-1", "1"), pod("low-2", "2"), pod("far", "3", node="node-2"))
         await put_off(cluster, DEFERRED)
@@ -159,7 +159,7 @@ async def test_o10_member_of_a_gang_is_resized_alone() -> None:
         gang = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "spec": spec}
         await cluster.apply(HIGH, gang | {"metadata": {"name": "g", "namespace": "default"}})
         grow = pod("grow", "2", priority="high", schedulingGroup={"podGroupName": "g"})
-        # The gang has one member, and could not be tried as a whole.
+        # The gang has one member, and could not be tried as a unit.
         await started(cluster, grow, pod("low-1", "3"))
         await put_off(cluster, DEFERRED)
         await cluster.wait_for(lambda: names(cluster) == ["grow"])

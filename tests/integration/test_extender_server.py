@@ -163,7 +163,7 @@ class SsdOnly(FilterPlugin):
 
 
 def test_rejection_waits_for_a_change_that_kube_scheduler_has_seen(capsys: pytest.CaptureFixture[str]) -> None:
-    """The pod is requested again before the watch delivers the label."""
+    """The pod is requested repeatedly before the watch delivers the label."""
 
     async def story() -> None:
         async with Cluster(nodes=1, scheduler=False) as cluster, extender(cluster, capsys, SsdOnly) as running:

@@ -1,4 +1,4 @@
-"""Pending situations of an operator: the first suggestion is what an operator would do, and works when applied."""
+"""Pending situations of an operator: the first suggestion is the usual fix, and works when applied."""
 
 from typing import Any, Final
 
@@ -72,7 +72,7 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
         "cordon",
         "Uncordon node n1",
     ),
-    "a cordoned node is the only one with room": (
+    "a cordoned node is the only one with free capacity": (
         [node("n1", unschedulable=True), node("n2"), pod("a", on="n2", requests={"cpu": "4"}), pod("p")],
         "cordon",
         "Uncordon node n1",
@@ -192,7 +192,7 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
         "gate",
         "Remove the scheduling gate wait",
     ),
-    "the only node has no room for another pod": (
+    "the only node is full for another pod": (
         [
             node("n1"),
             *(pod(f"a{number}", on="n1", requests={"cpu": "100m"}) for number in range(10)),
@@ -249,7 +249,7 @@ def test_notes_name_the_cause(objects: list[Object], text: str) -> None:
     assert any(note.startswith(text) for note in explain(objects).notes)
 
 
-def test_preemption_comes_last_and_names_the_violated_budget() -> None:
+def test_preemption_is_last_and_names_the_violated_budget() -> None:
     budget: Object = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

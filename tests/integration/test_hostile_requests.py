@@ -11,5 +11,5 @@ def test_hostile_requests_get_responses_and_keep_the_store_intact() -> None:
     assert {200, 201, 400, 404, 405, 409, 413, 415, 422} <= campaign.statuses.keys()
 
 
-def test_hostile_selectors_stay_within_their_budget() -> None:
+def test_hostile_selectors_remain_within_their_budget() -> None:
     assert not expressions.problems("a taste", 60)

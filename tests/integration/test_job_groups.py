@@ -104,7 +104,7 @@ async def test_event_reports_a_complete_job() -> None:
 
 
 @in_virtual_time
-async def test_deleted_group_stays_while_it_has_pods() -> None:
+async def test_deleted_group_remains_while_it_has_pods() -> None:
     async with Cluster(nodes=1, scheduler=False, feature_gates=GATES) as cluster:
         cache = cluster.embedded.cache
         await cluster.apply(JOB)

@@ -92,7 +92,7 @@ class Successor(Alive):
 
 
 @in_virtual_time
-async def test_pod_waiting_in_permit_stays_and_its_plugins_are_closed_later() -> None:
+async def test_pod_waiting_in_permit_remains_and_its_plugins_are_closed_later() -> None:
     async with Cluster(nodes=2, plugins=[Alive]) as cluster:
         await cluster.apply(pod("held"))
         await cluster.wait_for(lambda: bool(scheduler_of(cluster).services.waiting.all()))

@@ -1,4 +1,4 @@
-"""A settled cluster is quiet: no controller writes an unchanged object or wakes itself up again and again."""
+"""A settled cluster is quiet: no controller writes an unchanged object or wakes itself up repeatedly."""
 
 import asyncio
 from collections import Counter

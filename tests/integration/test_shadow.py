@@ -315,7 +315,7 @@ def test_shadow_with_a_raising_plugin_is_disabled(tmp_path: Path, monkeypatch: p
             assert {item.result for item in both.seen.comparisons} == {ERROR}
             assert "the shadow's plugin raises" in both.seen.comparisons[0].message
             assert isinstance((await both.place(pod("after")))[0], Placed)
-            both.file.write_text(SAME)  # repaired: the shadow works again
+            both.file.write_text(SAME)  # repaired: the shadow works
             await both.until(lambda: both.seen.is_looking_on)
             await both.place(pod("later"))
             await both.until(lambda: both.seen.comparisons[-1].pod == "default/later")

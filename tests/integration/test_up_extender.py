@@ -1,4 +1,4 @@
-"""An extender of an embedded cluster receives all fields of a pod, including those that Moorage does not read."""
+"""An extender of an embedded cluster receives all fields of a pod, including fields that Moorage does not read."""
 
 import asyncio
 import json

@@ -248,7 +248,7 @@ async def test_claims_from_templates_are_created_allocated_and_released() -> Non
 
 
 @in_virtual_time
-async def test_dependents_of_an_orphaning_deletion_stay() -> None:
+async def test_dependents_of_an_orphaning_deletion_remain() -> None:
     async with Cluster(nodes=2) as cluster:
         await cluster.apply(workload("Deployment", replicas=5))
         await cluster.wait_for(lambda: len(cluster.running("app=web")) == 5)

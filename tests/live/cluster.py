@@ -50,7 +50,7 @@ class LiveCluster:
         await self._all(Pod, contents)
 
     async def create(self, path: str, content: dict[str, Any]) -> None:
-        """Create an object of any kind; existing objects stay unchanged."""
+        """Create an object of any kind; existing objects remain unchanged."""
         try:
             await self.client.request("POST", path, msgspec.json.encode(content))
         except ApiError as error:
@@ -117,7 +117,7 @@ class LiveCluster:
             await asyncio.sleep(max(0.2, 2 * (time.monotonic() - began)))
 
     async def remove_all(self, path: str, seconds: float = PATIENCE) -> None:
-        """Delete all objects of a kind and wait until they are gone."""
+        """Delete all objects of a kind and wait until they are deleted."""
         deadline = time.monotonic() + seconds
         while True:
             await self.client.request("DELETE", path)

@@ -19,7 +19,7 @@ CONTROLLERS: Final = (
     "persistentvolume-binder-controller",
     "ephemeral-volume-controller",
     "resourceclaim-controller",
-    # Without these, claims are never deleted: finalizers and the objects of deleted pods stay.
+    # Without these, claims are never deleted: finalizers and the objects of deleted pods remain.
     "persistentvolumeclaim-protection-controller",
     "persistentvolume-protection-controller",
     COLLECTOR,

@@ -88,7 +88,7 @@ class Attacher:
         try:
             await patiently(lambda: self._client.request("PATCH", path, body, MERGE_PATCH))
         except (Conflict, NotFound):
-            return  # a changed claim is delivered again
+            return  # a changed claim is redelivered
 
 
 def _is_to_be_attached(claim: ResourceClaim) -> bool:

@@ -26,7 +26,7 @@ Garble = Callable[[bytes], bytes]
 
 @dataclass
 class Refusal:
-    """A response for a share of the requests, which are not carried out; at most ``times`` of them."""
+    """A response for a share of the requests, which are not carried out; at most ``times`` responses."""
 
     matches: str
     status: int
@@ -37,7 +37,7 @@ class Refusal:
 
 @dataclass
 class Hold:
-    """Limits requests of a kind: later requests get no response; ``reached`` is set by the first of them."""
+    """Limits requests of a kind: later requests get no response; ``reached`` is set by the first."""
 
     matches: str
     after: int

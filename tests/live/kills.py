@@ -64,7 +64,7 @@ class Round:
     seed: int = 1
 
     async def make_room(self, cluster: LiveCluster) -> None:
-        """Add just enough capacity for plain pods, so that one counted twice, or not at all, is detected.
+        """Add just enough capacity for plain pods, to detect pods that are counted twice or never.
 
         There is plenty for rich ones: a partially bound pod can only go to the node of its volume or card.
         """

@@ -1,4 +1,4 @@
-"""Two replicas of `moorage scheduler`, one of which leads; ended processes are restarted, as by a Deployment."""
+"""Two replicas of `moorage scheduler`, with one leader; ended processes are restarted, as by a Deployment."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ LOST: Final = "Leaderelection lost"
 
 
 class Replicas:
-    """Both replicas; ``losses`` counts those that exited because a busy machine let the lease expire."""
+    """Both replicas; ``losses`` counts replicas that exited because a busy machine let the lease expire."""
 
     def __init__(self, kubeconfig: Path, *flags: str, own_flags: Sequence[Sequence[str]] = ((), ())) -> None:
         self.losses = 0
@@ -96,7 +96,7 @@ def kill_child(replica: SchedulerProcess) -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     code = replica.wait()
-    # Either the kill came first, or the end of a lease that a busy machine could not renew.
+    # Either the kill was first, or the end of a lease that a busy machine could not renew.
     is_expected = code == 128 + signal.SIGKILL or LOST in replica.own_log
     assert is_expected, f"the supervisor exited with {code}:\n{replica.own_log[-4000:]}"
 

@@ -84,9 +84,9 @@ def node_of(volume: PersistentVolume) -> str:
 
 
 class Provisioner:
-    """Acts as an external provisioner: provisions a volume on the selected node, or has the scheduler choose again.
+    """Acts as a provisioner: provisions a volume on the selected node, or makes the scheduler select another node.
 
-    It takes a while, as real ones do; that is the time that pods spend in PreBind.
+    It takes a while, as real ones do; pods wait for it in PreBind.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Provisioner:
             self.refusals -= 1
             await self._refuse(claim)
             return
-        # The volume is named after the claim: an existing volume, for any node, stays the only one.
+        # The volume is named after the claim: an existing volume, for any node, remains the only one.
         await patiently(lambda: LiveCluster(self._client).create(BY_TYPE[PersistentVolume].path(), self._volume(claim)))
 
     def _volume(self, claim: PersistentVolumeClaim) -> dict[str, Any]:

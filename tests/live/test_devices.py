@@ -54,7 +54,7 @@ def test_each_claim_of_a_template_gets_a_device(plane: ControlPlane, live: Live)
     live(story)
 
 
-def test_released_device_goes_to_a_pending_pod(plane: ControlPlane, live: Live) -> None:
+def test_released_device_is_allocated_to_a_pending_pod(plane: ControlPlane, live: Live) -> None:
     async def story(cluster: LiveCluster) -> None:
         await add_nodes_with_cards(cluster, first=2, second=1)
         await cluster.add_pods(*names("job", 5), resourceClaims=CLAIMS)

@@ -36,7 +36,7 @@ async def until_bound(cluster: LiveCluster, count: int) -> None:
 
 
 def test_pods_are_bound_after_an_api_server_crash(plane: ControlPlane, live: Live) -> None:
-    """etcd is compacted during the crash, so that everything is listed again."""
+    """etcd is compacted during the crash, so that everything is relisted."""
 
     async def story(cluster: LiveCluster) -> None:
         await tight_cluster(cluster, PENDING)
@@ -69,7 +69,7 @@ def test_pods_are_bound_despite_repeatedly_cut_connections(plane: ControlPlane, 
     live(story)
 
 
-def test_compacted_versions_are_listed_again(plane: ControlPlane, live: Live) -> None:
+def test_compacted_versions_are_relisted(plane: ControlPlane, live: Live) -> None:
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes("node-0", cpu="4")
         await cluster.add_pods(*names("early", 10))

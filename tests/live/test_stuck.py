@@ -107,7 +107,7 @@ def test_sleeping_plugin_affects_neither_lease_nor_health(plane: ControlPlane, l
 
 
 def test_plugin_that_blocks_the_interpreter_loses_the_lease(plane: ControlPlane, live: Live, tmp_path: Path) -> None:
-    """It holds the interpreter's lock, so that no Python code of the process runs any more."""
+    """It holds the interpreter's lock, and no Python code of the process can run."""
     port = free_ports(1)[0]
 
     async def story(cluster: LiveCluster) -> None:

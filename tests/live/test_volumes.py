@@ -59,7 +59,7 @@ async def add_stateful_set(cluster: LiveCluster, name: str, replicas: int) -> No
 
 
 def test_stateful_set_gets_volumes_on_the_nodes_of_its_pods(plane: ControlPlane, live: Live) -> None:
-    """The first node is rejected once: the scheduler selects again, and all pods get volumes."""
+    """The first node is rejected once: the scheduler selects another node, and all pods get volumes."""
     replicas = [f"db-{number}" for number in range(3)]
 
     async def story(cluster: LiveCluster) -> None:

@@ -23,7 +23,7 @@ def ask(oracle: str, histories: dict[int, Json]) -> dict[int, Json]:
     )
     command = [oracle, "queue", "--stream"]
     ran = subprocess.run(command, input=lines, capture_output=True, text=True, check=True, timeout=5 + len(histories))
-    # Times are whole milliseconds, except for rounding errors of Go's nanoseconds.
+    # Times are complete milliseconds, except for rounding errors of Go's nanoseconds.
     read = json.JSONDecoder(parse_float=lambda text: round(float(text), 3)).decode
     return {answer["id"]: answer for answer in map(read, ran.stdout.splitlines())}
 

@@ -1,6 +1,6 @@
 """Recorded clusters: Moorage makes the decisions of kube-scheduler, in all fields.
 
-`python -m tests.conformance.goldens` records them; a fixed difference stays as its shrunk case.
+`python -m tests.conformance.goldens` records them; a fixed difference remains as its shrunk case.
 """
 
 from pathlib import Path

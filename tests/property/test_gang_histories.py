@@ -69,7 +69,7 @@ class GangHistory(History):
 
 
 @pytest.mark.parametrize("number", range(HISTORIES))
-def test_gangs_are_placed_completely_or_not_at_all(number: int) -> None:
+def test_gangs_are_placed_completely(number: int) -> None:
     @in_virtual_time
     async def history() -> None:
         await GangHistory(number, with_faults=False).run()

@@ -214,7 +214,7 @@ class History:
 
 
 @pytest.mark.parametrize("number", range(HISTORIES))
-def test_groups_are_placed_completely_or_not_at_all(number: int) -> None:
+def test_groups_are_placed_completely(number: int) -> None:
     @in_virtual_time
     async def history() -> None:
         await History(number, with_faults=False).run()

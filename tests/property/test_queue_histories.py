@@ -29,7 +29,7 @@ NODES = st.sampled_from(["", "n1", "n2"])
 
 
 class Histories(RuleBasedStateMachine):
-    """A model next to the queue: which pods exist, and which of them are being tried."""
+    """A model next to the queue: which pods exist, and which are being tried."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -28,7 +28,7 @@ RUNNING = PodStatus(phase="Running", start_time="2025-12-31T00:00:00Z")
 async def weather(seed: int, clock: VirtualClock) -> None:
     """Let preemptors arrive on full nodes, each in need of one victim; sizes are random.
 
-    In some storms the victims are still starting. A start makes a pod more important than those that have not started,
+    In some storms the victims are still starting. A start makes a pod more important than pods that have not started,
     even if it is being evicted already: then the next preemptor chooses others, as with upstream, and more than are
     needed may go.
     """

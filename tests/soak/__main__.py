@@ -36,7 +36,7 @@ LEASE: Final = (
     "--leader-elect-renew-deadline=25s",
     "--leader-elect-retry-period=2s",
 )
-"""Longer than a restart of the API server, so that the leader does not lose its lease."""
+"""Longer than a restart of the API server, so the leader keeps its lease."""
 PROGRESS_SECONDS: Final = 10.0
 CUT_SECONDS: Final = (5.0, 15.0)
 MIN_KILL_SECONDS: Final = 10.0
@@ -104,7 +104,7 @@ class Soak:
         tasks = [asyncio.create_task(each) for each in work]
         try:
             done, _ = await asyncio.wait(tasks, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:  # none of them ends without an error
+            for task in done:  # no task ends without an error
                 await task
         finally:
             for task in tasks:

@@ -1,4 +1,4 @@
-"""The resource use of the leading replica, sampled over its runs, and whether any of it grows."""
+"""The resource use of the leading replica, sampled over its runs, and whether it grows."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ class Quantity:
 
 
 # The allowance for memory covers caches and the allocator in the minutes after a start, which is all that a short soak
-# measures. Leaks by probes or pods would be larger: there are some thousand of them in three minutes.
+# measures. Leaks by probes or pods would be larger: there are some thousand in three minutes.
 MEMORY: Final = 16.0
 HANDLES: Final = 8.0
 QUANTITIES: Final = (

@@ -36,7 +36,7 @@ SECONDS_BETWEEN: Final = 2.0
 
 K = TypeVar("K", bound=KubeObject)
 Guests = Sequence[KubeObject]
-"""A pod and the objects it needs; the pod comes last."""
+"""A pod and the objects it needs; the pod is last."""
 
 
 def plain(number: int) -> Guests:
@@ -137,7 +137,7 @@ KINDS: Final[dict[str, Callable[[int], Guests]]] = {
 
 
 class Churn:
-    """A scheduler whose pods are created and deleted. As with informers, each change decodes its object again."""
+    """A scheduler whose pods are created and deleted. As with informers, each change decodes its object."""
 
     def __init__(self, clock: VirtualClock, kinds: Sequence[Callable[[int], Guests]]) -> None:
         self.kinds = kinds

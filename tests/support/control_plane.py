@@ -156,7 +156,7 @@ class ControlPlane:
             return answered
 
     def spawn(self, program: str, *flags: str) -> subprocess.Popen[bytes]:
-        """Start one of the programs; its output goes to its log."""
+        """Start one of the programs; its output is written to its log."""
         with (self.directory / f"{program}.log").open("ab") as output:
             return subprocess.Popen(
                 [self.programs / program, *flags], stdout=output, stderr=subprocess.STDOUT, cwd=self.directory

@@ -64,7 +64,7 @@ class Expressions:
         )
 
     def text(self, depth: int) -> str:
-        """Make an expression that is a string."""
+        """Make a string expression."""
         if depth <= 0:
             return self._pick(
                 (
@@ -94,7 +94,7 @@ class Expressions:
         )
 
     def items(self, depth: int) -> str:
-        """Make an expression that is a list of strings."""
+        """Make an expression for a list of strings."""
         if depth <= 0:
             return self._pick(("[]", '["a"]', '["a", "bb", "ccc"]', "[" + ", ".join(['"aaaa"'] * 30) + "]"))
         inner = self.items(depth - 1)

@@ -1,4 +1,4 @@
-"""Objects of every served kind: each field set once, and each field of a rich object left out once."""
+"""Objects of every served kind: each field set once, and each field of a rich object omitted once."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -93,7 +93,7 @@ MINIMAL: Final[Mapping[str, Data]] = {
     "StorageClass": {"provisioner": "example.org/disk"},
     "ValidatingWebhookConfiguration": {"webhooks": [WEBHOOK]},
 }
-"""A valid object of each kind with nearly only what it needs."""
+"""A valid object of each kind with little more than its required fields."""
 PROBE_HANDLERS: Final[tuple[Data, ...]] = (
     {"httpGet": {"port": 80}},
     {"tcpSocket": {"port": 80}},

@@ -1,4 +1,4 @@
-"""A meter that remembers what plugins counted."""
+"""A meter that records counts of plugins."""
 
 from collections import Counter
 

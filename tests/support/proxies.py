@@ -11,7 +11,7 @@ from tests.support.tcp import serving
 
 @dataclass
 class HttpProxy:
-    """Connects to any requested port on loopback, or refuses; forwards requests with a full URL."""
+    """Connects to any requested port on loopback, or rejects; forwards requests with a full URL."""
 
     refusal: str = ""
     tls: SSLContext | None = None

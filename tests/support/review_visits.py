@@ -1,4 +1,4 @@
-"""Requests to a server that asks another one for reviews."""
+"""Requests to a server that delegates reviews."""
 
 import asyncio
 from pathlib import Path

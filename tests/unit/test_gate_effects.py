@@ -83,7 +83,7 @@ def writes_within_post_filter(features: FeatureGates) -> list[str]:
 
 
 def waits_out_its_penalty(features: FeatureGates) -> bool:
-    """Return whether a recently rejected pod stays pending in an idle scheduler when a node suits it."""
+    """Return whether a recently rejected pod remains pending in an idle scheduler when a node suits it."""
     clock = VirtualClock()
     world = SimulatedCluster(clock)
 

@@ -1,4 +1,4 @@
-"""Names are unambiguous: class names in the whole tree, module names within an area."""
+"""Names are unambiguous: class names in the entire tree, module names within an area."""
 
 import ast
 from collections import defaultdict

@@ -106,7 +106,7 @@ def _pod_term(dice: Dice) -> Object:
 
 
 def _add_label_keys(dice: Dice, term: Object) -> None:
-    """Return labels of the pod; an API server rejects those that are in the selector."""
+    """Return labels of the pod; an API server rejects labels in the selector."""
     selector = term["labelSelector"]
     selected_keys = {*selector.get("matchLabels", {}), *(item["key"] for item in selector.get("matchExpressions", ()))}
     free = [key for key in (*words.LABELS, "unset") if key not in selected_keys]

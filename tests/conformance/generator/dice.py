@@ -14,7 +14,7 @@ KEEN: Final = (0.3, 0.6, 0.95)
 class Dice:
     """A source of randomness for one cluster.
 
-    Each topic has a frequency that is set once per cluster, so that clusters differ in their topics, and not only in
+    Each topic has a frequency that is set once per cluster, and clusters differ in their topics and in
     detail: one is all affinity, the next mixes ports with preemption.
     """
 

@@ -55,7 +55,7 @@ def _share(dice: Dice, group: Object, members: list[Object], name: str, slices: 
 
 
 def _ask_for_nothing_by_name(pod: Object) -> None:
-    """Leave no devices after those that a pod shares: kube-scheduler confuses them (docs/parity.md)."""
+    """Leave no devices after shared ones: kube-scheduler confuses them (docs/parity.md)."""
     for container in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
         limits = container.get("resources", {}).get("limits", {})
         for name in [name for name in limits if name.startswith(("example.com/", "deviceclass."))]:
@@ -73,7 +73,7 @@ def _own(dice: Dice, claim: Object, group: Object, name: str) -> None:
 
 
 def _reserve(dice: Dice, claim: Object, group: Object, members: list[Object]) -> None:
-    """Reserve an allocated claim for its group, for a pod, or not at all."""
+    """Reserve an allocated claim for its group, for a pod, or not reserve it."""
     metadata = group["metadata"]
     complete = {
         "apiGroup": "scheduling.k8s.io",

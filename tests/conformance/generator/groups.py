@@ -84,7 +84,7 @@ def equip(
 
 
 def _make_trees(dice: Dice) -> list[Group]:
-    """Make trees of one to three levels; the parents come first. Sometimes a group is its own ancestor."""
+    """Make trees of one to three levels; the parents are first. Sometimes a group is its own ancestor."""
     trees: list[Group] = []
     for number in range(dice.number(1, 4)):
         name = f"t{number}"

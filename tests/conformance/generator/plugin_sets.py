@@ -79,7 +79,7 @@ def make_plugins(dice: Dice) -> Object:
 
 
 def _move(dice: Dice, plugins: Object, off: list[str]) -> None:
-    """List plugins again at a point, which moves them to the front."""
+    """Repeat plugins at a point, which moves them to the front."""
     point = dice.pick(("preFilter", "filter", "filter", "preScore", "postFilter", "reserve"))
     selected = dice.some(at(point, off), 1, 3)
     if selected:

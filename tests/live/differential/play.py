@@ -68,7 +68,7 @@ class Play:
     async def _add_nodes(self) -> None:
         """Create the nodes one by one, and wait until the scheduler has all of them.
 
-        Of nodes that are there when it starts, kube-scheduler learns in the order of a map, and order decides ties.
+        kube-scheduler lists existing nodes in map order, and the order decides ties.
         """
         nodes = [await self._stage.add(node) for node in self._scene.of("Node")]
         existing = f"0/{len(nodes)} nodes are available"

@@ -15,7 +15,7 @@ from tests.conformance.generator.words import Object
 from tests.conformance.ours import decide
 from tests.live.differential.pods import PodFitter
 
-#: The order of creation: objects that refer to the uid of another come after it.
+#: The order of creation: objects that refer to the uid of another follow it.
 ORDER: Final = (
     "Namespace",
     "PriorityClass",
@@ -73,7 +73,7 @@ class Entrant:
 class Scene:
     """A cluster, the pods that arrive one by one, and the configuration of the schedulers.
 
-    If victims linger, none leaves before the end: their preemptors stay pending and count as nominated.
+    If victims linger, none leaves before the end: their preemptors remain pending and count as nominated.
     """
 
     seed: str

@@ -1,4 +1,4 @@
-"""Pods that start together or not at all, with the feature gates of groups enabled."""
+"""Pods that start together, with the feature gates of groups enabled."""
 
 from typing import Any
 

@@ -173,7 +173,7 @@ class Scene:
         return (await self.client.get(Pod, name, self.namespace)).status.phase == "Running"
 
     async def seen(self, *nodes: str) -> None:
-        """Wait until the scheduler knows all nodes; an unconstrained pod stays on each."""
+        """Wait until the scheduler has all nodes; an unconstrained pod remains on each."""
         for name in nodes:
             await self.pod(f"on-{name}", nodeSelector={HOSTNAME_LABEL: name}, tolerations=[{"operator": "Exists"}])
         for name in nodes:

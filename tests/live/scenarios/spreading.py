@@ -74,7 +74,7 @@ async def soft_constraint_is_followed_if_possible(scene: Scene) -> None:
 
 
 async def pods_of_a_service_are_spread_by_default(scene: Scene) -> None:
-    """A pod goes to the emptier node; a pod of the service goes to a node without pods of the service."""
+    """A pod is placed on the emptier node; a pod of the service on a node without pods of the service."""
     await scene.nodes({"a1": {}, "b1": {}})
     await scene.create("v1/services", "web", spec={"selector": WEB, "ports": [{"port": 80}]})
     await scene.pod("web-0", labels=WEB, nodeSelector={HOSTNAME_LABEL: "a1"})

@@ -109,7 +109,7 @@ async def node_selector_of_a_gated_pod_can_be_narrowed(scene: Scene) -> None:
 
 
 async def pods_are_scheduled_by_priority(scene: Scene) -> None:
-    """The last pod is scheduled first; none of them may preempt another."""
+    """The last pod is scheduled first; no pod may preempt another."""
     policy = "Never"
     for name, value in (("low", 10), ("middle", 20), ("high", 30)):
         await scene.create(

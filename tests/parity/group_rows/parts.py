@@ -76,13 +76,13 @@ def lows(*places: str, **parts: Any) -> list[Json]:
 
 
 def apply(*objects: Json | Iterable[Json]) -> list[Json]:
-    """Add objects, a second apart, so that no two have the same age."""
+    """Add objects, a second apart: each has a different age."""
     flat = [item for obj in objects for item in ([obj] if isinstance(obj, dict) else obj)]
     return [step for item in flat for step in ({"do": "apply", "object": item}, *wait(1))]
 
 
 def at_once(objects: list[Json]) -> list[Json]:
-    """Add objects at one moment: a group that comes after its members gets the age of a random one."""
+    """Add objects at one moment: a group that follows its members gets the age of a random one."""
     return [{"do": "apply", "object": obj} for obj in objects]
 
 

@@ -1,4 +1,4 @@
-"""Groups that are to stay within a rack or a zone."""
+"""Groups that are to remain within a rack or a zone."""
 
 from typing import Final
 

@@ -16,7 +16,7 @@ BAD_EXPRESSIONS = {
     "an unknown name": "pod + 1",
     "something that is called": "open('/etc/passwd')",
     "an attribute": "i.real",
-    "no sum at all": "i +",
+    "no sum": "i +",
 }
 
 
@@ -63,6 +63,6 @@ def test_all_selects_the_drained_workloads() -> None:
     assert set(workload.names()) - set(workload.drained()) == {"start", "latency"}
 
 
-def test_an_unknown_workload_is_refused_with_the_nearest() -> None:
+def test_an_unknown_workload_is_rejected_with_the_nearest() -> None:
     with pytest.raises(InputError, match="there is no workload 'basik'\n  hint: did you mean 'basic'"):
         workload.load("basik", 10)

@@ -95,7 +95,7 @@ BAD_FILES = {
             "  podMaxBackoffSeconds: Invalid value: 10: must be greater than or equal to PodInitialBackoffSeconds\n",
         ],
     ),
-    "an object that is no configuration": ("apiVersion: v1\nkind: Pod", ["got v1, Kind=Pod"]),
+    "an object of another kind": ("apiVersion: v1\nkind: Pod", ["got v1, Kind=Pod"]),
     "an empty file": ("", ["found nothing"]),
 }
 
@@ -157,7 +157,7 @@ def test_convert_writes_v1_and_reports_changes(config_file: Path, capsys: pytest
     assert f"{config_file}: moved: healthzBindAddress: " in printed.err
 
 
-def test_convert_refuses_to_lose_something(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_rejects_lost_settings(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config_file.write_text(OLD + "profiles: [{plugins: {score: {enabled: [{name: ServiceAffinity}]}}}]")
     assert run(["config", "convert", str(config_file)]) == 2
     printed = capsys.readouterr()

@@ -39,7 +39,7 @@ FILES: dict[str, str] = {
 UP = ("up", "--nodes", "0", "--for", "1s", "-f")
 CASES = [
     *((command, name) for command in (("simulate", "-f"), ("config", "check")) for name in FILES),
-    # The rest are YAML, and objects that the server of the cluster refuses.
+    # The rest are YAML, and objects that the server of the cluster rejects.
     *((UP, name) for name in ("aliases of aliases", "merges of merges", "brackets without end")),
 ]
 
@@ -95,7 +95,7 @@ CONFIGS: dict[str, str] = {
 }
 SNAPSHOTS: dict[str, str] = {
     "brackets": "[" * 60_000,
-    "metadata that is a list": '{"metadata": [1], "items": [1]}',
+    "a list as metadata": '{"metadata": [1], "items": [1]}',
     "an invalid time": '{"metadata": {"annotations": {"moorage.io/taken-at": 5}}, "items": [1]}',
 }
 KUBECONFIGS: dict[str, str] = {

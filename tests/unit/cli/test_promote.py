@@ -141,7 +141,7 @@ def test_json_is_promoted_as_well(config: Path) -> None:
     assert run(["config", "check", str(config)]) == 0
 
 
-def test_a_link_stays_a_link(config: Path, tmp_path: Path) -> None:
+def test_a_link_remains_a_link(config: Path, tmp_path: Path) -> None:
     real = tmp_path / "real"
     real.mkdir()
     config.rename(real / "config.yaml")

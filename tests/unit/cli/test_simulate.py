@@ -166,7 +166,7 @@ def test_a_third_party_order_of_the_queue(
 
 ARGS = {
     "given": ("{nodeName: n2}", "0/1 nodes are available: 1 node(s) were not n2."),
-    "left out": ("{}", "n1"),
+    "omitted": ("{}", "n1"),
 }
 BAD_ARGS = {
     "an unknown one": ("{nodeNam: n2}", ".args.nodeNam: unknown field\n  hint: did you mean 'nodeName'?"),
@@ -247,7 +247,7 @@ def test_every_default_gate_may_be_off(gate: str, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(("flags", "noted"), [([], True), (["--quiet"], False)])
-def test_kinds_that_are_left_out_are_noted(
+def test_kinds_that_are_omitted_are_noted(
     flags: list[str], noted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = tmp_path / "cluster.yaml"
@@ -259,7 +259,7 @@ def test_kinds_that_are_left_out_are_noted(
 
 BAD = {
     "a missing file": (["simulate", "-f", "nowhere.yaml"], "error: nowhere.yaml: the file does not exist"),
-    "no file at all": (["simulate"], "no cluster specified\n  hint: add -f FILE or --snapshot FILE"),
+    "no file": (["simulate"], "no cluster specified\n  hint: add -f FILE or --snapshot FILE"),
     "an unknown plugin": (
         ["simulate", "-f", "nowhere.yaml", "--plugin", "nothing"],
         "expected module:Class",
@@ -374,7 +374,7 @@ def test_logs_do_not_mix_with_the_output(
 
 
 @pytest.mark.parametrize("mode", [[], ["--one-pass"]], ids=["until quiet", "one pass"])
-def test_extenders_can_be_left_out(mode: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_extenders_can_be_omitted(mode: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config, cluster = tmp_path / "config.yaml", tmp_path / "cluster.yaml"
     config.write_text(CONFIG + "extenders: [{urlPrefix: 'http://127.0.0.1:1', filterVerb: filter}]")
     cluster.write_text(NODE + POD)
@@ -582,7 +582,7 @@ def test_each_fault_of_a_plugin_is_printed_and_makes_the_exit_code_1(
     assert printed[0].startswith(f"error: {message}")
 
 
-def test_print_in_a_plugin_goes_to_standard_error(
+def test_print_in_a_plugin_is_written_to_standard_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     method = "    def filter(self, cycle, pod, node):\n        print('filtering')\n"

@@ -19,7 +19,7 @@ class TimesOut(PermitPlugin):
 
 
 class InPairs(PermitPlugin):
-    """Holds every other pod back until the next one has come."""
+    """Delays every other pod until the next one arrives."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle

@@ -130,7 +130,7 @@ class Tenants(FilterPlugin):
 
 
 @BOTH_MODES
-def test_a_plugin_sees_custom_resources(decide: Decide) -> None:
+def test_a_plugin_lists_custom_resources(decide: Decide) -> None:
     lease = {"apiVersion": LEASES.api_version, "kind": "Tenancy", "metadata": {"name": "t"}, "spec": {"node": "b"}}
     policy = load_policy(collect_plugins([Tenants]), enabled=[Tenants])
     (decision,) = decide(cluster_from([node("a"), node("b"), POD, lease]), policy)

@@ -24,7 +24,7 @@ def test_entries_never_exceed_the_limit(limit: int, keys: list[int]) -> None:
         assert len(cache) <= max(2, limit)
 
 
-def test_frequently_used_entries_stay() -> None:
+def test_frequently_used_entries_remain() -> None:
     cache: LRU[int, int] = LRU("test", 10)
     cache.put(0, 100)
     for key in range(1, 1000):

@@ -1,4 +1,4 @@
-"""Observers: each part of a scheduler gets the ones that follow its events, joined into one."""
+"""Observers: each part of a scheduler gets the observers of its events, joined into one."""
 
 from collections.abc import Callable
 

@@ -28,7 +28,7 @@ DIFFERENT = {
         [{"group": "default/g", "result": "error", "message": "b"}],
         "message",
     ),
-    "a group tried again": ([], [{"group": "default/g", "result": "scheduled"}], "order"),
+    "a group retried": ([], [{"group": "default/g", "result": "scheduled"}], "order"),
     "a missing decision": ([], [decision()], "order"),
     "another node": ([decision(node="n1")], [decision(node="n2")], "node"),
     "another message": ([decision(message="a")], [decision(message="b")], "message"),

@@ -1,4 +1,4 @@
-"""Feature gates: upstream's defaults, and the overrides upstream would accept or refuse."""
+"""Feature gates: upstream's defaults, and the overrides upstream would accept or reject."""
 
 import pytest
 
@@ -9,13 +9,13 @@ ON_BY_DEFAULT = {
     "a locked stable gate": ("DynamicResourceAllocation", True),
     "a beta gate": ("OpportunisticBatching", True),
     "new in this release": ("StorageCapacityScoring", True),
-    "a beta gate that stays off": ("GenericWorkload", False),
+    "a beta gate that remains off": ("GenericWorkload", False),
     "another one": ("SchedulerAsyncAPICalls", False),
     "an alpha gate": ("TaintTolerationComparisonOperators", False),
 }
 
 ACCEPTED = {
-    "nothing at all": ("", {}),
+    "nothing": ("", {}),
     "one gate": ("GenericWorkload=true", {"GenericWorkload": True}),
     "several, with spaces": (
         " GenericWorkload = true , VolumeLimitScaling=False",
@@ -56,7 +56,7 @@ REFUSED = {
         "GenericWorkloads=true",
         ["unrecognized feature gate: GenericWorkloads", "did you mean 'GenericWorkload'?"],
     ),
-    "a gate that is gone": ("SchedulerQueueingHints=true", ["unrecognized feature gate: SchedulerQueueingHints"]),
+    "a removed gate": ("SchedulerQueueingHints=true", ["unrecognized feature gate: SchedulerQueueingHints"]),
     "a locked gate": (
         "NodeDeclaredFeatures=false",
         ["cannot set feature gate NodeDeclaredFeatures to false, feature is locked to true"],
@@ -80,7 +80,10 @@ REFUSED = {
         ],
     ),
     "no value": ("GenericWorkload", ["missing bool value for GenericWorkload"]),
-    "a value that is no bool": ("GenericWorkload=yes", ["invalid value of GenericWorkload=yes", "write true or false"]),
+    "a value that is not a bool": (
+        "GenericWorkload=yes",
+        ["invalid value of GenericWorkload=yes", "write true or false"],
+    ),
     "another component": ("etcd:GenericWorkload=true", ["component not registered: etcd"]),
     "mixed prefixes": ("kube:GenericWorkload=true,VolumeLimitScaling=false", ["do not mix use"]),
 }
@@ -98,7 +101,7 @@ def test_accepted_overrides(flag: str, want: dict[str, bool]) -> None:
 
 
 @pytest.mark.parametrize(("flag", "texts"), REFUSED.values(), ids=REFUSED)
-def test_refused_overrides(flag: str, texts: list[str]) -> None:
+def test_rejected_overrides(flag: str, texts: list[str]) -> None:
     with pytest.raises(ConfigError) as refusal:
         FeatureGates.parse(flag)
     assert [text for text in texts if text not in str(refusal.value)] == []

@@ -28,17 +28,17 @@ STRATEGIC = {
         {"spec": {"containers": [{"name": "b", "image": "b:2"}]}},
         {"spec": {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:2"}]}},
     ),
-    "an item with a new key comes before what the patch does not name": (
+    "an item with a new key precedes what the patch does not name": (
         {"spec": {"containers": [{"name": "a"}]}},
         {"spec": {"containers": [{"name": "c"}]}},
         {"spec": {"containers": [{"name": "c"}, {"name": "a"}]}},
     ),
-    "what the patch does not name stays before what it was before": (
+    "what the patch does not name remains before what it was before": (
         {"spec": {"containers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}},
         {"spec": {"containers": [{"name": "new"}, {"name": "b"}]}},
         {"spec": {"containers": [{"name": "new"}, {"name": "a"}, {"name": "b"}, {"name": "c"}]}},
     ),
-    "what it names comes in its order": (
+    "named items are in the order of the patch": (
         {"spec": {"containers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}},
         {"spec": {"containers": [{"name": "c"}, {"name": "a"}]}},
         {"spec": {"containers": [{"name": "b"}, {"name": "c"}, {"name": "a"}]}},

@@ -79,7 +79,7 @@ NODES = {
     "no nodes": ((), "the cluster has no nodes"),
     "equal names": ((make_node("a"), make_node("b"), make_node("a")), "there are two nodes named 'a'"),
     "no name": ((make_node(""),), "a node has no name"),
-    "a price that is no number": ((priced("cheap"),), "'cheap' is not a number of at least 0"),
+    "a price that is not a number": ((priced("cheap"),), "'cheap' is not a number of at least 0"),
     "a negative price": ((priced("-1"),), "'-1' is not a number of at least 0"),
     "an infinite price": ((priced("inf"),), "'inf' is not a number of at least 0"),
 }

@@ -37,7 +37,7 @@ def test_pod_that_never_fits_is_reported_and_ends_the_trial() -> None:
     assert waited(result)["huge"] is None
 
 
-def test_evicted_pod_returns_and_gets_a_node_again() -> None:
+def test_evicted_pod_returns_and_gets_a_node() -> None:
     low = TracePod("low", 0.0, 50.0, cpu_milli=4000)
     high = TracePod("high", 10.0, 20.0, cpu_milli=4000, priority=100)
     result = run_trial(trial_with(low, high, cluster=pool_cluster(1)))
@@ -60,7 +60,7 @@ def test_pods_of_a_failed_node_move_to_another() -> None:
     assert min(point.nodes for point in result.points) == 1
 
 
-def test_failed_pods_run_again() -> None:
+def test_failed_pods_are_recreated() -> None:
     pods = (TracePod("flaky", 0.0, 10.0, cpu_milli=100, fails=2), TracePod("last", 100.0, 1.0, cpu_milli=100))
     result = run_trial(trial_with(*pods))
     assert result.trial.measures["attempts"] == 4

@@ -59,7 +59,7 @@ def test_invalid_byte_is_reported_with_its_line(tmp_path: Path) -> None:
         read_trace(path)
 
 
-def test_gpus_are_whole_by_default_and_priorities_may_be_negative(tmp_path: Path) -> None:
+def test_gpus_are_not_shared_by_default_and_priorities_may_be_negative(tmp_path: Path) -> None:
     lines = write(tmp_path / "t.jsonl", '{"name":"a","gpus":2,"priority":-5}\n')
     table = write(tmp_path / "t.csv", "name,gpus,priority\na,2,-5\n")
     assert read_trace(lines).pods == read_trace(table).pods == (TracePod("a", gpus=2, gpu_milli=1000, priority=-5),)

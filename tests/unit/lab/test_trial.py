@@ -47,7 +47,7 @@ def test_clones_are_appended_until_the_share_is_requested() -> None:
         arrange_pods(trial_with(*PODS, cluster=pool_cluster(2, gpus=1), inflate=1.25))
 
 
-def test_pods_arrive_one_by_one_and_stay() -> None:
+def test_pods_arrive_one_by_one_and_remain() -> None:
     pods = arrange_pods(trial_with(*PODS, arrivals_only=True))
     assert [(pod.arrives, pod.runs, pod.fails) for pod in pods] == [(float(index), None, 0) for index in range(8)]
 

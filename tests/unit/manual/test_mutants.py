@@ -16,13 +16,13 @@ CHANGES = {
     "numbers and booleans are negated": ("f(0, 1.0, True, 7)", ["pass", "1", "0.0", "False"]),
     "a condition is negated": ("if a:\n    b()", ["not a", "pass"]),
     "a result becomes None": ("return a", ["return None"]),
-    "a constant result stays": ("return None", []),
+    "a constant result remains": ("return None", []),
     "a call is dropped": ("a.b()", ["pass"]),
     "an addition is swapped and dropped": ("a += b", ["a -= b", "pass"]),
     "an assigned attribute is dropped": ("a.b = c", ["pass"]),
-    "a variable stays": ("a = c", []),
-    "log messages stay": ("log.info('x', a=1)", []),
-    "annotations stay": ("a: Literal[1] = b", []),
+    "a variable remains": ("a = c", []),
+    "log messages remain": ("log.info('x', a=1)", []),
+    "annotations remain": ("a: Literal[1] = b", []),
 }
 
 

@@ -338,7 +338,7 @@ def normalize(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable
 
 
 def check_range(plugin: ScorePlugin, scores: IntArray) -> None:
-    """Refuse normalized scores outside 0…100 in upstream's words."""
+    """Reject normalized scores outside 0…100 in upstream's words."""
     if len(scores) and (np.minimum.reduce(scores) < MIN_NODE_SCORE or np.maximum.reduce(scores) > MAX_NODE_SCORE):
         bad = next(int(s) for s in scores if not MIN_NODE_SCORE <= s <= MAX_NODE_SCORE)
         text = f"returns an invalid score {bad}, it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}]"

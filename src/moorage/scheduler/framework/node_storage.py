@@ -84,7 +84,7 @@ class NodeStorage:
         self.host_ports = CategoricalColumn(lambda info: frozenset(info.used_ports))
         self.features = CategoricalColumn(lambda info: frozenset(info.node.status.declared_features))
         self.label_keys: set[str] = set()
-        """The keys of all labels of the nodes, and some of nodes that are gone or have changed."""
+        """The keys of all labels of the nodes, and some of nodes that are deleted or have changed."""
         self._max_label_keys = SPARE_LABEL_KEYS
         self.labels: LRU[str, CategoricalColumn] = LRU("label columns", MAX_LABEL_COLUMNS, self._new_label_column)
         self._label_views: LRU[str, Categorical[str | None]] = LRU(

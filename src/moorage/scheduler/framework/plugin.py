@@ -228,7 +228,7 @@ class Hold:
         return self._pod.node_name
 
     def release(self) -> None:
-        """Make the resources available again, and requeue pods that may fit now; a second call has no effect."""
+        """Make the resources available, and requeue pods that may fit now; a second call has no effect."""
         self._end(self)
 
 

@@ -30,7 +30,7 @@ def test_token_of_another_server_or_with_other_claims_is_rejected():
         assert Tokens("secret").authenticate(forged.encode(), 1.0) is None
 
 
-def test_token_with_an_invalid_lifetime_and_token_of_a_missing_account_are_refused():
+def test_token_with_an_invalid_lifetime_and_token_of_a_missing_account_are_rejected():
     client = ApiHarness()
     client.create(ACCOUNTS, {"metadata": {"name": "builder"}})
     error = client.request("POST", f"{ACCOUNTS}/builder/token", {"spec": {"expirationSeconds": 5}}, want=422)

@@ -31,7 +31,7 @@ CASES = {
     "only the last missed job is created": (cron_job(age=7200), [], [f"create Job {LAST}"]),
     "no job is created before its time": (cron_job(age=0), [], []),
     "no job is created twice": (cron_job(last=0), [], []),
-    "an existing job is not created again": (cron_job(), [job(LAST)], []),
+    "an existing job is not recreated": (cron_job(), [job(LAST)], []),
     "a suspended cron job creates nothing": (cron_job(suspend=True), [], []),
     "concurrent jobs are allowed by default": (cron_job(), [job("before")], [f"create Job {LAST}"]),
     "Forbid prevents concurrent jobs": (cron_job(concurrencyPolicy="Forbid"), [job("before")], []),

@@ -36,11 +36,11 @@ def on(name: str, *, revision: str = CURRENT, **state: Any) -> Pod:
 SSD = {"nodeSelector": {"disk": "ssd"}}
 CASES = {
     "every node gets a pod": (daemon_set(), [node("a"), node("b")], [], ["create Pod log-", "create Pod log-"]),
-    "a node with a pod is left alone": (daemon_set(), [node("a")], [on("a")], []),
+    "a node with a pod is unchanged": (daemon_set(), [node("a")], [on("a")], []),
     "only selected nodes get a pod": (daemon_set(**SSD), [node("a"), node("b", disk="ssd")], [], ["create Pod log-"]),
     "a node that no longer matches loses its pod": (daemon_set(**SSD), [node("a")], [on("a")], ["delete log-a"]),
     "taints keep pods away": (daemon_set(), [node("a", taint="gpu")], [], []),
-    "an existing pod stays on a NoSchedule taint": (
+    "an existing pod remains on a NoSchedule taint": (
         daemon_set(),
         [node("a", taint="gpu")],
         [on("a")],
@@ -83,7 +83,7 @@ CASES = {
         [on("a", revision="old"), on("b", revision="old")],
         ["create Pod log-"],
     ),
-    "the old pod stays until the new one is available": (
+    "the old pod remains until the new one is available": (
         daemon_set(update={"maxSurge": 1}),
         [node("a")],
         [on("a", revision="old"), on("a", ready=False)],

@@ -66,7 +66,7 @@ def test_lease_is_created_and_renewed() -> None:
     assert (describe(early), waits_in(early)) == ([], [6.0])
 
 
-def test_unreachable_node_reports_ready_again() -> None:
+def test_unreachable_node_becomes_ready() -> None:
     status = status_in(beat(node("Unknown"), lease(1)))
     assert ("Ready", "True") in [(item["type"], item["status"]) for item in status["conditions"]]
 

@@ -43,14 +43,14 @@ OTHER = make(ReplicaSet, "other")
 STRANGER = make(Deployment, "web", metadata={"uid": "another"})
 CUSTOM = make(Pod, "p", metadata={"ownerReferences": [{"apiVersion": "x/v1", "kind": "Gang", "name": "g", "uid": "u"}]})
 CASES = {
-    "an object with an owner stays": ([owner(), owned()], "ReplicaSet/shop/web-1", []),
+    "an object with an owner remains": ([owner(), owned()], "ReplicaSet/shop/web-1", []),
     "an object without its owner is deleted": ([owned()], "ReplicaSet/shop/web-1", ["delete web-1"]),
     "an object with the owner's name but another UID is no owner": (
         [STRANGER, owned()],
         "ReplicaSet/shop/web-1",
         ["delete web-1"],
     ),
-    "an object without owner references stays": ([make(Pod, "p")], "Pod/shop/p", []),
+    "an object without owner references remains": ([make(Pod, "p")], "Pod/shop/p", []),
     "owners of unwatched kinds count as existing": ([CUSTOM], "Pod/shop/p", []),
     "a foreground deletion deletes the dependents": (
         [owner("foregroundDeletion"), owned()],

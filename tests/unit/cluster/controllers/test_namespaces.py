@@ -11,7 +11,7 @@ SHOP = make(Namespace, "shop")
 DOOMED = make(Namespace, "shop", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
 CASES = {
     "the default account is created": ([SHOP], ["create ServiceAccount default"]),
-    "an existing account is left alone": ([SHOP, make(ServiceAccount, "default")], []),
+    "an existing account is unchanged": ([SHOP, make(ServiceAccount, "default")], []),
     "other accounts do not count": ([SHOP, make(ServiceAccount, "robot")], ["create ServiceAccount default"]),
     "a terminating namespace gets no account": ([DOOMED], []),
 }
@@ -30,7 +30,7 @@ TOLD = make(ConfigMap, "kube-root-ca.crt", data={"ca.crt": CA})
 SPOILT = make(ConfigMap, "kube-root-ca.crt", data={"ca.crt": "another", "more": "x"})
 AUTHORITIES = {
     "the root CA is published": ([SHOP, SOURCE], ["create ConfigMap kube-root-ca.crt"]),
-    "an up-to-date copy is left alone": ([SHOP, SOURCE, TOLD], []),
+    "an up-to-date copy is unchanged": ([SHOP, SOURCE, TOLD], []),
     "a changed copy is restored": ([SHOP, SOURCE, SPOILT], ["change kube-root-ca.crt"]),
     "a terminating namespace gets no copy": ([DOOMED, SOURCE], []),
     "a server without TLS has no root CA": ([SHOP], []),

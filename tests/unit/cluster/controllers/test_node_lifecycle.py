@@ -78,10 +78,10 @@ def tolerating(seconds: int | None) -> Pod:
 
 EVICTIONS = {
     "a pod without a toleration is deleted": (pod("p"), 0.0, ["delete p"], []),
-    "a pod with tolerationSeconds stays": (tolerating(300), 10.0, [], [290.0]),
+    "a pod with tolerationSeconds remains": (tolerating(300), 10.0, [], [290.0]),
     "a pod is deleted when tolerationSeconds have passed": (tolerating(300), 300.0, ["delete p"], []),
-    "a pod with an unlimited toleration stays": (tolerating(None), 9999.0, [], []),
-    "a terminating pod is left alone": (pod("p", stopping=True), 10.0, [], []),
+    "a pod with an unlimited toleration remains": (tolerating(None), 9999.0, [], []),
+    "a terminating pod is unchanged": (pod("p", stopping=True), 10.0, [], []),
 }
 
 

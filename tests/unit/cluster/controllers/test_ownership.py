@@ -78,7 +78,7 @@ def test_invalid_percentage_is_rejected(amount: str) -> None:
 
 READY: dict[str, Any] = {"type": "Ready", "status": "True", "reason": "Up", "lastTransitionTime": "t0"}
 CONDITIONS = {
-    "an equal condition stays": ({"type": "Ready", "status": "True", "reason": "Up"}, [READY]),
+    "an equal condition remains": ({"type": "Ready", "status": "True", "reason": "Up"}, [READY]),
     "a new status has a new transition time": (
         {"type": "Ready", "status": "False", "reason": "Down"},
         [{"type": "Ready", "status": "False", "reason": "Down", "lastTransitionTime": "t1"}],

@@ -133,7 +133,7 @@ def bound(policy: str, **annotations: str) -> PersistentVolume:
 
 
 AFTERWARDS: dict[str, tuple[PersistentVolume, PersistentVolumeClaim | None, list[str], str]] = {
-    "a volume with its claim stays bound": (bound("Delete"), claim(), [], ""),
+    "a volume with its claim remains bound": (bound("Delete"), claim(), [], ""),
     "a provisioned volume is deleted after its claim": (
         bound("Delete", **{PROVISIONED_BY: "x"}),
         None,

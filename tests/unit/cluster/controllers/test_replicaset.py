@@ -16,7 +16,7 @@ def replica_set(replicas: int, **spec: object) -> ReplicaSet:
 
 CASES = {
     "missing pods are created": (2, [], ["create Pod web-", "create Pod web-"]),
-    "the desired number of pods is left alone": (1, [pod("a")], []),
+    "the desired number of pods is unchanged": (1, [pod("a")], []),
     "finished pods do not count": (1, [pod("a", phase="Failed")], ["create Pod web-"]),
     "terminating pods do not count": (1, [pod("a", stopping=True)], ["create Pod web-"]),
     "a surplus pod without a node is deleted first": (1, [pod("a"), pod("b", phase="Pending", node="")], ["delete b"]),
@@ -35,7 +35,7 @@ def test_replica_set_keeps_the_desired_number_of_pods(replicas: int, pods: list[
     assert sorted(describe(reconcile(replica_set(replicas), pods, NOW))) == want
 
 
-def test_pod_is_created_from_the_whole_template() -> None:
+def test_pod_is_created_from_the_complete_template() -> None:
     (create, *_) = reconcile(replica_set(1), [], NOW)
     assert isinstance(create, Create)
     assert create.data["spec"] == TEMPLATE["spec"]

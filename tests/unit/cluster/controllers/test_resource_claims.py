@@ -54,17 +54,17 @@ DYING = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [PROTECTION]
 Want = tuple[dict[str, Any], list[str]]
 FREED = {"reservedFor": None, "allocation": None, "devices": None}
 CASES: dict[str, tuple[list[KubeObject], Want]] = {
-    "a claim in use is left alone": ([claim("p"), RUNNING], ({}, [])),
+    "a claim in use is unchanged": ([claim("p"), RUNNING], ({}, [])),
     "the reservation of a finished pod is removed": ([claim("p"), DONE], (FREED, [])),
     "the reservation of a deleted pod is removed": ([claim("p")], (FREED, [])),
-    "other reservations stay": (
+    "other reservations remain": (
         [claim("p", "q"), RUNNING],
         ({"reservedFor": [{"apiGroup": "", "resource": "pods", "name": "p", "uid": "uid-of-p"}]}, []),
     ),
-    "an unreserved allocation stays": ([claim()], ({}, [])),
+    "an unreserved allocation remains": ([claim()], ({}, [])),
     "a terminating claim is deallocated": ([claim(**DYING)], (FREED, [])),
     "the finalizer of a deallocated claim is removed": ([claim(allocated=False, **DYING)], ({}, ["change p-gpu-x"])),
-    "a claim with a finalizer but no allocation is left alone": (
+    "a claim with a finalizer but no allocation is unchanged": (
         [claim(allocated=False, finalizers=DYING["finalizers"])],
         ({}, []),
     ),

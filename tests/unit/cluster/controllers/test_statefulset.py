@@ -43,7 +43,7 @@ CASES = {
     ),
     "ordinals can start at another number": (stateful_set(1, ordinals={"start": 7}), [], ["create Pod db-7"]),
     "a missing pod is created first": (stateful_set(2), [member(1)], ["create Pod db-0"]),
-    "a failed pod is deleted and created again": (
+    "a failed pod is deleted and recreated": (
         stateful_set(1),
         [member(0, phase="Failed")],
         ["delete db-0"],
@@ -71,7 +71,7 @@ CASES = {
         [member(0, revision="old"), member(1, revision="old"), member(2, stopping=True)],
         ["delete db-1"],
     ),
-    "pods below the partition stay": (
+    "pods below the partition remain": (
         stateful_set(2, updateStrategy={"rollingUpdate": {"partition": 1}}),
         [member(0, revision="old"), member(1)],
         [],
@@ -152,7 +152,7 @@ RETENTION: dict[str, tuple[StatefulSet, bool, KubeObject | None, list[str] | Non
     "whenDeleted makes the set the owner": (retaining(deleted="Delete"), False, None, ["db"]),
     "whenScaled makes the removed pod the owner": (retaining(scaled="Delete"), True, None, ["db-1"]),
     "whenScaled does not affect other pods": (retaining(scaled="Delete"), False, None, None),
-    "a claim with the right owner is left alone": (retaining(deleted="Delete"), False, SET, None),
+    "a claim with the right owner is unchanged": (retaining(deleted="Delete"), False, SET, None),
     "whenScaled takes precedence over whenDeleted": (retaining("Delete", "Delete"), True, SET, ["db-1"]),
     "the owner of a retained claim is removed": (SET, False, SET, []),
 }

@@ -9,7 +9,7 @@ from moorage.kube.features import FeatureGates
 QUOTA = {"kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "1"}}}
 
 
-def test_classes_that_were_not_read_do_not_refuse_a_pod() -> None:
+def test_classes_that_were_not_read_do_not_reject_a_pod() -> None:
     check = AdmissionCheck(FeatureGates(), [QUOTA])
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
     spec = {"priorityClassName": "high", "runtimeClassName": "kata", "containers": [container]}

@@ -104,7 +104,7 @@ class TestDefaults:
             asking({"cpu": "100u", "memory": "1n"}),
             {"cpu": "1m", "memory": "1m"},
         ),
-        "nothing stays nothing": (asking(), {}),
+        "nothing remains nothing": (asking(), {}),
     }
 
     @pytest.mark.parametrize(("container", "want"), REQUESTS.values(), ids=REQUESTS)
@@ -123,7 +123,7 @@ class TestDefaults:
             [asking({"cpu": "250m"}), asking({"cpu": "250m"})],
             {"cpu": "500000000n", "memory": "2Gi"},
         ),
-        "given requests stay": (
+        "given requests remain": (
             {"requests": {"cpu": "3"}},
             [asking({"cpu": "1", "memory": "1"})],
             {"cpu": "3", "memory": 1},
@@ -211,7 +211,7 @@ class TestPriority:
             [pod(priorityClassName="system-node-critical")],
             (2_000_001_000, "system-node-critical", "PreemptLowerPriority"),
         ),
-        "a class may come after the pod": (
+        "a class may follow the pod": (
             [pod(priorityClassName="high"), priority_class("high", 7, preemptionPolicy="Never")],
             (7, "high", "Never"),
         ),
@@ -279,7 +279,7 @@ class TestLabelKeys:
         assert selector is not None
         assert len(selector.match_expressions) == want
 
-    def test_a_null_selector_stays_null(self) -> None:
+    def test_a_null_selector_remains_null(self) -> None:
         term = {"topologyKey": "zone", "matchLabelKeys": ["rev"]}
         affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
         result = admitted(pod(labels={"rev": "2"}, affinity=affinity)).spec.affinity
@@ -359,7 +359,7 @@ BAD: dict[str, tuple[Any, str]] = {
         pod(priority="high"),
         "the input, object 1 (Pod a), spec.priority: Expected `int | null`, got `str` ('high')",
     ),
-    "a label that is a number": (
+    "a number as a label": (
         thing("Node", metadata={"labels": {"zone": "a", "disks": 2}}),
         "the input, object 1 (Node a), metadata.labels.disks: Expected `str`, got `int` (2; put it in quotes)",
     ),

@@ -127,8 +127,8 @@ def owned(name: str, kind: str, uid: str, **labels: str) -> Object:
 
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet", "ReplicaSet"])
-def test_pods_of_a_dumped_cluster_stay(kind: str) -> None:
-    """Another controller computed their revision hash: no pod may be replaced because of it."""
+def test_pods_of_a_dumped_cluster_remain(kind: str) -> None:
+    """Another controller computed their revision hash: this must not replace pods."""
     manifest = workload(kind, template=template(), **SELECTED)
     manifest["metadata"]["uid"] = "u1"
     result = run(node("a"), manifest, owned("x-0", kind, "u1", **{"controller-revision-hash": "x-5d4f8c7b9"}))

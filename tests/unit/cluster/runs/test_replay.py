@@ -58,7 +58,7 @@ def test_reasons_of_pending_pods_are_sorted_by_frequency() -> None:
     assert [step.what for step in run.steps].count(StepKind.WAITS) == 1
 
 
-def test_reason_of_nodes_that_could_fit_later_comes_before_more_frequent_ones() -> None:
+def test_reason_of_nodes_that_could_fit_later_precedes_more_frequent_ones() -> None:
     closed = [node(f"closed-{number}", spec={"unschedulable": True}) for number in range(3)]
     run = replayed((node("n1"), *closed, pod("web", "3", node="n1"), pod("waits", "2")))
     failure = run.at(run.seconds).waiting["shop/waits"].failure

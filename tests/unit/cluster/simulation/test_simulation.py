@@ -67,7 +67,7 @@ def pods(*names: str) -> list[dict[str, Any]]:
 TIMED_OUT = "0/1 nodes are available: 1 rejected due to timeout after waiting 10s at plugin TimesOut."
 CASES: dict[str, tuple[type[Plugin], str, str]] = {
     "a wait on permit that times out": (TimesOut, "unschedulable", TIMED_OUT),
-    "a pre-bind plugin that refuses": (Unprepared, "unschedulable", "the volume is not there"),
+    "a pre-bind plugin that rejects": (Unprepared, "unschedulable", "the volume is not there"),
     "a bind that fails": (CannotBind, "error", "the line is dead"),
     "a bind that raises": (RaisesInBind, "error", "the line is dead"),
 }

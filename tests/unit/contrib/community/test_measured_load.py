@@ -69,7 +69,7 @@ WATCHED: dict[str, tuple[list[dict[str, Any]], MeasuredLoad]] = {
     "the average counts before the latest": ([metric("CPU", "Latest", 9), metric("CPU", "AVG", 20)], MeasuredLoad(20)),
     "in any order": ([metric("CPU", "AVG", 20), metric("CPU", "Latest", 9)], MeasuredLoad(20)),
     "the latest will do": ([metric("CPU", "Latest", 9)], MeasuredLoad(9)),
-    "other kinds are left out": ([metric("Bandwidth", "AVG", 9), metric("CPU", "P99", 9)], MeasuredLoad()),
+    "other kinds are omitted": ([metric("Bandwidth", "AVG", 9), metric("CPU", "P99", 9)], MeasuredLoad()),
     "values other than numbers are ignored": ([metric("CPU", "AVG", "9"), metric("Memory", "AVG", -1)], MeasuredLoad()),
     "nothing": ([], MeasuredLoad()),
 }

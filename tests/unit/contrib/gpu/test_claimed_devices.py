@@ -1,4 +1,4 @@
-"""Devices of dynamic resource allocation in the measure of fragmentation: whole ones, and shares of capacity."""
+"""Devices of dynamic resource allocation in the measure of fragmentation: complete ones, and shares of capacity."""
 
 from msgspec.structs import replace
 

@@ -37,7 +37,7 @@ def test_free_gpu_capacity(there: list[Pod], free: tuple[int, ...]) -> None:
 ASKED: dict[str, tuple[Mapping[str, str], object]] = {
     "a pod without annotations requests nothing": ({}, None),
     "zero devices request nothing": ({GPU_COUNT: "0", GPU_MILLI: "0"}, None),
-    "devices are whole by default": ({GPU_COUNT: "2"}, GpuDemand(2, 1000)),
+    "devices are complete by default": ({GPU_COUNT: "2"}, GpuDemand(2, 1000)),
     "a share is a part of one device": ({GPU_MILLI: "460"}, GpuDemand(1, 460)),
     "several models may be accepted": ({GPU_COUNT: "1", GPU_MODEL: "T4|G2"}, GpuDemand(1, 1000, ("G2", "T4"))),
     "an amount must be a number": (

@@ -141,7 +141,7 @@ TYPICAL = (
 
 
 def clusters_with_gpus() -> st.SearchStrategy[tuple[KubeObject, ...]]:
-    """Draw clusters with GPUs on some nodes, and pods that have parts of them, rightly or not."""
+    """Draw clusters with GPUs on some nodes, and pods with parts of GPUs, valid or not."""
     return st.randoms(use_true_random=False).map(_cluster)
 
 

@@ -35,7 +35,7 @@ TWO = gpu_node("n", gpus=2, model="T4")
 FILTER: dict[str, tuple[list[Pod], Pod, Status | None]] = {
     "a pod without GPUs passes": ([], make_pod(), None),
     "a free device fits a share": ([], gpu_pod(milli=300), None),
-    "a free device fits a whole request": ([], gpu_pod(), None),
+    "a free device fits a complete request": ([], gpu_pod(), None),
     "the model is accepted": ([], gpu_pod(models="G2|T4"), None),
     "the model is not accepted": ([], gpu_pod(models="G2"), OTHER_MODEL),
     "more devices than the node has": ([], gpu_pod(gpus=3), TOO_FEW),

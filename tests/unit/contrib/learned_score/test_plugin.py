@@ -73,7 +73,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("args", "problem"), WRONG.values(), ids=WRONG)
-def test_arguments_that_are_refused(args: dict[str, Any], problem: str) -> None:
+def test_arguments_that_are_rejected(args: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigErrors) as raised:
         loaded("LearnedScore", args)
     assert problem in str(raised.value)

@@ -1,4 +1,4 @@
-"""Changes that let a whole group start."""
+"""Changes that let an entire group start."""
 
 from tests.unit.insight.explain.clusters import SIX_OF_EIGHT, explained_group, gang, members, node, opened
 
@@ -8,7 +8,7 @@ from moorage.insight.whatif.edits import edit_from
 TAINT = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
 
 
-def test_changes_let_the_whole_group_start() -> None:
+def test_changes_let_the_entire_group_start() -> None:
     _, _, stuck = explained_group(*SIX_OF_EIGHT)
     texts = {change.kind: change.text for change in stuck.changes}
     assert texts["group"] == "Lower minCount of the group ring from 8 to 6, so that it starts with 6 pods"
@@ -44,7 +44,7 @@ def test_several_nodes_are_added_if_one_is_not_enough() -> None:
             assert not cluster.try_group("default/ring").fits
 
 
-def test_gates_of_some_members_gate_the_whole_group() -> None:
+def test_gates_of_some_members_gate_the_entire_group() -> None:
     free, gated = members(2)
     gated["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
     with opened(node("n1"), gang(2), free, gated) as cluster:

@@ -1,4 +1,4 @@
-"""Gangs: evaluated by the cycle of the group, with changes that let the whole group start."""
+"""Gangs: evaluated by the cycle of the group, with changes that let the entire group start."""
 
 import pytest
 from tests.unit.insight.explain.clusters import (
@@ -41,7 +41,7 @@ def test_member_that_fits_alone_reports_its_group() -> None:
     assert "add-node" in {change.kind for change in alone.changes}
 
 
-def test_no_rack_fits_the_whole_group() -> None:
+def test_no_rack_fits_the_entire_group() -> None:
     racks = [node(f"{rack}-{number}", labels={RACK: rack}) for rack in ("r1", "r2") for number in range(2)]
     blocker = pod("other", on="r1-0", requests={"cpu": "3"})
     objects = [*racks, blocker, gang(10, topology=RACK), *members(10)]
@@ -81,7 +81,7 @@ profiles:
 
 @pytest.mark.parametrize("config", [None, WITHOUT_GANGS])
 def test_pod_with_a_missing_group_is_gated(config: str | None) -> None:
-    """The queue sees to that even where no plugin does."""
+    """The queue ensures this even without a plugin."""
     with session(node("n1"), *members(1), gates=GATES, config=config) as cluster:
         explained = explain_pod(cluster, "default/ring-0")
     assert explained.decision.result.value == "gated"

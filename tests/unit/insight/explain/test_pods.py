@@ -17,7 +17,7 @@ def test_explanation_is_restricted_to_one_node() -> None:
 
 WITH_GPU = {"status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10", "example.com/gpu": "1"}}}
 DECISIVE = {
-    "nodes that are closed to the pod are set aside": (
+    "nodes that are closed to the pod are ignored": (
         (
             node("n1"),
             *(node(f"t{number}", taints=[TAINT]) for number in range(3)),
@@ -26,7 +26,7 @@ DECISIVE = {
         {"cpu": "2"},
         "Insufficient cpu",
     ),
-    "nodes without the resource are set aside": (
+    "nodes without the resource are ignored": (
         (node("n1"), node("n2"), {**node("g1", taints=[TAINT]), **WITH_GPU}),
         {"example.com/gpu": "1"},
         "node(s) had untolerated taint(s)",
@@ -40,7 +40,7 @@ DECISIVE = {
 
 
 @pytest.mark.parametrize(("objects", "requests", "reason"), DECISIVE.values(), ids=DECISIVE)
-def test_decisive_reason_comes_first(objects: tuple[Object, ...], requests: dict[str, str], reason: str) -> None:
+def test_decisive_reason_is_first(objects: tuple[Object, ...], requests: dict[str, str], reason: str) -> None:
     with session(*objects, pod("p", requests=requests)) as opened:
         assert explain_pod(opened, "default/p").reasons[0].reason == reason
 

@@ -78,7 +78,7 @@ def test_gates_are_removed_with_two_obstacles() -> None:
     assert outcome([node("n1", taints=[TAINT]), wants], change.edits) == ("n1", ())
 
 
-def test_nodes_with_fewer_obstacles_come_first() -> None:
+def test_nodes_with_fewer_obstacles_are_first() -> None:
     """Three changes for one node, two for the other: two are offered."""
     objects = [
         node("n1", taints=[TAINT], labels={"disk": "ssd"}),

@@ -1,4 +1,4 @@
-"""Whole workloads: how many pods fit, and changes that help the next one without harming those before it."""
+"""Workloads: how many pods fit, and changes that help the next one without harming earlier ones."""
 
 import pytest
 from tests.unit.insight.explain.clusters import Object, node, pod, session
@@ -27,8 +27,8 @@ def explained(*objects: Object) -> WorkloadExplanation:
         return explain_workload(opened, workload)
 
 
-def test_no_pod_of_a_workload_goes_for_another_of_it() -> None:
-    """Whether it runs, or is only thought of: it would come back, and wait in the place of the other."""
+def test_no_pod_of_a_workload_is_deleted_for_another_one() -> None:
+    """The deleted pod would be recreated, and be pending instead."""
     running = pod("web-x", on="n1", labels={"app": "web"}, requests={"cpu": "2"})
     explanation = explained(node("n1"), node("n2"), running)
     assert (explanation.fits, explanation.of) == (4, 5)
@@ -46,7 +46,7 @@ def test_other_pods_may_be_deleted() -> None:
     assert deleted_pods == ["other"]
 
 
-def test_other_kinds_are_refused() -> None:
+def test_other_kinds_are_rejected() -> None:
     with session(WEB) as opened, pytest.raises(InputError, match="a DaemonSet cannot be scheduled"):
         find_workload(opened, "ds/agent", "default")
 
@@ -101,7 +101,7 @@ REFUSED: dict[str, tuple[list[Object], int, str, str]] = {
 
 
 @pytest.mark.parametrize(("objects", "fits", "message", "change"), REFUSED.values(), ids=REFUSED)
-def test_refused_pods_are_explained(objects: list[Object], fits: int, message: str, change: str) -> None:
+def test_rejected_pods_are_explained(objects: list[Object], fits: int, message: str, change: str) -> None:
     explanation = explained(node("n1", cpu="64"), *objects)
     assert (explanation.fits, explanation.of, explanation.is_refused) == (fits, 5, True)
     assert explanation.next is not None

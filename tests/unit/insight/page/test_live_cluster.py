@@ -92,7 +92,7 @@ def test_version_grows_only_with_new_data() -> None:
 
 
 def test_version_is_announced_when_its_state_is_available() -> None:
-    """A client that learns of a version requests it once: it must not get the previous state."""
+    """A client requests a version once: it must not get the previous state."""
 
     async def go() -> None:
         moments = VirtualClock()

@@ -64,7 +64,7 @@ def test_all_of_the_page_is_served_under_a_strict_policy() -> None:
 
 
 LISTS = {
-    "pending pods come first": (
+    "pending pods are first": (
         "pods",
         ["shop/big-1", "shop/big-2", "shop/fits", "shop/held", "shop/web-1", "shop/web-2"],
     ),

@@ -26,7 +26,7 @@ def test_failed_search_is_retried() -> None:
             async with asyncio.timeout(60):
                 while (
                     helping.version == version
-                ):  # a failure must notify the observers too; otherwise the search never runs again
+                ):  # a failure must notify the observers too; otherwise the search never is repeated
                     await asyncio.sleep(0)
             await helping.stop()
         assert (len(searches), helping.found["g"]) == (2, Suggestion("a larger node", "Insufficient cpu"))

@@ -84,7 +84,7 @@ def test_request_beyond_the_limit_is_dropped(monkeypatch: pytest.MonkeyPatch) ->
     assert scene.events.lost == {BUSY: 1}
 
 
-def test_full_buffer_ends_the_shadow_and_takes_no_more_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_buffer_ends_the_shadow_and_rejects_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shadow_process, "MAX_BUFFER", 1 << 10)
     scene = Scene()
     scene.run.put(b"x" * 1024)

@@ -36,7 +36,7 @@ class Holding(ReservePlugin):
 
 
 PODS = {
-    "a pod that fits beside the hold": (make_pod("p", requests={"cpu": "2"}), "node"),
+    "a pod that fits next to the hold": (make_pod("p", requests={"cpu": "2"}), "node"),
     "a pod that needs the held cores": (make_pod("p", requests={"cpu": "3"}), ""),
     "a pod that may use the hold": (make_pod("p", requests={"cpu": "4"}, labels={"owner": "yes"}), "node"),
 }
@@ -69,7 +69,7 @@ def test_shadow_counts_the_holds_of_each_configuration_once(pod: Pod, node: str)
 
 
 @pytest.mark.parametrize(("pod", "node"), PODS.values(), ids=PODS)
-def test_session_counts_holds_except_those_that_the_pod_may_use(pod: Pod, node: str) -> None:
+def test_session_does_not_count_holds_that_the_pod_may_use(pod: Pod, node: str) -> None:
     documents = to_documents(
         [
             {

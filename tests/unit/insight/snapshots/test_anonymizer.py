@@ -53,14 +53,14 @@ def settled_workloads() -> list[dict[str, Any]]:
     return contents
 
 
-def test_anonymized_workloads_stay_stable() -> None:
+def test_anonymized_workloads_remain_stable() -> None:
     """Controllers neither create nor delete pods: names and labels still match, and times are still valid."""
     renamed = Anonymizer().anonymized(settled_workloads())
     ran = simulate(cluster_from_documents(to_documents(renamed, source="here")), load_policy(collect_plugins()))
     assert ran.decisions == []
 
 
-def test_anonymized_gangs_stay_gangs() -> None:
+def test_anonymized_gangs_remain_gangs() -> None:
     waits = pod("a")
     waits["metadata"]["annotations"] = {"moorage.io/gang": "team-ring", "moorage.io/gang-size": "3"}
     (pod_content,) = (content for content in read(waits).contents if content["kind"] == "Pod")

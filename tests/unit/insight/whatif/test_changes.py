@@ -21,14 +21,14 @@ def names(**wishes: list[str]) -> dict[str, Object]:
 
 
 @pytest.mark.parametrize("wish", ["n1", "n[1]", "pool=old"])
-def test_pods_of_a_node_that_goes_wait_again(wish: str) -> None:
+def test_pods_of_a_removed_node_become_pending(wish: str) -> None:
     objects = names(removed=[wish])
     assert sorted(objects) == ["a", "n2"]
     assert "nodeName" not in objects["a"]["spec"]
     assert "status" not in objects["a"]
 
 
-def test_nodes_like_one_there_is() -> None:
+def test_copies_of_an_existing_node_are_added() -> None:
     objects = names(added=["2xn1"])
     assert objects["n1-new-2"]["metadata"]["labels"]["pool"] == "old"
     assert objects["n1-new-2"]["metadata"]["labels"]["kubernetes.io/hostname"] == "n1-new-2"
@@ -52,8 +52,8 @@ BAD = {
     "no such object": ({"settings": ["node/n11:a=b"]}, "did you mean 'n1'"),
     "no field": ({"settings": ["node/n1"]}, "KIND/NAME:FIELD=VALUE"),
     "a field that there is not": ({"settings": ["node/n1:spec.unschedulabel=true"]}, "has no field spec.unschedulabel"),
-    "a field that is no list": ({"settings": ["node/n1:spec[0]=true"]}, "has no field spec.0"),
-    "a value that is no YAML": ({"settings": ["node/n1:spec.a=[1"]}, "the value is not valid YAML"),
+    "a field that is not a list": ({"settings": ["node/n1:spec[0]=true"]}, "has no field spec.0"),
+    "a value that is not YAML": ({"settings": ["node/n1:spec.a=[1"]}, "the value is not valid YAML"),
 }
 
 

@@ -45,7 +45,7 @@ def test_pods_that_cannot_share_nodes_need_a_node_each() -> None:
     assert (answer.needed, answer.at_least) == (3, 3)
 
 
-def test_daemon_set_pods_stay_and_use_capacity() -> None:
+def test_daemon_set_pods_remain_and_use_capacity() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
     daemons = [pod(f"d{n}", on=f"n{n}", requests={"cpu": "2"}) for n in range(2)]
     for daemon in daemons:

@@ -127,7 +127,7 @@ BAD: dict[str, tuple[Any, str]] = {
         lambda session: session.score("web", "NodeUnschedulable"),
         "no plugin 'NodeUnschedulable' that scores",
     ),
-    "something that is no pod": (lambda session: session.place(good_node("z", 1)), "Node z: not a Pod"),
+    "something that is not a pod": (lambda session: session.place(good_node("z", 1)), "Node z: not a Pod"),
     "a pod of another scheduler": (
         lambda session: session.filter(plain_pod("x", schedulerName="other")),
         "no profile for schedulerName 'other'",

@@ -109,6 +109,6 @@ def test_defaults(kind: str, content: dict[str, Any], want: dict[str, Any]) -> N
     assert with_defaults(obj) == obj, "defaults are set once"
 
 
-def test_kind_without_defaults_stays_the_same_object() -> None:
+def test_kind_without_defaults_remains_the_same_object() -> None:
     service = BY_NAME["Service"].type()
     assert with_defaults(service) is service

@@ -104,6 +104,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("spec", "message"), REFUSED.values(), ids=REFUSED)
-def test_contradictions_are_refused(spec: dict[str, Any], message: str) -> None:
+def test_contradictions_are_rejected(spec: dict[str, Any], message: str) -> None:
     with pytest.raises(Forbidden, match=message):
         set_priority(**spec)

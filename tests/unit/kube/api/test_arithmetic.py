@@ -16,7 +16,7 @@ from moorage.kube.api.arithmetic import (
 DIVISIONS = {
     "exact": (6, 3, 2),
     "cut": (7, 3, 2),
-    "a negative dividend goes toward zero": (-7, 3, -2),
+    "a negative dividend is truncated toward zero": (-7, 3, -2),
     "a negative divisor, too": (7, -3, -2),
     "both": (-7, -3, 2),
     "zero": (0, -3, 0),

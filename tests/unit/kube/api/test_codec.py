@@ -54,7 +54,7 @@ def test_documents_are_read_in_order_without_empty_ones() -> None:
     assert list(read_documents("a: 1\n---\n---\nb: 2020-01-01\n", source="f")) == [{"a": 1}, {"b": "2020-01-01"}]
 
 
-def test_yaml_that_does_not_parse_is_refused_with_its_line() -> None:
+def test_yaml_that_does_not_parse_is_rejected_with_its_line() -> None:
     with pytest.raises(InputError, match=r"cluster.yaml, line 3, column \d+: invalid YAML"):
         list(read_documents("a: 1\nb: 2\n c: 3: 4\n", source="cluster.yaml"))
 

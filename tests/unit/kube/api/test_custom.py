@@ -28,7 +28,7 @@ def ration() -> CustomObject:
     return obj
 
 
-def test_plain_data_goes_in_and_out_unchanged() -> None:
+def test_plain_data_is_decoded_and_encoded_unchanged() -> None:
     assert encode(ration()) == WHOLE
     assert ration().content == {"spec": {"limits": {"pods": 3}}}
 

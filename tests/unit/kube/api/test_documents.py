@@ -75,7 +75,7 @@ REFUSED: dict[str, tuple[str, str]] = {
         ),
         "excessive aliasing",
     ),
-    "a long text again and again": (f"a: &a {'x' * 100_000}\nb: [{'*a,' * 60}]", "excessive aliasing"),
+    "a long text repeatedly": (f"a: &a {'x' * 100_000}\nb: [{'*a,' * 60}]", "excessive aliasing"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The one table of kinds, and workloads whose parts stay JSON."""
+"""The table of kinds, and workloads whose parts remain JSON."""
 
 from collections import Counter
 

@@ -38,7 +38,7 @@ def level(**requests: Quantity) -> ResourceRequirements:
 SPECS = {
     "nothing": (pod(container()), {}),
     "one container": (pod(container(cpu="500m", memory="1Ki")), {"cpu": 500, "memory": 1024}),
-    "an explicit zero stays": (pod(container(cpu=0)), {"cpu": 0}),
+    "an explicit zero remains": (pod(container(cpu=0)), {"cpu": 0}),
     "containers add up": (pod(container("a", cpu=1), container("b", cpu=2, memory=1)), {"cpu": 3000, "memory": 1}),
     "sums are rounded once": (pod(*(container(str(i), cpu="100u") for i in range(3))), {"cpu": 1}),
     "an init container counts at its peak": (pod(container(cpu=1), init=(container("i", cpu=3),)), {"cpu": 3000}),
@@ -82,7 +82,7 @@ SPECS = {
         pod(container(cpu=3), resources=ResourceRequirements(limits={"cpu": 1})),
         {"cpu": 3000},
     ),
-    "unknown names are left out": (pod(container(cpu=1, something=3)), {"cpu": 1000}),
+    "unknown names are omitted": (pod(container(cpu=1, something=3)), {"cpu": 1000}),
     "a sum stops at the largest integer": (
         pod(container("a", memory="7Ei"), container("b", memory="7Ei")),
         {"memory": MAX_INT64},
@@ -107,7 +107,7 @@ SCORES = {
     "for sidecars, too": (pod(container(), init=(sidecar("s"),)), {"cpu": 200, "memory": 400 * MI}),
     "with overhead on top": (pod(container(), overhead={"cpu": "1m"}), DEFAULT | {"cpu": 101}),
     "without the pod level": (pod(container(), resources=level(cpu=8)), DEFAULT),
-    "other resources stay": (pod(container(**{"example.com/gpu": 2})), DEFAULT | {"example.com/gpu": 2}),
+    "other resources remain": (pod(container(**{"example.com/gpu": 2})), DEFAULT | {"example.com/gpu": 2}),
 }
 
 
@@ -177,7 +177,7 @@ def test_placed_requests(subject: Pod, want: dict[str, int]) -> None:
 NONZERO = {
     "defaults per container": (pod(container("a"), container("b")), (200, 400 * MI)),
     "what is allocated counts": (pod(container(cpu=1), status=status(allocated=3)), (3000, 200 * MI)),
-    "a pod level fills in once for the whole pod": (
+    "a pod level fills in once for the entire pod": (
         pod(container("a"), container("b"), resources=level(cpu=2)),
         (2000, 400 * MI),
     ),

@@ -54,7 +54,7 @@ def test_shared_pod_keeps_its_fields(metadata: dict[str, Any], status: dict[str,
 def test_shared_node_keeps_its_fields(
     metadata: dict[str, Any], status: dict[str, Any], images: list[dict[str, Any]]
 ) -> None:
-    """Sharing changes no field of a node, nor what is counted of it."""
+    """Sharing changes no field of a node, nor its counts."""
     data = {"metadata": metadata, "status": {**status, "images": images}}
     counted = decoded(Node, data).allocatable
     node = decoded(Node, data)
@@ -82,7 +82,7 @@ def test_pods_of_one_owner_have_one_of_each() -> None:
 
 
 def test_nodes_have_one_of_each() -> None:
-    """Amounts, what is counted of them, and images of two nodes are the same objects; labels have the same texts."""
+    """Amounts, their counts, and images of two nodes are the same objects; labels have the same texts."""
     data = {
         "metadata": {"labels": {"example.com/a-label-with-a-long-name": "and-its-value"}},
         "status": {"allocatable": {"cpu": "3"}, "capacity": {"cpu": "3"}, "images": [{"names": ["app"]}]},
@@ -144,7 +144,7 @@ def _nothing_is_shared(data: dict[str, Any]) -> None:
 
 
 def test_invalid_amount_is_rejected() -> None:
-    """A node is rejected for its allocatable resources exactly as without sharing, for any number of them."""
+    """A node is rejected for its allocatable resources exactly as without sharing, for any number of resources."""
     for more in (0, MAX_KEY_LABELS + 1):
         amounts = {"cpu": "lots", **{f"example.com/{number}": "1" for number in range(more)}}
         with pytest.raises(QuantityError, match="lots"):

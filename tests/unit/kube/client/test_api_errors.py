@@ -9,7 +9,7 @@ from moorage.kube.client.api_errors import MAX_RETRY_AFTER, api_error
 
 HEADERS = {
     "a few seconds": ("4", 4.0),
-    "none at all": ("0", 0.0),
+    "no amount": ("0", 0.0),
     "years": ("1000000000", MAX_RETRY_AFTER),
     "more digits than a float has": ("9" * 400, MAX_RETRY_AFTER),
     "more digits than an int may have": ("9" * 5000, MAX_RETRY_AFTER),

@@ -1,4 +1,4 @@
-"""A change that cannot be applied: listed again once, then skipped if it still fails; other objects are unaffected."""
+"""A change that cannot be applied: relisted once, then skipped if it still fails; other objects are unaffected."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

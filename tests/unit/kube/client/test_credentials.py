@@ -169,7 +169,7 @@ def test_unknown_authority_is_rejected_unless_verification_is_off(tmp_path: Path
     assert len(server.visits) == 1
 
 
-def test_credential_program_runs_again_when_its_token_expires(tmp_path: Path, authority: Authority) -> None:
+def test_credential_program_is_rerun_when_its_token_expires(tmp_path: Path, authority: Authority) -> None:
     server, clock = ApiOverTls(authority), VirtualClock()
     user = program(tmp_path, '{"token":"t$N","expirationTimestamp":"2026-01-01T01:00:00Z"}')
 
@@ -184,7 +184,7 @@ def test_credential_program_runs_again_when_its_token_expires(tmp_path: Path, au
     assert [visit.authorization for visit in server.visits[:3]] == ["Bearer t1", "Bearer t1", "Bearer t2"]
 
 
-def test_a_refused_token_is_replaced_once(tmp_path: Path, authority: Authority) -> None:
+def test_a_rejected_token_is_replaced_once(tmp_path: Path, authority: Authority) -> None:
     server = ApiOverTls(authority, refuses=lambda visit: visit.authorization == "Bearer t1")
     user = program(tmp_path, '{"token":"t$N"}')
 
@@ -210,7 +210,7 @@ def test_second_rejection_of_credentials_is_an_error(tmp_path: Path, authority: 
     assert len(server.visits) == 2
 
 
-def test_a_refused_certificate_of_a_program_is_replaced_on_a_new_connection(
+def test_a_rejected_certificate_of_a_program_is_replaced_on_a_new_connection(
     tmp_path: Path, authority: Authority
 ) -> None:
     server = ApiOverTls(authority)
@@ -232,7 +232,7 @@ def test_a_refused_certificate_of_a_program_is_replaced_on_a_new_connection(
     ]
 
 
-def test_a_token_file_that_rotates_is_read_again(tmp_path: Path, authority: Authority) -> None:
+def test_a_token_file_that_rotates_is_reloaded(tmp_path: Path, authority: Authority) -> None:
     server, clock = ApiOverTls(authority), VirtualClock()
 
     async def use() -> None:

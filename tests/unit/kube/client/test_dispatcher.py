@@ -1,4 +1,4 @@
-"""Writes: how many at a time, in which order, and which are tried again."""
+"""Writes: how many at a time, in which order, and which are retried."""
 
 import asyncio
 from random import Random
@@ -30,12 +30,12 @@ BUSY = TooManyRequests("busy", status=429, retry_after=3)
 ATTEMPTS = {
     "an internal error is tried four times": (ServerError("", status=500), False, 4),
     "so is a server that is not ready": (ServerError("", status=503), False, 4),
-    "so is a connection that is refused": (REFUSED, False, 4),
+    "so is a connection that is rejected": (REFUSED, False, 4),
     "a lost response is not retried: the write may have succeeded": (LOST, False, 1),
     "a bad gateway is not, as upstream": (ServerError("", status=502), False, 1),
     "a conflict is final": (Conflict("", status=409), False, 1),
     "unless the caller allows it": (Conflict("", status=409), True, 4),
-    "an object that is gone stays gone": (NotFound("", status=404), True, 1),
+    "a deleted object remains deleted": (NotFound("", status=404), True, 1),
     "a busy server is given ten more chances": (BUSY, False, 11),
     "so is a server error with Retry-After": (ServerError("", status=503, retry_after=1), False, 11),
 }

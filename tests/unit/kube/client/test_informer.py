@@ -173,8 +173,8 @@ FAULTS = {
         server.fail("GET", 429, retry_after="7"),
         server.cut_watches(),
     ),
-    "a version the server forgot is listed again": lambda server: (server.compact(), server.cut_watches()),
-    "a watch refused with 410 lists again": lambda server: (server.fail("GET", 410), server.cut_watches()),
+    "a version the server forgot is relisted": lambda server: (server.compact(), server.cut_watches()),
+    "a watch rejected with 410 relists": lambda server: (server.fail("GET", 410), server.cut_watches()),
     "rubbish in a watch ends it": lambda server: server.tell_raw(b"<html>\n"),
     "an object that is malformed does no harm": lambda server: server.tell_raw(
         b'{"type": "ADDED", "object": {"metadata": {"name": 7}}}\n'
@@ -326,7 +326,7 @@ def test_a_forbidden_resource_that_the_server_does_not_have_is_empty(body: bytes
     run_virtual(scenario(), clock)
 
 
-def test_rejected_credentials_are_requested_again() -> None:
+def test_rejected_credentials_are_replaced() -> None:
     class Rotating:
         expires_at = float("inf")
         calls = 0

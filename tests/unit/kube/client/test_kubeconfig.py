@@ -90,7 +90,7 @@ def test_certificates_inline_or_in_files(tmp_path: Path, authority: Path) -> Non
     assert load(inside).server_name == "real.name"
 
 
-def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:
+def test_a_token_file_is_reloaded_after_a_minute(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("first\n")
     connection = load(write(tmp_path, user={"tokenFile": "token"}))
     clock = VirtualClock()
@@ -211,10 +211,10 @@ BAD_FILES: dict[str, tuple[dict[str, Any], str]] = {
         {"current-context": "prod"},
         "there is no context 'prod'\n  hint: contexts: dev",
     ),
-    "no context at all": ({"current-context": ""}, "current-context is not set"),
+    "no context": ({"current-context": ""}, "current-context is not set"),
     "a cluster that is not there": ({"clusters": []}, "context 'dev' refers to 'c'"),
     "an entry without a name": ({"users": [{"user": {}}]}, r"users\[0\]: an entry must have a name"),
-    "a server that is no URL": ({"cluster": {"server": "10.0.0.1:6443"}}, "write its URL"),
+    "a server that is not a URL": ({"cluster": {"server": "10.0.0.1:6443"}}, "write its URL"),
     "a field of the wrong kind": ({"user": {"token": 7}}, r"Expected `str`, got `int` - at `\$.token`"),
     "data that is not base64": ({"cluster": {"certificate-authority-data": "%%%"}}, "not base64"),
     "an invalid authority": ({"cluster": {"certificate-authority-data": "aGVsbG8="}}, "cannot be used"),
@@ -265,7 +265,7 @@ def test_json_file_is_equivalent(tmp_path: Path) -> None:
 NO_FILES = {
     "a missing file": (None, "kubeconfig: .*: the file does not exist"),
     "a file that is not YAML": ("{", "invalid YAML"),
-    "a file that is no kubeconfig": ("hello", "not a kubeconfig"),
+    "another file": ("hello", "not a kubeconfig"),
 }
 
 

@@ -59,7 +59,7 @@ FOLLOWING: dict[str, tuple[bytes, str | None]] = {
     "a token that has to be read properly": (page(token='a"b'), None),
     "a token behind the items": (b'{"items":[],"metadata":{"continue":"t"}}', None),
     "a field of an item only": (page(pod("a", 1, x={"continue": "t"})), None),
-    "no list at all": (b"<html>", None),
+    "no list": (b"<html>", None),
 }
 
 
@@ -75,7 +75,7 @@ def test_next_page_is_detected_before_a_page_is_decoded(body: bytes, want: str |
 
 SIZES: dict[str, tuple[list[int], list[int]]] = {
     "short objects: twice as many each time, up to a limit": ([1000] * 6, [1000, 2000, 4000, 8000, 10_000, 10_000]),
-    "pages as long as wanted stay so": ([PAGE_BYTES // 2, PAGE_BYTES, PAGE_BYTES], [1000, 1000, 1000]),
+    "pages as long as wanted remain so": ([PAGE_BYTES // 2, PAGE_BYTES, PAGE_BYTES], [1000, 1000, 1000]),
     "long objects: fewer, but not less than at first": (
         [1000, 1000, PAGE_BYTES * 2, PAGE_BYTES * 9],
         [1000, 2000, 1000, 500],
@@ -93,7 +93,7 @@ def test_page_size_depends_on_object_length(lengths: list[int], want: list[int])
 
 
 @pytest.mark.parametrize("error", [ServerError("too slow"), Gone("expired")], ids=["slow", "gone"])
-def test_after_a_failure_pages_are_small_again(error: ApiError) -> None:
+def test_after_a_failure_pages_are_small(error: ApiError) -> None:
     watching = machine()
     assert watching.following(page(token="t")) is not None
     watching.page(page(token="t"))
@@ -102,7 +102,7 @@ def test_after_a_failure_pages_are_small_again(error: ApiError) -> None:
     assert watching.next_request().path == f"/api/v1/pods?limit=500{token}"
 
 
-def test_listing_goes_page_by_page_and_ends_in_a_watch() -> None:
+def test_listing_reads_pages_and_ends_in_a_watch() -> None:
     watching = machine(field_selector=UNFINISHED_PODS)
     first = watching.next_request()
     assert not first.is_watch
@@ -122,7 +122,7 @@ EVENTS = {
     "a new object is reported once": ([line("ADDED", pod("b", 11))], ["+b"]),
     "a changed object is reported with its old version": ([line("MODIFIED", pod("a", 11))], ["~a"]),
     "an event with a known version is ignored": ([line("MODIFIED", pod("a", 1))], []),
-    "a deleted object is gone for good": ([line("DELETED", pod("a", 11))], ["-a"]),
+    "a deleted object is removed": ([line("DELETED", pod("a", 11))], ["-a"]),
     "the deletion of an unknown object is ignored": ([line("DELETED", pod("z", 11))], []),
     "a bookmark is ignored": ([line("BOOKMARK", {"metadata": {"resourceVersion": "99"}})], []),
     "an object of the same name but another uid replaces the first": (
@@ -168,7 +168,7 @@ def test_half_a_line_is_forgotten_with_its_watch() -> None:
     assert story(watching.chunk(line("ADDED", pod("b", 12)))) == ["+b"]
 
 
-def test_gone_lists_again_and_reports_only_differences() -> None:
+def test_gone_relists_and_reports_only_differences() -> None:
     watching = machine()
     watching.page(page(pod("same", 1), pod("changed", 2), pod("gone", 3)))
     with pytest.raises(Gone) as raised:
@@ -256,7 +256,7 @@ def test_malformed_objects_are_counted_and_keep_their_last_state() -> None:
     assert skipped == ["Pod"]
 
 
-def test_custom_resources_come_as_plain_data() -> None:
+def test_custom_resources_are_plain_data() -> None:
     kind = custom_kind("Quota", "quotas", "example.org/v1")
     watching: ListWatch[Any] = ListWatch(kind, Decoding(kind.type))
     assert watching.next_request().path == "/apis/example.org/v1/quotas?limit=500"

@@ -113,7 +113,7 @@ def test_event_names_its_reporter_and_object(bench: Bench) -> None:
     }
 
 
-def test_an_event_that_comes_again_becomes_a_series(bench: Bench) -> None:
+def test_a_repeated_event_becomes_a_series(bench: Bench) -> None:
     async def work() -> None:
         for _ in range(5):
             bench.recorder.record(note(bench.pod, text="whatever the text"))
@@ -126,7 +126,7 @@ def test_an_event_that_comes_again_becomes_a_series(bench: Bench) -> None:
     bench.run(work())
 
 
-def test_a_series_ends_when_nothing_comes_for_six_minutes(bench: Bench) -> None:
+def test_a_series_ends_without_events_for_six_minutes(bench: Bench) -> None:
     async def work() -> None:
         bench.recorder.record(note(bench.pod))
         bench.clock.advance(361)
@@ -138,7 +138,7 @@ def test_a_series_ends_when_nothing_comes_for_six_minutes(bench: Bench) -> None:
     assert len(events(bench)) == 2
 
 
-def test_series_with_an_expired_event_is_created_again(bench: Bench) -> None:
+def test_series_with_an_expired_event_is_recreated(bench: Bench) -> None:
     async def work() -> None:
         bench.recorder.record(note(bench.pod))
         await bench.recorder.flush()
@@ -175,7 +175,7 @@ def test_events_are_buffered_while_the_server_is_down_and_dropped_when_full(benc
     assert len(events(bench)) == 1000
 
 
-def test_an_event_that_is_tried_again_keeps_no_other_waiting(bench: Bench) -> None:
+def test_an_event_that_is_retried_keeps_no_other_waiting(bench: Bench) -> None:
     bench.server.fail("POST", 503)
     began = bench.clock.now()
 
@@ -192,7 +192,7 @@ def test_an_event_that_is_tried_again_keeps_no_other_waiting(bench: Bench) -> No
     assert len(events(bench)) == 3
 
 
-def test_an_event_that_comes_just_as_a_writer_ends_is_written(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_at_the_end_of_a_writer_is_written(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     send = bench.server.send
 
     async def send_and_tell(request: bytes, seconds: float) -> Response:
@@ -237,7 +237,7 @@ def test_a_dead_server_is_given_up_on_after_twelve_tries(bench: Bench) -> None:
     assert 110 <= bench.clock.now() - start <= 220
 
 
-def test_an_event_that_is_refused_is_not_tried_again(bench: Bench) -> None:
+def test_an_event_that_is_rejected_is_not_retried(bench: Bench) -> None:
     async def work() -> None:
         bench.server.fail("POST", 403)
         bench.recorder.record(note(bench.pod))

@@ -11,7 +11,7 @@ from moorage.kube.client.rest import ApiClient, Exchange
 from moorage.kube.http.pool import HttpPool
 
 
-def test_reading_is_tried_again_on_a_new_connection() -> None:
+def test_reading_is_retried_on_a_new_connection() -> None:
     served = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -55,7 +55,7 @@ def test_observer_gets_every_request_even_without_a_response() -> None:
     ]
 
 
-def test_retry_after_comes_with_the_error() -> None:
+def test_the_error_contains_retry_after() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(answer(b"later", "503 HttpService Unavailable", "retry-after: 4\r\n"))
@@ -69,7 +69,7 @@ def test_retry_after_comes_with_the_error() -> None:
     with_server(serve, use)
 
 
-def test_a_refused_binding_after_100_continue_is_refused() -> None:
+def test_a_rejected_binding_after_100_continue_is_rejected() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" + answer(b"taken", "409 Conflict"))

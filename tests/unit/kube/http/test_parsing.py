@@ -275,7 +275,7 @@ HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nRetry-After: 99\r\n\r\n"
 
 RESPONSES = {
     "a plain one": (OK, Response(200, b"ok")),
-    "a refusal": (BUSY, Response(409, b"no", "3")),
+    "a rejection": (BUSY, Response(409, b"no", "3")),
     "one after 100 Continue": (CONTINUE + BUSY, Response(409, b"no", "3")),
     "hints before it": (HINTS + CONTINUE + BUSY, Response(409, b"no", "3")),
     "in chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n", Response(200, b"a")),

@@ -130,7 +130,7 @@ def test_connection_is_closed_if_its_request_is_cancelled(monkeypatch: pytest.Mo
     asyncio.run(main())
 
 
-def test_refused_connection_means_nothing_was_sent() -> None:
+def test_rejected_connection_means_nothing_was_sent() -> None:
     with pytest.raises(Unreachable, match="no connection") as raised:
         asyncio.run(HttpPool("http://127.0.0.1:1").send(REQUEST))
     assert not raised.value.was_sent
@@ -184,11 +184,11 @@ def test_a_silent_stream_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 INTERIM = {
-    "a refusal after 100 Continue": (b"HTTP/1.1 100 Continue\r\n\r\n", answer(b"no", "409 Conflict"), 409),
+    "a rejection after 100 Continue": (b"HTTP/1.1 100 Continue\r\n\r\n", answer(b"no", "409 Conflict"), 409),
     "a success after it": (b"HTTP/1.1 100 Continue\r\n\r\n", answer(b"ok", "201 Created"), 201),
-    "a refusal after hints": (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", answer(b"no", "403 Forbidden"), 403),
+    "a rejection after hints": (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", answer(b"no", "403 Forbidden"), 403),
     "a response that ends with the connection": (b"", b"HTTP/1.0 200 OK\r\n\r\nok", 200),
-    "a refusal that does": (b"", b"HTTP/1.1 500 No\r\nConnection: close\r\n\r\nno", 500),
+    "a rejection that does": (b"", b"HTTP/1.1 500 No\r\nConnection: close\r\n\r\nno", 500),
 }
 
 
@@ -436,12 +436,12 @@ REFUSALS: dict[str, tuple[HttpProxy | SocksProxy, str, str]] = {
         "socks5",
         "the proxy socks5://127.0.0.1:.* refused",
     ),
-    "a SOCKS proxy that refuses": (SocksProxy(refuses=True), "socks5", "the proxy socks5://127.0.0.1:.* refused"),
+    "a SOCKS proxy that rejects": (SocksProxy(refuses=True), "socks5", "the proxy socks5://127.0.0.1:.* refused"),
 }
 
 
 @pytest.mark.parametrize(("proxy", "scheme", "message"), REFUSALS.values(), ids=REFUSALS)
-def test_a_proxy_that_refuses_is_named(
+def test_a_proxy_that_rejects_is_named(
     authority: Authority, proxy: HttpProxy | SocksProxy, scheme: str, message: str
 ) -> None:
     async def refused(client: ApiClient, _server: ApiOverTls) -> None:

@@ -150,7 +150,7 @@ BAD = {
     "not even text": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
     "a body announced as too long": (b"POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", 413),
     "a length no machine has": (b"POST / HTTP/1.1\r\nContent-Length: " + b"9" * 19 + b"\r\n\r\n", 413),
-    "a length that is no number": (b"POST / HTTP/1.1\r\nContent-Length: many\r\n\r\n", 400),
+    "a length that is not a number": (b"POST / HTTP/1.1\r\nContent-Length: many\r\n\r\n", 400),
     "two lengths": (b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 400),
     "chunks that add up to too much": (
         b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -235,7 +235,7 @@ def test_one_request_fails_and_the_server_lives_on() -> None:
     run(scenario)
 
 
-def test_a_header_stays_one_header() -> None:
+def test_a_header_remains_one_header() -> None:
     async def scenario(
         _site: Site, _server: HttpServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:

@@ -59,7 +59,7 @@ def test_unknown_authority_is_a_user_error(authority: Path) -> None:
         ask(authority, ClientTls("test"))
 
 
-def test_a_certificate_for_another_name_is_refused(authority: Path) -> None:
+def test_a_certificate_for_another_name_is_rejected(authority: Path) -> None:
     with pytest.raises(InputError, match="not valid for 'elsewhere'"):
         ask(authority, trusting(authority), server_name="elsewhere")
 
@@ -109,7 +109,7 @@ def asked(context: ssl.SSLContext, tls: ClientTls, **options: Any) -> bytes:
 
 
 def test_no_identifier_of_the_authoritys_key_is_needed(tmp_path: Path) -> None:
-    """Python 3.13 by default refuses such certificates; Go, and so client-go, takes them."""
+    """Python 3.13 by default rejects such certificates; Go, and so client-go, takes them."""
     authority = Authority.made_in(tmp_path)
     context = context_of(authority.issue("server", hosts=("127.0.0.1",)))
     assert asked(context, ClientTls("test", authority=authority.pem)) == b""

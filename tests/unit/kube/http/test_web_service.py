@@ -59,7 +59,7 @@ def test_response_is_plain_data_and_the_query_is_quoted() -> None:
 
 
 FAILURES: dict[str, tuple[bytes, str]] = {
-    "a refusal": (answer(b"bad query", "400 Bad Request"), "/api returned status 400: bad query"),
+    "a rejection": (answer(b"bad query", "400 Bad Request"), "/api returned status 400: bad query"),
     "a page": (answer(b"<html>"), "/api returned invalid JSON: "),
     "silence": (b"", "/api: no response within 0.2 s"),
 }
@@ -77,7 +77,7 @@ def test_errors_include_the_url(response: bytes, message: str) -> None:
     asyncio.run(with_service(response, story))
 
 
-def test_refused_connection_is_reported() -> None:
+def test_rejected_connection_is_reported() -> None:
     async def story() -> None:
         with pytest.raises(ServiceError, match=r"no connection to http://127\.0\.0\.1:1"):
             await WebService("http://127.0.0.1:1").get_json()

@@ -166,7 +166,7 @@ def test_points_are_at_their_medians_and_the_front_is_connected() -> None:
     assert of_class(scatter("costs", dots, [0], ("cost", show), ("gain", show)), "path", "front") == []
 
 
-def test_labels_of_close_points_do_not_overlap_and_stay_inside() -> None:
+def test_labels_of_close_points_do_not_overlap_and_remain_inside() -> None:
     dots = [Dot(f"a long name {number}", interval(3, 3, 3), interval(2, 2, 2)) for number in range(3)]
     dots.append(Dot("far away on the left", interval(0, 0, 0), interval(2, 2, 2)))
     chart = scatter("costs", dots, [], ("cost", show), ("gain", show))

@@ -28,13 +28,13 @@ CPU, MEMORY = ResourceSpec("cpu", 1), ResourceSpec("memory", 1)
 
 COMPLETED = {
     "DefaultPreemption": ("DefaultPreemption", None, DefaultPreemptionArgs(10, 100)),
-    "a written zero stays": (
+    "a written zero remains": (
         "DefaultPreemption",
         {"minCandidateNodesPercentage": 0},
         DefaultPreemptionArgs(0, 100),
     ),
     "InterPodAffinity": ("InterPodAffinity", {}, InterPodAffinityArgs(1, False)),
-    "a written zero weight of affinity stays": (
+    "a written zero weight of affinity remains": (
         "InterPodAffinity",
         {"hardPodAffinityWeight": 0, "ignorePreferredTermsOfExistingPods": True},
         InterPodAffinityArgs(0, True),

@@ -150,12 +150,12 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
         {**WATCHER, "targetUtilization": 101},
         "targetUtilization: Invalid value: 101: not in valid range [1, 100]",
     ),
-    "a multiplier that is no number": (
+    "a multiplier that is not a number": (
         "TargetLoadPacking",
         {**WATCHER, "defaultRequestsMultiplier": "twice"},
         'defaultRequestsMultiplier: Invalid value: "twice": this is not a number',
     ),
-    "a default that is no quantity": (
+    "a default that is not a quantity": (
         "TargetLoadPacking",
         {**WATCHER, "defaultRequests": {"cpu": "one"}},
         "defaultRequests.cpu: Invalid value: \"one\": 'one' is not a quantity",

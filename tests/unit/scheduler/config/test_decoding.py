@@ -64,7 +64,7 @@ NOT_DECODED = {
         HEADER + f"profiles: [{{pluginConfig: [{{name: NodeAffinity, args: {{apiVersion: {API_VERSION}beta3}}}}]}}]",
         ['no kind "NodeAffinityArgs" is registered for version "kubescheduler.config.k8s.io/v1beta3"'],
     ),
-    "arguments that are no mapping": (
+    "arguments of another type": (
         HEADER + "profiles: [{pluginConfig: [{name: NodeAffinity, args: 3}]}]",
         ["profiles[0].pluginConfig[0].args: expected a mapping of fields, found 3"],
     ),

@@ -27,7 +27,7 @@ REFUSED = {
     "an unknown unit": ("3d", 'time: unknown unit "d" in duration "3d"'),
     "an unknown unit after a known one": ("1h3d", 'time: unknown unit "d" in duration "1h3d"'),
     "no number": ("soon", 'time: invalid duration "soon"'),
-    "nothing at all": ("", 'time: invalid duration ""'),
+    "nothing": ("", 'time: invalid duration ""'),
     "more than Go can hold": ("9999999h", 'time: invalid duration "9999999h"'),
 }
 
@@ -38,7 +38,7 @@ def test_print(text: str, want: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "problem"), REFUSED.values(), ids=REFUSED)
-def test_refused(text: str, problem: str) -> None:
+def test_rejected(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match="time:") as refusal:
         Duration.parse(text)
     assert str(refusal.value) == problem

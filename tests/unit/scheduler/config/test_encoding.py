@@ -94,7 +94,7 @@ def test_a_time_out_whose_gate_is_off_is_null() -> None:
     assert args_of("DynamicResources", config) == {**KIND, "kind": "DynamicResourcesArgs", "filterTimeout": None}
 
 
-def test_arguments_of_plugins_that_are_not_used_are_left_out() -> None:
+def test_arguments_of_plugins_that_are_not_used_are_omitted() -> None:
     config = view(
         profiles=[
             {
@@ -137,7 +137,7 @@ def test_extenders_omit_empty_fields() -> None:
 
 TOP_LEVEL = {
     "a float32 as Go prints it": ({"clientConnection": {"qps": 0.1}}, "  qps: 0.1\n"),
-    "a whole float without a point": ({"clientConnection": {"qps": 20.0}}, "  qps: 20\n"),
+    "a complete float without a point": ({"clientConnection": {"qps": 20.0}}, "  qps: 20\n"),
     "a star in single quotes": ({"profiles": [{"plugins": {"score": {"disabled": [{"name": "*"}]}}}]}, "name: '*'\n"),
     "a text that looks like a bool in double ones": ({"profiles": [{"schedulerName": "true"}]}, 'Name: "true"\n'),
     "a single letter too": ({"profiles": [{"schedulerName": "n"}]}, 'Name: "n"\n'),

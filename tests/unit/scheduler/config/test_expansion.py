@@ -52,12 +52,12 @@ ORDER = {
     "MultiPoint's order": (BASE + "F2 F1", {}, "F2 F1"),
     "plugins that do not filter are skipped": (BASE + "F1 S1 F2", {}, "F1 F2"),
     "one disabled at the point is skipped": (BASE + "F1 F2", {"filter": plugin_set(disabled="F1")}, "F2"),
-    "naming a plugin again moves it to the front": (BASE + "F1 F2 F3", {"filter": plugin_set("F3")}, "F3 F1 F2"),
-    "several of them in the point's own order": (BASE + "F1 F2 F3", {"filter": plugin_set("F3 F2")}, "F3 F2 F1"),
-    "a plugin outside of MultiPoint comes last": (BASE + "F1 F2", {"filter": plugin_set("F3")}, "F1 F2 F3"),
+    "repeating a plugin moves it to the front": (BASE + "F1 F2 F3", {"filter": plugin_set("F3")}, "F3 F1 F2"),
+    "several plugins in the point's own order": (BASE + "F1 F2 F3", {"filter": plugin_set("F3 F2")}, "F3 F2 F1"),
+    "a plugin outside of MultiPoint is last": (BASE + "F1 F2", {"filter": plugin_set("F3")}, "F1 F2 F3"),
     "both together": (BASE + "F1 F2", {"filter": plugin_set("F3 F2")}, "F2 F1 F3"),
     "a star leaves the point's own list": (BASE + "F1 F2", {"filter": plugin_set("F3", "*")}, "F3"),
-    "disabled but in the point's own list stays, last": (
+    "disabled but in the point's own list remains, last": (
         BASE + "F1 F2",
         {"filter": plugin_set("F1", "F1")},
         "F2 F1",
@@ -181,7 +181,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("multi_point", "sets", "want"), REFUSED.values(), ids=REFUSED)
-def test_refused(multi_point: str, sets: dict[str, PluginSet], want: list[str]) -> None:
+def test_rejected(multi_point: str, sets: dict[str, PluginSet], want: list[str]) -> None:
     with pytest.raises(ConfigError) as refusal:
         expand(multi_point, **sets)
     assert str(refusal.value).splitlines() == want
@@ -236,14 +236,14 @@ def test_default_score_weights() -> None:
 DEFAULTS = PluginSet(enabled=(PluginEntry("A"), PluginEntry("B", 3), PluginEntry("C", 2)))
 MERGED = {
     "nothing written keeps the defaults": (plugin_set(), plugin_set("A B:3 C:2")),
-    "a disabled default is gone, and remembered": (plugin_set(disabled="B"), plugin_set("A C:2", "B")),
+    "a disabled default is removed and recorded": (plugin_set(disabled="B"), plugin_set("A C:2", "B")),
     "a star takes every default": (plugin_set(disabled="*"), plugin_set("", "*")),
     "after a star only the user's are left": (plugin_set("X B", "*"), plugin_set("X B", "*")),
     "a new plugin is appended": (plugin_set("X:7"), plugin_set("A B:3 C:2 X:7")),
-    "a default listed again keeps its place and takes the new weight": (plugin_set("B:9"), plugin_set("A B:9 C:2")),
+    "a repeated default keeps its position and gets the new weight": (plugin_set("B:9"), plugin_set("A B:9 C:2")),
     "without a weight it has none": (plugin_set("B"), plugin_set("A B C:2")),
     "disabled and enabled is enabled, at the end": (plugin_set("B:9", "B"), plugin_set("A C:2 B:9", "B")),
-    "repetitions stay": (plugin_set("X X"), plugin_set("A B:3 C:2 X X")),
+    "repetitions remain": (plugin_set("X X"), plugin_set("A B:3 C:2 X X")),
     "of a repeated default the last one takes its place": (plugin_set("B:1 B:2"), plugin_set("A B:2 C:2 B:1")),
     "weights of disabled entries are dropped": (plugin_set(disabled="B:4"), plugin_set("A C:2", "B")),
 }

@@ -82,7 +82,7 @@ def test_unset_fields_are_none(read: Any, fields: dict[str, Any], want: Any) -> 
 
 COMPLETED = {
     "contention profiling follows profiling": (lambda c: c.enable_contention_profiling, {}, True),
-    "and stays off with it": (lambda c: c.enable_contention_profiling, {"enableProfiling": False}, False),
+    "and remains off with it": (lambda c: c.enable_contention_profiling, {"enableProfiling": False}, False),
     "unless it is written": (
         lambda c: c.enable_contention_profiling,
         {"enableProfiling": False, "enableContentionProfiling": True},
@@ -121,7 +121,7 @@ COMPLETED = {
         {"profiles": [{"pluginConfig": [{"name": "VolumeBinding"}]}]},
         ["VolumeBinding", "DefaultPreemption", "DynamicResources"],
     ),
-    "arguments of unknown plugins stay plain data": (
+    "arguments of unknown plugins remain plain data": (
         lambda c: c.profiles[0].find_args("Theirs"),
         {"profiles": [{"pluginConfig": [{"name": "Theirs", "args": {"a": [1, "x"]}}]}]},
         {"a": [1, "x"]},
@@ -169,7 +169,7 @@ def test_third_party_arguments_are_their_own_struct() -> None:
 
 THIRD_PARTY_REFUSED = {
     "a missing argument": ({"maxShare": 1}, "profiles[0].pluginConfig[0].args.labelKey: Required value"),
-    "no arguments at all": (None, "give Spot an entry in pluginConfig with labelKey"),
+    "no arguments": (None, "give Spot an entry in pluginConfig with labelKey"),
     "a wrong type": (
         {"labelKey": "a", "maxShare": "x"},
         'profiles[0].pluginConfig[0].args.maxShare: expected an integer, found "x"',
@@ -183,7 +183,7 @@ THIRD_PARTY_REFUSED = {
 
 
 @pytest.mark.parametrize(("args", "want"), THIRD_PARTY_REFUSED.values(), ids=THIRD_PARTY_REFUSED)
-def test_third_party_arguments_refused(args: Any, want: str) -> None:
+def test_third_party_arguments_rejected(args: Any, want: str) -> None:
     with pytest.raises(ConfigErrors) as refusal:
         load_config(with_spot(args), catalogue=SPOT)
     assert want in str(refusal.value)
@@ -299,5 +299,5 @@ BUILDING = {
 
 
 @pytest.mark.parametrize(("fields", "want"), BUILDING.values(), ids=BUILDING)
-def test_refused(fields: dict[str, Any], want: list[str]) -> None:
+def test_rejected(fields: dict[str, Any], want: list[str]) -> None:
     assert problems(fields) == want

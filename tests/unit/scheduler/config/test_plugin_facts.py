@@ -21,14 +21,14 @@ GATED = {
         "InterPodAffinity:2 DynamicResources:2 DefaultPreemption NodeResourcesBalancedAllocation:1 ImageLocality:1 "
         "DefaultBinder NodeDeclaredFeatures",
     ),
-    "deferred pods come before NodeResourcesFit": (
+    "deferred pods precede NodeResourcesFit": (
         "InPlacePodVerticalScalingSchedulerPreemption=true",
         "SchedulingGates PrioritySort NodeName NodeUnschedulable TaintToleration:3 NodeAffinity:2 NodePorts "
         "DeferredPodScheduling NodeResourcesFit:1 VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone "
         "PodTopologySpread:2 InterPodAffinity:2 DynamicResources:2 DefaultPreemption NodeResourcesBalancedAllocation:1 "
         "ImageLocality:1 DefaultBinder NodeDeclaredFeatures",
     ),
-    "pod groups come last": (
+    "pod groups are last": (
         "GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
         "SchedulingGates PrioritySort NodeName NodeUnschedulable TaintToleration:3 NodeAffinity:2 NodePorts "
         "NodeResourcesFit:1 VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread:2 "

@@ -1,4 +1,4 @@
-"""Upstream's checks of a whole configuration: paths, values, words and order."""
+"""Upstream's checks of an entire configuration: paths, values, words and order."""
 
 from typing import Any
 
@@ -160,7 +160,7 @@ CASES = {**TOP_LEVEL, **PROFILES, **EXTENDERS}
 
 
 @pytest.mark.parametrize(("fields", "want"), CASES.values(), ids=CASES)
-def test_refused(fields: dict[str, Any], want: list[str]) -> None:
+def test_rejected(fields: dict[str, Any], want: list[str]) -> None:
     assert problems(fields) == want
 
 

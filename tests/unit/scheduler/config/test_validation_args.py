@@ -28,7 +28,7 @@ REFUSED = {
             "minCandidateNodesAbsolute: Invalid value: -1: not in valid range [0, inf)",
         ],
     ),
-    "no candidates at all": (
+    "no candidates": (
         "DefaultPreemption",
         {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0},
         [
@@ -221,7 +221,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("plugin", "args", "want"), REFUSED.values(), ids=REFUSED)
-def test_refused(plugin: str, args: dict[str, Any], want: list[str]) -> None:
+def test_rejected(plugin: str, args: dict[str, Any], want: list[str]) -> None:
     assert problems(plugin, args) == want
 
 
@@ -249,7 +249,7 @@ REFUSED_BY_GATES = {
 
 
 @pytest.mark.parametrize(("plugin", "args", "gates", "want"), REFUSED_BY_GATES.values(), ids=REFUSED_BY_GATES)
-def test_refused_by_gates(plugin: str, args: dict[str, Any], gates: str, want: list[str]) -> None:
+def test_rejected_by_gates(plugin: str, args: dict[str, Any], gates: str, want: list[str]) -> None:
     assert problems(plugin, args, gates) == want
 
 

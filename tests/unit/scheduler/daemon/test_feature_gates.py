@@ -77,7 +77,7 @@ def test_gates_of_other_components_are_accepted_and_reported() -> None:
 REFUSED = {
     "an unknown gate": (["SchedulerAsyncPremption=true"], [], [], "did you mean 'SchedulerAsyncPreemption'"),
     "an unknown gate like another component's": (["WatchLst=true"], [], [], "did you mean 'WatchList'"),
-    "a release to come": ([], ["1.38"], [], r"emulation version 1.38 is not between \[1.34, 1.37.0\]"),
+    "a future release": ([], ["1.38"], [], r"emulation version 1.38 is not between \[1.34, 1.37.0\]"),
     "a release too long ago": ([], ["1.33"], [], "emulation version 1.33 is not between"),
     "no release": ([], ["latest"], [], "could not parse 'latest' as version"),
     "a patch release": ([], ["1.36.2"], [], "patch version not allowed, got: kube=1.36.2"),
@@ -119,7 +119,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("gates", "emulated", "compatible", "message"), REFUSED.values(), ids=REFUSED)
-def test_refusals(gates: list[str], emulated: list[str], compatible: list[str], message: str) -> None:
+def test_rejections(gates: list[str], emulated: list[str], compatible: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         choose_gates(gates, emulated, compatible)
 

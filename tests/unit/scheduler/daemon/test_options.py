@@ -98,7 +98,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
-def test_refusals(arguments: list[str], message: str) -> None:
+def test_rejections(arguments: list[str], message: str) -> None:
     with pytest.raises(InputError) as raised:
         load_options(arguments)
     assert message in str(raised.value)

@@ -64,7 +64,7 @@ class AllowancePlugin(FilterPlugin):
 
 
 def asked(directory: Path, plugins: dict[str, Any], *flags: str) -> tuple[set[str], set[str]]:
-    """Return what a server sees listed and watched for a profile."""
+    """Return the lists and watches of a profile on a server."""
     profile = {"schedulerName": "default-scheduler", "plugins": plugins}
     kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     path = directory / "config.yaml"

@@ -18,7 +18,7 @@ def test_path_of_traces_is_added_to_a_server(endpoint: str, url: str) -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["collector:4318", "grpc://collector:4317", "http://", ""])
-def test_addresses_of_other_protocols_are_refused(endpoint: str) -> None:
+def test_addresses_of_other_protocols_are_rejected(endpoint: str) -> None:
     with pytest.raises(InputError, match="not a URL of http or https"):
         traces_url(endpoint)
 

@@ -34,7 +34,7 @@ CASES = {
         make_decision(node="n1", nodes={"n1": NodeEntry()}),
         "fits; no other node was evaluated",
     ),
-    "a refusal is upstream's sentence": (make_decision(Result.UNSCHEDULABLE, message="0/2 nodes"), "0/2 nodes"),
+    "a rejection is upstream's sentence": (make_decision(Result.UNSCHEDULABLE, message="0/2 nodes"), "0/2 nodes"),
     "victims are named": (
         make_decision(Result.UNSCHEDULABLE, message="0/2 nodes", post_filter=Nomination("n2", ("default/low",))),
         "0/2 nodes\ncould run on n2 after evicting default/low",

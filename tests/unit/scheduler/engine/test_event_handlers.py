@@ -48,7 +48,7 @@ Widget = custom_kind("Widget", "widgets", "example.com/v1").type
 @dataclass
 class Desk:
     """Handlers with a real cache and queue. A plugin that registers for all events rejects the pod "ear". Its hint
-    records all events, and the pod stays unschedulable."""
+    records all events, and the pod remains unschedulable."""
 
     waiting: set[str] = field(default_factory=set)
     features: FeatureGates | None = None
@@ -205,7 +205,7 @@ def test_a_nomination_that_the_status_never_knew_of_ends(placed_on: str, want: l
     assert desk.heard == want
 
 
-def test_a_change_of_a_waiting_pod_goes_to_the_queue() -> None:
+def test_a_change_of_a_waiting_pod_is_sent_to_the_queue() -> None:
     desk = Desk()
     old = pending()
     desk.handlers.pod_added(old)
@@ -239,7 +239,7 @@ NOMINATIONS = {
     "a new nomination frees nothing": ("", "n1", 5, []),
     "the same nomination": ("n1", "n1", 5, []),
     "a removed nomination frees resources": ("n1", "", 5, ["AssignedPod p old/-"]),
-    "one that went elsewhere, too": ("n1", "n2", 9, ["AssignedPod p old/-"]),
+    "one that moved elsewhere, too": ("n1", "n2", 9, ["AssignedPod p old/-"]),
     "but not for pods of a higher priority": ("n1", "", 4, []),
 }
 
@@ -333,7 +333,7 @@ def test_queue_receives_events_that_the_cache_rejects() -> None:
 # ── nodes and other objects ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_nodes_come_change_and_go() -> None:
+def test_nodes_are_added_changed_and_removed() -> None:
     desk = Desk()
     old, new = make_node("n"), make_node("n", taints=[Taint(key="k")], labels={"a": "b"})
     desk.handlers.apply(None, old)
@@ -392,7 +392,7 @@ DISPATCHED = {
     ),
     "a finished pod may be reported by its deletion only": ([(None, RUNNING), (finished(RUNNING), None)], deleted("r")),
     "a pod that had ended before counts for nothing": ([(None, finished(RUNNING))], []),
-    "a node that is new, changed and gone": (
+    "an added, changed and removed node": (
         [(None, NODE), (NODE, bumped(NODE)), (bumped(NODE), None)],
         ["Node n -/new", "Node n old/-"],
     ),

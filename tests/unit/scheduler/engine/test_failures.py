@@ -21,12 +21,12 @@ def known(message: str = WHY, nominated: str = "") -> Pod:
 
 PATCHES: dict[str, tuple[Pod, str | None, dict[str, Any]]] = {
     "a first failure": (make_pod(), None, {"conditions": [CONDITION]}),
-    "the same again": (known(), None, {}),
+    "a repetition": (known(), None, {}),
     "another reason": (known("no nodes"), None, {"conditions": [CONDITION]}),
     "a nomination": (known(), "n1", {"nominatedNodeName": "n1"}),
     "the same nomination": (known(nominated="n1"), "n1", {}),
     "a nomination that is taken back": (known(nominated="n1"), "", {"nominatedNodeName": ""}),
-    "a nomination that stays": (known(nominated="n1"), None, {}),
+    "a nomination that remains": (known(nominated="n1"), None, {}),
     "both": (make_pod(), "n1", {"conditions": [CONDITION], "nominatedNodeName": "n1"}),
 }
 

@@ -133,7 +133,7 @@ class Remembering(FilterPlugin, PodGroupPostFilterPlugin):
 @in_virtual_time
 async def test_q34_group_state_of_filters_is_available_to_post_filters() -> None:
     bench = GroupBench(plugins=[Remembering])
-    # Preemption could evict this pod. It tries the group again with its own state, without success.
+    # Preemption could evict this pod. It retries the group with its own state, without success.
     bench.add(a_node("n"), alone("low", node="n", priority=10))
     bench.add(gang(minimum=None), member("a"), member("b"))
     await bench.step()

@@ -55,7 +55,7 @@ def bench_with(cpu: int, gates: str = "") -> GroupBench:
 
 
 @in_virtual_time
-async def test_a_described_group_starts_whole_or_not_at_all() -> None:
+async def test_a_described_group_starts_completely() -> None:
     bench = bench_with(3)
     bench.add(of_team("a"), of_team("b"), alone("single"))
     await bench.wait(5)
@@ -87,7 +87,7 @@ async def test_pod_groups_of_the_api_take_precedence() -> None:
 
 
 @in_virtual_time
-async def test_a_group_goes_with_its_last_member() -> None:
+async def test_a_group_ends_with_its_last_member() -> None:
     bench = bench_with(9)
     bench.add(of_team("a"))
     groups = bench.scheduler.cache.groups

@@ -105,7 +105,7 @@ def test_nodes_keep_the_order_of_the_request_and_rejected_nodes_have_reasons() -
     run(work)
 
 
-def test_no_node_at_all_is_no_trouble() -> None:
+def test_no_node_is_no_trouble() -> None:
     def work() -> None:
         answering = Answering(scheduler_with([Picky], *kinds(a="good")))
         assert answering.filter(NodeQuestion(make_pod("web"), ())) == ([], {})
@@ -180,7 +180,7 @@ def test_any_subset_of_any_cluster_is_evaluated_as_without_caches(
             want = {nodes[row].name: table[int(status_rows[row])] for row in rows if status_rows[row]}
             assert rejected.keys() == want.keys()
             for name, status in rejected.items():
-                # Nodes that PreFilter left out were not filtered: they have the words for that, and no plugin.
+                # Nodes that PreFilter omitted were not filtered: they have the words for that, and no plugin.
                 assert status == want[name] or (status.plugin, status.reasons) == ("", LEFT_OUT)
             fitting = [row for row in rows if not status_rows[row]]
             scores = dict(answering.prioritize(NodeQuestion(pod, tuple(feasible))))
@@ -214,7 +214,7 @@ PREEMPTION = {
         {"a": ["y"]},
         {"a": (["y", "z", "x"], 0)},
     ),
-    "a node with a conflicting pod of higher priority is left out": (
+    "a node with a conflicting pod of higher priority is omitted": (
         [noisy("x", "a", 1), noisy("vip", "a", 99), noisy("z", "b", 1)],
         {"a": ["x"], "b": ["z"]},
         {"b": (["z"], 0)},
@@ -224,7 +224,7 @@ PREEMPTION = {
         {"a": ["y"]},
         {"a": (["y"], 0)},
     ),
-    "a node that is not known is left out": ([], {"nowhere": ["x"]}, {}),
+    "a node that is not known is omitted": ([], {"nowhere": ["x"]}, {}),
     "a victim that no longer exists is accepted": ([], {"a": ["gone"]}, {"a": (["gone"], 0)}),
 }
 
@@ -318,10 +318,10 @@ def test_both_cases_are_read() -> None:
 
 Read = Callable[[bytes], Any]
 BAD: dict[str, tuple[Read, Any, str]] = {
-    "nothing at all": (node_question, b"", "the body: it is not a JSON object"),
+    "nothing": (node_question, b"", "the body: it is not a JSON object"),
     "something else than JSON": (node_question, b"<html>", "the body: it is not a JSON object"),
     "a list": (node_question, [], "the body: it is not a JSON object"),
-    "bytes that are no text": (
+    "bytes that are not text": (
         node_question,
         b'{"NodeNames": [], "Pod": {"metadata": {"name": "\xff"}}}',
         "Pod: it cannot be read",
@@ -331,11 +331,11 @@ BAD: dict[str, tuple[Read, Any, str]] = {
     "no pod": (node_question, {"NodeNames": ["a"]}, "Pod: it is missing"),
     "an invalid pod": (node_question, {"NodeNames": ["a"], "Pod": 3}, "Pod: it cannot be read"),
     "a pod without a name": (node_question, {"NodeNames": ["a"], "Pod": {}}, "Pod: it has no name"),
-    "names that are no list": (node_question, {"Pod": POD, "NodeNames": "a"}, "nodenames: it cannot be read"),
-    "names that are no texts": (node_question, {"Pod": POD, "NodeNames": [1]}, "nodenames: it cannot be read"),
-    "whole nodes": (node_question, {"Pod": POD, "Nodes": {"items": []}}, "hint: set nodeCacheCapable: true"),
-    "whole victims": (victim_question, {"Pod": POD, "NodeNameToVictims": {}}, "hint: set nodeCacheCapable: true"),
-    "victims that are no list": (
+    "names that are not list": (node_question, {"Pod": POD, "NodeNames": "a"}, "nodenames: it cannot be read"),
+    "names that are not texts": (node_question, {"Pod": POD, "NodeNames": [1]}, "nodenames: it cannot be read"),
+    "complete nodes": (node_question, {"Pod": POD, "Nodes": {"items": []}}, "hint: set nodeCacheCapable: true"),
+    "complete victims": (victim_question, {"Pod": POD, "NodeNameToVictims": {}}, "hint: set nodeCacheCapable: true"),
+    "victims that are not list": (
         victim_question,
         {"Pod": POD, "NodeNameToMetaVictims": {"a": {"Pods": 3}}},
         "NodeNameToMetaVictims[a]: this is not",

@@ -131,7 +131,7 @@ def test_weights_and_arguments_come_from_the_configuration_and_no_other_plugin_r
     assert enabled[ExtensionPoint.FILTER] == enabled[ExtensionPoint.SCORE] == ("Mine",)
 
 
-def test_a_plugin_that_the_configuration_does_not_enable_is_refused() -> None:
+def test_a_plugin_that_the_configuration_does_not_enable_is_rejected() -> None:
     with pytest.raises(ConfigError, match="--plugin Mine: the configuration does not enable it"):
         serve(plugin("Mine", FilterPlugin), config=HEAD)
 

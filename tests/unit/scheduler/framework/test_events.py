@@ -80,7 +80,7 @@ def test_updates_are_all_actions_but_addition_and_deletion() -> None:
     assert Action.ALL == Action.UPDATE | Action.ADD | Action.DELETE
 
 
-def test_plugins_without_registrations_of_their_own_get_group_events() -> None:
+def test_plugins_without_registrations_get_group_events() -> None:
     mine = (EventRegistration(TAINT),)
     registrations = {"Default": EVERY_EVENT, "Mine": mine}
     assert with_groups(registrations, has_groups=False) is registrations

@@ -1,4 +1,4 @@
-"""A plugin that is a plain function."""
+"""A plain function as a plugin."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def test_a_function_rates() -> None:
     assert by_name().score_nodes(CycleState(), WEB, NodeTable.of(SPOT, USUAL)).tolist() == [4, 5]
 
 
-def test_functions_are_plugins_like_any_other() -> None:
+def test_functions_are_plugins() -> None:
     registry = Registry([spot_only, by_name])
     assert {name: extension_points(kind) for name, kind in registry.items()} == {
         "spot_only": {"filter"},
@@ -105,7 +105,7 @@ FUNCTIONS: dict[str, Any] = {
     "with parameters in another order": lambda node, pod: True,
     "with the name of the node": lambda pod, node_name: True,
     "that is async": waits,
-    "that is a class": Pod,
+    "a class": Pod,
 }
 
 

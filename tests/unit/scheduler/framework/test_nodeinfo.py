@@ -93,7 +93,7 @@ PORTS = st.builds(
 
 
 @given(left=st.lists(PORTS, max_size=4).map(tuple), right=st.sets(PORTS, max_size=4))
-def test_ports_conflict_if_two_of_them_do(left: tuple[HostPort, ...], right: set[HostPort]) -> None:
+def test_ports_conflict_if_any_two_do(left: tuple[HostPort, ...], right: set[HostPort]) -> None:
     want = any(
         one[1:] == other[1:] and (one.ip == other.ip or "0.0.0.0" in (one.ip, other.ip))
         for one in left

@@ -61,7 +61,7 @@ def test_columns_cannot_be_written(column: np.ndarray) -> None:  # type: ignore[
         column[0] = 1
 
 
-def test_the_cluster_stays_in_sight() -> None:
+def test_the_cluster_remains_in_sight() -> None:
     window = TABLE.take(np.array([0]))
     assert not window.shows_all
     assert TABLE.shows_all

@@ -1,4 +1,4 @@
-"""Importing plugin code again: modules in use stay unchanged, and rejected code leaves no trace."""
+"""Reloading plugin code: modules in use remain unchanged, and rejected code leaves no trace."""
 
 import importlib
 import sys
@@ -46,7 +46,7 @@ def test_failed_import_restores_the_previous_modules(directory: Path) -> None:
     assert loaded().tell() == "one"
 
 
-def test_packages_are_loaded_whole(directory: Path) -> None:
+def test_packages_are_loaded_completely(directory: Path) -> None:
     package = directory / "reloaded_package"
     package.mkdir()
     (package / "__init__.py").write_text("")

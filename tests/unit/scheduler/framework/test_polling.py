@@ -96,6 +96,6 @@ async def test_a_service_that_takes_too_long_is_not_waited_for() -> None:
 
 
 @in_virtual_time
-async def test_times_that_make_no_sense_are_refused() -> None:
+async def test_times_that_make_no_sense_are_rejected() -> None:
     with pytest.raises(ValueError, match="timeout of 'load' is 0: write a number of seconds above 0"):
         polled(rig(), Service(), timeout=0)

@@ -76,8 +76,8 @@ def bare(pod: Any, node: Any) -> bool:
 REFUSED: dict[str, tuple[Any, str]] = {
     "a function without a decorator": (bare, 'hint: write @filter_function("why not") or @score_function'),
     "an instance instead of its class": (Accepts(), "hint: name the class, Accepts, and not an instance of it"),
-    "something that is no class": (print, "is not a plugin class\n  hint: inherit from FilterPlugin"),
-    "a class that is no plugin": (dict, "<class 'dict'> is not a plugin class"),
+    "something that is not a class": (print, "is not a plugin class\n  hint: inherit from FilterPlugin"),
+    "a class that is not a plugin": (dict, "<class 'dict'> is not a plugin class"),
     "a plugin of no extension point": (NoPoint, "NoPoint extends no extension point\n  hint: inherit from one of"),
     "a constructor with unknown parameters": (Curious, "the constructor of Curious has the parameters weather"),
     "a method that is missing": (
@@ -86,7 +86,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "arguments that cannot be checked": (LooseArgs, "which is not a msgspec.Struct\n  hint: class Args(msgspec.Struct"),
     "a second plugin of a name": (Impostor, "a plugin named 'Accepts' is already registered\n  hint: set another name"),
-    "a name that stands for all plugins": (Star, "the name of Star is '*'\n  hint: write `name = \"Star\"`"),
+    "the wildcard as a name": (Star, "the name of Star is '*'\n  hint: write `name = \"Star\"`"),
     "a name with a line break": (Lines, "the name of Lines is 'two\\nlines'"),
     "a text as depends_on": (LooseDependence, "LooseDependence.depends_on is 'NODE'\n  hint: write `depends_on = Dep"),
 }
@@ -275,7 +275,7 @@ def test_error_in_events_to_register_names_the_plugin() -> None:
 
 
 NO_EVENTS: dict[str, Callable[[], Any]] = {
-    "nothing at all": lambda: None,
+    "nothing": lambda: None,
     "a text": lambda: "Node/Add",
     "the event without a registration": lambda: [ClusterEvent(Resource.NODE, Action.ADD)],
     "a registration of a text": lambda: [EventRegistration("Node/Add")],  # type: ignore[arg-type]
@@ -363,12 +363,12 @@ BROKEN: dict[str, tuple[type[Plugin], str]] = {
     "a start that does not": (PlainStart, "PlainStart.start is awaited, but is no `async def`"),
     "a filter without the cycle": (FewParameters, "filter takes (self, pod: Any, node: Any) -> "),
     "a score that yields": (Yields, "Yields.score has a `yield`"),
-    "a filter that is a number": (NotAMethod, "NotAMethod.filter is 3, which cannot be called"),
+    "a number as a filter": (NotAMethod, "NotAMethod.filter is 3, which cannot be called"),
 }
 
 
 @pytest.mark.parametrize(("plugin", "message"), BROKEN.values(), ids=BROKEN)
-def test_a_method_that_cannot_be_called_as_it_will_be_is_refused(plugin: type[Plugin], message: str) -> None:
+def test_a_method_that_cannot_be_called_as_it_will_be_is_rejected(plugin: type[Plugin], message: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         Registry([plugin])
     assert message in str(refusal.value)

@@ -141,7 +141,7 @@ def spread_pods(draw: st.DrawFn) -> Pod:
 
 
 def judged(plugin: FilterPlugin, rig: Rig, pod: Pod) -> list[Status | None]:
-    """Evaluate both forms, on the cluster and on a window of it, and check that they agree."""
+    """Evaluate both forms, on the cluster and on a window, and check that they agree."""
     assert isinstance(plugin, PreFilterExtensions)
     cycle = CycleState()
     answer = plugin.pre_filter(cycle, pod, rig.nodes)
@@ -237,7 +237,7 @@ def test_affinity_after_a_what_if_equals_affinity_in_the_changed_cluster(
 
 
 def change_something(rig: Rig, data: st.DataObject, step: int) -> None:
-    """Let a pod come, go or become another, or a node come, go or change."""
+    """Add, delete or replace a pod, or add, delete or change a node."""
     existing = [second for _, second in World(rig).pods()]
     names = list(rig.nodes.names)
     match data.draw(st.sampled_from(["come", "come", "go", "relabel", "node comes", "node goes", "node changes"])):
@@ -261,7 +261,7 @@ def change_something(rig: Rig, data: st.DataObject, step: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(rig=rigs(), kinds=st.lists(spread_pods(), min_size=1, max_size=2), data=st.data())
-def test_spread_stays_right_while_the_cluster_changes(rig: Rig, kinds: list[Pod], data: st.DataObject) -> None:
+def test_spread_remains_right_while_the_cluster_changes(rig: Rig, kinds: list[Pod], data: st.DataObject) -> None:
     plugin = PodTopologySpread(handle=rig)
     for step in range(data.draw(st.integers(1, 6))):
         pod = data.draw(st.sampled_from(kinds))
@@ -277,7 +277,7 @@ def test_spread_stays_right_while_the_cluster_changes(rig: Rig, kinds: list[Pod]
 
 @settings(max_examples=80, deadline=None)
 @given(rig=rigs(), kinds=st.lists(pods(), min_size=1, max_size=3), data=st.data())
-def test_affinity_stays_right_while_the_cluster_changes(rig: Rig, kinds: list[Pod], data: st.DataObject) -> None:
+def test_affinity_remains_right_while_the_cluster_changes(rig: Rig, kinds: list[Pod], data: st.DataObject) -> None:
     plugin = InterPodAffinity(handle=rig)
     for step in range(data.draw(st.integers(1, 8))):
         pod = data.draw(st.sampled_from(kinds))

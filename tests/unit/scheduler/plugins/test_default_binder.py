@@ -12,7 +12,7 @@ from moorage.testing.rig import Rig
 
 
 class Notebook:
-    """An API that writes bindings down, or refuses them."""
+    """An API that writes bindings down, or rejects them."""
 
     def __init__(self, refusal: MoorageError | None = None) -> None:
         self.bound: list[tuple[str, str]] = []
@@ -41,7 +41,7 @@ def test_the_pod_is_bound_to_its_node() -> None:
     assert api.bound == [("u", "n")]
 
 
-def test_a_refusal_reaches_the_engine() -> None:
+def test_a_rejection_reaches_the_engine() -> None:
     api = Notebook(MoorageError("pod is already bound"))
     with pytest.raises(MoorageError, match="already bound"):
         asyncio.run(DefaultBinder(handle=RigWithApi(api)).bind(CycleState(), make_pod(), "n"))

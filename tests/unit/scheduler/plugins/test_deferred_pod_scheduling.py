@@ -67,11 +67,11 @@ def test_without_its_gate_the_plugin_does_nothing() -> None:
 
 
 HINTS = {
-    "the pod's node came": (None, make_node("a"), QueueingHint.QUEUE),
-    "the pod's node came, but forbids preemption": (None, strict("a"), QueueingHint.SKIP),
+    "the pod's node was added": (None, make_node("a"), QueueingHint.QUEUE),
+    "the pod's node was added, but forbids preemption": (None, strict("a"), QueueingHint.SKIP),
     "O7 the pod's node began to allow it": (strict("a"), make_node("a"), QueueingHint.QUEUE),
     "O7 the pod's node allowed it before": (make_node("a"), make_node("a"), QueueingHint.SKIP),
-    "another node came": (None, make_node("b"), QueueingHint.SKIP),
+    "another node was added": (None, make_node("b"), QueueingHint.SKIP),
     "another node began to allow it": (strict("b"), make_node("b"), QueueingHint.SKIP),
 }
 

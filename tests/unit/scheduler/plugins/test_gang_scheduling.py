@@ -59,7 +59,7 @@ def test_pods_of_no_group_enter_freely() -> None:
     assert plugin.pre_enqueue(member("a", "")) is None
 
 
-def test_a_tree_enters_as_a_whole() -> None:
+def test_a_tree_enters_as_a_unit() -> None:
     objects = [
         composite("top", 2),
         gang("g", 1, parent="top"),
@@ -108,7 +108,7 @@ def test_basic_groups_and_single_pods_never_wait() -> None:
     assert plugin.permit(CycleState(), member("x", ""), "n") is None
 
 
-def test_a_group_that_is_gone_is_an_error_at_permit() -> None:
+def test_a_group_that_is_deleted_is_an_error_at_permit() -> None:
     plugin, _ = plugin_over(member("a"))
     with pytest.raises(PluginError, match="failed to get podGroup default/g"):
         plugin.permit(CycleState(), member("a"), "n")

@@ -51,7 +51,7 @@ SSD = labels(expression("disk", "In", "ssd"))
 HDD = labels(expression("disk", "In", "hdd"))
 
 CASES = {
-    "a pod without wishes goes anywhere": (make_pod(), "abc"),
+    "a pod without wishes fits on every node": (make_pod(), "abc"),
     "a selector wants all labels equal": (make_pod(node_selector={"disk": "ssd", "cores": "8"}), "a"),
     "one label that differs is enough": (make_pod(node_selector={"disk": "ssd", "cores": "16"}), ""),
     "an empty selector wants nothing": (make_pod(node_selector={}), "abc"),
@@ -67,11 +67,11 @@ CASES = {
     ),
     "one term is enough": (requiring(SSD, HDD), "ab"),
     "selector and affinity must both hold": (requiring(SSD, HDD, node_selector={"cores": "16"}), "b"),
-    "no terms at all match nothing": (requiring(), ""),
+    "no terms match nothing": (requiring(), ""),
     "an empty term matches nothing": (requiring(NodeSelectorTerm()), ""),
     "but leaves the others alone": (requiring(NodeSelectorTerm(), SSD), "a"),
     "a term that does not parse matches nothing": (requiring(labels(expression("disk", "Like", "ssd"))), ""),
-    "nor does a bound that is no integer": (requiring(labels(expression("cores", "Gt", "few"))), ""),
+    "nor does a bound that is not a integer": (requiring(labels(expression("cores", "Gt", "few"))), ""),
     "and its error does not concern the others": (requiring(labels(expression("disk", "Like", "ssd")), HDD), "b"),
     "fields match by name": (requiring(fields(name_in("b"))), "b"),
     "fields and expressions of a term must both hold": (
@@ -97,7 +97,7 @@ ENFORCED = NodeAffinity(args=NodeAffinityArgs(added_affinity=Wishes(required=Nod
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_profiles_affinity_comes_first(form: FilterForm) -> None:
+def test_the_profiles_affinity_is_first(form: FilterForm) -> None:
     assert run_filter(ENFORCED, Rig(A, B, C), requiring(SSD), form) == [None, NOT_WANTED, NOT_ENFORCED]
     assert run_filter(ENFORCED, Rig(A, B, C), make_pod(), form) == [None, None, NOT_ENFORCED]
 
@@ -118,7 +118,7 @@ PRE_FILTERS: dict[str, tuple[Pod, PreFilterAnswer]] = {
     "no terms narrow nothing": (requiring(), None),
     "one named node": (requiring(fields(name_in("a"))), NodeNames(frozenset("a"))),
     "several terms add up": (requiring(fields(name_in("a")), fields(name_in("b"))), NodeNames(frozenset("ab"))),
-    "both values count here although matching refuses them": (
+    "both values count here although matching rejects them": (
         requiring(fields(name_in("a", "b"))),
         NodeNames(frozenset("ab")),
     ),
@@ -176,7 +176,7 @@ HINTS = {
     "a new node that will do helps": (NodeAffinity(), requiring(SSD), None, A, QueueingHint.QUEUE),
     "a new node that will not does not": (NodeAffinity(), requiring(SSD), None, B, QueueingHint.SKIP),
     "a label that appears helps": (NodeAffinity(), requiring(SSD), PLAIN, A, QueueingHint.QUEUE),
-    "a label that goes does not": (NodeAffinity(), requiring(SSD), A, PLAIN, QueueingHint.SKIP),
+    "a removed label does not": (NodeAffinity(), requiring(SSD), A, PLAIN, QueueingHint.SKIP),
     "a node that matched before does not": (NodeAffinity(), requiring(SSD), A, A, QueueingHint.SKIP),
     "a node the profile forbids does not": (ENFORCED, make_pod(), None, C, QueueingHint.SKIP),
     "one the profile begins to allow is not distinguished": (ENFORCED, make_pod(), PLAIN, A, QueueingHint.SKIP),

@@ -13,7 +13,7 @@ NODES = [make_node("a"), make_node("b"), make_node("c")]
 
 CASES = {
     "a pod that names no node may go anywhere": (make_pod(), [None, None, None]),
-    "a pod that names a node goes only there": (make_pod(node="b"), [OTHER_NODE, None, OTHER_NODE]),
+    "a pod with a node name fits only there": (make_pod(node="b"), [OTHER_NODE, None, OTHER_NODE]),
     "a pod that names an unknown node fits no node": (make_pod(node="x"), [OTHER_NODE] * 3),
 }
 

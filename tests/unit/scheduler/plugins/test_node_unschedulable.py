@@ -63,8 +63,8 @@ NODE_HINTS = {
     "a new cordoned node does not": (None, CLOSED, QueueingHint.SKIP),
     "uncordoning helps": (CLOSED, OPEN, QueueingHint.QUEUE),
     "cordoning does not": (OPEN, CLOSED, QueueingHint.SKIP),
-    "an open node that stays open does not": (OPEN, OPEN, QueueingHint.SKIP),
-    "a cordoned node that stays cordoned does not": (CLOSED, CLOSED, QueueingHint.SKIP),
+    "an open node that remains open does not": (OPEN, OPEN, QueueingHint.SKIP),
+    "a cordoned node that remains cordoned does not": (CLOSED, CLOSED, QueueingHint.SKIP),
 }
 
 

@@ -19,10 +19,10 @@ class Waiting:
 
 
 CASES = {
-    "the higher priority goes first": (Waiting(make_pod(priority=10), 9), Waiting(make_pod(priority=5), 1), True),
+    "the higher priority is first": (Waiting(make_pod(priority=10), 9), Waiting(make_pod(priority=5), 1), True),
     "the lower one does not": (Waiting(make_pod(priority=5), 1), Waiting(make_pod(priority=10), 9), False),
     "no priority is zero": (Waiting(make_pod()), Waiting(make_pod(priority=-1)), True),
-    "among equals the one that has waited longer": (Waiting(make_pod(), 1), Waiting(make_pod(priority=0), 2), True),
+    "among equals the longest waiting": (Waiting(make_pod(), 1), Waiting(make_pod(priority=0), 2), True),
     "and not the other": (Waiting(make_pod(), 2), Waiting(make_pod(), 1), False),
     "the time of creation does not matter": (Waiting(make_pod("b"), 1), Waiting(make_pod("a"), 2), True),
     "equal in both, neither is first": (Waiting(make_pod("a"), 1), Waiting(make_pod("b"), 1), False),

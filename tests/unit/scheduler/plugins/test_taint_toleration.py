@@ -89,9 +89,9 @@ HINTS = {
     "a new node without taints helps": (None, PLAIN, QueueingHint.QUEUE),
     "a new node with an untolerated taint does not": (None, TAINTED, QueueingHint.SKIP),
     "a removed taint helps": (TAINTED, PLAIN, QueueingHint.QUEUE),
-    "a taint that comes does not": (PLAIN, TAINTED, QueueingHint.SKIP),
+    "a added taint does not": (PLAIN, TAINTED, QueueingHint.SKIP),
     "a node that was fine before does not": (PLAIN, make_node(taints=[SOFT]), QueueingHint.SKIP),
-    "a node that stays closed does not": (TAINTED, make_node(taints=[HARD, EVICTING]), QueueingHint.SKIP),
+    "a node that remains closed does not": (TAINTED, make_node(taints=[HARD, EVICTING]), QueueingHint.SKIP),
 }
 
 

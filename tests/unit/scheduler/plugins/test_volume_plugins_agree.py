@@ -127,7 +127,7 @@ FIXED = (
 
 
 def remove(rig: Rig, obj: KubeObject) -> None:
-    """Remove an object again, if objects of its kind can be removed."""
+    """Remove an object, if objects of its kind can be removed."""
     match obj:
         case Node() if rig.nodes.find(obj.name) is not None:
             rig.cache.remove_node(obj.name)

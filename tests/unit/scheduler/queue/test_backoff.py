@@ -5,8 +5,8 @@ from moorage.scheduler.queue.backoff import Backoff
 
 DURATIONS = {
     "penalties double up to the maximum": (Backoff(), [1, 2, 4, 8, 10, 10, 10]),
-    "an initial penalty at the maximum stays there": (Backoff(5, 5), [5, 5, 5]),
-    "a maximum that is no power of two is used when doubling would exceed it": (Backoff(3, 10), [3, 6, 10]),
+    "an initial penalty at the maximum remains there": (Backoff(5, 5), [5, 5, 5]),
+    "a maximum that is not a power of two is used when doubling would exceed it": (Backoff(3, 10), [3, 6, 10]),
     "a maximum that is met exactly is not cut": (Backoff(1, 8), [1, 2, 4, 8, 8]),
     "a maximum below the initial penalty wins": (Backoff(4, 2), [2, 2]),
     "fractions of a second are kept": (Backoff(0.1, 0.5), [0.1, 0.2, 0.4, 0.5]),

@@ -65,7 +65,7 @@ POD_CHANGES: dict[str, tuple[Pod, Pod, list[Action]]] = {
     "the last gates are lifted": (pod(scheduling_gates=GATES), pod(), [UNGATED]),
     "one gate of two is no news": (pod(scheduling_gates=GATES), pod(scheduling_gates=GATES[:1]), [Action.UPDATE]),
     "a toleration": (BASE, pod(tolerates=["x"]), [TOLERATION]),
-    "another toleration in its place is not noticed": (pod(tolerates=["x"]), pod(tolerates=["y"]), [Action.UPDATE]),
+    "a replaced toleration is not detected": (pod(tolerates=["x"]), pod(tolerates=["y"]), [Action.UPDATE]),
     "a claim was made": (
         BASE,
         pod(status=PodStatus(resource_claim_statuses=(PodResourceClaimStatus("a", "claim-a"),))),

@@ -123,7 +123,7 @@ def test_only_the_gating_plugin_is_called_to_see_whether_a_pod_is_still_gated() 
     assert not doors.is_still_closed(info)
 
 
-def test_reconsidered_keys_are_unknown_if_the_plugin_fails_or_is_gone() -> None:
+def test_reconsidered_keys_are_unknown_if_the_plugin_fails_or_is_deleted() -> None:
     door = Door([])
     doors = gates(door)
     assert doors.reconsidered(PROFILE, "Door") == {"default/a"}

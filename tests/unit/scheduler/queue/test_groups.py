@@ -1,4 +1,4 @@
-"""Groups in the queue: where each member is, which events move the group, and what an attempt changes."""
+"""Groups in the queue: where each member is, which events move the group, and the effects of an attempt."""
 
 from random import Random
 

@@ -65,7 +65,7 @@ def test_queue_sort_by_either_method_is_the_same_and_ties_are_first_come_first_s
 
 
 @pytest.mark.parametrize("sort", [ByPriority(), ByPriorityLess()], ids=["sort_key", "less"])
-def test_an_updated_pod_is_sorted_again(sort: QueueSortPlugin) -> None:
+def test_an_updated_pod_is_re_sorted(sort: QueueSortPlugin) -> None:
     bench = Bench(sort=sort)
     first = bench.add("first", priority=5)
     bench.add("a", "b", "c", priority=3)

@@ -18,7 +18,7 @@ ADDS: dict[str, tuple[Pod, str | None, Pod | None, str]] = {
     "a name given overrides it": (pod("n1"), "n2", pod(), "n2"),
     "an empty name clears it": (pod("n1"), "", pod(), ""),
     "no name anywhere": (pod(), None, pod(), ""),
-    "a pod that is gone": (pod("n1"), None, None, ""),
+    "a pod that is deleted": (pod("n1"), None, None, ""),
     "a pod that has a node": (pod("n1"), None, pod("n1", node="n1"), ""),
 }
 
@@ -36,7 +36,7 @@ def test_add(added: Pod, name: str | None, existing: Pod | None, want: str) -> N
     assert list(nominations.nominated_pods(want)) == ([added] if want else [])
 
 
-def test_adding_again_moves_the_nomination() -> None:
+def test_re_adding_moves_the_nomination() -> None:
     nominations = PodNominator({}.get)
     nominations.add(pod("n1"))
     nominations.add(pod("n1"), "n2")
@@ -46,12 +46,12 @@ def test_adding_again_moves_the_nomination() -> None:
 
 # (old status, new status, promised in memory beforehand, promised afterward)
 UPDATES = {
-    "a promise kept in memory survives an update that knows nothing of it": ("", "", "n1", "n1"),
+    "a promise kept in memory survives an update without it": ("", "", "n1", "n1"),
     "nothing was promised": ("", "", "", ""),
     "the status names a node for the first time": ("", "n2", "n1", "n2"),
     "the status names another node": ("n1", "n2", "n1", "n2"),
     "the status names none any more": ("n1", "", "n1", ""),
-    "the status stays": ("n1", "n1", "n1", "n1"),
+    "the status remains": ("n1", "n1", "n1", "n1"),
 }
 
 

@@ -36,7 +36,7 @@ SKIP = QueueingHint.SKIP
 # ── add and pop ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_new_pod_is_active_then_in_flight_then_gone() -> None:
+def test_a_new_pod_is_active_then_in_flight_then_removed() -> None:
     bench = Bench()
     pod = bench.add("p")
     assert bench.where("p") == "active"
@@ -63,7 +63,7 @@ def test_a_recreated_pod_replaces_the_former_pod(queue_name: str) -> None:
     assert not +bench.counts.unschedulable
 
 
-def test_a_pod_that_is_in_flight_and_queued_again_is_popped_once() -> None:
+def test_a_pod_that_is_in_flight_and_requeued_is_popped_once() -> None:
     bench = Bench()
     pod = bench.add("p")
     bench.pop("p")
@@ -87,7 +87,7 @@ def test_sizes_count_every_queue() -> None:
 
 # ── after a failed attempt (§ 4.5) ───────────────────────────────────────────────────────────────────────────────────
 
-# (who turned it down, who of them is pending, what happened during the attempt, where it goes)
+# (rejecting plugins, pending plugins, events during the attempt, target queue)
 AFTER_ATTEMPT: dict[str, tuple[tuple[str, ...], tuple[str, ...], list[ClusterEvent], str]] = {
     "an error: after the penalty": ((), (), [], "backoff"),
     "an error, regardless of events": ((), (), [NODE_ADD], "backoff"),
@@ -189,7 +189,7 @@ def test_a_pod_is_not_requeued_if_its_name_is_in_the_queue(queue_name: str) -> N
 
 # ── events (§ 4.6 – 4.8) ─────────────────────────────────────────────────────────────────────────────────────────────
 
-# (who turned it down, pending, seconds since the attempt, event, result of the hint, where it goes)
+# (rejecting plugins, pending plugins, seconds since the attempt, event, result of the hint, target queue)
 EVENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], float, ClusterEvent, QueueingHint, str]] = {
     "helped during its penalty: to the backoff": (("Fit",), (), 0.5, NODE_ADD, QueueingHint.QUEUE, "backoff"),
     "in the second in which it ends, too": (("Fit",), (), 1.9, NODE_ADD, QueueingHint.QUEUE, "backoff"),
@@ -280,7 +280,7 @@ def test_the_gating_plugin_is_called_first() -> None:
     assert +bench.counts.unschedulable == {"FirstDoor": 1, "SecondDoor": 1}
 
 
-def test_an_admitted_pod_forgets_its_gate_but_not_its_rejectors() -> None:
+def test_an_admitted_pod_loses_its_gate_but_not_its_rejectors() -> None:
     bench = Bench()
     bench.first.close("p")
     bench.add("p")
@@ -291,7 +291,7 @@ def test_an_admitted_pod_forgets_its_gate_but_not_its_rejectors() -> None:
     assert not +bench.counts.unschedulable
 
 
-# (which door, event, doors open then?, where it goes)
+# (gate, event, is the gate open then?, target queue)
 GATED_EVENTS = {
     "an event of another plugin is not even looked at": ("first", POD_DELETE, True, "gated"),
     "an event whose hint skips": ("second", POD_DELETE, True, "gated"),
@@ -311,8 +311,8 @@ def test_events_and_gated_pods(door: str, event: ClusterEvent, opened: bool, wan
 
 
 @pytest.mark.parametrize("is_open", [True, False])
-def test_a_gate_is_called_again_if_a_filters_hint_and_the_gates_event_agree(is_open: bool) -> None:
-    # As with preemption: rejected by Fit, then pending until the victims are gone.
+def test_a_gate_is_called_a_second_time_if_a_filters_hint_and_the_gates_event_agree(is_open: bool) -> None:
+    # As with preemption: rejected by Fit, then pending until the victims are deleted.
     bench = Bench()
     bench.add("p")
     info = bench.pop("p")
@@ -361,7 +361,7 @@ def test_a_gate_is_called_for_a_reconsidered_pod_until_it_is_admitted() -> None:
     assert bench.calls == ["SecondDoor"]
 
 
-def test_a_gate_is_not_called_again_for_a_pod_that_it_still_rejects() -> None:
+def test_a_gate_is_not_called_a_second_time_for_a_pod_that_it_still_rejects() -> None:
     bench = Bench()
     bench.second.close("p")
     bench.add("p")
@@ -477,7 +477,7 @@ def test_an_update_in_flight_counts_when_the_attempt_fails() -> None:
 
 
 @pytest.mark.parametrize("queue_name", ["active", "backoff", "unschedulable", "gated"])
-def test_a_deleted_pod_is_gone(queue_name: str) -> None:
+def test_a_deleted_pod_is_removed(queue_name: str) -> None:
     bench = Bench()
     pod = put(bench, "p", queue_name)
     bench.queue.delete(pod)
@@ -487,7 +487,7 @@ def test_a_deleted_pod_is_gone(queue_name: str) -> None:
     assert not +bench.counts.unschedulable
 
 
-def test_a_pod_deleted_in_flight_stays_in_flight_until_done() -> None:
+def test_a_pod_deleted_in_flight_remains_in_flight_until_done() -> None:
     bench = Bench()
     pod = bench.add("p")
     bench.pop("p")
@@ -578,7 +578,7 @@ def test_waking_affects_neither_other_plugins_nor_other_profiles() -> None:
 
 
 @pytest.mark.parametrize(("opened", "want"), [(True, "active"), (False, "gated")])
-def test_waking_calls_the_gate_of_gated_pods_again(opened: bool, want: str) -> None:
+def test_waking_repeats_the_gate_of_gated_pods(opened: bool, want: str) -> None:
     bench = Bench()
     put(bench, "p", "gated")
     if opened:
@@ -675,7 +675,7 @@ def test_how_long_pods_may_be_unschedulable_is_configurable() -> None:
     assert bench.queue.next_wakeup() == START + 60
 
 
-def test_a_flushed_pod_that_fails_again_starts_over() -> None:
+def test_a_flushed_pod_that_fails_twice_starts_over() -> None:
     bench = Bench()
     info = bench.rejected("p", "Deaf")
     bench.wait(330)
@@ -684,7 +684,7 @@ def test_a_flushed_pod_that_fails_again_starts_over() -> None:
     assert (info.was_flushed, info.flush_timestamp) == (False, None)
 
 
-def test_a_flush_calls_gates_again_and_a_gated_pod_waits_another_five_minutes() -> None:
+def test_a_flush_repeats_gates_and_a_gated_pod_waits_another_five_minutes() -> None:
     bench = Bench()
     bench.first.close("p")
     bench.add("p")

@@ -39,12 +39,12 @@ def cpu(cache: Cache) -> dict[str, int]:
 STORIES: dict[str, tuple[Callable[[Cache], object], dict[str, int]]] = {
     "a pod on its node": (lambda c: (c.add_node(NODES["n1"]), c.add_pod(PODS["p1"])), {"n1": 1000}),
     "a pod before its node": (lambda c: (c.add_pod(PODS["p1"]), c.add_node(NODES["n1"])), {"n1": 1000}),
-    "a pod whose node never comes": (lambda c: c.add_pod(PODS["p1"]), {}),
-    "a pod that leaves before its node comes": (
+    "a pod whose node is never added": (lambda c: c.add_pod(PODS["p1"]), {}),
+    "a pod that leaves before its node is added": (
         lambda c: (c.add_pod(PODS["p1"]), c.remove_pod(PODS["p1"]), c.add_node(NODES["n1"])),
         {"n1": 0},
     ),
-    "a pod that changes before its node comes": (
+    "a pod that changes before its node is added": (
         lambda c: (c.add_pod(PODS["p1"]), c.update_pod(grown(PODS["p1"])), c.add_node(NODES["n1"])),
         {"n1": 3000},
     ),
@@ -52,11 +52,11 @@ STORIES: dict[str, tuple[Callable[[Cache], object], dict[str, int]]] = {
         lambda c: (c.add_node(NODES["n1"]), c.add_node(NODES["n2"]), c.add_pod(PODS["p1"]), c.remove_node("n1")),
         {"n2": 0},
     ),
-    "a node that is added again to its pods": (
+    "a node that is re-added to its pods": (
         lambda c: (c.add_node(NODES["n1"]), c.add_pod(PODS["p1"]), c.remove_node("n1"), c.add_node(NODES["n1"])),
         {"n1": 1000},
     ),
-    "a node that is added again after its pods left": (
+    "a node that is re-added after its pods left": (
         lambda c: (
             c.add_node(NODES["n1"]),
             c.add_pod(PODS["p1"]),
@@ -129,7 +129,7 @@ def test_only_a_confirmation_ends_an_assumption() -> None:
     assert (cache.assumed_count, cache.pod_count) == (0, 1)
 
 
-def test_recounted_pod_stays_assumed() -> None:
+def test_recounted_pod_remains_assumed() -> None:
     cache = Cache()
     cache.add_node(NODES["n1"])
     cache.assume(PODS["p1"])
@@ -166,7 +166,7 @@ def test_invalid_changes_raise_and_leave_the_cache_unchanged(
     assert state(cache) == before
 
 
-def test_forgetting_on_another_node_is_refused() -> None:
+def test_forgetting_on_another_node_is_rejected() -> None:
     cache = Cache()
     cache.assume(PODS["p1"])
     with pytest.raises(CacheError, match="was assumed on n1 but is forgotten on n2"):
@@ -286,12 +286,12 @@ CASES: dict[str, tuple[list[tuple[str, str]], Callable[[NodeTree], None], list[s
         lambda tree: (tree.remove("a1"), tree.add(make_node("a2", zone="a")))[0],
         ["b1", "a2", "b2"],
     ),
-    "a node that moves goes to the end of its new zone": (
+    "a moved node is last in its new zone": (
         [("a1", "a"), ("a2", "a"), ("b1", "b")],
         lambda tree: tree.update(make_node("a1", zone="b")),
         ["a2", "b1", "a1"],
     ),
-    "a node that stays keeps its place": (
+    "a node that remains keeps its place": (
         [("a1", "a"), ("a2", "a")],
         lambda tree: tree.update(make_node("a1", zone="a")),
         ["a1", "a2"],

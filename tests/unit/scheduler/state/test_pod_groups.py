@@ -16,7 +16,7 @@ def counts(groups: PodGroups) -> tuple[int, int, int] | None:
     return None if members is None else (members.known_count, members.scheduled_count, len([*members.unscheduled()]))
 
 
-def test_a_member_goes_from_waiting_to_assumed_to_assigned_to_gone() -> None:
+def test_a_member_is_waiting_then_assumed_then_assigned_then_removed() -> None:
     groups, pod = PodGroups(), member("a")
     placed = pod.on_node("n")
     groups.add_waiting(pod)

@@ -76,7 +76,7 @@ def test_columns_follow_everything(steps: list[tuple[str, str]]) -> None:
     assert columns.facts == rebuilt.facts
 
 
-def test_only_rows_that_changed_are_written_again() -> None:
+def test_only_rows_that_changed_are_rewritten() -> None:
     rig = Rig(make_node("a"), make_node("b"), make_node("c"))
     columns = DriversAndPods(rig)
     columns.refresh()
@@ -88,7 +88,7 @@ def test_only_rows_that_changed_are_written_again() -> None:
     assert columns.writes == 5
 
 
-def test_the_last_row_is_cleared_when_another_node_goes() -> None:
+def test_the_last_row_is_cleared_when_another_node_is_removed() -> None:
     rig = Rig(make_node("a"), make_node("b"), make_node("c"))
     columns = DriversAndPods(rig)
     columns.refresh()

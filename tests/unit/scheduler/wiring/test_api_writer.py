@@ -149,7 +149,7 @@ def test_a_pod_is_being_written_until_the_response(bench: Bench) -> None:
 
 FAILURES = {
     "another scheduler was faster": (lambda bench: bench.give_away("n9"), Conflict),
-    "the pod is gone": (lambda bench: bench.server.remove(PODS, "shop/web"), NotFound),
+    "the pod is deleted": (lambda bench: bench.server.remove(PODS, "shop/web"), NotFound),
     "the server is down": (lambda bench: setattr(bench.server, "is_down", True), Unreachable),
     "we may not bind": (lambda bench: bench.server.fail(BINDING, 403), ApiError),
     "the server keeps failing": (lambda bench: bench.server.fail(BINDING, 500, times=99), ApiError),
@@ -179,7 +179,7 @@ def test_condition_has_its_transition_time(bench: Bench) -> None:
     assert condition["lastTransitionTime"] == "2026-01-01T00:00:00Z"
 
 
-def test_a_condition_whose_status_stays_keeps_its_time(bench: Bench) -> None:
+def test_a_condition_whose_status_remains_keeps_its_time(bench: Bench) -> None:
     status = PodStatus(conditions=(Condition(type="PodScheduled", status="False"),))
     patch = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "still no"}]}
     bench.run(bench.cluster.patch_status(make_pod("web", namespace="shop", status=status), patch))
@@ -187,7 +187,7 @@ def test_a_condition_whose_status_stays_keeps_its_time(bench: Bench) -> None:
     assert "lastTransitionTime" not in condition
 
 
-def test_a_status_patch_is_tried_again_after_a_conflict(bench: Bench) -> None:
+def test_a_status_patch_is_retried_after_a_conflict(bench: Bench) -> None:
     bench.server.fail("PATCH", 409, times=2)
     bench.run(bench.cluster.patch_status(bench.pod, {"nominatedNodeName": "n1"}))
     assert bench.server.stored(PODS)["shop/web"]["status"]["nominatedNodeName"] == "n1"
@@ -274,7 +274,7 @@ def test_an_update_that_was_not_carried_out_fails(bench: Bench) -> None:
         bench.run(bench.cluster.update(replace(volume, metadata=replace(volume.metadata, labels={"zone": "b"}))))
 
 
-def test_write_in_doubt_stays_in_doubt_when_the_server_stops(bench: Bench) -> None:
+def test_write_in_doubt_remains_in_doubt_when_the_server_stops(bench: Bench) -> None:
     errors = iter([ServerError(status=503), *(Unreachable("away", was_sent=False) for _ in range(9))])
 
     async def write() -> None:

@@ -1,4 +1,4 @@
-"""The parts of an assembled scheduler: what the connection gets, what observers see, and what is closed."""
+"""The parts of an assembled scheduler: the connection, observers and closing."""
 
 import asyncio
 from collections.abc import Callable
@@ -114,7 +114,7 @@ def test_delivered_changes_reach_cache_and_queue() -> None:
 
 
 @pytest.mark.parametrize("is_observed", [False, True])
-def test_object_that_cannot_be_applied_is_listed_again(is_observed: bool) -> None:
+def test_object_that_cannot_be_applied_is_relisted(is_observed: bool) -> None:
     witness = Witness()
 
     def use(parts: AssembledScheduler[Connection]) -> None:
@@ -166,7 +166,7 @@ def test_nodes_pods_and_the_kinds_of_plugins_are_watched_once() -> None:
     assert find_watched_kinds(objects) == (Node, Pod, StorageClass)
 
 
-def test_background_work_runs_where_the_caller_says() -> None:
+def test_background_work_runs_in_the_place_of_the_caller() -> None:
     async def work() -> None:
         policy, background = load_policy(collect_plugins()), NoBackground()
         given = assemble(policy, Connection(), VirtualClock(), background=background)

@@ -154,8 +154,8 @@ BAD_ANSWERS: dict[str, tuple[Reply, str]] = {
     "nothing, however long one waits": (lambda _: None, "no response within 0.05 s"),
     "no body": (lambda _: b"", "invalid response"),
     "a list where an object belongs": (lambda _: [], "invalid response"),
-    "nodes that are no list": (lambda _: {"Nodes": {"items": {"a": 1}}}, "items: Expected `array`"),
-    "reasons that are no texts": (lambda _: {"FailedNodes": {"a": 7}}, "failednodes: Expected `str`"),
+    "nodes that are not list": (lambda _: {"Nodes": {"items": {"a": 1}}}, "items: Expected `array`"),
+    "reasons that are not texts": (lambda _: {"FailedNodes": {"a": 7}}, "failednodes: Expected `str`"),
     "text that is not UTF-8": (lambda _: b'{"Error": "\xff"}', "invalid response"),
 }
 

@@ -105,7 +105,7 @@ def test_arguments_of_an_unknown_plugin_are_logged(logged: list[MutableMapping[s
 
 
 class Booked(FilterPlugin, ReservePlugin, PreBindPlugin):
-    """Filters by what it has reserved."""
+    """Filters by its reservations."""
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         return None

@@ -160,7 +160,7 @@ def test_pending_counts_the_changes_that_are_not_applied() -> None:
     asyncio.run(work())
 
 
-def test_object_is_applied_again_after_its_correction() -> None:
+def test_object_is_re_applied_after_its_correction() -> None:
     async def work() -> None:
         scheduler = scheduler_of(FeatureGates())
         deliveries = Deliveries(scheduler.handlers.apply, SchedulingLoop(scheduler))

@@ -93,7 +93,7 @@ def test_claim_without_a_class_gets_the_default_one():
 
 
 def test_required_fields_of_a_kind_are_always_written():
-    """Clients that check what they read refuse an object without its required fields."""
+    """Clients that check what they read reject an object without its required fields."""
     client = ApiHarness()
     stored = client.create(NODES, node() | {"status": {"nodeInfo": {"kubeletVersion": "v1"}}})
     assert stored["status"]["nodeInfo"]["machineID"] == ""

@@ -22,7 +22,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("spec", "message"), REFUSED.values(), ids=REFUSED)
-def test_service_that_the_cluster_cannot_provide_is_refused(spec: dict[str, object], message: str) -> None:
+def test_service_that_the_cluster_cannot_provide_is_rejected(spec: dict[str, object], message: str) -> None:
     assert message in create(spec, want=422)["message"]
 
 

@@ -114,7 +114,7 @@ def test_undeclared_fields_are_rejected_or_pruned(content: dict[str, object], pa
     assert path.rpartition(".")[2] not in str(client.get(f"{GANGS}/g"))
 
 
-def test_custom_resources_are_served_again_after_a_restart():
+def test_custom_resources_are_served_after_a_restart():
     client = ApiHarness()
     client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
     again = ApiHarness(store=client.api.store)

@@ -54,7 +54,7 @@ REMOVED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", REMOVED)
-def test_a_field_that_is_not_applied_again_is_removed_with_its_defaults(name: str) -> None:
+def test_a_field_that_is_not_re_applied_is_removed_with_its_defaults(name: str) -> None:
     client, (before, after) = ApiHarness(), REMOVED[name]
 
     def apply(target: str, container: dict[str, Any]) -> dict[str, Any]:

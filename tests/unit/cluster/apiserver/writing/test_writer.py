@@ -106,7 +106,7 @@ ALONG = {
 
 @pytest.mark.parametrize("kind", [MERGE, "PUT"])
 @pytest.mark.parametrize(("path", "obj", "want"), ALONG.values(), ids=ALONG)
-def test_metadata_that_comes_with_a_status(path: str, obj: dict[str, Any], want: dict[str, Any], kind: str) -> None:
+def test_metadata_in_a_status_update(path: str, obj: dict[str, Any], want: dict[str, Any], kind: str) -> None:
     client = ApiHarness()
     client.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition())
     obj = {**obj, "metadata": {"name": "it"}}
@@ -126,7 +126,7 @@ def test_metadata_that_comes_with_a_status(path: str, obj: dict[str, Any], want:
     assert answer["metadata"].get("generation") == stored["metadata"].get("generation")
 
 
-def test_metadata_that_comes_with_a_status_is_checked():
+def test_metadata_in_a_status_update_is_checked():
     client = ApiHarness()
     client.create(PODS, pod())
     for bad, status in (({"labels": {"a": 1}}, 400), ({"labels": {"a b": "c"}}, 422), ({"uid": "x"}, 409)):

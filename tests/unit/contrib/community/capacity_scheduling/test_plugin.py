@@ -129,11 +129,16 @@ def with_usage(**used: int) -> dict[str, Quota]:
 
 
 VICTIMS: dict[str, tuple[dict[str, Quota], Pod, Pod, bool]] = {
-    "within the guarantee a borrower goes": (with_usage(a=0, b=5), pod("p", "a"), pod("v", "b"), True),
+    "within the guarantee a borrower is evicted": (with_usage(a=0, b=5), pod("p", "a"), pod("v", "b"), True),
     "however important it is": (with_usage(a=0, b=5), pod("p", "a"), pod("v", "b", priority=99), True),
-    "who does not borrow stays": (with_usage(a=0, b=4), pod("p", "a", priority=99), pod("v", "b"), False),
-    "a pod without a quota stays": (with_usage(a=0), pod("p", "a", priority=99), pod("v", "c"), False),
-    "within the guarantee one's own stay": (with_usage(a=2), pod("p", "a", priority=99), pod("v", "a"), False),
+    "a pod that does not borrow is kept": (with_usage(a=0, b=4), pod("p", "a", priority=99), pod("v", "b"), False),
+    "a pod without a quota remains": (with_usage(a=0), pod("p", "a", priority=99), pod("v", "c"), False),
+    "within the guarantee, pods of the same quota are kept": (
+        with_usage(a=2),
+        pod("p", "a", priority=99),
+        pod("v", "a"),
+        False,
+    ),
     "who would borrow may evict its own": (with_usage(a=4, b=5), pod("p", "a", priority=1), pod("v", "a"), True),
     "if they are less important": (with_usage(a=4, b=5), pod("p", "a"), pod("v", "a"), False),
     "but no other borrowers": (with_usage(a=4, b=5), pod("p", "a", priority=99), pod("v", "b"), False),

@@ -69,7 +69,7 @@ async def test_without_the_gate_a_scheduling_group_means_nothing() -> None:
 
 
 @in_virtual_time
-async def test_a_pod_stays_in_the_group_it_came_with() -> None:
+async def test_a_pod_remains_in_its_initial_group() -> None:
     bench = bench_with(4)
     bench.add(labelled("a"), labelled("b"))
     pod = bench.pod("a")
@@ -206,7 +206,7 @@ async def test_permanent_problem_is_repeated_at_intervals() -> None:
 
 
 @in_virtual_time
-async def test_a_group_that_comes_late_is_waited_for() -> None:
+async def test_pods_wait_for_a_group_that_is_created_later() -> None:
     bench = coscheduling_bench()
     bench.add(a_node("n", 4), *map(labelled, "abc"))
     await bench.wait(30)
@@ -294,7 +294,7 @@ async def test_resources_of_running_members_count_for_min_resources() -> None:
 
 
 @in_virtual_time
-async def test_older_group_goes_first_despite_failures() -> None:
+async def test_older_group_is_first_despite_failures() -> None:
     bench = coscheduling_bench()
     bench.add(a_node("n", 2), pod_group("old", 3), pod_group("new", 3))
     bench.add(*(labelled(f"old-{name}", "old") for name in "abc"))

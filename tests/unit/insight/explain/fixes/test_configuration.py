@@ -16,7 +16,7 @@ from moorage.insight.explain.subject import LimitReached, Limits, Subject
 
 
 def test_disabling_plugins_is_tried_last() -> None:
-    """That costs a reading of the whole cluster for each: no time may be lost on it where two changes help."""
+    """That costs a reading of the entire cluster for each: no time may be lost on it where two changes help."""
     with session(node("n1", taints=[TAINT]), pod("p", requests={"cpu": "5"})) as opened:
         limits = Limits(inf)
         (pair,) = offers(Subject(opened, "default/p", limits))

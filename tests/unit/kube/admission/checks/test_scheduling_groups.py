@@ -139,7 +139,7 @@ PROBLEMS: dict[str, tuple[Check, dict[str, Any], list[str]]] = {
             "parallelism (1)",
         ],
     ),
-    "a job without a gang that is disrupted whole": (
+    "a job without a gang that is disrupted complete": (
         job,
         {"scheduling": {"disruptionMode": {"all": {}}}},
         [

@@ -90,7 +90,7 @@ def test_scorer_removed_before_its_version_still_becomes_a_strategy() -> None:
 
 
 @pytest.mark.parametrize("plugin", sorted(REMOVED))
-def test_a_plugin_that_has_gone_is_lost(plugin: str) -> None:
+def test_a_removed_plugin_is_lost(plugin: str) -> None:
     profiles = [{"plugins": score(enabled=[plugin])}]
     assert lost(old("v1beta1", profiles=profiles)) == [f"profiles[0].plugins.score {plugin}"]
 
@@ -104,7 +104,7 @@ def test_default_constraints_set_the_list_defaulting_type() -> None:
 
 @pytest.mark.parametrize("version", ["v1beta3", "v1"])
 @pytest.mark.parametrize("disabled", [[], ["PrioritySort"], ["*"]])
-def test_third_party_plugins_at_all_points(version: str, disabled: list[str]) -> None:
+def test_third_party_plugins_at_every_point(version: str, disabled: list[str]) -> None:
     """A third-party plugin sorts the queue only if no other enabled plugin does."""
     point = {"enabled": [{"name": "Coscheduler"}, {"name": "Other"}], "disabled": [{"name": name} for name in disabled]}
     enabled = [{"name": name} for name in ("NodeResourcesFit", "DefaultBinder")] if "*" in disabled else []

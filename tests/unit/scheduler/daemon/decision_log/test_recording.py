@@ -105,7 +105,7 @@ def test_an_unschedulable_pod_has_its_nodes_in_groups() -> None:
     )
 
 
-def test_a_node_that_is_the_only_one_was_not_scored() -> None:
+def test_a_single_node_is_not_scored() -> None:
     line = run(*SMALL)[0]["shop/fits"]
     assert (line.result, line.node, line.nodes, line.feasible) == (Result.SCHEDULED, "n1", {"n1": NodeEntry()}, 1)
     assert line.requests == {"cpu": "1000m"}
@@ -191,7 +191,7 @@ def test_half_a_line_that_a_kill_left_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_costs_lines_only(tmp_path: Path, logged: list[MutableMapping[str, Any]]) -> None:
-    """The limit of a file's size refuses writes as a full disk does, half of them included."""
+    """The limit of a file's size rejects writes as a full disk does, also in the middle."""
     path, dropped = tmp_path / "log", Dropped()
     file = RotatedFile(path, LogLimits())
     file.open()
@@ -209,7 +209,7 @@ def test_a_full_disk_costs_lines_only(tmp_path: Path, logged: list[MutableMappin
     writer._write(b"again\n", 1)
     assert path.read_bytes() == b"whole\nagain\n"
     assert dropped == {DISK: 3}
-    # The log is captured in memory: if output goes to a file, the limit would apply to it too.
+    # The log is captured in memory: if output is written to a file, the limit would apply to it too.
     assert [line["event"] for line in logged] == ["lines of the log are lost"]
 
 
@@ -222,13 +222,13 @@ def test_lines_beyond_the_buffer_are_dropped_and_counted(tmp_path: Path) -> None
     assert dropped == {BUFFER: 7}
 
 
-def test_a_file_that_cannot_be_opened_is_refused_at_the_start(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_is_rejected_at_the_start(tmp_path: Path) -> None:
     writer = LineWriter(RotatedFile(tmp_path / "no" / "log", LogLimits()), Dropped())
     with pytest.raises(InputError, match="log: the file cannot be written: No such file or directory"):
         writer.start()
 
 
 @pytest.mark.parametrize(("size", "files"), [(10, 5), (1 << 20, -1), (1 << 20, 100_000)])
-def test_limits_out_of_bounds_are_refused(size: int, files: int) -> None:
+def test_limits_out_of_bounds_are_rejected(size: int, files: int) -> None:
     with pytest.raises(InputError, match="--decision-log-max"):
         check_limits(size, files)

@@ -78,7 +78,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "words after two dashes": (["--", "--v"], '"kube-scheduler" does not take any arguments, got ["--v"]'),
     "a value after a switch is a word": (["--leader-elect", "false"], 'does not take any arguments, got ["false"]'),
     "a flag without its value": (["--config"], "flag needs an argument: --config"),
-    "no name at all": (["--=x"], "bad flag syntax: --=x"),
+    "no name": (["--=x"], "bad flag syntax: --=x"),
     "a duration without a unit": (
         ["--leader-elect-lease-duration=5"],
         'invalid argument "5" for "--leader-elect-lease-duration" flag: time: missing unit in duration "5"',
@@ -102,7 +102,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
-def test_refusing(arguments: list[str], message: str) -> None:
+def test_invalid_arguments_are_rejected(arguments: list[str], message: str) -> None:
     with pytest.raises(UsageError) as raised:
         parse(arguments)
     assert message in str(raised.value)

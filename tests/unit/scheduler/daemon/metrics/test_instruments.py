@@ -189,7 +189,7 @@ class RawEvents(AttemptObserver, QueueObserver):
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         self.pass_time()
-        self._note_evaluations(*self.search)  # PreScore, which comes after the search, skips plugins, too
+        self._note_evaluations(*self.search)  # PreScore, which follows the search, skips plugins, too
         self.algorithm.append(self.now - self.began[queued.uid])
         if isinstance(outcome, Unschedulable | Failed):
             self._note(queued, outcome)

@@ -157,7 +157,7 @@ SYNCHRONOUS = BIND_PHASE._replace(is_async=False, read_code=lambda status: statu
 
 @pytest.fixture
 def _quarter_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every reading of the clock be a quarter of a second after the one before."""
+    """Let every reading of the clock be a quarter of a second later."""
 
     def readings() -> Iterator[float]:
         number = 100.0

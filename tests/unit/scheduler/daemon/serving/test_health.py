@@ -19,13 +19,13 @@ REPORTS = {
         {},
         Report(False, "[+]ping ok\n[-]leaderElection failed: reason withheld\nreadyz check failed\n"),
     ),
-    "the failing check is left out": ("readyz", {"exclude": ["leaderElection"]}, Report(True, "ok")),
-    "what is left out is shown": (
+    "the failing check is omitted": ("readyz", {"exclude": ["leaderElection"]}, Report(True, "ok")),
+    "what is omitted is shown": (
         "readyz",
         {"exclude": ["leaderElection"], "verbose": True},
         Report(True, "[+]ping ok\n[+]leaderElection excluded: ok\nreadyz check passed\n"),
     ),
-    "an unknown check cannot be left out": (
+    "an unknown check cannot be omitted": (
         "healthz",
         {"exclude": ["pong"], "verbose": True},
         Report(

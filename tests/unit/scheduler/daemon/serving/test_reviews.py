@@ -138,7 +138,7 @@ PROXIED = {
     "any proxy is trusted without a list of names": ("front", [], {"X-Remote-User": "ann"}, 200),
     "an untrusted proxy": ("back", ["front"], {"X-Remote-User": "ann"}, 403),
     "a proxy that names no user": ("front", ["front"], {}, 403),
-    "groups come with the user": (
+    "groups are part of the user": (
         "front",
         ["front"],
         {"X-Remote-User": "x", "X-Remote-Group": "system:masters"},

@@ -169,7 +169,7 @@ async def is_admitted(visitor: Visitor, certificate: tuple[Path, Path]) -> bool:
     try:
         return (await visitor.ask("/metrics", certificate=certificate)).status == 200
     except (aiohttp.ClientError, OSError):
-        return False  # TLS itself refuses a certificate of a CA it does not know
+        return False  # TLS itself rejects a certificate of a CA it does not know
 
 
 def test_an_authority_need_not_be_a_root(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
-def test_refusals(options: ServingOptions, message: str) -> None:
+def test_rejections(options: ServingOptions, message: str) -> None:
     with pytest.raises(InputError) as raised:
         handshake(options)
     assert message in str(raised.value)

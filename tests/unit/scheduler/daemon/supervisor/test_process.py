@@ -45,7 +45,7 @@ def test_processes_share_their_state() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's part is Linux's")
-def test_a_child_that_never_runs_python_again_dies_with_its_parent() -> None:
+def test_a_blocked_child_dies_with_its_parent() -> None:
     program = SPLIT.format(supervise="time.sleep(60)", schedule="import re; re.match('(a+)+$', 'a' * 64 + '!')")
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

@@ -35,7 +35,7 @@ class Base(FilterPlugin):
 
 
 class Inheriting(Base):
-    """Defines no method, so that no line of its source appears in a stack."""
+    """Defines no method: its source appears in no stack."""
 
 
 class Wrapping(FilterPlugin):

@@ -43,7 +43,7 @@ class WaitsForever(PermitPlugin):
 
 
 class WaitsForFriend(PermitPlugin):
-    """Holds the first pod until the second has come."""
+    """Delays the first pod until the second arrives."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -182,7 +182,7 @@ def test_permit_waits_until_allowed() -> None:
     assert {pod(world, "p0").node_name, pod(world, "p1").node_name} == {"a"}
 
 
-def test_permit_refuses() -> None:
+def test_permit_rejects() -> None:
     world, simulation = simulate(Books, Refuses)
     # The pod's own condition is an event that activates plugins without registered events: one retry follows.
     assert reasons(world) == ["FailedScheduling: 0/1 nodes are available: 1 over quota."] * 2
@@ -201,7 +201,7 @@ def test_the_expected_node_is_announced_before_pre_bind() -> None:
     assert pod(world).nominated_node_name == "a"
 
 
-def test_a_failed_pre_bind_is_undone_and_tried_again() -> None:
+def test_a_failed_pre_bind_is_undone_and_retried() -> None:
     world, _ = simulate(Books, FailsPreBind, seconds=3.0)
     assert STORY[:3] == ["reserve p0", "unreserve p0", "reserve p0"]
     message = "FailsPreBind.pre_bind raised RuntimeError: volume is gone (test_binder.py:117)"
@@ -211,7 +211,7 @@ def test_a_failed_pre_bind_is_undone_and_tried_again() -> None:
     assert condition.reason == "SchedulerError"
 
 
-def test_a_failed_bind_is_undone_and_tried_again() -> None:
+def test_a_failed_bind_is_undone_and_retried() -> None:
     world, simulation = simulate(Books, faults=[ApiError("the server is not well")])
     assert STORY == ["reserve p0", "unreserve p0", "reserve p0"]
     assert pod(world).node_name == "a"
@@ -219,7 +219,7 @@ def test_a_failed_bind_is_undone_and_tried_again() -> None:
 
 
 SKIPPED = {
-    "a plugin that returns skip is not called again": (Rests, ["p0"], ["p0"]),
+    "a plugin that returns skip is not called a second time": (Rests, ["p0"], ["p0"]),
     "any other is": (Prepares, ["p0", "p1"], ["p0", "p1"]),
 }
 

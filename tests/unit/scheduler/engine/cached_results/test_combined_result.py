@@ -135,7 +135,7 @@ def test_random_scores_choose_as_the_heap_does() -> None:
         assert chosen(scores) == root_after_init(scores)
 
 
-def test_ranks_stay_true_when_the_heap_outgrows_them() -> None:
+def test_ranks_remain_true_when_the_heap_outgrows_them() -> None:
     order = HeapOrder()
     few = order.ranks(10).argsort().tolist()
     order.ranks(20_000)

@@ -24,7 +24,7 @@ FULL = Status.unschedulable("node(s) had no free seats")
 
 
 class Seats(FilterPlugin, ScorePlugin):
-    """Has state of its own for each node: the number of free seats."""
+    """Has its own state for each node: the number of free seats."""
 
     def __init__(self, *, handle: Handle) -> None:
         self.handle = handle
@@ -74,7 +74,7 @@ def feasible(runner: ProfileRunner, pod: str = "p") -> list[str]:
 
 
 @pytest.mark.parametrize("plugin", [Seats, SeatsByNode, SeatsByRequests])
-def test_invalidated_nodes_alone_are_filtered_and_scored_again(plugin: type[Seats]) -> None:
+def test_only_invalidated_nodes_are_re_evaluated(plugin: type[Seats]) -> None:
     runner, seats = runner_with(plugin, cross_check=False)
     first = runner.find(make_pod("p"))
     assert feasible_nodes(runner, first) == ["a", "b", "c"]

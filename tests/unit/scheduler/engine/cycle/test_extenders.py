@@ -100,7 +100,7 @@ class Bindings(DiscardingApi):
 
 
 class Bench:
-    """A scheduler with extenders over three nodes, the first of them full but for one pod."""
+    """A scheduler with extenders over three nodes, the first with capacity for one pod."""
 
     def __init__(self, *services: Service) -> None:
         self.cluster = Bindings()
@@ -134,7 +134,7 @@ FILTERS: dict[str, tuple[list[Service], str]] = {
     "one that does not filter changes nothing": ([Service()], "b"),
     "what it leaves is what there is": ([Service(filtered=Filtered(("a",)))], "a"),
     "an uninterested extender is not called": ([Service(filtered=Filtered(()), interested=False)], "b"),
-    "one that fails but may be ignored is left out": ([Service(filtered=ERROR, is_ignorable=True)], "b"),
+    "one that fails but may be ignored is omitted": ([Service(filtered=ERROR, is_ignorable=True)], "b"),
     "so is one that returns unknown nodes": (
         [Service(filtered=Filtered(("a", "z")), is_ignorable=True)],
         "b",
@@ -143,7 +143,7 @@ FILTERS: dict[str, tuple[list[Service], str]] = {
         [Service(filtered=Filtered(("c", "a"))), Service(filtered=Filtered(("a",)))],
         "a",
     ),
-    "ignorable extenders come last": (
+    "ignorable extenders are last": (
         [Service(filtered=ERROR, is_ignorable=True), Service(filtered=Filtered(("c",)))],
         "c",
     ),
@@ -189,14 +189,14 @@ def test_rejected_nodes_are_reported_with_the_extender_reasons() -> None:
     assert outcome.diagnosis.unschedulable_plugins == {"Extender"}
 
 
-def test_plugins_that_refused_the_other_nodes_are_remembered_too() -> None:
+def test_plugins_that_rejected_the_other_nodes_are_remembered_too() -> None:
     bench = Bench(Service(filtered=Filtered(())))
     outcome = bench.place(make_pod("huge", requests={"cpu": "2"}))
     assert isinstance(outcome, Unschedulable)
     assert outcome.diagnosis.unschedulable_plugins == {"Extender", "NodeResourcesFit"}
 
 
-def test_any_event_brings_a_pod_back_that_an_extender_refused() -> None:
+def test_any_event_brings_a_pod_back_that_an_extender_rejected() -> None:
     bench = Bench(Service(filtered=Filtered(())))
     bench.place()
     assert bench.scheduler.queue.pop() is None
@@ -205,7 +205,7 @@ def test_any_event_brings_a_pod_back_that_an_extender_refused() -> None:
     assert bench.scheduler.queue.pop() is not None
 
 
-def test_a_promised_node_that_an_extender_refuses_is_given_up() -> None:
+def test_a_promised_node_that_an_extender_rejects_is_given_up() -> None:
     service = Service(filtered=Filtered(("b",)))
     service.filtered = Filtered(("b",))
     promised = make_pod("web", requests={"cpu": "1"}, status=PodStatus(nominated_node_name="b"))

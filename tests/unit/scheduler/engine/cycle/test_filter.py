@@ -132,7 +132,7 @@ EMPTY = {
         "0/3 nodes are available: later, perhaps.",
         {"LaterNotNow"},
     ),
-    "a later rejection for good goes before one for now": (
+    "an unresolvable rejection precedes an earlier unschedulable one": (
         (NotNow, Never),
         "0/3 nodes are available: not this pod.",
         {"Never"},

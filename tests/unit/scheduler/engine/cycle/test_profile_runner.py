@@ -155,7 +155,7 @@ CASES: dict[str, tuple[type[Plugin], str]] = {
     "a filter that returns an error": (SaysError, 'running "SaysError" filter plugin: lost my index'),
     "a mask of the wrong length": (WrongLength, "returned a mask of shape (1,) for a window of 2 nodes"),
     "a mask of the wrong type": (WrongMask, "returned a mask of int64: a mask must be an array of bool"),
-    "no verdict at all": (NoVerdict, "returned bool: return Verdict.accept(len(nodes)), or Verdict.reject("),
+    "no verdict": (NoVerdict, "returned bool: return Verdict.accept(len(nodes)), or Verdict.reject("),
     "a pre-filter that raises": (
         PreFilterRaises,
         "running PreFilter plugin \"PreFilterRaises\": PreFilterRaises.pre_filter raised KeyError: 'zone' (test_",
@@ -188,7 +188,7 @@ CASES: dict[str, tuple[type[Plugin], str]] = {
         "nothing is stored under 'racks': is the plugin enabled",
     ),
     "a pre-score without a score": (PreScoreOnly, 'running PreScore plugin "PreScoreOnly": too late'),
-    "a score that is no number": (NotANumber, "returned a score that is not a number"),
+    "a score that is not a number": (NotANumber, "returned a score that is not a number"),
     "scores with fractions": (Fractions, "returned float64: scores must be integers"),
     "a score with a fraction": (NodeByNodeFractions, "returned 0.5: return an int from 0 to 100"),
     "too few scores": (TooFewScores, "returned (1,) for a window of 2 nodes"),
@@ -248,7 +248,7 @@ class RaisesForAll(FilterPlugin):
         raise ValueError("no disk map")
 
 
-def test_a_filter_that_no_node_comes_to_does_not_fail() -> None:
+def test_a_filter_without_remaining_nodes_does_not_fail() -> None:
     runner = build_runner(*(make_node(name, cordoned=True) for name in "ab"), plugins=[RaisesForAll])
     for _ in range(2):
         search_result = runner.find(POD)

@@ -42,7 +42,7 @@ def racks(bench: GroupBench, *names: str) -> set[str]:
 
 
 @in_virtual_time
-async def test_t1_a_gang_goes_where_all_of_it_fits() -> None:
+async def test_t1_a_gang_is_placed_where_all_members_fit() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(*rack("r1", 2, 1), *rack("r2", 2, 1), alone("x", node="r2-0"))
     bench.add(gang(topology=RACK), *pods(3))
@@ -112,7 +112,7 @@ async def test_t7_a_rack_that_takes_more_pods_is_better() -> None:
 
 
 @in_virtual_time
-async def test_t8_a_basic_group_stays_in_one_rack_too() -> None:
+async def test_t8_a_basic_group_remains_in_one_rack_too() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(*rack("r1", 2), *rack("r2", 2), gang(minimum=None, topology=RACK), *pods(3))
     await bench.wait(10)
@@ -327,7 +327,7 @@ def in_zone(node: Node, zone: str) -> Node:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_counting_and_trying_come_to_the_same(seed: int) -> None:
+def test_counting_and_trying_agree(seed: int) -> None:
     dice = Random(seed)
     cluster = some_racks(dice)
     size = dice.randint(2, 7)
@@ -339,7 +339,7 @@ def test_counting_and_trying_come_to_the_same(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(14))
-def test_counting_and_trying_come_to_the_same_below_a_tree(seed: int) -> None:
+def test_counting_and_trying_agree_below_a_tree(seed: int) -> None:
     dice = Random(seed)
     cluster = [
         in_zone(obj, f"z{index % 2}") if isinstance(obj, Node) else obj
@@ -505,7 +505,7 @@ async def test_c9_a_new_branch_of_a_running_tree_waits_for_its_own_quorum() -> N
 
 
 @in_virtual_time
-async def test_c10_a_group_that_comes_while_its_tree_is_about_to_be_tried_is_not_lost() -> None:
+async def test_c10_a_group_added_before_the_attempt_of_its_tree_is_not_lost() -> None:
     """Upstream takes its snapshot later and then fails; here the tree is tried immediately, and new groups follow."""
     bench = GroupBench(gates=COMPOSITE)
     bench.add(a_node("n"), composite("top", 1), child("g"), member("a"), member("b"))

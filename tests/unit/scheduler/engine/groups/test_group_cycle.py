@@ -36,7 +36,7 @@ def members(*names: str, **fields: Any) -> list[Pod]:
 
 
 @in_virtual_time
-async def test_q1_a_gang_is_bound_as_a_whole_and_later_members_alone() -> None:
+async def test_q1_a_gang_is_bound_as_a_unit_and_later_members_alone() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang(), *members("a", "b", "c"))
     assert await bench.settle() == 1
@@ -101,7 +101,7 @@ async def test_q4_members_beyond_the_quorum_are_bound_if_they_fit_and_others_fol
 
 
 @in_virtual_time
-async def test_q5_of_two_gangs_the_one_that_is_complete_first_takes_the_node() -> None:
+async def test_q5_the_gang_that_is_complete_first_gets_the_node() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang("g"), gang("h"))
     for name in "123":
@@ -113,7 +113,7 @@ async def test_q5_of_two_gangs_the_one_that_is_complete_first_takes_the_node() -
 
 
 @in_virtual_time
-async def test_q6_a_single_pod_that_came_first_goes_first() -> None:
+async def test_q6_an_older_single_pod_is_first() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang(), alone("one", cpu="2"), *members("a", "b", "c"))
     await bench.settle(6)
@@ -426,7 +426,7 @@ async def test_q33_a_complete_group_whose_newcomer_fits_nowhere_is_unschedulable
 
 
 class OnceTooOften(ReservePlugin):
-    """Refuses the first real reservation of the pod p0."""
+    """Rejects the first real reservation of the pod p0."""
 
     refused: ClassVar[bool] = False
 
@@ -442,7 +442,7 @@ class OnceTooOften(ReservePlugin):
 
 @in_virtual_time
 async def test_the_rest_of_a_large_gang_is_tried_while_its_members_wait_for_it() -> None:
-    """Pods that wait on permit do not count as bindings under way, else the last member would never come."""
+    """Pods that wait on permit do not count as bindings in progress, or the last member would never be tried."""
     OnceTooOften.refused = False
     bench = GroupBench(plugins=[OnceTooOften])
     nodes = [a_node(f"n{n}") for n in range(3)]

@@ -83,7 +83,7 @@ def test_protected_pods(budgets: list[PodDisruptionBudget], pods: Sequence[Pod],
     assert [pod.name for pod in remaining] == [pod.name for pod in pods if pod.name not in want]
 
 
-def test_budgets_are_read_again_when_they_change() -> None:
+def test_budgets_are_reloaded_when_they_change() -> None:
     rig = Rig(budget("x", 0, app("db")))
     budgets = Budgets(rig.lister(PodDisruptionBudget))
     assert len(budgets.split(DB)[0]) == 3

@@ -50,7 +50,7 @@ preemptors = st.sampled_from([(4, 2), (2, 2), (4, 1), (6, 2), (3, 1)])
 
 
 class History:
-    """A cluster that changes, and one plugin that sees it all."""
+    """A cluster that changes, and one plugin that receives every change."""
 
     def __init__(self) -> None:
         self.rig = Rig(*(make_node(name) for name in NODES))
@@ -126,7 +126,7 @@ def test_nodes_excluded_by_columns_are_rejected_by_dry_runs(
             assert by_columns == history.ask(DefaultPreemption(handle=history.rig), pod)
 
 
-def test_a_node_that_stays_too_full_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_remains_too_full_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "MANY_ROWS", 1)
     history = History()
     history.pod("a", 3, 5)
@@ -156,7 +156,7 @@ def test_a_changed_budget_is_not_missed() -> None:
     assert selection == ["b", "a", "b"], "node a has the dearer pods, the others those that a budget protects"
 
 
-def test_the_same_kind_of_pod_does_not_make_the_dry_runs_again() -> None:
+def test_dry_runs_are_not_repeated_for_the_same_kind_of_pod() -> None:
     history = History()
     history.preempt(4, 2)
     evaluated: list[str] = []
@@ -202,7 +202,7 @@ HELPED = {
         waiting(cpu=2),
         ("n", ["b"]),
     ),
-    "among equals the one that started last goes": (
+    "among equals the last started is evicted": (
         [make_node("n"), running("old", "n", cpu=2, minute=1), running("young", "n", cpu=2, minute=9)],
         waiting(cpu=2),
         ("n", ["young"]),
@@ -212,12 +212,12 @@ HELPED = {
         waiting(cpu=2),
         ("n", ["new"]),
     ),
-    "among pods that have not started, the one the node got first stays": (
+    "among pods that have not started, the first on the node remains": (
         [make_node("n"), running("first", "n", cpu=2, minute=None), running("second", "n", cpu=2, minute=None)],
         waiting(cpu=2),
         ("n", ["second"]),
     ),
-    "a small important pod is spared though a bigger one goes": (
+    "a small important pod is spared though a bigger one is evicted": (
         [make_node("n"), running("small", "n", cpu=1, priority=5), running("large", "n", cpu=3, priority=3)],
         waiting(cpu=3),
         ("n", ["large"]),
@@ -247,12 +247,12 @@ HELPED = {
         waiting(cpu=1, host_ports=[80]),
         ("n", ["web"]),
     ),
-    "a conflicting pod that is terminating is not evicted again": (
+    "a conflicting pod that is terminating is not evicted twice": (
         [make_node("n"), running("a", "n", cpu=2, terminating=True), running("b", "n", cpu=2)],
         waiting(),
         ("n", ["b"]),
     ),
-    "nodes that are hopeless are left alone": (
+    "nodes that are hopeless are unchanged": (
         [
             make_node("tainted", taints=[Taint(key="k", effect="NoSchedule")]),
             make_node("n"),
@@ -361,7 +361,7 @@ def test_preemption_fails(objects: list[KubeObject], pod: Pod, message: str) -> 
     assert preempt(make_rig(*objects), pod) == PostFilterResult(Status.unschedulable(message), nominated_node="")
 
 
-def test_a_pod_that_is_gone_is_an_error() -> None:
+def test_a_pod_that_is_deleted_is_an_error() -> None:
     rig = make_rig(make_node("n"), running("low", "n", cpu=4))
     assert rescue(rig, waiting()) == PostFilterResult(Status.error('preemption: pod "big" not found'))
 
@@ -372,7 +372,7 @@ def test_the_newest_version_of_the_pod_counts() -> None:
     assert rescue(rig, waiting()).status == Status.unschedulable(NEVER)
 
 
-def test_after_a_rejection_of_the_whole_cluster_every_node_is_tried() -> None:
+def test_after_a_rejection_of_the_entire_cluster_every_node_is_tried() -> None:
     rig = make_rig(make_node("m"), make_node("n"), running("x", "m", cpu=4, priority=3), running("y", "n", cpu=4))
     everywhere = NodeStatuses({}, Status.unschedulable("claim in use"))
     assert preempt(rig, waiting(), statuses=everywhere).nominated_node == "n"
@@ -418,7 +418,7 @@ SEARCH = {
 
 @pytest.mark.parametrize(("percentage", "absolute", "count", "want"), SEARCH.values(), ids=SEARCH)
 def test_how_many_nodes_are_tried(percentage: int, absolute: int, count: int, want: str) -> None:
-    # Every node is better than the ones before it, so the winner shows where the search ended.
+    # Every node is better than its predecessors, so the winner shows where the search ended.
     nodes = [make_node(f"n{i}") for i in range(count)]
     rig = make_rig(*nodes, *(running(f"p{i}", f"n{i}", cpu=4, priority=9 - i) for i in range(count)))
     args = DefaultPreemptionArgs(min_candidate_nodes_percentage=percentage, min_candidate_nodes_absolute=absolute)
@@ -434,7 +434,7 @@ def test_the_search_does_not_end_while_every_candidate_violates_a_budget() -> No
 
 
 def test_zero_candidates_are_found_if_zero_are_configured() -> None:
-    # As upstream: 1 % of 50 nodes is 0, and a list with at most 0 entries stays empty.
+    # As upstream: 1 % of 50 nodes is 0, and a list with at most 0 entries remains empty.
     nodes = [make_node(f"n{i}") for i in range(50)]
     rig = make_rig(*nodes, *(running(f"p{i}", f"n{i}", cpu=4) for i in range(50)))
     args = DefaultPreemptionArgs(min_candidate_nodes_percentage=1, min_candidate_nodes_absolute=0)

@@ -1,4 +1,4 @@
-"""Dry runs by subtraction must give the same result as filtering again after every change."""
+"""Dry runs by subtraction must give the same result as refiltering after every change."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,7 +59,7 @@ def dry_run(rig: Rig, pod: Pod) -> Victims | Status:
     expected=amounts,
     priority=st.integers(0, 4),
 )
-def test_subtraction_gives_the_same_result_as_filtering_again(
+def test_subtraction_gives_the_same_result_as_refiltering(
     node: dict[str, int], gpus: int, peers: list[Pod], expected: dict[str, int], priority: int
 ) -> None:
     objects: list[KubeObject] = [make_node("n", allocatable={**node, "example.com/gpu": gpus}), *peers]
@@ -72,7 +72,7 @@ def test_subtraction_gives_the_same_result_as_filtering_again(
     assert dry_run(quick, pod) == dry_run(thorough, pod)
 
 
-def test_a_filter_that_depends_on_ports_runs_again() -> None:
+def test_a_filter_that_depends_on_ports_is_repeated() -> None:
     rig = Rig(make_node("n"))
     rig.filters = [NodePorts(), NodeResourcesFit(handle=rig)]
     cycle, _ = attempt(rig, make_pod("web", host_ports=[80]))

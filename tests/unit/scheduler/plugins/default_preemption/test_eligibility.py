@@ -49,7 +49,7 @@ ELIGIBILITY = {
         "",
     ),
     "it does not wait for victims that were not evicted": (waiting(nominated="n"), {"status": LEAVING}, ""),
-    "it does not wait on a node that is gone": (
+    "it does not wait on a node that is deleted": (
         waiting(nominated="gone"),
         {"terminating": True, "status": LEAVING},
         "",

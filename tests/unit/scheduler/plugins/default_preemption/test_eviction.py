@@ -120,7 +120,7 @@ def test_the_condition_and_event_of_a_victim() -> None:
     assert scene.rig.activated == {}, "the deletions will wake the preemptor up"
 
 
-def test_a_victim_that_is_leaving_already_is_left_alone() -> None:
+def test_a_terminating_victim_is_not_evicted() -> None:
     scene = Scene(low("a", terminating=True), low("b"))
     scene.play()
     assert scene.writes == ["patch b", "delete b"]
@@ -262,7 +262,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("fails", FAILURES.values(), ids=FAILURES)
-def test_after_a_failure_the_preemptor_is_tried_again(fails: str) -> None:
+def test_after_a_failure_the_preemptor_is_retried(fails: str) -> None:
     scene = Scene(low("a"), low("b", second=1), fails=fails)
     with pytest.raises(Conflict):
         scene.play()
@@ -332,7 +332,7 @@ class TestGate:
         observed = self._gate_during("delete b", lambda scene: _see_gone(scene, "b"))
         assert observed == [UNDER_WAY, None]
 
-    def test_gate_stays_closed_when_another_victim_is_terminating(self) -> None:
+    def test_gate_remains_closed_when_another_victim_is_terminating(self) -> None:
         observed = self._gate_during("delete a", lambda scene: _see_gone(scene, "a"))
         assert observed == [UNDER_WAY, UNDER_WAY]
 
@@ -448,8 +448,8 @@ PATCHES = {
         Pod(metadata=ObjectMeta(generation=3)),
         {**MARK, "lastTransitionTime": NEW_TIME, "observedGeneration": 3},
     ),
-    "one that has it is left alone": (marked(), None),
-    "another reason is replaced, since when stays": (
+    "one that has it is unchanged": (marked(), None),
+    "another reason is replaced, since when remains": (
         marked(reason="Other"),
         {**MARK, "lastTransitionTime": OLD_TIME, "observedGeneration": 3},
     ),

@@ -97,7 +97,7 @@ async def test_p6_the_more_important_are_spared() -> None:
 
 
 @in_virtual_time
-async def test_p7_a_group_that_is_disrupted_whole_goes_whole() -> None:
+async def test_p7_all_pods_of_a_disrupted_group_are_evicted() -> None:
     bench = GroupBench()
     bench.add(a_node("n", 3), gang("v", 3, priority=LOW, whole=True))
     bench.add(*(member(f"v{n}", "v", priority=LOW, node="n") for n in range(3)))
@@ -179,7 +179,7 @@ def test_p17_p18_a_group_waits_for_victims_that_take_their_time(gates: str) -> N
         condition = bench.condition()
         assert condition is not None
         if gates == SYNC:
-            # Nothing holds the group back in the queue: it is tried again, and sees that others are on their way out.
+            # Nothing holds the group back in the queue: it is retried, and other pods are terminating.
             assert condition[2].endswith("pod group preemption: ongoing preemption on nominated nodes")
         assert bench.evicted == ["low"]
         assert bench.pod("a").nominated_node_name == "n"
@@ -229,7 +229,7 @@ async def test_p21_a_group_of_groups_is_worth_more_than_a_group() -> None:
 @pytest.mark.parametrize(
     ("grand", "parent", "victims"), [(True, False, {"v1", "w1"}), (False, True, {"v1"}), (False, False, {"v1"})]
 )
-def test_p23_the_highest_group_that_goes_whole_decides(grand: bool, parent: bool, victims: set[str]) -> None:
+def test_p23_the_highest_disrupted_group_decides(grand: bool, parent: bool, victims: set[str]) -> None:
     @in_virtual_time
     async def history() -> None:
         bench = GroupBench(gates=COMPOSITE)

@@ -101,10 +101,10 @@ ONLY_N = {"n": Victims((B,), 1)}
 
 
 EXTENDERS = {
-    "without extenders all candidates stay": ([], CANDIDATES),
+    "without extenders all candidates remain": ([], CANDIDATES),
     "an extender's result replaces the candidates": ([Service(ONLY_N)], ONLY_N),
     "an uninterested extender is not called": ([Service({}, wants=False)], CANDIDATES),
-    "one that fails and may be ignored is left out": ([Service(None, ignorable=True), Service(ONLY_N)], ONLY_N),
+    "one that fails and may be ignored is omitted": ([Service(None, ignorable=True), Service(ONLY_N)], ONLY_N),
     "nodes without victims are dropped if it may be ignored": (
         [Service({"m": Victims(()), **ONLY_N}, ignorable=True)],
         ONLY_N,

@@ -142,7 +142,7 @@ def test_pods_without_claims_skip() -> None:
     assert plugin.pre_bind_pre_flight(cycle, make_pod(), "n1") == Status.skip()
 
 
-def test_devices_stay_allocated_until_the_watch_event_arrives() -> None:
+def test_devices_remain_allocated_until_the_watch_event_arrives() -> None:
     rig = rig_with(SLICE, make_claim(), make_claim(name="b"))
     plugin, cycle = reserved(rig)
     rig.is_deaf = True
@@ -190,7 +190,7 @@ def _changed(rig: LiveRig, change: Callable[[ResourceClaim], ResourceClaim]) -> 
     rig.world.store.update(change(rig.claim()))
 
 
-def test_a_conflict_is_tried_again_with_the_latest_version() -> None:
+def test_a_conflict_is_retried_with_the_latest_version() -> None:
     rig = rig_with(SLICE, make_claim())
     plugin, cycle = reserved(rig)
     _changed(rig, lambda claim: replace(claim, metadata=replace(claim.metadata, labels={"a": "b"})))

@@ -52,7 +52,7 @@ COMPATIBLE: dict[
         GROUPS,
         [["pool/d2", "pool/d3"]],
     ),
-    "those without groups stay among themselves": (
+    "those without groups remain among themselves": (
         (part("d0", "a"), part("d1"), part("d2")),
         2,
         [],

@@ -157,7 +157,7 @@ def templated(*claims: str) -> Pod:
 
 
 @pytest.mark.parametrize("first", ["the claim", "its name in the pod"])
-def test_a_pod_gets_in_whether_its_claim_or_the_name_of_it_comes_first(first: str) -> None:
+def test_a_pod_is_admitted_whether_its_claim_or_its_claim_name_is_first(first: str) -> None:
     scheduler = Simulation(
         SimulatedCluster(VirtualClock()), Policy(default_config(), registry_with(), FeatureGates())
     ).scheduler

@@ -108,7 +108,7 @@ PREPARED: dict[str, tuple[ResourceClaim, Status | None]] = {
         make_claim(first_of("r", exactly("s"), exactly("t", device_class_name="nope"))),
         unresolvable("request r/t: device class nope does not exist"),
     ),
-    "no class at all": (
+    "no class": (
         make_claim(exactly("r", device_class_name="")),
         Status.error("request r: unsupported request type"),
     ),
@@ -189,7 +189,7 @@ JUDGED: dict[str, tuple[Sequence[KubeObject], Pod, Sequence[Status | None]]] = {
         claiming("claim"),
         [AWAY, None],
     ),
-    "nowhere but on a node that is gone": (
+    "nowhere but on a node that is deleted": (
         [make_claim(allocation=held("d", node="n9"))],
         claiming("claim"),
         [AWAY, AWAY],
@@ -371,7 +371,7 @@ def test_results_follow_changes_of_the_cluster() -> None:
     assert verdict() == [CANNOT, CANNOT]
 
 
-def test_windows_agree_with_the_whole_table() -> None:
+def test_windows_agree_with_the_entire_table() -> None:
     rig = Rig(*NODES, GPU, ONE_EACH[1], make_claim())
     plugin, cycle, pod = DynamicResources(handle=rig), CycleState(), claiming("claim")
     plugin.pre_filter(cycle, pod, rig.nodes)

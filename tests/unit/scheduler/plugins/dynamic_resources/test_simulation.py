@@ -39,7 +39,7 @@ class Every:
 
 
 FAULTS: dict[str, Fault] = {
-    "nothing goes wrong": no_faults,
+    "nothing fails": no_faults,
     "claims change concurrently": Every(3, "update", Conflict("changed")),
     "claims cannot be written": Every(4, "update", ApiError("broken")),
     "pods cannot be bound": Every(3, "bind", ApiError("broken")),
@@ -76,7 +76,7 @@ def check(world: SimulatedCluster) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_every_device_goes_to_one_pod(fault: Fault) -> None:
+def test_every_device_is_allocated_to_one_pod(fault: Fault) -> None:
     pods = [claiming(f"c{i}", name=f"pod{i}", uid=f"uid{i}") for i in range(8)]
     claims = [make_claim(name=f"c{i}") for i in range(8)]
     assert check(simulate(fault, *claims, *pods)) == (6, 6)

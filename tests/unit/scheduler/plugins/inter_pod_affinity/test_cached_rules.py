@@ -1,4 +1,4 @@
-"""Cached rules: a plugin that saw every change returns the same results as a new one."""
+"""Cached rules: a plugin with every change returns the same results as a new one."""
 
 import pytest
 from tests.unit.scheduler.plugins.inter_pod_affinity.affinity_builders import CLUSTER, pod, to
@@ -63,7 +63,7 @@ def test_a_what_if_does_not_change_cached_counts(form: FilterForm) -> None:
     assert run_filter(plugin, rig, incoming, form) == [None] * len(CLUSTER)
 
 
-def test_a_count_dropped_by_the_index_is_requested_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_dropped_by_the_index_is_requested_repeatedly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_index, "MAX_BYTES", 0)
     rig = Rig(*CLUSTER)
     plugin, incoming = InterPodAffinity(handle=rig), pod(away=[to()])

@@ -19,7 +19,7 @@ NOT_IN_A = [ANTI_AFFINITY_BROKEN, ANTI_AFFINITY_BROKEN, None, None, None]
 RESENTED_IN_A = [EXISTING_BROKEN, EXISTING_BROKEN, None, None, None]
 
 FILTERS: dict[str, tuple[list[KubeObject], Pod, list[Status | None]]] = {
-    "a pod without terms goes anywhere": ([pod(node="a1")], pod(), ALWAYS),
+    "a pod without terms fits on every node": ([pod(node="a1")], pod(), ALWAYS),
     "affinity draws a pod to the domain of its kind": ([pod(node="a1")], pod("db", near=[to()]), IN_A),
     "no such pod means no node": ([pod("db", "a1")], pod("db", near=[to()]), NEVER),
     "the first pod with affinity to itself fits nodes with the key": (
@@ -82,12 +82,12 @@ FILTERS: dict[str, tuple[list[KubeObject], Pod, list[Status | None]]] = {
         [EXISTING_BROKEN, EXISTING_BROKEN, EXISTING_BROKEN, None, None],
     ),
     "affinity of existing pods rejects no pod": ([pod("db", "a1", near=[to("db")])], pod(), ALWAYS),
-    "of several reasons affinity comes first": (
+    "of several reasons affinity is first": (
         [pod(node="a1"), pod("db", "a1", away=[to("x")])],
         pod("x", near=[to("db")], away=[to("web")]),
         [ANTI_AFFINITY_BROKEN, ANTI_AFFINITY_BROKEN, AFFINITY_UNMET, AFFINITY_UNMET, AFFINITY_UNMET],
     ),
-    "own anti-affinity comes before that of existing pods": (
+    "own anti-affinity precedes that of existing pods": (
         [pod(node="a1", away=[to("x", HOSTNAME_LABEL)]), pod("db", "b1", away=[to("x", HOSTNAME_LABEL)])],
         pod("x", away=[to("web", HOSTNAME_LABEL)]),
         [ANTI_AFFINITY_BROKEN, None, EXISTING_BROKEN, None, None],
@@ -222,7 +222,7 @@ WHAT_IFS: dict[str, tuple[list[Pod], Pod, str, Pod, list[Status | None]]] = {
         pod(node="a1", uid="1"),
         NEVER,
     ),
-    "removing the last of its kind makes it the first again": (
+    "removing the last of its kind makes it the first": (
         [pod(node="a1", uid="1")],
         pod(near=[to()]),
         "remove",

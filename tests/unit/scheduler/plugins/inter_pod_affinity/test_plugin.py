@@ -116,7 +116,7 @@ def test_score(
 NORMALIZED = {
     "the example of upstream's documentation": ([-10, 0, 25], [0, 28, 100]),
     "equal scores are all 0": ([7, 7], [0, 0]),
-    "the division comes before the multiplication": ([0, 29, 100], [0, 28, 100]),
+    "the division precedes the multiplication": ([0, 29, 100], [0, 28, 100]),
 }
 
 
@@ -184,7 +184,7 @@ NODE_HINTS: dict[str, tuple[Pod, Node | None, Node, QueueingHint]] = {
     "a node got the key": (pod(near=[to()]), NOWHERE, IN_ZONE, QUEUE),
     "a node moved": (pod(near=[to()]), IN_OTHER, IN_ZONE, QUEUE),
     "a node lost the key of affinity": (pod(near=[to()]), IN_ZONE, NOWHERE, SKIPPED),
-    "a node stayed where it was": (pod(near=[to()], away=[to()]), IN_ZONE, IN_ZONE, SKIPPED),
+    "a node remained where it was": (pod(near=[to()], away=[to()]), IN_ZONE, IN_ZONE, SKIPPED),
     "any node was added for a pod with anti-affinity": (pod(away=[to()]), None, NOWHERE, QUEUE),
     "a node lost the key of anti-affinity": (pod(away=[to()]), IN_ZONE, NOWHERE, QUEUE),
     "a node moved to another domain of anti-affinity": (pod(away=[to()]), IN_ZONE, IN_OTHER, QUEUE),
@@ -282,7 +282,7 @@ EXTRA_NODE_HINTS: dict[str, tuple[Pod, Node | None, Node | None, QueueingHint]] 
     "a node moved": (pod(near=[to()]), IN_OTHER, IN_ZONE, QUEUE),
     "a node lost the key of affinity": (pod("x", near=[to()]), IN_ZONE, NOWHERE, SKIPPED),
     "a node with pods of the same kind lost the key": (pod(near=[to()]), IN_ZONE, NOWHERE, QUEUE),
-    "a node stayed where it was": (pod(near=[to()], away=[to()]), IN_ZONE, IN_ZONE, SKIPPED),
+    "a node remained where it was": (pod(near=[to()], away=[to()]), IN_ZONE, IN_ZONE, SKIPPED),
     "any node was added for a pod with anti-affinity": (pod(away=[to()]), None, NOWHERE, QUEUE),
     "a node lost the key of anti-affinity": (pod(away=[to()]), IN_ZONE, NOWHERE, QUEUE),
     "a node moved to another domain of anti-affinity": (pod(away=[to()]), IN_ZONE, IN_OTHER, QUEUE),
@@ -295,7 +295,7 @@ EXTRA_NODE_HINTS: dict[str, tuple[Pod, Node | None, Node | None, QueueingHint]] 
     "existing pods avoid the pod, and a node was added": (pod("loud"), None, IN_ZONE, QUEUE),
     "a node left a domain": (pod("loud"), IN_ZONE, IN_OTHER, QUEUE),
     "a node was deleted": (pod("loud"), IN_ZONE, None, QUEUE),
-    "a node stayed in its domain": (pod("loud"), IN_ZONE, IN_ZONE, SKIPPED),
+    "a node remained in its domain": (pod("loud"), IN_ZONE, IN_ZONE, SKIPPED),
 }
 
 

@@ -98,7 +98,7 @@ CASES = {
     "huge pages count": (node(**{HUGE: 4}), there(**{HUGE: 4}), asking(**{HUGE: 1}), US(f"Insufficient {HUGE}")),
     "Kubernetes' own prefixed resources count": (node(), there(), asking(**{NATIVE: 1}), UAU(f"Insufficient {NATIVE}")),
     "an unknown resource does not": (node(), there(), asking(something=5), None),
-    "CPU, memory and storage come before others": (
+    "CPU, memory and storage precede others": (
         node(),
         there(),
         asking(**{GPU: 1, "memory": 30, "cpu": "30m"}),

@@ -39,7 +39,7 @@ CASES = {
     "least allocated is the mean of the free shares": (LEAST, TAKEN, make_pod(requests=SMALL), 78),
     "a pod without requests counts 100m and 200Mi": (LEAST, TAKEN, make_pod(), 79),
     "each container does": (LEAST, TAKEN, make_pod(containers=(Container("a"), Container("b"))), 78),
-    "an explicit zero stays zero": (LEAST, {}, make_pod(requests={"cpu": 0, "memory": 0}), 100),
+    "an explicit zero remains zero": (LEAST, {}, make_pod(requests={"cpu": 0, "memory": 0}), 100),
     "pod-level requests are not looked at": (
         LEAST,
         TAKEN,
@@ -51,7 +51,7 @@ CASES = {
     "most allocated is the mean of the used shares": (MOST, TAKEN, make_pod(requests=SMALL), 20),
     "and stops at full": (MOST, {}, make_pod(requests={"cpu": 8, "memory": "64Gi"}), 100),
     "a ratio is rounded, halves up": (RATIO, TAKEN, make_pod(requests=SMALL), 21),
-    "a ratio leaves out what scores nothing": (RATIO, {}, make_pod(requests={"cpu": 2, "memory": 1}), 50),
+    "a ratio omits what scores nothing": (RATIO, {}, make_pod(requests={"cpu": 2, "memory": 1}), 50),
     "a ratio of nothing is nothing": (RATIO, {}, make_pod(requests={"cpu": 0, "memory": 0}), 0),
     "weights count": (with_gpu(MOST_ALLOCATED), {}, make_pod(requests={"cpu": 4, GPU: 2}), 66),
     "an extended resource without requests has no weight": (
@@ -133,6 +133,6 @@ def test_percentages_are_exact_for_any_capacity() -> None:
             ]
 
 
-def test_an_unknown_strategy_is_refused() -> None:
+def test_an_unknown_strategy_is_rejected() -> None:
     with pytest.raises(ValueError, match="scoring strategy Best is not supported"):
         make_strategy(ScoringStrategy("Best"))

@@ -99,7 +99,7 @@ CASES: dict[str, tuple[Pod, tuple[KubeObject, ...], Status | None]] = {
     ),
     "a claim without class or volume counts nothing": (user(8), (limit(0), make_claim("d8")), None),
     "a class that is missing counts nothing": (user(8), (limit(0), make_claim("d8", storage_class="gone")), None),
-    "a volume that is no CSI volume counts nothing": (
+    "a volume that is not a CSI volume counts nothing": (
         user(8),
         (limit(0), make_claim("d8", bound_to="d8"), make_volume("d8")),
         None,
@@ -205,7 +205,7 @@ CASES: dict[str, tuple[Pod, tuple[KubeObject, ...], Status | None]] = {
         (limit(1), make_attachment("a", node="n", volume=None, attacher=DRIVER)),
         None,
     ),
-    "attached and gone": (user(0), (limit(1), make_attachment("a", node="n", volume="gone", attacher=DRIVER)), None),
+    "attached and deleted": (user(0), (limit(1), make_attachment("a", node="n", volume="gone", attacher=DRIVER)), None),
     "a driver that must run does not": (user(0), (make_csi_driver(DRIVER, must_run=True),), NOT_INSTALLED),
     "a driver that must run is not on the CSINode": (
         user(0),
@@ -213,7 +213,7 @@ CASES: dict[str, tuple[Pod, tuple[KubeObject, ...], Status | None]] = {
         NOT_INSTALLED,
     ),
     "a driver that must run does run": (user(0), (make_csi_driver(DRIVER, must_run=True), limit(None)), None),
-    "a driver that runs where it likes": (user(0), (make_csi_driver(DRIVER, must_run=False),), None),
+    "a driver that may run anywhere": (user(0), (make_csi_driver(DRIVER, must_run=False),), None),
     "a missing driver is reported before its limit": (
         user(0, 7),
         (make_csi_driver(DRIVER, must_run=True), limit(0, "other.example.com"), *disk(7, "other.example.com")),

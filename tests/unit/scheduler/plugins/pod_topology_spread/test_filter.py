@@ -56,7 +56,7 @@ FILTERS: dict[str, tuple[list[Pod], Pod, str]] = {
         pod(spread(0, HOSTNAME_LABEL, min_domains=2), spread(key="tier", label_selector=None)),
         "uuuuuu",
     ),
-    "a missing key that comes first does so, too": (
+    "a missing key that is first does so, too": (
         [],
         pod(spread(key="tier", label_selector=None), spread(0, HOSTNAME_LABEL, min_domains=2)),
         "mmmmum",
@@ -83,7 +83,7 @@ FILTERS: dict[str, tuple[list[Pod], Pod, str]] = {
         pod(spread(node_taints_policy="Honor"), tolerates=["dedicated"]),
         "uuuu.m",
     ),
-    "pods in a domain that is left out count as none": (
+    "pods in a domain that is omitted count as none": (
         on("c1", "c1"),
         pod(spread(node_taints_policy="Honor")),
         ".....m",
@@ -171,7 +171,7 @@ WHAT_IFS: dict[str, tuple[list[Pod], Pod, list[tuple[str, Pod]], str]] = {
     ),
     "pods with other labels change nothing": (on("a1"), pod(spread()), [("add", pod(node="b1", app="db"))], "uu...m"),
     "pods on a node without the key change nothing": (on("a1"), pod(spread()), [("add", on("bare")[0])], "uu...m"),
-    "pods on a node that is left out change nothing": (
+    "pods on a node that is omitted change nothing": (
         on("a1", "b1"),
         pod(spread(node_taints_policy="Honor")),
         [("add", on("c1")[0])],

@@ -64,7 +64,7 @@ def test_counts_follow_added_and_removed_pods(constraints, nodes) -> None:  # ty
 
 
 @pytest.mark.parametrize("constraint", [spread(), soft(), soft(1, HOSTNAME_LABEL)], ids=["hard", "soft", "hosts"])
-def test_a_count_dropped_by_the_index_is_counted_again(constraint: TopologySpreadConstraint) -> None:
+def test_a_count_dropped_by_the_index_is_recounted(constraint: TopologySpreadConstraint) -> None:
     rig, incoming = Rig(*NODES), pod(constraint)
     cached = PodTopologySpread(handle=rig)
     for number in range(3):
@@ -155,8 +155,13 @@ TOLERATING = pod(tolerates=[Toleration("dedicated", "Exists")])
 
 
 OWN_HINTS: dict[str, tuple[Pod, Pod, Pod, QueueingHint]] = {
-    "a toleration came and taints are honored": (pod(spread(node_taints_policy="Honor")), pod(), TOLERATING, QUEUE),
-    "a toleration came and taints are ignored": (pod(spread()), pod(), TOLERATING, SKIPPED),
+    "a toleration was added and taints are honored": (
+        pod(spread(node_taints_policy="Honor")),
+        pod(),
+        TOLERATING,
+        QUEUE,
+    ),
+    "a toleration was added and taints are ignored": (pod(spread()), pod(), TOLERATING, SKIPPED),
     "it no longer counts itself": (pod(spread()), pod(), pod(app="db"), QUEUE),
     "its labels changed and it still counts": (pod(spread()), pod(), pod(labels={"x": "y"}), SKIPPED),
 }
@@ -174,11 +179,11 @@ TAINTED = make_node(labels={"zone": "a"}, taints=[DEDICATED])
 
 
 NODE_HINTS: dict[str, tuple[Pod, Node | None, Node | None, QueueingHint]] = {
-    "a node with the keys came": (pod(spread()), None, IN_A, QUEUE),
-    "a node with some of the keys came": (pod(spread(), spread(key="tier")), None, IN_A, SKIPPED),
-    "a node without came": (pod(spread()), None, NOWHERE, SKIPPED),
-    "a node with the keys went": (pod(spread()), IN_A, None, QUEUE),
-    "a node without went": (pod(spread()), NOWHERE, None, SKIPPED),
+    "a node with the keys was added": (pod(spread()), None, IN_A, QUEUE),
+    "a node with some of the keys was added": (pod(spread(), spread(key="tier")), None, IN_A, SKIPPED),
+    "a node without was added": (pod(spread()), None, NOWHERE, SKIPPED),
+    "a node with the keys was removed": (pod(spread()), IN_A, None, QUEUE),
+    "a node without was removed": (pod(spread()), NOWHERE, None, SKIPPED),
     "a node got the keys": (pod(spread()), NOWHERE, IN_A, QUEUE),
     "a node lost them": (pod(spread()), IN_A, NOWHERE, QUEUE),
     "a node moved": (pod(spread()), IN_A, IN_B, QUEUE),

@@ -26,13 +26,13 @@ def test_an_assumed_copy_replaces_the_object_until_it_changes() -> None:
     assert cache.get("v") is not assumed, "what has come to an end does not come back"
 
 
-def test_a_copy_of_another_version_is_refused() -> None:
+def test_a_copy_of_another_version_is_rejected() -> None:
     cache = cache_of(Rig(make_volume("v", version="2")))
     with pytest.raises(OutOfSyncError, match=r'"v" is out of sync \(stored: 2, assume: 1\)'):
         cache.assume(make_volume("v", version="1"))
 
 
-def test_an_object_that_is_gone_cannot_be_assumed_and_is_not_found() -> None:
+def test_an_object_that_is_deleted_cannot_be_assumed_and_is_not_found() -> None:
     rig = Rig(make_volume("v"))
     cache = cache_of(rig)
     cache.assume(make_volume("v", phase="Bound"))

@@ -213,7 +213,7 @@ CASES: dict[str, tuple[tuple[KubeObject, ...], Verdicts]] = {
         ),
         [CONFLICT] * 3,
     ),
-    "a bound volume that is gone": ((claim(bound_to="v"),), [MISSING] * 3),
+    "a bound volume that is deleted": ((claim(bound_to="v"),), [MISSING] * 3),
     "a volume reserved for the claim is the only choice": (
         (
             claim(storage_class="local"),
@@ -353,7 +353,7 @@ CASES: dict[str, tuple[tuple[KubeObject, ...], Verdicts]] = {
         (claim(storage_class="local", selected_node="a2"), LOCAL, make_volume(storage_class="local")),
         [UNBINDABLE] * 3,
     ),
-    "a node that was selected before and is gone": (
+    "a node that was selected before and is deleted": (
         (claim(storage_class="late", selected_node="gone"), LATE),
         [UNBINDABLE] * 3,
     ),
@@ -493,7 +493,7 @@ def test_all_reasons_are_returned_in_order(form: FilterForm) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_volume_that_is_gone_ends_the_look_at_bound_claims(form: FilterForm) -> None:
+def test_a_volume_that_is_deleted_ends_the_look_at_bound_claims(form: FilterForm) -> None:
     elsewhere = (make_claim("far", bound_to="far"), make_volume("far", reach=reachable(host="b1")))
     assert judged(form, make_claim("gone", bound_to="gone"), *elsewhere) == [MISSING] * 3
 

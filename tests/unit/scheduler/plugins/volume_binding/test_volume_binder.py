@@ -132,7 +132,7 @@ def reserve(plugin: VolumeBinding, rig: Rig, pod: Pod = POD) -> CycleState:
 def bind(
     rig: StorageRig, meanwhile: Callable[[StorageApi], None] | None = None, *, after: float = 2.5, timeout: int = 600
 ) -> tuple[Status | None, float]:
-    """Reserve and bind; return what came out and how many seconds it took."""
+    """Reserve and bind; return the result and its seconds."""
     plugin = VolumeBinding(args=VolumeBindingArgs(bind_timeout_seconds=timeout), handle=rig)
     cycle = reserve(plugin, rig)
     assert plugin.pre_bind_pre_flight(cycle, POD, "n") is None
@@ -198,7 +198,7 @@ def test_the_smallest_volume_that_fits_is_taken_and_the_first_of_equals() -> Non
     assert [binding.volume.name for binding in reserve(plugin, rig)[RESERVED].bindings] == ["first"]
 
 
-def test_changed_volume_fails_the_whole_reservation() -> None:
+def test_changed_volume_fails_the_complete_reservation() -> None:
     rig = static_rig()
     rig.add(make_claim("d", storage_class="local"), make_volume("w", storage_class="local", capacity="2Gi"))
     pod = make_pod(volumes=(claim_volume("c"), claim_volume("d")))
@@ -329,21 +329,21 @@ def provision_elsewhere(api: StorageApi) -> None:
 
 
 FAILURES: dict[str, tuple[Callable[[], StorageRig], Callable[[StorageApi], None], str]] = {
-    "the pod is gone": (static_rig, drop_pod, 'pod does not exist any more: pod "p" not found'),
-    "the node is gone": (static_rig, drop_node, 'failed to get node "n": node "n" not found'),
+    "the pod is deleted": (static_rig, drop_pod, 'pod does not exist any more: pod "p" not found'),
+    "the node is deleted": (static_rig, drop_node, 'failed to get node "n": node "n" not found'),
     "the claim reference of the volume was reset": (static_rig, reset_claim_ref, 'ClaimRef got reset for pv "v"'),
     "the node is elsewhere now": (
         static_rig,
         move_node,
         'pv "v" node affinity doesn\'t match node "n": no matching NodeSelectorTerms',
     ),
-    "the volume is gone": (static_rig, drop_volume, 'failed to check binding: persistentvolumes "v" not found'),
-    "the claim is gone": (
+    "the volume is deleted": (static_rig, drop_volume, 'failed to check binding: persistentvolumes "v" not found'),
+    "the claim is deleted": (
         static_rig,
         drop_claim,
         'failed to check binding: persistentvolumeclaims "default/c" not found',
     ),
-    "the claim to be provisioned is gone": (
+    "the claim to be provisioned is deleted": (
         dynamic_rig,
         drop_claim,
         'failed to check provisioning pvc: persistentvolumeclaims "default/c" not found',

@@ -58,7 +58,7 @@ BIG = 'device.attributes["gpu.example"].size == "big"'
 
 PICKED = {
     "the first device in the slice": ([make_claim()], (), [["pool/d0"]]),
-    "the first that is free": ([make_claim()], [held("d0", "d1")], [["pool/d2"]]),
+    "the first free device": ([make_claim()], [held("d0", "d1")], [["pool/d2"]]),
     "one held with admin access is free": ([make_claim()], [held("d0", admin_access=True)], [["pool/d0"]]),
     "the first of the class": ([make_claim(exactly(device_class_name="big"))], (), [["pool/d1"]]),
     "the first that passes the request's own test": ([make_claim(exactly("r", BIG))], (), [["pool/d1"]]),
@@ -209,10 +209,10 @@ PARTS = [
 
 
 COUNTED = {
-    "the whole leaves nothing": (1, [held("whole")], None),
-    "what is left goes to the next that fits": (1, [held("half")], ["pool/other-half"]),
+    "the complete leaves nothing": (1, [held("whole")], None),
+    "the remaining part is allocated next": (1, [held("half")], ["pool/other-half"]),
     "two halves leave no memory": (1, [held("half", "other-half")], None),
-    "two halves are the whole": (2, (), ["pool/half", "pool/other-half"]),
+    "two halves are the complete": (2, (), ["pool/half", "pool/other-half"]),
     "devices seen by an administrator draw nothing": (1, [held("whole", admin_access=True)], ["pool/whole"]),
     "three are one too many": (3, (), None),
 }

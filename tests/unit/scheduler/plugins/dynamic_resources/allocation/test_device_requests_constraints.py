@@ -57,7 +57,7 @@ LISTED = {
     "a single value is a list of one": ((numa("d0", 0, 1), ONE), asking(2, SAME), LISTS, [["pool/d0", "pool/d1"]]),
     "texts are no numbers": ((numa("d0", string_values=("1",)), ONE), asking(2, SAME), LISTS, None),
     "distinct lists have nothing in common": (CHAIN, asking(2, DISTINCT), LISTS, [["pool/d0", "pool/d2"]]),
-    "three of them are too many": (CHAIN, asking(3, DISTINCT), LISTS, None),
+    "three devices are too many": (CHAIN, asking(3, DISTINCT), LISTS, None),
     "with the gate off lists are unknown": (CHAIN, asking(2, SAME), DeviceFeatures(), None),
     "one device has itself in common": (CHAIN, asking(1, SAME), DeviceFeatures(), [["pool/d0"]]),
 }

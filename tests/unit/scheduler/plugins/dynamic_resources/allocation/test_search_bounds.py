@@ -102,7 +102,7 @@ HOPELESS = {
     "more of a kind than there are": [exactly(f"r{number}") for number in range(12)],
     "each with a separate expression": [exactly(f"r{number}", "true" + " && true" * number) for number in range(12)],
     "one request for many, after others": [exactly("a"), exactly("b"), exactly("c", count=10)],
-    "alternatives that are all too many": [
+    "too many alternatives": [
         *(exactly(f"r{number}") for number in range(9)),
         first_of("last", exactly("x", count=4), exactly("y", count=3)),
     ],
@@ -122,7 +122,7 @@ def test_infeasible_claims_are_detected_early(
 
 
 def test_dead_ends_are_met_once_where_looking_ahead_does_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values that must differ, and one too few of them: the same devices in any order are the same dead end."""
+    """Values that must differ, and one value too few: the same devices in any order are the same dead end."""
     monkeypatch.setattr(allocator, "MAX_STEPS", 50_000)
     devices = [device(f"d{number}", attributes={"slot": number % 8}) for number in range(9)]
     claim = make_claim(

@@ -45,12 +45,12 @@ TOO_EXPENSIVE = {
     "strings that double": "cel.bind(a, 'aaaaaaaa', " + "cel.bind(a, a + a + a + a, " * 9 + "a.size() > 0" + ")" * 10,
     "lists that double": "cel.bind(a, [1, 1, 1, 1], " + "cel.bind(a, a + a + a + a, " * 9 + "a.size() > 0" + ")" * 10,
     "join of mapped values": f'{TEN}.map(x, {TEN}.map(y, {TEN}.map(z, {LONG}).join("")).join("")).join("") == ""',
-    "format of a whole list": f'{TEN}.map(x, "%s%s".format([{TEN}.map(y, {LONG}), {LONG}])).size() == 0',
+    "format of an entire list": f'{TEN}.map(x, "%s%s".format([{TEN}.map(y, {LONG}), {LONG}])).size() == 0',
     "loops in loops": in_loops("true", 6),
     "functions of ours in loops": in_loops('quantity("1") == quantity("2") || true', 4),
     "a pattern that grows when compiled, in loops": in_loops('"a".matches("(x{0,30}){0,30}(y{0,30}){0,30}")', 3),
     "a concatenated pattern, in loops": in_loops(f'"a".matches(device.driver + {LONG})', 1),
-    "a search that starts again at every letter": f'({" + ".join([LONG] * 4)}).findAll("(a|aa)*b|a").size() > 0',
+    "a search that restarts at every letter": f'({" + ".join([LONG] * 4)}).findAll("(a|aa)*b|a").size() > 0',
     "sets of many letters": f"sets.equivalent({LONG}.split(''), {LONG}.split(''))",
 }
 
@@ -73,7 +73,7 @@ AFFORDABLE = {
 
 
 @pytest.mark.parametrize("expression", AFFORDABLE.values(), ids=AFFORDABLE)
-def test_common_expressions_stay_within_the_cost_limit(expression: str) -> None:
+def test_common_expressions_remain_within_the_cost_limit(expression: str) -> None:
     assert Program(expression).matches(FACTS)
 
 

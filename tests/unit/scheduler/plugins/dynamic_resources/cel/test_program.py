@@ -28,7 +28,7 @@ SELECTED = {
     "a bare name belongs to the driver's domain": 'device.attributes["gpu.example"].model == "a100"',
     "a qualified name to its own": 'device.attributes["fabric.example"].index == 3',
     "the driver may be used as the domain": "device.attributes[device.driver].cores > 8",
-    "an attribute may be the whole result": 'device.attributes["gpu.example"].healthy',
+    "an attribute may be the complete result": 'device.attributes["gpu.example"].healthy',
     "an unknown domain is an empty map": '!("x" in device.attributes["nope.example"])',
     "also one that is concatenated at run time": '!("x" in device.attributes["nope" + ".example"])',
     "but is not among the domains": '!("nope.example" in device.attributes)',
@@ -58,12 +58,12 @@ SELECTED = {
     "lists": "[1, 2, 3].sum() == 6 && [3, 1].max() == 3 && [1, 2].isSorted()",
     "regular expressions": 'device.attributes["gpu.example"].model.find("[0-9]+") == "100"',
     "an error next to a true operand does not matter": 'device.attributes["gpu.example"].nope == 1 || true',
-    "the device as a whole": 'cel.bind(d, device, d.driver == "gpu.example")',
+    "the complete device": 'cel.bind(d, device, d.driver == "gpu.example")',
     "an attribute may be called device": '!has(device.attributes["gpu.example"].device)',
     "also where the expression ends with it": 'device.attributes["gpu.example"].?device == optional.none()',
     "the device ends the expression": "device == device",
     "patterns are RE2's": '"aXbX".findAll("(?U)a.*X|b", 1) == ["aX"] && "é".find("\\\\pL") == "é"',
-    "comments and quotes are left alone": "device.driver == 'gpu.example' // device.nope",
+    "comments and quotes are unchanged": "device.driver == 'gpu.example' // device.nope",
 }
 
 
@@ -86,7 +86,7 @@ REFUSED = {
     "longer than the API server takes": "true" + " " * 10_240,
     "deeper than cel-cpp reads": "(" * 300 + "true" + ")" * 300,
     "the hidden result of a macro": "[1].map(x, __result__).size() == 1",
-    "text that is no text": "device.driver == '\ud800'",
+    "text that is not text": "device.driver == '\ud800'",
 }
 
 
@@ -99,12 +99,12 @@ def test_invalid_expression_does_not_compile(expression: str) -> None:
 FAILING = {
     "a missing attribute": ('device.attributes["gpu.example"].nope == 1', "no such key: nope"),
     "of a missing domain": ('device.attributes["nope.example"].x == 1', "no such key: x"),
-    "a result that is no bool": ('device.attributes["gpu.example"].model', "could not be converted to bool"),
+    "a result that is not a bool": ('device.attributes["gpu.example"].model', "could not be converted to bool"),
     "a version compared with a quantity": (
         'device.attributes["gpu.example"].firmware.isGreaterThan(quantity("1"))',
         "no such overload",
     ),
-    "a text that is no quantity": ('quantity("ten") == quantity("10")', "quantity"),
+    "a text that is not a quantity": ('quantity("ten") == quantity("10")', "quantity"),
     "a pattern that looks ahead": ('"a".find("a(?=b)") == ""', "error parsing regexp"),
     "a pattern that refers back": ('"a".findAll("(a)\\\\1").size() == 1', "error parsing regexp"),
     "a pattern for cel-cpp itself": ('"a".matches("(")', "missing"),
@@ -176,7 +176,7 @@ ORDERED = [
 ]
 
 
-def test_versions_are_ordered_as_the_specification_says() -> None:
+def test_versions_are_ordered_as_specified() -> None:
     for lower, higher in pairwise(ORDERED):
         assert parse_version(lower) < parse_version(higher)
         assert parse_version(higher) > parse_version(lower)
@@ -202,8 +202,8 @@ NORMALIZED = {
     "a prefix": ("v1.2.3", "1.2.3"),
     "missing numbers": ("1", "1.0.0"),
     "leading zeros": ("01.002.0", "1.2.0"),
-    "a suffix stays": ("v1.02.3-rc.01+b", "1.2.3-rc.01+b"),
-    "an empty number stays invalid": ("1..3", "1..3"),
+    "a suffix remains": ("v1.02.3-rc.01+b", "1.2.3-rc.01+b"),
+    "an empty number remains invalid": ("1..3", "1..3"),
 }
 
 

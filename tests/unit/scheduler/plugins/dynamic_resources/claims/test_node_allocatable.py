@@ -141,7 +141,7 @@ CASES: dict[str, tuple[Objects, list[str]]] = {
         [standing(cpu=COST), held("other"), asking("p1"), asking("p2"), asking("p3")],
         ["n1", "n1", SHORT],
     ),
-    "D12 the pod as a whole has too little": (
+    "D12 the complete pod has too little": (
         [standing(cpu=TWO), claim(), asking(resources={"requests": {"cpu": "2"}})],
         [turned_down(f"pod level request for cpu {LEVEL}")],
     ),

@@ -23,7 +23,7 @@ ROUNDED = {
     "an empty request means the default": (RANGE, None, "2Gi"),
     "less than the minimum is raised to it": (RANGE, "1Mi", "1Gi"),
     "between two steps is raised to the next": (RANGE, "1500Mi", "2Gi"),
-    "a whole step stays": (RANGE, "3Gi", "3Gi"),
+    "a complete step is kept": (RANGE, "3Gi", "3Gi"),
     "without steps a request is unchanged": (OPEN, "1500Mi", "1500Mi"),
     "the next of the valid values is taken": (VALUES, "1500Mi", "2Gi"),
     "beyond all of them a request is unchanged": (VALUES, "6Gi", "6Gi"),

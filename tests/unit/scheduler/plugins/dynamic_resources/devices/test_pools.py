@@ -1,4 +1,4 @@
-"""Pools as a node sees them: which slices count, and when a pool can be used."""
+"""Pools of a node: which slices count, and when a pool can be used."""
 
 from collections.abc import Sequence
 
@@ -84,7 +84,7 @@ SEEN = {
         [make_slice(device("new"), name="2", generation=2), make_slice(device("old"), name="1")],
         ["new"],
     ),
-    "nothing while a newer generation comes elsewhere": (
+    "nothing while a newer generation appears elsewhere": (
         [make_slice(device("old"), name="1", of=2), make_slice(device("x"), name="2", node="n2", generation=2, of=2)],
         [],
     ),
@@ -123,7 +123,7 @@ SEEN = {
         ],
         ["d"],
     ),
-    "a slice with compatibility groups is left out, and missed": (
+    "a slice with compatibility groups is omitted, and missed": (
         [make_slice(device("d"), name="1", of=2), make_slice(GROUPED, name="2", of=2)],
         ["incomplete"],
     ),
@@ -135,7 +135,7 @@ def test_seen(slices: Sequence[ResourceSlice], want: list[str]) -> None:
     assert described(pools(*slices)) == want
 
 
-def test_without_partitions_slices_that_use_them_are_left_out() -> None:
+def test_without_partitions_slices_that_use_them_are_omitted() -> None:
     off = DeviceFeatures(partitionable=False)
     slices = [
         make_slice(name="1", pool="a", counters={"c": "1"}),
@@ -167,7 +167,7 @@ def test_rules_taint_devices(selector: DeviceTaintSelector | None, want: list[st
     assert [item.device.name for item in pool.devices if item.taints] == want
 
 
-def test_nodes_that_see_the_same_share_a_pool() -> None:
+def test_nodes_with_the_same_slices_share_a_pool() -> None:
     existing = Slice(make_slice(device("d"), all_nodes=True), (), FEATURES)
     builder = PoolBuilder({existing.pool: {existing.name: existing}}, FEATURES)
     assert builder.pools(NODE, [existing]) == builder.pools(make_node("n2"), [existing])
