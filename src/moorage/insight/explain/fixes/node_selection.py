@@ -1,7 +1,8 @@
 """Requirements of a pod on the labels and names of nodes."""
 
+import re
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher, get_close_matches
+from difflib import SequenceMatcher
 from typing import Any, Final
 
 from moorage.common.errors import SelectorError
@@ -13,6 +14,10 @@ from moorage.scheduler.plugins.node_affinity import find_node_affinity, read_dem
 
 MAX_SETS: Final = 12
 MAX_VALUES: Final = 6
+MIN_RATIO: Final = 0.85
+FACTS: Final = ("kubernetes.io/", "beta.kubernetes.io/", "node.kubernetes.io/")
+"""Prefixes of labels that describe the machine, such as its architecture: another value is another choice."""
+_DIGITS: Final = re.compile(r"\d+").findall
 REQUIRED: Final = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 
 
@@ -39,9 +44,13 @@ def correct(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
 def _similar(subject: Subject, key: str, text: str) -> list[str]:
     """Return the values of a label, the most similar first; none if the value exists or no other is similar."""
     values = [value for value in subject.nodes.label(key).values if value is not None]
-    if text in values or not get_close_matches(text, values, 1):
+    if text in values or key.startswith(FACTS):
         return []
-    return sorted(values, key=lambda value: -SequenceMatcher(None, text, value).ratio())
+    ratios = {value: SequenceMatcher(None, text, value).ratio() for value in values}
+    values.sort(key=lambda value: -ratios[value])
+    # Another number is another thing: pool-2 is not a misspelt pool-1.
+    is_similar = bool(values) and ratios[values[0]] >= MIN_RATIO and _DIGITS(text) == _DIGITS(values[0])
+    return values if is_similar else []
 
 
 def _others(values: Sequence[str]) -> str:

@@ -37,3 +37,18 @@ def test_only_unmet_expressions_of_an_affinity_are_removed() -> None:
     (operation,) = dropped.edits[0]["patch"]
     assert operation["op"] == "remove"
     assert operation["path"].endswith("/nodeSelectorTerms/1/matchExpressions/1")
+
+
+CORRECTIONS: dict[str, tuple[str, str, str, bool]] = {
+    "swapped letters": ("disk", "nvme-sdd", "nvme-ssd", True),
+    "another number": ("pool", "general-pool-2", "general-pool-1", False),
+    "another word": ("disk", "hdd-disk", "ssd-disk", False),
+    "another architecture": ("kubernetes.io/arch", "linux-arm64", "linux-amd64", False),
+}
+
+
+@pytest.mark.parametrize(("key", "wanted", "existing", "is_corrected"), CORRECTIONS.values(), ids=CORRECTIONS)
+def test_only_misspelt_values_are_corrected(key: str, wanted: str, existing: str, is_corrected: bool) -> None:
+    with session(node("n1", labels={key: existing}), pod("p", nodeSelector={key: wanted})) as opened:
+        texts = [change.text for change in explain_pod(opened, "default/p").changes]
+    assert any(text.startswith(f"Change {key}") for text in texts) == is_corrected
