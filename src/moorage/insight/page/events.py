@@ -34,7 +34,7 @@ def with_page_events(handler: Handler, poll: Poll) -> tuple[Handler, Mapping[str
 
     async def handle(request: HttpRequest) -> Reply | ReplyStream:
         if request.path == EVENTS:
-            return news.stream()
+            return news.stream(request)
         return serve_file(request) if request.path in files else await handler(request)
 
     return handle, {TRY: MAX_BODY}
@@ -101,8 +101,10 @@ class PageNews:
         self._ticking: asyncio.Task[None] | None = None
         self.latest = b""
 
-    def stream(self) -> EventStream | Reply:
+    def stream(self, request: HttpRequest) -> EventStream | Reply:
         """Return a stream for one more reader, or a rejection if there are too many."""
+        if request.method != "GET":
+            return problem(405, "only GET is supported")
         if len(self._readers) >= MAX_READERS:
             return problem(503, "too many pages are open")
         return EventStream(self)

@@ -63,5 +63,5 @@ class PageServer:
         if (refusal := self._guard.check(request)) is not None:
             return refusal
         if request.path == EVENTS:
-            return self._news.stream()
+            return self._news.stream(request)
         return self._service.answer(request)

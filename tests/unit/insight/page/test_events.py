@@ -31,12 +31,15 @@ class Reader:
         return [piece.split(b"data: ")[1].strip() for piece in self.got if b"data: " in piece]
 
 
+OPENING = HttpRequest("GET", b"/ui/api/events", [], b"")
+
+
 async def nothing(_request: HttpRequest) -> Reply:
     return Reply(500, b"")
 
 
 def reading(news: PageNews) -> tuple[Reader, EventStream]:
-    reader, stream = Reader(), news.stream()
+    reader, stream = Reader(), news.stream(OPENING)
     assert isinstance(stream, EventStream)
     stream.start(reader)
     return reader, stream
@@ -102,7 +105,7 @@ def test_number_of_readers_is_limited() -> None:
     def test(news: PageNews) -> None:
         for _ in range(events.MAX_READERS):
             reading(news)
-        rejected = news.stream()
+        rejected = news.stream(OPENING)
         assert isinstance(rejected, Reply)
         assert rejected.status == 503
 

@@ -23,6 +23,9 @@ FILE: Final = "moorage.db"
 GAP: Final = 10_000
 """How far versions jump at a restart: watchers may have seen versions that did not reach the disk."""
 
+MAX_VERSION: Final = 1 << 62
+"""Versions beyond are damaged, and SQLite could not store those of later changes."""
+
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS objects (
     resource TEXT NOT NULL, key TEXT NOT NULL, created INTEGER NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL,
@@ -83,10 +86,12 @@ class Journal:
     def _read(self) -> Store:
         latest = self._database.execute("SELECT version FROM latest").fetchone()
         version = int(latest[0]) + GAP if latest is not None else 0
+        if not 0 <= version <= MAX_VERSION:
+            raise ValueError(f"the version {version} is not between 0 and {MAX_VERSION}")
         store = Store(version=version)
         rows = self._database.execute("SELECT resource, key, version, body FROM objects ORDER BY created")
         for resource, key, at, body in rows:
-            if _is_object(body, key):
+            if _is_object(body, key) and isinstance(at, int) and 0 < at <= MAX_VERSION:
                 store.restore(resource, Entry(key, at, body))
             else:
                 # One unreadable object would prevent the listing of its kind.
@@ -136,7 +141,7 @@ class Journal:
                 batch, self._pending = self._pending, []
                 try:
                     await loop.run_in_executor(self._thread, self._commit, batch)
-                except sqlite3.Error as error:
+                except (sqlite3.Error, OverflowError) as error:
                     log.exception("the data cannot be written", file=str(self._file))
                     problem = f"the data cannot be written to {self._file}: {error}"
                     failure = ServerError(problem, status=500, reason="InternalError")
@@ -162,7 +167,7 @@ class Journal:
                     database.execute(_DELETE, (resource, change.before.key))
             database.execute(_LATEST, (batch[-1][1].version,))
             database.execute("COMMIT")
-        except sqlite3.Error:
+        except (sqlite3.Error, OverflowError):
             # On a full disk SQLite has rolled back already; a second rollback would hide the cause.
             if database.in_transaction:
                 database.execute("ROLLBACK")

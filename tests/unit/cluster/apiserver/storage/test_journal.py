@@ -125,7 +125,15 @@ def test_corrupt_object_is_skipped(row: tuple[str, str, object], tmp_path: Path)
     asyncio.run(journal.close())
 
 
-@pytest.mark.parametrize("statement", ["UPDATE latest SET version = 'x'", "ALTER TABLE objects DROP COLUMN created"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE latest SET version = 'x'",
+        "UPDATE latest SET version = -20000",
+        "UPDATE latest SET version = 9223372036854775807",
+        "ALTER TABLE objects DROP COLUMN created",
+    ],
+)
 def test_corrupt_database_is_rejected(statement: str, tmp_path: Path) -> None:
     asyncio.run(Journal(tmp_path).close())
     with closing(sqlite3.connect(tmp_path / FILE)) as database, database:
