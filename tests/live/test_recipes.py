@@ -1,4 +1,4 @@
-"""From nothing to a pod on a real control plane: the commands of the recipe, as a stranger types them."""
+"""Recipes of the docs on a real control plane: five commands to a placed pod, and nodes of kwok."""
 
 import os
 import re
@@ -10,8 +10,10 @@ from pathlib import Path
 
 from release.chart import find_helm
 
+from moorage.kube.api.pod import Pod
 from tests.live.cluster import PATIENCE, LiveCluster
 from tests.live.conftest import Story
+from tests.live.scheduler import scheduler
 from tests.live.test_chart import run
 from tests.support.control_plane import ROOT, ControlPlane, program
 
@@ -69,3 +71,25 @@ def test_five_commands_place_a_pod_as_an_ordinary_account(
             run(find_helm(), "uninstall", "moorage", "-n", "kube-system", f"--kubeconfig={plane.kubeconfig()}")
 
     live(story)
+
+
+def test_pods_run_on_nodes_of_kwok(plane: ControlPlane, live: Callable[[Story], None]) -> None:
+    program("kwok")
+
+    async def story(cluster: LiveCluster) -> None:
+        await cluster.add_nodes("fake-1", "fake-2")
+        kwok = plane.spawn("kwok", f"--kubeconfig={plane.kubeconfig()}", "--manage-all-nodes")
+        try:
+            with scheduler(plane.kubeconfig()):
+                await cluster.add_pods("web-1", "web-2")
+                await cluster.wait_for("all pods run", all_run)
+        finally:
+            kwok.terminate()
+            kwok.wait(PATIENCE)
+
+    live(story)
+
+
+def all_run(pods: dict[str, Pod]) -> bool:
+    """Return whether all pods run; kwok starts only pods that have a node."""
+    return len(pods) == 2 and {pod.status.phase for pod in pods.values()} == {"Running"}
