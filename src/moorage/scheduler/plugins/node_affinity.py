@@ -13,6 +13,7 @@ from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.selectors import (
     EVERYTHING,
+    MANY,
     NODE_NAME_FIELD,
     LabelMatcher,
     NodeMatcher,
@@ -55,6 +56,12 @@ class Demands(Struct, frozen=True):
 
     labels: LabelMatcher
     affinity: NodeMatcher | None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether parsing the requirements takes long."""
+        terms = () if self.affinity is None else self.affinity.terms
+        return max(len(self.labels.requirements), len(terms), *(len(term.expressions) for term in terms)) > MANY
 
     def accepts(self, node: Node) -> bool:
         if not self.labels.matches(node.labels):
@@ -189,15 +196,18 @@ def find_node_affinity(pod: Pod) -> NodeAffinitySpec:
 
 
 def read_demands(pod: Pod) -> Demands:
-    """Parse what a pod demands of a node, once for all pods of its template."""
+    """Parse what a pod demands of a node; the result of a large selector is kept for all pods of the template."""
     shape = pod.shape
     demands: Demands | None = shape.demands
     if demands is None:
         required, selector = find_node_affinity(pod).required, pod.spec.node_selector
-        demands = shape.demands = Demands(
+        demands = Demands(
             label_set_matcher(selector) if selector else EVERYTHING,
             None if required is None else node_matcher(required),
         )
+        # Small selectors are parsed again: each pod of a DaemonSet has its own template.
+        if demands.is_large:
+            shape.demands = demands
     return demands
 
 
