@@ -425,13 +425,12 @@ class HttpServer:
         if len(self._connections) < self._max_connections:
             return True
         counts = Counter(connection.address for connection in self._connections)
-
-        def rank(connection: Tracked) -> tuple[int, bool, int]:
-            return counts[connection.address], isinstance(connection, Arrival), connection.sweeps
-
-        # Of equals, max() returns the first, which is the oldest.
+        idle = [connection for connection in self._connections if not connection.is_busy]
+        most = max((counts[connection.address] for connection in idle), default=0)
         old = monotonic() - MIN_AGE
-        surplus = max((c for c in self._connections if c.begun_at < old and not c.is_busy), key=rank, default=None)
+        candidates = (c for c in idle if counts[c.address] == most and c.begun_at < old)
+        # Of equals, max() returns the first, which is the oldest.
+        surplus = max(candidates, key=lambda c: (isinstance(c, Arrival), c.sweeps), default=None)
         if surplus is None:
             return False
         del self._connections[surplus]

@@ -1,7 +1,9 @@
 """The page's data over HTTP: responses, rejected requests, and no access without authorization."""
 
+import asyncio
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from tests.unit.insight.page.clusters import get, served, still
 
 from moorage.insight.page.paths import SAFETY, public_paths
-from moorage.insight.page.service import PageService
+from moorage.insight.page.service import BURST_SECONDS, CpuShare, PageService
 from moorage.kube.http.messages import HttpRequest, Reply
 
 JSON = [(b"content-type", b"application/json")]
@@ -17,6 +19,7 @@ REFUSED: dict[str, tuple[str, str, bytes, list[tuple[bytes, bytes]], int, str]] 
     "there is no such page": ("GET", "/ui/none.js", b"", [], 404, "not found"),
     "a path out of the directory leads nowhere": ("GET", "/ui/../../etc/passwd", b"", [], 404, "not found"),
     "nor does an encoded one": ("GET", "/ui/%2e%2e%2fservice.py", b"", [], 404, "not found"),
+    "a number may have few digits": ("GET", f"/ui/api/waiting?offset={'9' * 5000}", b"", [], 422, "is not a number"),
     "there is no such question": ("GET", "/ui/api/secrets", b"", [], 404, "not found"),
     "data is not written": ("POST", "/ui/api/state", b"{}", JSON, 405, "only GET is supported"),
     "a pod has a name": ("GET", "/ui/api/pod", b"", [], 422, "missing parameter"),
@@ -100,3 +103,27 @@ def test_every_path_is_documented() -> None:
     page = (Path(__file__).parents[4] / "docs/reference/ui-api.md").read_text()
     documented = set(re.findall(r"^\| `([a-z]+)` \|", page, re.MULTILINE))
     assert set(PageService(still())._reading) | {"pod", "node", "try", "events"} <= documented
+
+
+def test_readers_share_a_part_of_the_thread() -> None:
+    async def read() -> None:
+        cpu = CpuShare(1e-6)
+        async with cpu.turn():
+            end = time.thread_time() + BURST_SECONDS + 0.01
+            while time.thread_time() < end:
+                pass
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2), cpu.turn():
+                pytest.fail("the next reader must wait")
+
+    asyncio.run(read())
+
+
+def test_burst_is_not_delayed() -> None:
+    async def read() -> None:
+        cpu = CpuShare(0.001)
+        for _ in range(100):
+            async with cpu.turn():
+                pass
+
+    asyncio.run(asyncio.wait_for(read(), 30))

@@ -382,6 +382,30 @@ def test_one_connection_too_many_takes_the_place_of_the_quietest() -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
+def test_flood_replaces_its_own_connections() -> None:
+    async def main() -> None:
+        server = HttpServer(HttpService(Site().answer, refuse, lambda _: MAX_BODY), max_connections=3)
+        port = await server.listen("127.0.0.1", 0)
+        probe = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+        probe[1].write(b"GET /a HTTP/1.1\r\n\r\n")
+        await heard(probe[0])
+        for _ in range(3):
+            server.sweep()
+        flood = []
+        for _ in range(5):
+            flood.append(await asyncio.open_connection("127.0.0.1", port))
+            flood[-1][1].write(b"GET /a HTTP/1.1\r\n\r\n")
+            assert (await heard(flood[-1][0]))[0] == 200
+        assert await hung_up(flood[0][0])
+        probe[1].write(b"GET /a HTTP/1.1\r\n\r\n")
+        assert (await heard(probe[0]))[0] == 200, "it is the most idle connection, but the only one of its address"
+        for _, writer in (probe, *flood):
+            writer.close()
+        await server.stop(0)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
 def test_with_all_connections_busy_one_more_waits() -> None:
     async def main() -> None:
         site = Site()
