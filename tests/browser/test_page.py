@@ -123,7 +123,7 @@ def test_namespace_applies_to_all_lists(look: Look) -> None:
         window = look()
         window.open(served.url, "pods")
         window.page.select_option("select[aria-label=Namespace]", "batch")
-        window.page.wait_for_function("!document.querySelector('main').innerText.includes('shop/')")
+        window.page.wait_for_function("() => !document.querySelector('main').innerText.includes('shop/')")
         window.page.click("#nav a[data-name=waiting]")
         window.wait_for("batch/far")
         assert "shop/" not in window.text()
