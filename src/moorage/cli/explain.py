@@ -72,7 +72,7 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
 
     The text is at most one screen long. -v 1 prints all reasons and changes, and the events that trigger a retry.
 
-    To print the logged attempts of the pod instead, even if the pod is deleted, add --decision-log.
+    To print the logged attempts of the pod instead, even if the pod was deleted, add --decision-log.
 
     The exit code is 0 whether or not the pod fits, and 2 for invalid input.
     """

@@ -47,7 +47,8 @@ OnOption = Annotated[
     Backend, typer.Option("--on", help="Run trials on the cores of this machine, or on Ray (moorage[ray]).")
 ]
 RayAddressOption = Annotated[
-    str, typer.Option("--ray-address", metavar="HOST:PORT", help="Ray cluster to use (default: start one here).")
+    str,
+    typer.Option("--ray-address", metavar="HOST:PORT", help="Ray cluster to use (default: start one on this machine)."),
 ]
 
 

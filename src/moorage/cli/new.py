@@ -27,7 +27,7 @@ def new(
         typer.Option(
             "--kind",
             help="Plugin type: reject nodes, score nodes, use a custom resource, order the queue, reserve and permit, "
-            "act for pods without a feasible node, or bind.",
+            "handle pods without a feasible node, or bind.",
         ),
     ] = PluginKind.FILTER,
     directory: Annotated[

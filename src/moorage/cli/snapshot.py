@@ -19,9 +19,7 @@ def snapshot(
             callback=options.with_extension(".json", ".gz"),
         ),
     ],
-    anonymize: Annotated[
-        bool, typer.Option("--anonymize", help="Replace names with pseudonyms, the same one each time.")
-    ] = False,
+    anonymize: Annotated[bool, typer.Option("--anonymize", help="Replace names consistently with pseudonyms.")] = False,
     annotations: Annotated[bool, typer.Option("--annotations", help="Include annotations.")] = False,
     all_fields: Annotated[
         bool,

@@ -117,4 +117,4 @@ def missing(target: ObjectId, keys: Iterable[str]) -> InputError:
         by_name = {name.rpartition("/")[2]: name for name in names}
         hint = did_you_mean(target.name, list(by_name))
         hint = next((hint.replace(repr(name), repr(key)) for name, key in by_name.items() if repr(name) in hint), "")
-    return InputError(f"{target.kind} {target.key}", f"there is no such {target.kind.lower()}", hint=hint)
+    return InputError(f"{target.kind} {target.key}", "not found", hint=hint)

@@ -23,7 +23,7 @@ REFUSED: dict[str, tuple[str, str, bytes, list[tuple[bytes, bytes]], int, str]] 
     "there is no such question": ("GET", "/ui/api/secrets", b"", [], 404, "not found"),
     "data is not written": ("POST", "/ui/api/state", b"{}", JSON, 405, "only GET is supported"),
     "a pod has a name": ("GET", "/ui/api/pod", b"", [], 422, "missing parameter"),
-    "a pod that is not there is not explained": ("GET", "/ui/api/pod?pod=shop/nobody", b"", [], 422, "no such pod"),
+    "a pod that is not there is not explained": ("GET", "/ui/api/pod?pod=shop/nobody", b"", [], 422, "not found"),
     "a node that is not there is suggested": ("GET", "/ui/api/node?node=n11", b"", [], 422, "node not found"),
     "a run is a number": ("GET", "/ui/api/state?run=x", b"", [], 422, "not a number"),
     "there is one run": ("GET", "/ui/api/state?run=1", b"", [], 422, "1 is not a run"),

@@ -56,7 +56,7 @@ def test_added_pods_are_placed(session: Session) -> None:
     result = tried(session, drop=POD, copies=7)
     assert [bool(move.after) for move in result["dropped"]] == [True] * 5 + [False] * 2
     assert (result["waitingBefore"], result["waitingAfter"]) == (1, 3)
-    with pytest.raises(InputError, match="no such pod"):
+    with pytest.raises(InputError, match="not found"):
         session.pod("shop/new-1")
 
 
@@ -97,7 +97,7 @@ def test_gated_pod_uses_no_capacity() -> None:
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "there is no such node": ({"drain": ["n9"]}, "no such node"),
+    "there is no such node": ({"drain": ["n9"]}, "not found"),
     "this is no YAML": ({"drop": "{"}, "added pods"),
     "there is no pod in it": (
         {"drop": "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}"},
