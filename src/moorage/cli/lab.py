@@ -48,7 +48,7 @@ OnOption = Annotated[
 ]
 RayAddressOption = Annotated[
     str,
-    typer.Option("--ray-address", metavar="HOST:PORT", help="Ray cluster to use (default: start one on this machine)."),
+    typer.Option("--ray-address", metavar="HOST:PORT", help="Ray cluster to use (default: a new local one)."),
 ]
 
 
