@@ -53,8 +53,8 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
 
     The configuration is validated, and the differences are printed. The running scheduler reloads it without a
     restart. Settings that need a restart (leaderElection, clientConnection) and extenders keep their values. Both
-    configurations are validated on this machine: pass the --plugin options of the scheduler. The previous configuration is saved:
-    --undo restores it.
+    configurations are validated on this machine: pass the --plugin options of the scheduler. The previous
+    configuration is saved: --undo restores it.
     """
     start_lightly()
     from moorage.common.errors import InputError
