@@ -1033,7 +1033,7 @@ def measured_apart(loop: asyncio.AbstractEventLoop, rig: Rig, case: Case) -> Mea
     count, body = find_largest(case)
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
-        signal.alarm(MAX_SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)
         os.write(writer, pickle.dumps(loop.run_until_complete(measure(rig, case, count, body))))
         os._exit(0)
     os.close(writer)

@@ -186,14 +186,14 @@ def _aggregate(pod: "Pod", requests_of: RequestsOf) -> Nanos:
     sidecars: Nanos = {}
     peak: Nanos = {}
     for container in spec.init_containers:
-        requests = requests_of(container)
-        if container.is_sidecar:
-            total = _sum((total, requests))
-            sidecars = _sum((sidecars, requests))
-            running = sidecars
-        else:
-            running = _sum((requests, sidecars))
-        peak = _max(peak, running)
+        # Only the resources of this container change: a pod may have thousands of containers and resources.
+        for name, nanos in requests_of(container).items():
+            running = nanos + sidecars.get(name, 0)
+            if container.is_sidecar:
+                total[name] = total.get(name, 0) + nanos
+                sidecars[name] = running
+            if name not in peak or running > peak[name]:
+                peak[name] = running
     return _max(total, peak)
 
 

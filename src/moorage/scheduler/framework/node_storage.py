@@ -85,6 +85,8 @@ class NodeStorage:
         self.features = CategoricalColumn(lambda info: frozenset(info.node.status.declared_features))
         self.label_keys: set[str] = set()
         """The keys of all labels of the nodes, and some of nodes that are deleted or have changed."""
+        self.label_keys_version = 0
+        """Grows when a label key is added."""
         self._max_label_keys = SPARE_LABEL_KEYS
         self.labels: LRU[str, CategoricalColumn] = LRU("label columns", MAX_LABEL_COLUMNS, self._new_label_column)
         self._label_views: LRU[str, Categorical[str | None]] = LRU(
@@ -143,6 +145,7 @@ class NodeStorage:
     def _add_label_keys(self, info: NodeInfo) -> None:
         if not info.labels.keys() <= self.label_keys:
             self.label_keys.update(info.labels)
+            self.label_keys_version += 1
             if len(self.label_keys) > self._max_label_keys:
                 self.label_keys = {key for other in self.infos for key in other.labels}
                 self._max_label_keys = 2 * len(self.label_keys) + SPARE_LABEL_KEYS

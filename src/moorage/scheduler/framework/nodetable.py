@@ -186,6 +186,11 @@ class NodeTable:
         """Return False if no node of the cluster has a label with this key; the column of one need not be read."""
         return key in self._columns.label_keys
 
+    @property
+    def label_keys_version(self) -> int:
+        """A number that grows when a node gets a label whose key no node had."""
+        return self._columns.label_keys_version
+
     def label(self, key: str) -> Categorical[str | None]:
         """The value of a label on each node; ``None`` where it is missing.
 

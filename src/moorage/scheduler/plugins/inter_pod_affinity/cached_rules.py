@@ -103,7 +103,8 @@ class CachedRules:
     def required(self, pod: Pod, terms: PodTerms, nodes: NodeTable) -> RequiredRules:
         """Return the rules of the pod's and of existing pods' required terms; call ``refresh`` before use."""
         key = _cache_key(pod, terms)
-        state = (self._namespaces.version, self._pods.anti_affinity.version, self._pods.generation)
+        pods = self._pods
+        state = (self._namespaces.version, nodes.label_keys_version, pods.anti_affinity.version, pods.generation)
         cached = self._required.find(key)
         if cached is None or cached[0] != state:
             cached = (state, self._new_rules(pod, terms, nodes))
@@ -115,7 +116,10 @@ class CachedRules:
         """Return the scores of the pod's and of existing pods' preferred terms; call ``refresh`` before use."""
         pods = self._pods
         key = _cache_key(pod, terms)
-        state = (self._namespaces.version, pods.affinity.version, pods.preferred.version, pods.generation)
+        state = (
+            *(self._namespaces.version, nodes.label_keys_version),
+            *(pods.affinity.version, pods.preferred.version, pods.generation),
+        )
         cached = self._preferred.find(key)
         if cached is None or cached[0] != state:
             cached = (state, self._new_scores(pod, terms, nodes))
@@ -137,7 +141,12 @@ class CachedRules:
         tallies = (
             self._by_key((key, matching_all, 1) for key in affinity_keys if matching_all is not None),
             avoided,
-            self._by_key((group.term.topology_key, group, 1) for group in existing_anti_affinity),
+            # Existing pods may have any number of topology keys, but those that no node has do not matter.
+            self._by_key(
+                (group.term.topology_key, group, 1)
+                for group in existing_anti_affinity
+                if nodes.may_have_label(group.term.topology_key)
+            ),
         )
         return RequiredRules(pod, affinity, anti_affinity, namespace_labels, tallies, self._domains)
 
@@ -162,7 +171,9 @@ class CachedRules:
         if self._hard_weight > 0:
             groups += [(group, self._hard_weight) for group in self._pods.affinity.about(*about)]
         counts: list[tuple[str, RowCounts, int]] = [
-            (group.term.topology_key, group, weight) for group, weight in groups
+            (group.term.topology_key, group, weight)
+            for group, weight in groups
+            if nodes.may_have_label(group.term.topology_key)
         ]
         if len(own) <= MANY:
             counts = [(term.topology_key, self._count_matching(term), weight) for term, weight in own] + counts

@@ -1,6 +1,7 @@
 """Cached rules: a plugin with every change returns the same results as a new one."""
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.scheduler.plugins.inter_pod_affinity.affinity_builders import CLUSTER, pod, to
 
 from moorage.kube.api.node import HOSTNAME_LABEL
@@ -116,3 +117,14 @@ def test_a_topology_key_that_no_node_has_decides_alone_among_many_terms() -> Non
     results = [run_filter(plugin, rig, pod(near=[to(), *near]), form) for form in FORMS]
     assert results == [run_filter(plugin, rig, pod(near=[to(), near[0]]), form) for form in FORMS]
     assert len(plugin._cached_rules._domains._by_key) < 4
+
+
+def test_a_topology_key_that_a_node_gets_later_counts_from_then_on() -> None:
+    rig = Rig(*CLUSTER)
+    rig.cache.add_pod(pod("db", CLUSTER[0].name, name="db", away=[to("web", key="new")]))
+    plugin, incoming = InterPodAffinity(handle=rig), pod("web")
+    assert run_filter(plugin, rig, incoming, all_at_once) == [None] * len(CLUSTER)
+    labels = {**CLUSTER[0].labels, "new": "x"}
+    rig.cache.update_node(replace(CLUSTER[0], metadata=replace(CLUSTER[0].metadata, labels=labels)))
+    assert_up_to_date(plugin, rig, incoming)
+    assert run_filter(plugin, rig, incoming, all_at_once)[0] is not None
