@@ -1,6 +1,7 @@
 """The admission chain: check types, set defaults, resolve priorities, and validate."""
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +17,7 @@ from moorage.kube.admission.checks.placement import comparisons
 from moorage.kube.admission.checks.rules import metadata_problems, rule_problems
 from moorage.kube.admission.checks.scheduling_groups import group_status
 from moorage.kube.admission.checks.type_checks import type_problems
+from moorage.kube.admission.checks.updates import RULES as UPDATE_RULES
 from moorage.kube.admission.checks.updates import update_problems
 from moorage.kube.admission.defaults import default_pod
 from moorage.kube.admission.device_admission import DeviceAdmission
@@ -195,9 +197,13 @@ class Admission:
                 data = apply_difference(data, to_data(pod), to_data(default_pod(pod)))
         elif resource.storage == SERVICES:
             keep_address(old, data)
+        # Simulations store objects without defaults: those added now are not a change of immutable fields.
         if keeps_spec:
-            # Simulations store objects without defaults: those added now are not a change of immutable fields.
             old = {**old, "spec": data["spec"]}
+        elif schema is not None and resource.storage in UPDATE_RULES:
+            stored = deepcopy(dict(old))
+            set_defaults(stored, schema)
+            old = stored
         _raise_if_invalid(resource, data, [*_problems(resource, data), *update_problems(resource.storage, old, data)])
         if schema is not None:
             complete(data, schema)
