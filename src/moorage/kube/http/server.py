@@ -85,6 +85,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._parser is not None:
             self._parser.close()
             self._parser = None
+        # uvloop's TLS layer keeps methods of this object: without this, only a garbage collection frees both.
+        self._transport = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer for received data."""
@@ -221,12 +223,15 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def send(self, piece: bytes) -> None:
         """Write a piece of a stream."""
-        self.transport.write(piece)
+        if self._transport is not None:
+            self._transport.write(piece)
 
     def end(self) -> None:
         """Write the end of a stream."""
         self._stream = None
-        self.transport.write(b"0\r\n\r\n")
+        if self._transport is None:
+            return
+        self._transport.write(b"0\r\n\r\n")
         self._answered()
         if self._parser is not None and (self._parser.requests or self._parser.has_unread):
             asyncio.get_running_loop().call_soon(self._serve_on)
@@ -244,7 +249,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._serve_on()
 
     def _read(self, is_wanted: bool) -> None:
-        if is_wanted == self._is_reading or self.transport.is_closing():
+        if is_wanted == self._is_reading or self._transport is None or self._transport.is_closing():
             return
         self._is_reading = is_wanted
         if is_wanted:
@@ -280,7 +285,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close the connection immediately."""
         self._is_closing = True
-        self.transport.abort()
+        if self._transport is not None:
+            self._transport.abort()
 
 
 class Arrival:
