@@ -38,6 +38,7 @@ IDLE_WRITES_PER_OBJECT: Final = 50
 POLL_SECONDS: Final = 0.25
 """Kubelets become idle without an event. Poll them after this virtual time, then less and less often."""
 MAX_POLL_SECONDS: Final = 3600.0
+BIND_HINT: Final = "return await self.handle.cluster.bind(pod, node_name), or Status.skip() to let the next plugin bind"
 
 
 def simulate(  # noqa: PLR0913 - keywords only
@@ -206,7 +207,7 @@ def _collect_decisions(simulation: Simulation, cluster: ClusterInput, attempts: 
         nominated_node = "" if pod is None or pod.node_name else queue.nominator.node_of(pod)
         decisions.append(
             replace(
-                _final_decision(decision, pod, attempts.failed_bindings.get(uid)),
+                _final_decision(decision, pod, attempts),
                 post_filter=None,
                 evicted=uid in simulated.evicted,
                 nominated_node=nominated_node,
@@ -221,14 +222,22 @@ def _collect_decisions(simulation: Simulation, cluster: ClusterInput, attempts: 
     return [*decisions, *(decision for pod in untried for decision in not_tried(queue, pod))]
 
 
-def _final_decision(decision: Decision, pod: Pod | None, failed_binding: Decision | None) -> Decision:
+def _final_decision(decision: Decision, pod: Pod | None, attempts: AttemptLog) -> Decision:
     """Return a decision whose binding was in progress at the end as unschedulable.
 
-    A binding that failed before would fail repeatedly.
+    A binding that failed before would fail repeatedly. A pod without a node after a successful binding shows a plugin
+    that did not bind it.
     """
     if decision.result is not Result.SCHEDULED or pod is None or pod.node_name:
         return decision
-    if failed_binding is not None:
+    if (failed_binding := attempts.failed_bindings.get(pod.uid)) is not None:
         return failed_binding
-    message = f"the binding to {decision.node} was still in progress when the simulation ended"
-    return replace(decision, result=Result.UNSCHEDULABLE, node="", tied=(), message=message)
+    if pod.uid in attempts.finished_bindings:
+        problem = (
+            f"a Bind plugin of profile {decision.profile} returned None, but did not bind the pod to {decision.node}"
+        )
+        result, message = Result.ERROR, f"{problem}: {BIND_HINT}"
+    else:
+        result = Result.UNSCHEDULABLE
+        message = f"the binding to {decision.node} was still in progress when the simulation ended"
+    return replace(decision, result=result, node="", tied=(), message=message)

@@ -135,6 +135,8 @@ class AttemptLog(AttemptObserver):
         self.decisions: dict[str, Decision] = {}
         self.failed_bindings: dict[str, Decision] = {}
         """The last attempt of each pod that failed in its binding cycle."""
+        self.finished_bindings: set[str] = set()
+        """The uids of pods whose Bind plugin reported success."""
         self.on_failure: Callable[[], None] = lambda: None
         """Called when an attempt fails with an error, or in its binding cycle: no object may show that."""
 
@@ -187,6 +189,10 @@ class AttemptLog(AttemptObserver):
         self.decisions[pod.metadata.uid] = Decision(
             pod=queued.key, profile=pod.scheduler_name, attempts=queued.attempts, **fields
         )
+
+    def bound(self, queued: QueuedPodInfo, node_name: str) -> None:
+        """Record that a Bind plugin reported success."""
+        self.finished_bindings.add(queued.uid)
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Record that the binding cycle of a placed pod failed: in Permit, PreBind or Bind."""

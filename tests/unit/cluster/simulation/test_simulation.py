@@ -51,6 +51,11 @@ class RaisesInBind(BindPlugin):
         raise ValueError("the line is dead")
 
 
+class BindsNothing(BindPlugin):
+    async def bind(self, *_: Any) -> None:
+        return None
+
+
 def policy_with(plugin: type[Plugin]) -> Policy:
     point = "bind" if issubclass(plugin, BindPlugin) else "multiPoint"
     plugins = f"{{{point}: {{enabled: [{{name: {plugin.name}}}]}}}}"
@@ -70,6 +75,7 @@ CASES: dict[str, tuple[type[Plugin], str, str]] = {
     "a pre-bind plugin that rejects": (Unprepared, "unschedulable", "the volume is not there"),
     "a bind that fails": (CannotBind, "error", "the line is dead"),
     "a bind that raises": (RaisesInBind, "error", "the line is dead"),
+    "a bind that does nothing": (BindsNothing, "error", "returned None, but did not bind the pod to n: return await"),
 }
 
 
