@@ -84,7 +84,7 @@ def flatten(content: Any, source: str) -> Iterator[Document]:
     if not isinstance(content, dict):
         raise InputError(
             source,
-            f"this is not a Kubernetes object but a {_describe(content)}",
+            f"this is not a Kubernetes object but a {describe_type(content)}",
             hint=comment_hint(content) or "every document needs apiVersion, kind and metadata",
         )
     kind = _text(content.get("kind"))
@@ -93,7 +93,7 @@ def flatten(content: Any, source: str) -> Iterator[Document]:
         return
     items = content["items"] or []
     if not isinstance(items, list):
-        raise InputError(f"{source}, items", f"expected a list of objects, found a {_describe(items)}")
+        raise InputError(f"{source}, items", f"expected a list of objects, found a {describe_type(items)}")
     item_kind = kind.removesuffix("List")
     for index, item in enumerate(items):
         if isinstance(item, dict) and item_kind and "kind" not in item:
@@ -144,6 +144,7 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _describe(content: Any) -> str:
+def describe_type(content: Any) -> str:
+    """Return the YAML type of a value for messages."""
     names = {list: "list", str: "text", bool: "boolean", int: "number", float: "number", dict: "mapping"}
     return "null" if content is None else names.get(type(content), type(content).__name__)

@@ -10,6 +10,7 @@ from msgspec.structs import asdict, fields, replace
 from moorage.common.errors import ConfigError, ConfigErrors, InputError, UnknownPluginError, comment_hint, did_you_mean
 from moorage.common.user_files import read_text
 from moorage.kube.features import FeatureGates
+from moorage.kube.manifests import describe_type
 from moorage.scheduler.config import args as plugin_args
 from moorage.scheduler.config.args import NodeResourcesFitArgs
 from moorage.scheduler.config.contrib_args import complete_contrib_args
@@ -164,7 +165,7 @@ def _complete_and_check(
 def _check_header(data: Any, source: str) -> None:
     correction = f"write apiVersion: {API_VERSION} and kind: {KIND}"
     if not isinstance(data, dict):
-        content = "nothing" if data is None else f"a {type(data).__name__}"
+        content = "nothing" if data is None else f"a {describe_type(data)}"
         raise ConfigError(source, f"expected a {KIND}, found {content}", hint=comment_hint(data) or correction)
     for name, upstream_name in (("kind", "Kind"), ("apiVersion", "apiVersion")):
         if not data.get(name):
