@@ -44,6 +44,8 @@ class Registry(Mapping[str, type[Plugin]]):
         self._offers: dict[str, str] = {}
         self._entries: dict[str, str] = {}
         """Descriptions of entry points by the names that they offer."""
+        self._unnamed: dict[str, str] = {}
+        """Descriptions of entry points by path, until an unknown name is searched in them."""
         for plugin in plugins:
             self.register(plugin)
 
@@ -64,7 +66,17 @@ class Registry(Mapping[str, type[Plugin]]):
         return self._plugins[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._plugins or name in self._offers
+        return name in self._plugins or name in self._offers or (bool(self._unnamed) and self._is_installed(name))
+
+    def _is_installed(self, name: object) -> bool:
+        """Import all installed packages, to find a plugin that is named like neither its entry point nor its class."""
+        unnamed, self._unnamed = self._unnamed, {}
+        for path, where in unnamed.items():
+            try:
+                self.register_path(path, where=where)
+            except ConfigError as error:
+                log.warning("installed plugin was not searched", error=str(error))
+        return name in self._plugins
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys((*self._plugins, *self._offers)))
@@ -114,16 +126,17 @@ class Registry(Mapping[str, type[Plugin]]):
     def register_entry_points(self) -> None:
         """Offer the plugins of installed packages; a package is imported when a configuration names its plugin.
 
-        The name is that of the entry point, or that of the class.
+        The name is that of the entry point, or that of the class. For another name, all packages are imported.
         """
         from importlib.metadata import entry_points  # slow to import, and it reads the metadata of all packages
 
         for entry in entry_points(group=ENTRY_POINT_GROUP):
             path = entry.value.partition("[")[0].strip()
+            where = self._unnamed[path] = f"entry point {entry.name} of {entry.value}"
             for name in (path.rpartition(":")[2], entry.name):
                 if name not in self._plugins:
                     self._offers[name] = path
-                    self._entries[name] = f"entry point {entry.name} of {entry.value}"
+                    self._entries[name] = where
 
     def register_path(self, path: str, *, where: str = "") -> type[Plugin]:
         """Register a plugin given as ``module:Class``, as ``--plugin`` does, and return it."""

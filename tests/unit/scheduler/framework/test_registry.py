@@ -2,6 +2,7 @@
 
 import functools
 import importlib.metadata
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
@@ -192,6 +193,29 @@ def test_entry_point_with_another_name_than_its_plugin_is_reported(monkeypatch: 
     registry.register_entry_points()
     with pytest.raises(ConfigError, match="it provides the plugin PrioritySort, not theirs"):
         registry["theirs"]
+
+
+def test_plugin_with_another_name_than_class_and_entry_point_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ("from moorage import FilterPlugin", "class Rule(FilterPlugin):", "    name = 'Berth'")
+    source = "\n".join((*lines, "    def filter(self, cycle, pod, node): ..."))
+    (tmp_path / "author_of_another_name.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    offer(monkeypatch, "author_of_another_name:Rule")
+    registry = Registry()
+    registry.register_entry_points()
+    assert "Rule" in registry
+    assert "author_of_another_name" not in sys.modules, "a package is imported only if a name needs it"
+    assert "Berth" in registry
+    assert registry["Berth"].__name__ == "Rule"
+
+
+def test_packages_that_cannot_be_imported_do_not_hide_an_unknown_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, "nowhere_at_all:X")
+    registry = Registry()
+    registry.register_entry_points()
+    assert "Berth" not in registry
 
 
 def test_import_that_does_not_end_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
