@@ -54,9 +54,8 @@ def main() -> None:
                 command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
                 row[name] = measure(command, environment)
         if "soak" in needed and arguments.minutes:
-            row["soak"] = measure(
-                [sys.executable, "-m", "tests.soak", "--minutes", str(arguments.minutes)], environment
-            )
+            soak = [sys.executable, "-m", "tests.soak", "--minutes", str(arguments.minutes)]
+            row["soak"] = {**measure(soak, environment), "minutes": arguments.minutes}
         failed = failed or any(part.get("failed") for part in row.values() if isinstance(part, dict))
         row["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
         # One version after another: an interrupted run keeps what was measured.
@@ -115,6 +114,8 @@ def describe(part: dict[str, Any] | None) -> str:
     if part is None:
         return "not run"
     bad = part.get("failed", 0) + part.get("error", 0)
+    if "minutes" in part:
+        return f"{part['minutes']:g} minutes, {'failed' if bad else 'passed'}"
     text = f"{part.get('passed', 0)} passed"
     return f"{text}, {bad} failed" if bad else text
 
