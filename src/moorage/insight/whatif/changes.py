@@ -67,7 +67,9 @@ def with_setting(documents: Sequence[Document], wish: str) -> list[Document]:
     if not matches:
         candidates = [ObjectId.of(document.content) for document in documents if document.kind == kind.name]
         hint = missing(target, (candidate.key for candidate in candidates)).hint
-        raise _bad_setting(wish, f"{kind.name} {target.key} not found", hint)
+        raise _bad_setting(
+            wish, f"{kind.name} {target.key} not found", hint or f"the input has {len(candidates)} {kind.plural}"
+        )
     content = dict(documents[matches[0]].content)
     known_problems = _unknown_fields(content)
     try:
@@ -77,7 +79,7 @@ def with_setting(documents: Sequence[Document], wish: str) -> list[Document]:
     if new := _unknown_fields(content) - known_problems:
         raise _bad_setting(wish, f"a {kind.name} has no field {min(new)}")
     result = list(documents)
-    result[matches[0]] = Document(content, documents[matches[0]].source)
+    result[matches[0]] = Document(content, f"{documents[matches[0]].source} with --set {wish}")
     return result
 
 

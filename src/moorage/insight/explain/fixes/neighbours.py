@@ -6,6 +6,7 @@ from typing import Any, Final
 from moorage.insight.explain.fixes.nodes import is_reserved, label_edit, topology_keys
 from moorage.insight.explain.subject import LAST_RESORT, ProposedChange, Subject, fix
 from moorage.insight.whatif.edits import Edit, remove_items
+from moorage.kube.api.node import HOSTNAME_LABEL
 from moorage.kube.api.pod import HostPort
 from moorage.scheduler.framework.nodeinfo import ports_conflict
 
@@ -145,7 +146,9 @@ def label_domain(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
         if len(missing) != 1:
             continue
         values = sorted({text for text in subject.nodes.label(missing[0]).values if text is not None})
-        for text in [*values[:MAX_SETS], node.name]:
+        # The name of the node is a valid host name; another reserved label gets no invented value.
+        is_free = missing[0] == HOSTNAME_LABEL or not is_reserved(missing[0])
+        for text in [*values[:MAX_SETS], *([node.name] if is_free else ())]:
             description = f"Add the label {missing[0]}={text} to node {node.name}"
             cost = LAST_RESORT if is_reserved(missing[0]) else 2
             yield ProposedChange("node-label", description, [label_edit(subject, node.name, {missing[0]: text})], cost)

@@ -30,6 +30,17 @@ class UsageError(InputError):
         super().__init__("moorage scheduler", problem, hint=hint or "--help lists the flags")
 
 
+CONFIG_FIELDS: Final = {
+    "kubeconfig": "clientConnection.kubeconfig",
+    "kube-api-qps": "clientConnection.qps",
+    "kube-api-burst": "clientConnection.burst",
+    "kube-api-content-type": "clientConnection.contentType",
+    "profiling": "enableProfiling",
+    "contention-profiling": "enableContentionProfiling",
+}
+"""The flags that are ignored with --config, as upstream ignores them, and the fields that replace them."""
+
+
 class FlagValues(Mapping[str, Any]):
     """The value of every flag, by its name."""
 
@@ -51,7 +62,11 @@ class FlagValues(Mapping[str, Any]):
 
     def moot(self) -> Iterator[tuple[str, str]]:
         """Yield the flags on the command line that have no effect, and the reasons."""
-        return ((name, FLAGS[name].moot) for name in self._given if FLAGS[name].moot)
+        for name in self._given:
+            if FLAGS[name].moot:
+                yield name, FLAGS[name].moot
+            elif name in CONFIG_FIELDS and self["config"]:
+                yield name, f"--config is set; use {CONFIG_FIELDS[name]} in that file"
 
 
 def parse(arguments: Sequence[str]) -> FlagValues:

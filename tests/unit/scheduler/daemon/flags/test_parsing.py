@@ -144,6 +144,9 @@ def test_flags_without_effect_are_reported() -> None:
     assert dict(parse(["--log-flush-frequency=1s", "--config=x"]).moot()) == {
         "log-flush-frequency": "logs are one stream without a buffer"
     }
+    reason = "--config is set; use clientConnection.kubeconfig in that file"
+    assert dict(parse(["--kubeconfig=y", "--config=x"]).moot()) == {"kubeconfig": reason}
+    assert not dict(parse(["--kubeconfig=y"]).moot())
 
 
 def test_help_is_printed_with_any_other_flags() -> None:
