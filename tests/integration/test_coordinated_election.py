@@ -59,7 +59,7 @@ def holder(cluster: Cluster) -> Callable[[], str]:
 
 
 @in_virtual_time
-async def test_o11_o12_oldest_version_leads_and_the_next_takes_over() -> None:
+async def test_oldest_version_leads_and_the_next_takes_over() -> None:
     async with Cluster(nodes=0, scheduler=False, feature_gates=GATE) as cluster:
         held_by = holder(cluster)
         new = Replica(cluster.client, "new_1", "1.37.0")

@@ -57,7 +57,7 @@ GROW = pod("grow", "2", priority="high")
 
 
 @in_virtual_time
-async def test_o4_o6_pod_of_lower_priority_is_evicted_and_the_others_remain() -> None:
+async def test_pod_of_lower_priority_is_evicted_and_the_others_remain() -> None:
     async with four_cpus() as cluster:
         await started(cluster, GROW, pod("low-1", "1"), pod("low-2", "2"), pod("far", "3", node="node-2"))
         await put_off(cluster, DEFERRED)
@@ -75,7 +75,7 @@ async def test_o4_o6_pod_of_lower_priority_is_evicted_and_the_others_remain() ->
 
 
 @in_virtual_time
-async def test_o4_as_many_pods_are_evicted_as_necessary() -> None:
+async def test_as_many_pods_are_evicted_as_necessary() -> None:
     async with four_cpus() as cluster:
         big = pod("grow", "4", priority="high")
         await started(cluster, big, pod("low-1", "1"), pod("low-2", "1"))
@@ -84,7 +84,7 @@ async def test_o4_as_many_pods_are_evicted_as_necessary() -> None:
 
 
 @in_virtual_time
-async def test_o4_o5_o6_unnecessary_resize_evicts_no_pod() -> None:
+async def test_unnecessary_resize_evicts_no_pod() -> None:
     async with four_cpus() as cluster:
         await started(cluster, GROW, pod("low-1", "2"))
         await put_off(cluster, DEFERRED)
@@ -103,7 +103,7 @@ async def test_o4_o5_o6_unnecessary_resize_evicts_no_pod() -> None:
 
 
 @in_virtual_time
-async def test_o7_node_can_forbid_the_resize_temporarily() -> None:
+async def test_node_can_forbid_the_resize_temporarily() -> None:
     async with four_cpus() as cluster:
         node = cluster.find(Node, "node-1")
         assert node is not None
@@ -118,7 +118,7 @@ async def test_o7_node_can_forbid_the_resize_temporarily() -> None:
 
 
 @in_virtual_time
-async def test_o9_resize_is_retried_when_its_node_has_space() -> None:
+async def test_resize_is_retried_when_its_node_has_space() -> None:
     async with four_cpus() as cluster:
         await started(cluster, pod("grow", "2", priority="meek"), pod("low-1", "3"), pod("far", "1", node="node-2"))
         await put_off(cluster, DEFERRED)
@@ -137,7 +137,7 @@ def attempts(cluster: Cluster) -> list[int]:
 
 
 @in_virtual_time
-async def test_o6_fitting_resize_backs_off_without_events() -> None:
+async def test_fitting_resize_backs_off_without_events() -> None:
     async with four_cpus() as cluster:
         await started(cluster, GROW)
         before = len(await cluster.client.list(Event, "default"))
@@ -152,7 +152,7 @@ async def test_o6_fitting_resize_backs_off_without_events() -> None:
 
 
 @in_virtual_time
-async def test_o10_member_of_a_gang_is_resized_alone() -> None:
+async def test_member_of_a_gang_is_resized_alone() -> None:
     gates = f"{GATE},GenericWorkload=true"
     async with Cluster(nodes=1, shape="cpu=4,memory=8Gi,pods=10", feature_gates=gates) as cluster:
         spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "priorityClassName": "high"}

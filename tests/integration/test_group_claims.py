@@ -72,7 +72,7 @@ def users(cluster: Cluster) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 @in_virtual_time
-async def test_d1_claim_of_the_group_is_reserved_for_the_group_once() -> None:
+async def test_claim_of_the_group_is_reserved_for_the_group_once() -> None:
     async with Cluster(nodes=2, feature_gates=CLAIMS) as cluster:
         await cluster.apply(*BASICS, devices("node-1", 4), devices("node-2", 4), group(ENTRY))
         await cluster.apply(member("a", ENTRY), member("b", ENTRY))
@@ -92,7 +92,7 @@ async def test_d1_claim_of_the_group_is_reserved_for_the_group_once() -> None:
 
 
 @in_virtual_time
-async def test_d2_claim_of_a_pod_is_reserved_for_each_pod() -> None:
+async def test_claim_of_a_pod_is_reserved_for_each_pod() -> None:
     own, shared = {**ENTRY, "name": "mine"}, {"name": "net", "resourceClaimName": "fabric"}
     async with Cluster(nodes=1, feature_gates=CLAIMS) as cluster:
         await cluster.apply(*BASICS, devices("node-1", 4), group(shared))
@@ -106,7 +106,7 @@ async def test_d2_claim_of_a_pod_is_reserved_for_each_pod() -> None:
 
 
 @in_virtual_time
-async def test_d1_disabled_gate_reserves_a_named_claim_for_the_pods() -> None:
+async def test_disabled_gate_reserves_a_named_claim_for_the_pods() -> None:
     shared = {"name": "net", "resourceClaimName": "fabric"}
     async with Cluster(nodes=2, feature_gates=GATES) as cluster:
         await cluster.apply(*BASICS, devices("node-1", 1), group())
@@ -117,7 +117,7 @@ async def test_d1_disabled_gate_reserves_a_named_claim_for_the_pods() -> None:
 
 
 @in_virtual_time
-async def test_d3_claim_under_another_name_is_reserved_for_the_pod() -> None:
+async def test_claim_under_another_name_is_reserved_for_the_pod() -> None:
     async with Cluster(nodes=1, feature_gates=CLAIMS) as cluster:
         other = {"name": "other", "resourceClaimName": "fabric"}
         await cluster.apply(*BASICS, devices("node-1", 4), group({"name": "net", "resourceClaimName": "fabric"}))
@@ -128,7 +128,7 @@ async def test_d3_claim_under_another_name_is_reserved_for_the_pod() -> None:
 
 
 @pytest.mark.parametrize("away", [True, False])
-def test_d4_d5_infeasible_group_releases_its_claim(away: bool) -> None:
+def test_infeasible_group_releases_its_claim(away: bool) -> None:
     """Unreachable devices are deallocated; reachable ones are no longer reserved."""
 
     @in_virtual_time

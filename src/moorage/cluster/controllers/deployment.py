@@ -180,11 +180,11 @@ class Rollout:
         spare = total - least - (new.spec.replicas - count_replicas(new, "availableReplicas"))
         available = sum(count_replicas(item, "availableReplicas") for item in self.owned)
         for item in self.old:
-            sick = max(0, item.spec.replicas - count_replicas(item, "availableReplicas"))
-            healthy = max(0, min(available - least, item.spec.replicas - sick))
-            fewer = min(spare, sick + healthy)
+            unavailable = max(0, item.spec.replicas - count_replicas(item, "availableReplicas"))
+            healthy = max(0, min(available - least, item.spec.replicas - unavailable))
+            fewer = min(spare, unavailable + healthy)
             if fewer > 0:
-                spare, available = spare - fewer, available - max(0, fewer - sick)
+                spare, available = spare - fewer, available - max(0, fewer - unavailable)
                 yield _scale(item, item.spec.replicas - fewer)
 
     def _recreate(self, new: ReplicaSet) -> Iterator[ControllerAction]:

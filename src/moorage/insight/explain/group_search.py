@@ -6,7 +6,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from moorage.common.errors import InputError
-from moorage.insight.explain.fixes.evictions import CURED_BY_LEAVING, deletions, list_deletable
+from moorage.insight.explain.fixes.evictions import FIXED_BY_DELETING_PODS, deletions, list_deletable
 from moorage.insight.explain.fixes.nodes import MAX_SHAPES, clone_node, shapes
 from moorage.insight.explain.groups import GroupView, list_pending_members, place_members, remove_gates, set_min_count
 from moorage.insight.explain.obstacles import Obstacles, find_obstacles
@@ -21,7 +21,7 @@ from moorage.scheduler.framework.status import Status
 ELSEWHERE: Final = Status.unresolvable("node(s) are in another domain than the other pods of the group").by("the group")
 OWN_FIELDS: Final = ("hostname", "nodeName")
 """Fields in which otherwise equal members may differ."""
-MAX_LEAVING: Final = 64
+MAX_DELETIONS: Final = 64
 
 
 class GroupSubject(Subject):
@@ -201,9 +201,9 @@ def _add_nodes(subject: GroupSubject) -> Iterator[ProposedChange]:
 @fix()
 def _delete_pods(subject: GroupSubject) -> Iterator[ProposedChange]:
     """Delete the fewest other pods, the least important first; disruption budgets are respected."""
-    rows = subject.rows_where_only(*CURED_BY_LEAVING)
+    rows = subject.rows_where_only(*FIXED_BY_DELETING_PODS)
     candidates = [pod for row in rows for pod in subject.nodes[row].pods.values() if pod.group_key != subject.view.key]
-    pods = list_deletable(subject, candidates)[:MAX_LEAVING]
+    pods = list_deletable(subject, candidates)[:MAX_DELETIONS]
     count = subject.smallest(0, len(pods), lambda count: deletions(pods[:count]), 1) if pods else None
     if count is None:
         return

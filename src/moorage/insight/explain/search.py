@@ -316,7 +316,7 @@ def _find_ideas(subject: Subject, plugin: str, row: int) -> Iterator[Remedy]:
 def _list_fixes(plugin: str) -> Iterator[Fix]:
     """List the fixes of a plugin on a node with several obstacles: pods of the node may also be deleted."""
     yield from FIXES.get(plugin, ())
-    if plugin in evictions.CURED_BY_LEAVING:
+    if plugin in evictions.FIXED_BY_DELETING_PODS:
         yield evictions.delete_from
 
 

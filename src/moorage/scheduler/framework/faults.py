@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 def written(text: str) -> str:
-    """Return a text as it can be sent: not too long, and without halves of characters, which no encoding has."""
+    """Return a text as it can be sent: not too long, and without lone surrogates, which UTF-8 cannot encode."""
     cut = shortened(text, MAX_SHOWN)
     return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()
 

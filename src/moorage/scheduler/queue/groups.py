@@ -116,9 +116,9 @@ class GroupQueue:
 
     def update(self, info: QueuedPodInfo, old: Pod, new: Pod, events: Iterable[ClusterEvent]) -> None:
         """Update a member, which may make its group schedulable."""
-        for aside in (self.incomplete, self.pending):
-            if info.key in aside:
-                aside[info.key] = info.with_pod(new)
+        for members in (self.incomplete, self.pending):
+            if info.key in members:
+                members[info.key] = info.with_pod(new)
                 return
         entity = self._entity_by_member[info.key]
         entity.replace(info.with_pod(new))
@@ -223,6 +223,6 @@ class GroupQueue:
             assert entity.size, f"{key} has no members"
         queued = {member.key: entity for entity in self._entities.values() for member in entity.members}
         assert queued == self._entity_by_member, "members are stored with other groups"
-        for aside in (self.incomplete, self.pending):
-            assert not aside.keys() & queued.keys(), "a member is in two collections"
+        for members in (self.incomplete, self.pending):
+            assert not members.keys() & queued.keys(), "a member is in two collections"
         assert self._attempted_key or not self.pending, "members are pending without an attempt"

@@ -68,7 +68,7 @@ class Deliveries:
     def _apply_all(self, kind: Kind, changes: Sequence[Change[Any]]) -> None:
         for change in changes:
             # If some objects could not be applied, this one may be one of them.
-            adjusted = self.retry.adjust(kind, change) if self.retry.aside else change
+            adjusted = self.retry.adjust(kind, change) if self.retry.failed_objects else change
             if adjusted is None:
                 continue
             try:
@@ -76,7 +76,7 @@ class Deliveries:
             except Exception:  # an invalid object must not affect others
                 self.retry.failed(kind, adjusted, self._apply_change)
             else:
-                if self.retry.aside:
+                if self.retry.failed_objects:
                     self.retry.succeeded(kind, adjusted)
 
     def _apply_change(self, change: Change[Any]) -> None:

@@ -77,7 +77,7 @@ def test_temporary_failure_is_fixed_by_one_list() -> None:
             reader.server.put(PODS, pod(name))
         await asyncio.sleep(60)
         assert {*reader.known} == {"good", "bad"}
-        assert (reader.lists, reader.counted, reader.retry.aside) == (2, ["pods"], {})
+        assert (reader.lists, reader.counted, reader.retry.failed_objects) == (2, ["pods"], {})
 
     Reader(lambda pod: pod.name == "bad" and next(failures, False)).run(story)
 
@@ -95,7 +95,7 @@ def test_repeatedly_failing_object_is_skipped_until_it_changes() -> None:
         reader.server.put(PODS, pod("bad", mended="yes"))
         await asyncio.sleep(5)
         assert {*reader.known} == {"good", "late", "bad"}
-        assert not reader.retry.aside
+        assert not reader.retry.failed_objects
 
     Reader(lambda pod: pod.name == "bad" and not pod.labels).run(story)
 
@@ -118,9 +118,9 @@ def test_deleted_object_is_no_longer_skipped() -> None:
     async def story(reader: Reader) -> None:
         reader.server.put(PODS, pod("bad"))
         await asyncio.sleep(60)
-        assert reader.retry.aside
+        assert reader.retry.failed_objects
         reader.server.remove(PODS, "shop/bad")
         await asyncio.sleep(60)
-        assert not reader.retry.aside
+        assert not reader.retry.failed_objects
 
     Reader(lambda _pod: True).run(story)

@@ -147,7 +147,7 @@ TOP_LEVEL = {
 
 
 @pytest.mark.parametrize(("fields", "want"), TOP_LEVEL.values(), ids=TOP_LEVEL)
-def test_yaml(fields: dict[str, Any], want: str) -> None:
+def test_configuration_is_encoded_as_yaml(fields: dict[str, Any], want: str) -> None:
     text = json.dumps({**HEADER, **fields})
     assert want in to_yaml(completed_view(load_config(text)))
 

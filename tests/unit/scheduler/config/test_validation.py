@@ -176,7 +176,7 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("fields", ACCEPTED.values(), ids=ACCEPTED)
-def test_accepted(fields: dict[str, Any]) -> None:
+def test_valid_configuration_is_accepted(fields: dict[str, Any]) -> None:
     assert load_config(yaml.safe_dump({**HEADER, **fields})).profiles
 
 

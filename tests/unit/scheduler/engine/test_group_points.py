@@ -131,7 +131,7 @@ class Remembering(FilterPlugin, PodGroupPostFilterPlugin):
 
 
 @in_virtual_time
-async def test_q34_group_state_of_filters_is_available_to_post_filters() -> None:
+async def test_group_state_of_filters_is_available_to_post_filters() -> None:
     bench = GroupBench(plugins=[Remembering])
     # Preemption could evict this pod. It retries the group with its own state, without success.
     bench.add(a_node("n"), alone("low", node="n", priority=10))
@@ -165,7 +165,7 @@ class TwoAtMost(FilterPlugin, ReservePlugin):
 
 
 @in_virtual_time
-async def test_p14_filters_see_the_reservations_of_members_before_when_victims_are_chosen() -> None:
+async def test_filters_see_the_reservations_of_members_before_when_victims_are_chosen() -> None:
     TwoAtMost.reserved.clear()
     bench = GroupBench(plugins=[TwoAtMost])
     holder = alone("holder", node="n", priority=15, labels={"holds": "running"})

@@ -167,10 +167,10 @@ def test_object_is_re_applied_after_its_correction() -> None:
         nodes = BY_TYPE[Node]
         bad = replace(NODE, status=NodeStatus(allocatable={"cpu": "a lot"}))
         deliveries.on_changes(nodes, [added(bad)])
-        assert (len(scheduler.cache), len(deliveries.retry.aside)) == (0, 1)
+        assert (len(scheduler.cache), len(deliveries.retry.failed_objects)) == (0, 1)
         corrected = replace(NODE, metadata=replace(NODE.metadata, resource_version="2"))
         deliveries.on_changes(nodes, [Change(bad, corrected)])
-        assert (len(scheduler.cache), len(deliveries.retry.aside)) == (1, 0)
+        assert (len(scheduler.cache), len(deliveries.retry.failed_objects)) == (1, 0)
         deliveries.on_changes(nodes, [Change(corrected, None)])
         assert len(scheduler.cache) == 0
 

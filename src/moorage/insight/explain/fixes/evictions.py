@@ -12,7 +12,7 @@ from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.plugins.default_preemption.budgets import Budgets
 
-CURED_BY_LEAVING: Final = (
+FIXED_BY_DELETING_PODS: Final = (
     "NodeResourcesFit",
     "NodePorts",
     "InterPodAffinity",
@@ -37,7 +37,7 @@ SYSTEM_CLASSES: Final = "system-"
 @fix()
 def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     """Delete one pod if that is enough, or else the fewest of one node; disruption budgets are respected."""
-    curable = subject.rows_where_only(*CURED_BY_LEAVING)
+    curable = subject.rows_where_only(*FIXED_BY_DELETING_PODS)
     ranked = sorted(curable, key=lambda row: _weight(subject, row))
     yield from _delete_from(subject, ranked)
     met = {name for row in ranked[:MAX_NODES] for name in subject.obstacles.of(row)} & ABOUT_OTHERS

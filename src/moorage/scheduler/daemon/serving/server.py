@@ -54,18 +54,24 @@ class Server:
         self, authentication: AuthenticationOptions, authorization: AuthorizationOptions, clock: Clock | None = None
     ) -> None:
         """Begin to serve; a port of 0 in the options means not to."""
-        asks_who = self._client(authentication.kubeconfig, "--authentication-kubeconfig")
-        asks_may = self._client(authorization.kubeconfig, "--authorization-kubeconfig")
+        authentication_client = self._client(authentication.kubeconfig, "--authentication-kubeconfig")
+        authorization_client = self._client(authorization.kubeconfig, "--authorization-kubeconfig")
         meter, clock = self._meter, clock or SteadyClock()
         access_control = AccessControl(
             always_allow=authorization.always_allow,
-            tokens=None if asks_who is None else TokenReviewer(asks_who, meter, clock, authentication.cache_ttl),
+            tokens=None
+            if authentication_client is None
+            else TokenReviewer(authentication_client, meter, clock, authentication.cache_ttl),
             access=None
-            if asks_may is None
-            else AccessReviewer(asks_may, meter, clock, authorization.allowed_ttl, authorization.denied_ttl),
+            if authorization_client is None
+            else AccessReviewer(
+                authorization_client, meter, clock, authorization.allowed_ttl, authorization.denied_ttl
+            ),
             meter=meter,
         )
-        self.certificates = certificates = Certificates(self._options, authentication, asks_who, access_control)
+        self.certificates = certificates = Certificates(
+            self._options, authentication, authentication_client, access_control
+        )
         tls = await certificates.load()
 
         def answer(request: HttpRequest) -> Coroutine[Any, Any, Reply | ReplyStream]:

@@ -42,7 +42,7 @@ def racks(bench: GroupBench, *names: str) -> set[str]:
 
 
 @in_virtual_time
-async def test_t1_a_gang_is_placed_where_all_members_fit() -> None:
+async def test_a_gang_is_placed_where_all_members_fit() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(*rack("r1", 2, 1), *rack("r2", 2, 1), alone("x", node="r2-0"))
     bench.add(gang(topology=RACK), *pods(3))
@@ -52,7 +52,7 @@ async def test_t1_a_gang_is_placed_where_all_members_fit() -> None:
 
 
 @in_virtual_time
-async def test_t2_a_gang_that_fits_in_no_rack_is_not_spread_over_several() -> None:
+async def test_a_gang_that_fits_in_no_rack_is_not_spread_over_several() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(*rack("r1", 2), *rack("r2", 2), gang(topology=RACK), *pods(3))
     await bench.step()
@@ -68,7 +68,7 @@ async def test_t2_a_gang_that_fits_in_no_rack_is_not_spread_over_several() -> No
 
 
 @in_virtual_time
-async def test_t3_a_gang_waits_for_capacity_in_the_only_rack() -> None:
+async def test_a_gang_waits_for_capacity_in_the_only_rack() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(*rack("r1", 3), a_node("elsewhere", 8), *(alone(f"x{n}", node="r1-0") for n in range(3)))
     bench.add(gang(minimum=1, topology=RACK), *pods(1))
@@ -80,7 +80,7 @@ async def test_t3_a_gang_waits_for_capacity_in_the_only_rack() -> None:
 
 
 @in_virtual_time
-async def test_t4_the_rack_that_would_be_the_fullest_is_the_best() -> None:
+async def test_the_rack_that_would_be_the_fullest_is_the_best() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(*rack("a", 4), *rack("b", 6), *rack("c", 3, 6), *rack("d", 2))
     bench.add(alone("x", cpu="2", node="b-0"), alone("y", cpu="3", node="c-1"))
@@ -91,7 +91,7 @@ async def test_t4_the_rack_that_would_be_the_fullest_is_the_best() -> None:
 
 
 @in_virtual_time
-async def test_t5_later_members_are_pinned_to_the_rack_of_the_first() -> None:
+async def test_later_members_are_pinned_to_the_rack_of_the_first() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(*rack("small", 4), *rack("big", 6), *rack("tiny", 1), gang(topology=RACK), *pods(3))
     await bench.settle()
@@ -104,7 +104,7 @@ async def test_t5_later_members_are_pinned_to_the_rack_of_the_first() -> None:
 
 
 @in_virtual_time
-async def test_t7_a_rack_that_takes_more_pods_is_better() -> None:
+async def test_a_rack_that_takes_more_pods_is_better() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(*rack("r1", 2), *rack("r2", 3), gang(minimum=2, topology=RACK), *pods(3))
     await bench.settle(3)
@@ -112,7 +112,7 @@ async def test_t7_a_rack_that_takes_more_pods_is_better() -> None:
 
 
 @in_virtual_time
-async def test_t8_a_basic_group_remains_in_one_rack_too() -> None:
+async def test_a_basic_group_remains_in_one_rack_too() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(*rack("r1", 2), *rack("r2", 2), gang(minimum=None, topology=RACK), *pods(3))
     await bench.wait(10)
@@ -120,7 +120,7 @@ async def test_t8_a_basic_group_remains_in_one_rack_too() -> None:
 
 
 @in_virtual_time
-async def test_t10_groups_by_rack_and_by_zone_share_a_cluster() -> None:
+async def test_groups_by_rack_and_by_zone_share_a_cluster() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(
         *rack("r1", 3, zone="z1"), *rack("r2", 2, zone="z1"), *rack("r3", 2, zone="z2"), *rack("r4", 2, zone="z2")
@@ -134,7 +134,7 @@ async def test_t10_groups_by_rack_and_by_zone_share_a_cluster() -> None:
 
 
 @in_virtual_time
-async def test_t11_pods_are_evicted_in_one_rack_only() -> None:
+async def test_pods_are_evicted_in_one_rack_only() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(*rack("r1", 2), *rack("r2", 2))
     bench.add(*(alone(f"low{r}{n}", priority=1, node=f"r{r}-0") for r in (1, 2) for n in (1, 2)))
@@ -147,7 +147,7 @@ async def test_t11_pods_are_evicted_in_one_rack_only() -> None:
 
 
 @in_virtual_time
-async def test_t12_nodes_without_the_label_are_no_placement() -> None:
+async def test_nodes_without_the_label_are_no_placement() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(a_node("n", 8), gang(topology=RACK), *pods(3))
     await bench.step()
@@ -161,7 +161,7 @@ async def test_t12_nodes_without_the_label_are_no_placement() -> None:
         ("n", "no topology domain found for pod default/old1"),
     ],
 )
-def test_t13_members_in_two_domains_are_an_error(second: str, text: str) -> None:
+def test_members_in_two_domains_are_an_error(second: str, text: str) -> None:
     @in_virtual_time
     async def history() -> None:
         bench = GroupBench(gates=TOPOLOGY)
@@ -392,7 +392,7 @@ def child(name: str, minimum: int | None = 2, **fields: Any) -> Any:
 
 
 @in_virtual_time
-async def test_c1_members_are_incomplete_until_the_root_is_there() -> None:
+async def test_members_are_incomplete_until_the_root_is_there() -> None:
     bench = GroupBench(gates=COMPOSITE)
     bench.add(a_node("n"), composite("mid", parent="top"), child("g", parent="mid"), member("a"), member("b"))
     assert {bench.where("a"), bench.where("b")} == {"incomplete"}
@@ -403,7 +403,7 @@ async def test_c1_members_are_incomplete_until_the_root_is_there() -> None:
 
 
 @in_virtual_time
-async def test_c2_an_infeasible_tree_backs_off_and_is_bound_when_it_fits() -> None:
+async def test_an_infeasible_tree_backs_off_and_is_bound_when_it_fits() -> None:
     bench = GroupBench(gates=COMPOSITE)
     bench.add(composite("top", 1), child("g"), member("a"), member("b"))
     await bench.step()
@@ -414,7 +414,7 @@ async def test_c2_an_infeasible_tree_backs_off_and_is_bound_when_it_fits() -> No
 
 
 @in_virtual_time
-async def test_c3_a_tree_waits_for_enough_groups() -> None:
+async def test_a_tree_waits_for_enough_groups() -> None:
     bench = GroupBench(gates=COMPOSITE)
     bench.add(a_node("n"), composite("top", 2), child("g"))
     bench.add(member("a"), member("b"), member("c", "h"), member("d", "h"))
@@ -425,7 +425,7 @@ async def test_c3_a_tree_waits_for_enough_groups() -> None:
 
 
 @in_virtual_time
-async def test_c4_a_tree_waits_for_enough_pods() -> None:
+async def test_a_tree_waits_for_enough_pods() -> None:
     bench = GroupBench(gates=COMPOSITE)
     bench.add(a_node("n"), composite("top", 2), child("g"), child("h"))
     bench.add(member("a"), member("b"), member("c", "h"))
@@ -437,7 +437,7 @@ async def test_c4_a_tree_waits_for_enough_pods() -> None:
 
 
 @in_virtual_time
-async def test_c5_the_groups_created_first_are_placed_first() -> None:
+async def test_the_groups_created_first_are_placed_first() -> None:
     bench = GroupBench(gates=COMPOSITE)
     bench.add(a_node("n", 4), composite("top", 2))
     for order, name in enumerate("gih"):
@@ -453,7 +453,7 @@ async def test_c5_the_groups_created_first_are_placed_first() -> None:
 
 
 @in_virtual_time
-async def test_c6_nothing_is_bound_if_too_few_groups_fit() -> None:
+async def test_nothing_is_bound_if_too_few_groups_fit() -> None:
     bench = GroupBench(gates=COMPOSITE)
     bench.add(a_node("n", 3), composite("top", 2), child("g", created=at(1)), child("h", created=at(2)))
     bench.add(*(member(f"{name}{n}", name) for n in range(2) for name in "gh"))
@@ -466,7 +466,7 @@ async def test_c6_nothing_is_bound_if_too_few_groups_fit() -> None:
 
 
 @in_virtual_time
-async def test_c7_a_basic_root_binds_the_children_that_fit() -> None:
+async def test_a_basic_root_binds_the_children_that_fit() -> None:
     bench = GroupBench(gates=COMPOSITE)
     bench.add(a_node("n", 2), composite("top"), child("g", 3, created=at(1)), child("h", created=at(2)))
     bench.add(*(member(f"g{n}", "g") for n in range(3)), *(member(f"h{n}", "h") for n in range(2)))
@@ -477,7 +477,7 @@ async def test_c7_a_basic_root_binds_the_children_that_fit() -> None:
 
 
 @in_virtual_time
-async def test_c8_a_basic_root_without_feasible_children_is_unschedulable() -> None:
+async def test_a_basic_root_without_feasible_children_is_unschedulable() -> None:
     bench = GroupBench(gates=COMPOSITE)
     bench.add(a_node("n", 1), composite("top"), child("g"), child("h"))
     bench.add(*(member(f"{name}{n}", name) for n in range(2) for name in "gh"))
@@ -490,7 +490,7 @@ async def test_c8_a_basic_root_without_feasible_children_is_unschedulable() -> N
 
 
 @in_virtual_time
-async def test_c9_a_new_branch_of_a_running_tree_waits_for_its_own_quorum() -> None:
+async def test_a_new_branch_of_a_running_tree_waits_for_its_own_quorum() -> None:
     bench = GroupBench(gates=COMPOSITE)
     bench.add(a_node("n", 8), composite("top"), child("g"), member("a"), member("b"))
     await bench.settle()
@@ -505,7 +505,7 @@ async def test_c9_a_new_branch_of_a_running_tree_waits_for_its_own_quorum() -> N
 
 
 @in_virtual_time
-async def test_c10_a_group_added_before_the_attempt_of_its_tree_is_not_lost() -> None:
+async def test_a_group_added_before_the_attempt_of_its_tree_is_not_lost() -> None:
     """Upstream takes its snapshot later and then fails; here the tree is tried immediately, and new groups follow."""
     bench = GroupBench(gates=COMPOSITE)
     bench.add(a_node("n"), composite("top", 1), child("g"), member("a"), member("b"))
@@ -532,7 +532,7 @@ async def test_a_circle_of_groups_leaves_its_pods_waiting() -> None:
 
 
 @pytest.mark.parametrize("policy", [None, "PreemptLowerPriority", "Never"])
-def test_c11_the_policy_of_the_root_decides_about_preemption(policy: str | None) -> None:
+def test_the_policy_of_the_root_decides_about_preemption(policy: str | None) -> None:
     @in_virtual_time
     async def history() -> None:
         bench = GroupBench(gates=f"{COMPOSITE},PodGroupPreemptionPolicy=true")
@@ -546,7 +546,7 @@ def test_c11_the_policy_of_the_root_decides_about_preemption(policy: str | None)
 
 
 @in_virtual_time
-async def test_t15_a_zone_is_chosen_first_and_racks_inside_it() -> None:
+async def test_a_zone_is_chosen_first_and_racks_inside_it() -> None:
     bench = GroupBench(gates=COMPOSITE)
     for zone, rack, cpu in (("z1", "r1", 2), ("z1", "r2", 1), ("z2", "r3", 2), ("z2", "r4", 2)):
         bench.add(a_node(rack, cpu, labels={"zone": zone, "rack": rack}))

@@ -36,7 +36,7 @@ def members(*names: str, **fields: Any) -> list[Pod]:
 
 
 @in_virtual_time
-async def test_q1_a_gang_is_bound_as_a_unit_and_later_members_alone() -> None:
+async def test_a_gang_is_bound_as_a_unit_and_later_members_alone() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang(), *members("a", "b", "c"))
     assert await bench.settle() == 1
@@ -49,7 +49,7 @@ async def test_q1_a_gang_is_bound_as_a_unit_and_later_members_alone() -> None:
 
 
 @in_virtual_time
-async def test_q2_a_gang_waits_for_its_members_and_is_tried_once_they_are_there() -> None:
+async def test_a_gang_waits_for_its_members_and_is_tried_once_they_are_there() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang(), *members("a", "b"))
     assert await bench.settle() == 0
@@ -62,7 +62,7 @@ async def test_q2_a_gang_waits_for_its_members_and_is_tried_once_they_are_there(
 
 
 @in_virtual_time
-async def test_q3_members_wait_for_their_group_and_an_infeasible_gang_binds_no_pods() -> None:
+async def test_members_wait_for_their_group_and_an_infeasible_gang_binds_no_pods() -> None:
     bench = GroupBench()
     blocker = alone("blocker", cpu="2", node="n")
     bench.add(a_node("n"), blocker, *members("a", "b", "c"))
@@ -88,7 +88,7 @@ async def test_q3_members_wait_for_their_group_and_an_infeasible_gang_binds_no_p
 
 
 @in_virtual_time
-async def test_q4_members_beyond_the_quorum_are_bound_if_they_fit_and_others_follow() -> None:
+async def test_members_beyond_the_quorum_are_bound_if_they_fit_and_others_follow() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), alone("blocker", node="n"), *members("a", "b", "c", "d"), gang())
     await bench.step()
@@ -101,7 +101,7 @@ async def test_q4_members_beyond_the_quorum_are_bound_if_they_fit_and_others_fol
 
 
 @in_virtual_time
-async def test_q5_the_gang_that_is_complete_first_gets_the_node() -> None:
+async def test_the_gang_that_is_complete_first_gets_the_node() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang("g"), gang("h"))
     for name in "123":
@@ -113,7 +113,7 @@ async def test_q5_the_gang_that_is_complete_first_gets_the_node() -> None:
 
 
 @in_virtual_time
-async def test_q6_an_older_single_pod_is_first() -> None:
+async def test_an_older_single_pod_is_first() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang(), alone("one", cpu="2"), *members("a", "b", "c"))
     await bench.settle(6)
@@ -121,7 +121,7 @@ async def test_q6_an_older_single_pod_is_first() -> None:
 
 
 @in_virtual_time
-async def test_q7_a_basic_group_binds_the_members_that_fit() -> None:
+async def test_a_basic_group_binds_the_members_that_fit() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), alone("blocker", cpu="2", node="n"), *members("a", "b", "c"), gang(minimum=None))
     await bench.step()
@@ -132,7 +132,7 @@ async def test_q7_a_basic_group_binds_the_members_that_fit() -> None:
 
 
 @in_virtual_time
-async def test_q8_a_lower_minimum_wakes_the_group() -> None:
+async def test_a_lower_minimum_wakes_the_group() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang(minimum=5), *members("a", "b", "c", "d"))
     assert await bench.settle() == 0
@@ -142,7 +142,7 @@ async def test_q8_a_lower_minimum_wakes_the_group() -> None:
 
 
 @in_virtual_time
-async def test_q9_a_lower_minimum_makes_a_group_feasible() -> None:
+async def test_a_lower_minimum_makes_a_group_feasible() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang(minimum=5), *members("a", "b", "c", "d", "e"))
     await bench.step()
@@ -154,7 +154,7 @@ async def test_q9_a_lower_minimum_makes_a_group_feasible() -> None:
 
 
 @in_virtual_time
-async def test_q10_a_higher_minimum_activates_no_pods() -> None:
+async def test_a_higher_minimum_activates_no_pods() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang(minimum=5), *members("a", "b", "c", "d"))
     bench.change(with_minimum(bench.group(), 6))
@@ -163,7 +163,7 @@ async def test_q10_a_higher_minimum_activates_no_pods() -> None:
 
 
 @in_virtual_time
-async def test_q12_one_gated_member_holds_all_back() -> None:
+async def test_one_gated_member_holds_all_back() -> None:
     for minimum in (3, None):
         bench = GroupBench()
         gated = member("c", scheduling_gates=(SchedulingGate(name="later"),))
@@ -176,7 +176,7 @@ async def test_q12_one_gated_member_holds_all_back() -> None:
 
 
 @in_virtual_time
-async def test_q13_a_gated_newcomer_holds_an_active_group_back_until_the_flush() -> None:
+async def test_a_gated_newcomer_holds_an_active_group_back_until_the_flush() -> None:
     bench = GroupBench()
     gated = member("d", scheduling_gates=(SchedulingGate(name="later"),))
     bench.add(a_node("n"), gang(), *members("a", "b", "c"))
@@ -192,7 +192,7 @@ async def test_q13_a_gated_newcomer_holds_an_active_group_back_until_the_flush()
 
 
 @in_virtual_time
-async def test_q14_a_member_whose_binding_fails_is_queued_alone() -> None:
+async def test_a_member_whose_binding_fails_is_queued_alone() -> None:
     bench = GroupBench()
     failures = ["b"]
 
@@ -211,7 +211,7 @@ async def test_q14_a_member_whose_binding_fails_is_queued_alone() -> None:
 
 
 @in_virtual_time
-async def test_q15_q16_without_their_group_members_are_incomplete() -> None:
+async def test_without_their_group_members_are_incomplete() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang(), *members("a", "b", "c"))
     await bench.settle()
@@ -229,7 +229,7 @@ async def test_q15_q16_without_their_group_members_are_incomplete() -> None:
 
 
 @in_virtual_time
-async def test_q17_a_rejected_group_only_backs_off_and_is_never_unschedulable() -> None:
+async def test_a_rejected_group_only_backs_off_and_is_never_unschedulable() -> None:
     bench = GroupBench()
     bench.add(a_node("n", 2), gang(), *members("a", "b", "c"))
     await bench.step()
@@ -248,7 +248,7 @@ async def test_q17_a_rejected_group_only_backs_off_and_is_never_unschedulable() 
 
 
 @in_virtual_time
-async def test_q18_q19_the_rest_of_a_group_keeps_its_place_and_newcomers_go_behind() -> None:
+async def test_the_rest_of_a_group_keeps_its_place_and_newcomers_go_behind() -> None:
     bench = GroupBench()
     bench.add(a_node("n", 3), gang(), *members("a", "b", "c", "d"))
     await asyncio.sleep(1)
@@ -261,7 +261,7 @@ async def test_q18_q19_the_rest_of_a_group_keeps_its_place_and_newcomers_go_behi
 
 
 @in_virtual_time
-async def test_q21_members_with_assigned_nodes_need_no_attempt() -> None:
+async def test_members_with_assigned_nodes_need_no_attempt() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang(minimum=2), *members("a", "b"))
     popped = bench.queue.pop()
@@ -277,7 +277,7 @@ async def test_q21_members_with_assigned_nodes_need_no_attempt() -> None:
 
 
 @in_virtual_time
-async def test_q23_members_of_two_schedulers_are_an_error() -> None:
+async def test_members_of_two_schedulers_are_an_error() -> None:
     config = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -294,7 +294,7 @@ profiles: [{schedulerName: default-scheduler}, {schedulerName: other}]
 
 
 @in_virtual_time
-async def test_q24_a_bound_member_of_another_priority_is_an_error() -> None:
+async def test_a_bound_member_of_another_priority_is_an_error() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang(), member("old", node="n", priority=7), *members("a", "b", "c"))
     await bench.step()
@@ -304,7 +304,7 @@ async def test_q24_a_bound_member_of_another_priority_is_an_error() -> None:
 
 
 @in_virtual_time
-async def test_q25_with_its_gate_the_policy_of_the_group_counts() -> None:
+async def test_with_its_gate_the_policy_of_the_group_counts() -> None:
     gates = "GenericWorkload=true,PodGroupPreemptionPolicy=true"
     bench = GroupBench(gates=gates)
     bench.add(a_node("n"), gang(preemption_policy="Never"), *members("a", "b", "c"))
@@ -329,7 +329,7 @@ class BreaksOnA(FilterPlugin):
 
 
 @in_virtual_time
-async def test_q26_an_error_of_one_pod_fails_the_group() -> None:
+async def test_an_error_of_one_pod_fails_the_group() -> None:
     bench = GroupBench(plugins=[BreaksOnA])
     bench.add(a_node("n"), gang(), *members("a", "b", "c"))
     await bench.step()
@@ -344,7 +344,7 @@ async def test_q26_an_error_of_one_pod_fails_the_group() -> None:
 
 
 @in_virtual_time
-async def test_q28_q29_a_condition_never_goes_back_and_its_time_moves_with_its_status_only() -> None:
+async def test_a_condition_never_goes_back_and_its_time_moves_with_its_status_only() -> None:
     bench = GroupBench()
     bench.add(a_node("n", 3), gang(), *members("a", "b", "c"))
     await bench.settle()
@@ -373,7 +373,7 @@ def apart(name: str) -> Pod:
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_q30_members_see_each_other(nodes: int) -> None:
+def test_members_see_each_other(nodes: int) -> None:
     @in_virtual_time
     async def history() -> None:
         bench = GroupBench()
@@ -402,7 +402,7 @@ class TwoHolders(ReservePlugin):
 
 
 @in_virtual_time
-async def test_q32_a_real_reservation_that_fails_costs_its_pod_only() -> None:
+async def test_a_real_reservation_that_fails_costs_its_pod_only() -> None:
     TwoHolders.real = 0
     bench = GroupBench(plugins=[TwoHolders])
     bench.add(a_node("n"), gang(minimum=2), *members("a", "b", "c"))
@@ -415,7 +415,7 @@ async def test_q32_a_real_reservation_that_fails_costs_its_pod_only() -> None:
 
 
 @in_virtual_time
-async def test_q33_a_complete_group_whose_newcomer_fits_nowhere_is_unschedulable() -> None:
+async def test_a_complete_group_whose_newcomer_fits_nowhere_is_unschedulable() -> None:
     bench = GroupBench()
     bench.add(a_node("n", 3), gang(), *members("a", "b", "c"))
     await bench.settle()

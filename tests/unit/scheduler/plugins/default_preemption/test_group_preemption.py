@@ -35,7 +35,7 @@ def budget(allowed: int, **labels: str) -> PodDisruptionBudget:
 
 @pytest.mark.parametrize("minimum", [3, None])
 @pytest.mark.parametrize("gates", [GATE, SYNC])
-def test_p1_a_full_node_is_emptied_for_a_group(minimum: int | None, gates: str) -> None:
+def test_a_full_node_is_emptied_for_a_group(minimum: int | None, gates: str) -> None:
     @in_virtual_time
     async def history() -> None:
         bench = GroupBench(gates=gates)
@@ -51,7 +51,7 @@ def test_p1_a_full_node_is_emptied_for_a_group(minimum: int | None, gates: str) 
 
 
 @in_virtual_time
-async def test_p3_a_budget_keeps_its_pods() -> None:
+async def test_a_budget_keeps_its_pods() -> None:
     bench = GroupBench()
     covered = {"app": "kept"}
     bench.add(a_node("n", 3), low("x", "n", labels=covered), low("y", "n", labels=covered), low("z", "n"))
@@ -61,7 +61,7 @@ async def test_p3_a_budget_keeps_its_pods() -> None:
 
 
 @in_virtual_time
-async def test_p4_victims_are_found_on_all_nodes() -> None:
+async def test_victims_are_found_on_all_nodes() -> None:
     bench = GroupBench()
     bench.add(a_node("n1", 2), a_node("n2", 2))
     bench.add(*(low(f"low{n}", f"n{1 + n % 2}") for n in range(4)))
@@ -72,7 +72,7 @@ async def test_p4_victims_are_found_on_all_nodes() -> None:
 
 
 @in_virtual_time
-async def test_p5_no_pod_is_evicted_if_evictions_are_not_enough() -> None:
+async def test_no_pod_is_evicted_if_evictions_are_not_enough() -> None:
     bench = GroupBench()
     bench.add(a_node("n", 3), low("top", "n", priority=500), low("x", "n"), low("y", "n"))
     bench.add(gang(), member("a"), member("b"), member("c"))
@@ -88,7 +88,7 @@ async def test_p5_no_pod_is_evicted_if_evictions_are_not_enough() -> None:
 
 
 @in_virtual_time
-async def test_p6_the_more_important_are_spared() -> None:
+async def test_the_more_important_are_spared() -> None:
     bench = GroupBench()
     bench.add(a_node("n", 3), low("mid", "n", priority=MID), low("x", "n"), low("y", "n"))
     bench.add(gang(minimum=2), member("a"), member("b"))
@@ -97,7 +97,7 @@ async def test_p6_the_more_important_are_spared() -> None:
 
 
 @in_virtual_time
-async def test_p7_all_pods_of_a_disrupted_group_are_evicted() -> None:
+async def test_all_pods_of_a_disrupted_group_are_evicted() -> None:
     bench = GroupBench()
     bench.add(a_node("n", 3), gang("v", 3, priority=LOW, whole=True))
     bench.add(*(member(f"v{n}", "v", priority=LOW, node="n") for n in range(3)))
@@ -111,7 +111,7 @@ async def test_p7_all_pods_of_a_disrupted_group_are_evicted() -> None:
 
 
 @in_virtual_time
-async def test_p8_members_beyond_the_quorum_do_not_always_fit() -> None:
+async def test_members_beyond_the_quorum_do_not_always_fit() -> None:
     bench = GroupBench()
     bench.add(*(a_node(f"n{n}", 1) for n in range(4)))
     bench.add(low("l0", "n0"), low("l1", "n1"), low("h2", "n2", priority=200), low("h3", "n3", priority=200))
@@ -122,7 +122,7 @@ async def test_p8_members_beyond_the_quorum_do_not_always_fit() -> None:
 
 
 @pytest.mark.parametrize("gates", [f"{GATE},PodGroupPreemptionPolicy=true", GATE])
-def test_p11_a_policy_of_never_evicts_no_pods(gates: str) -> None:
+def test_a_policy_of_never_evicts_no_pods(gates: str) -> None:
     @in_virtual_time
     async def history() -> None:
         bench = GroupBench(gates=gates)
@@ -138,7 +138,7 @@ def test_p11_a_policy_of_never_evicts_no_pods(gates: str) -> None:
 
 
 @in_virtual_time
-async def test_p12_p13_only_pods_that_conflict_with_affinity_are_evicted() -> None:
+async def test_only_pods_that_conflict_with_affinity_are_evicted() -> None:
     term = PodAffinityTerm(topology_key="host", label_selector=LabelSelector(match_labels={"app": "foe"}))
     hates = Affinity(pod_anti_affinity=PodAntiAffinity(required=(term,)))
     bench = GroupBench()
@@ -150,7 +150,7 @@ async def test_p12_p13_only_pods_that_conflict_with_affinity_are_evicted() -> No
 
 
 @in_virtual_time
-async def test_p15_pods_that_fit_are_bound_before_any_eviction() -> None:
+async def test_pods_that_fit_are_bound_before_any_eviction() -> None:
     bench = GroupBench()
     bench.add(a_node("n", 4), gang(minimum=2), member("x", node="n"), member("y", node="n"), low("low", "n"))
     bench.add(member("a"), member("b"))
@@ -162,7 +162,7 @@ async def test_p15_pods_that_fit_are_bound_before_any_eviction() -> None:
 
 
 @pytest.mark.parametrize("gates", [GATE, SYNC])
-def test_p17_p18_a_group_waits_for_victims_that_take_their_time(gates: str) -> None:
+def test_a_group_waits_for_victims_that_take_their_time(gates: str) -> None:
     @in_virtual_time
     async def history() -> None:
         bench = GroupBench(gates=gates)
@@ -191,7 +191,7 @@ def test_p17_p18_a_group_waits_for_victims_that_take_their_time(gates: str) -> N
 
 
 @in_virtual_time
-async def test_p19_the_priority_of_a_group_protects_its_pods() -> None:
+async def test_the_priority_of_a_group_protects_its_pods() -> None:
     for preemptor in (member("a"), alone("a")):
         bench = GroupBench()
         bench.add(a_node("n", 1), gang("v", 1, priority=200), member("v0", "v", priority=LOW, node="n"))
@@ -201,7 +201,7 @@ async def test_p19_the_priority_of_a_group_protects_its_pods() -> None:
 
 
 @pytest.mark.parametrize(("complete", "victims"), [(True, {"v1", "v2"}), (False, {"v1"})])
-def test_p20_a_single_pod_evicts_pods_that_belong_together(complete: bool, victims: set[str]) -> None:
+def test_a_single_pod_evicts_pods_that_belong_together(complete: bool, victims: set[str]) -> None:
     @in_virtual_time
     async def history() -> None:
         bench = GroupBench(gates=COMPOSITE)
@@ -216,7 +216,7 @@ def test_p20_a_single_pod_evicts_pods_that_belong_together(complete: bool, victi
 
 
 @in_virtual_time
-async def test_p21_a_group_of_groups_is_worth_more_than_a_group() -> None:
+async def test_a_group_of_groups_is_worth_more_than_a_group() -> None:
     bench = GroupBench(gates=COMPOSITE)
     bench.add(a_node("n1", 1), a_node("n2", 1), composite("c", priority=LOW, whole=True))
     bench.add(gang("v", 1, priority=LOW), gang("w", 1, priority=LOW, parent="c"))
@@ -229,7 +229,7 @@ async def test_p21_a_group_of_groups_is_worth_more_than_a_group() -> None:
 @pytest.mark.parametrize(
     ("grand", "parent", "victims"), [(True, False, {"v1", "w1"}), (False, True, {"v1"}), (False, False, {"v1"})]
 )
-def test_p23_the_highest_disrupted_group_decides(grand: bool, parent: bool, victims: set[str]) -> None:
+def test_the_highest_disrupted_group_decides(grand: bool, parent: bool, victims: set[str]) -> None:
     @in_virtual_time
     async def history() -> None:
         bench = GroupBench(gates=COMPOSITE)

@@ -279,7 +279,7 @@ def hints(*objects: KubeObject, grows: bool = False) -> NodeResourcesFit:
 PENDING = PodStatus(conditions=(Condition(type="PodResizePending", reason="Deferred"),))
 
 
-def test_o8_o9_hints_of_a_pod_with_deferred_resize_concern_its_node_only() -> None:
+def test_hints_of_a_pod_with_deferred_resize_concern_its_node_only() -> None:
     growing, result = make_pod(node="n", requests={"cpu": 2}, status=PENDING), hints(grows=True)
     for name, want in (("n", QUEUE), ("m", SKIP)):
         assert result.after_pod_deletion(growing, on(name), None) is want
@@ -371,7 +371,7 @@ def proposal(name: str, **requests: str) -> Proposal:
     return Proposal(make_pod(name, requests=requests or {"cpu": "1", "memory": "2Gi"}), "n1", CycleState())
 
 
-def test_t14_a_placement_is_scored_by_how_full_it_would_be() -> None:
+def test_a_placement_is_scored_by_how_full_it_would_be() -> None:
     rig = Rig(placement_node("n1"), placement_node("n2"))
     placement = Placement("r", rig.nodes, (proposal("a"), proposal("b")))
     assert NodeResourcesFit(handle=rig).score_placement(CycleState(), TREE, placement) == 25
@@ -379,7 +379,7 @@ def test_t14_a_placement_is_scored_by_how_full_it_would_be() -> None:
     assert NodeResourcesFit(handle=rig).score_placement(CycleState(), TREE, placement) == 50
 
 
-def test_t14_a_device_counts_only_if_it_is_requested() -> None:
+def test_a_device_counts_only_if_it_is_requested() -> None:
     gpu = "example.com/gpu"
     rig = Rig(placement_node("n1", **{gpu: "4"}), make_pod("old", node="n1", requests={gpu: "2"}))
     resources = tuple(ResourceSpec(name=name, weight=1) for name in ("cpu", "memory", gpu))

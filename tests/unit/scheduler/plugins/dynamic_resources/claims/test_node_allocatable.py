@@ -175,7 +175,7 @@ def test_with_the_gate_off_devices_are_just_devices() -> None:
     assert fates(standing(cpu=TWO), claim(), running("2"), asking(), gates={}) == ["n1"]
 
 
-def test_d8_ordinary_preemption_can_help() -> None:
+def test_ordinary_preemption_can_help() -> None:
     (message,) = fates(standing(cpu=TWO), claim(), running("2"), asking(priority=10))
     assert message.endswith("found a potential placement for pod on node n1, preempting 1 victims")
 
@@ -196,7 +196,7 @@ def test_the_claim_status_of_a_pod_counts_on_the_node() -> None:
 
 
 @in_virtual_time
-async def test_d9_node_resources_of_a_share_are_written_to_the_pod_and_counted() -> None:
+async def test_node_resources_of_a_share_are_written_to_the_pod_and_counted() -> None:
     objects, requested, user = sharing("1"), claim(), asking()
     objects["spec"]["nodeName"] = "node-1"
     for obj in (requested, user):
