@@ -162,3 +162,19 @@ def test_image_installs_only_locked_packages() -> None:
     assert all("--require-hashes" in line or "--no-index" in line for line in downloads)
     ignored = (DEPLOY.parent / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert {f"!{name}" for name in LOCKS} <= {*ignored}
+
+
+GOLDENS = sorted((DEPLOY.parent / "tests/live/goldens").glob("chart-*.yaml"))
+
+
+@pytest.mark.parametrize("path", [DEPLOY / "deployment.yaml", *GOLDENS], ids=lambda path: path.stem)
+def test_configuration_file_is_in_the_mounted_config_map(path: Path) -> None:
+    objects = [*yaml.safe_load_all(path.read_text(encoding="utf-8")), *documents("config-map.yaml")]
+    (pod,) = (item["spec"]["template"]["spec"] for item in objects if item and item["kind"] == "Deployment")
+    (main,) = pod["containers"]
+    arguments = [*main.get("command", ()), *main.get("args", ())]
+    (file,) = (argument.removeprefix("--config=") for argument in arguments if argument.startswith("--config="))
+    (mount,) = (mount for mount in main["volumeMounts"] if file.startswith(f"{mount['mountPath']}/"))
+    (name,) = (volume["configMap"]["name"] for volume in pod["volumes"] if volume["name"] == mount["name"])
+    config_map = next(item for item in objects if item["kind"] == "ConfigMap" and item["metadata"]["name"] == name)
+    assert file.removeprefix(f"{mount['mountPath']}/") in config_map["data"]

@@ -68,7 +68,7 @@ def _sections(explanation: PodExplanation, node: str) -> Iterator[tuple[str, Seq
         winner = decision.node or "the best node"
         yield f"Scores: {winner} and the runner-up {explanation.runner_up}", waterfall(explanation), MAX_LINES
     if explanation.changes:
-        lines = [f"{number}. {change_line(change)}" for number, change in enumerate(explanation.changes, start=1)]
+        lines = [f"{number}. {change_line(change, node)}" for number, change in enumerate(explanation.changes, start=1)]
         yield CHANGES, lines, MAX_CHANGES
 
 
@@ -196,13 +196,15 @@ def waterfall(explanation: PodExplanation) -> list[str]:
     return lines
 
 
-def change_line(change: PossibleChange) -> str:
-    """Describe a change and its effect."""
+def change_line(change: PossibleChange, node: str = "") -> str:
+    """Describe a change and its effect; ``node`` is the node that the question was about."""
     text = humanize(change.text, up=change.text.startswith("Add"))
     if not change.node:
         return text
     if change.victims:
         return f"{text}  → {change.node}, preempting {', '.join(change.victims)}"
+    if node and node != change.node:
+        return f"{text}  → fits on {node}; the scheduler would choose {change.node}"
     return f"{text}  → {change.node}"
 
 
