@@ -44,6 +44,12 @@ def test_five_commands_place_a_pod_as_an_ordinary_account(
     environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "KUBECONFIG": str(plane.kubeconfig())}
     commands = read_commands()
     assert len(commands) == 5
+    # Another test may have created the same objects without Helm.
+    rendered = tmp_path / "rendered.yaml"
+    rendered.write_text(
+        run(find_helm(), "template", "moorage", ROOT / "deploy/helm/moorage", "--namespace=kube-system")
+    )
+    run(program("kubectl"), f"--kubeconfig={plane.kubeconfig()}", "delete", "--ignore-not-found", "-f", rendered)
 
     async def story(cluster: LiveCluster) -> None:
         await cluster.add_nodes("n1")

@@ -75,7 +75,7 @@ def test_yoda_runs_as_deployed(
             for name in ("gpu-1", "gpu-2", "gpu-3"):
                 await cluster.merge(f"/apis/core.run-linux.com/v1/scvs/{name}", nonsense)
             await add_gpu_pod(cluster, "late", GPU)
-            assert "an Scv that makes no sense" in (await cluster.event("FailedScheduling", "late")).note
+            assert "an invalid Scv" in (await cluster.event("FailedScheduling", "late")).note
             assert process.stop() == 0
             assert not [line for line in process.log.splitlines() if "forbidden" in line.lower()]
 

@@ -62,3 +62,9 @@ def shorten_values(_logger: Any, _method: str, event: MutableMapping[str, Any]) 
                 if len(text) > MAX_MESSAGE:
                     event[key] = shortened(text)
     return event
+
+
+def describe_type(content: Any) -> str:
+    """Return the YAML type of a value for messages."""
+    names = {list: "list", str: "text", bool: "boolean", int: "number", float: "number", dict: "mapping"}
+    return "null" if content is None else names.get(type(content), type(content).__name__)

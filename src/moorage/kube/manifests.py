@@ -8,6 +8,7 @@ from json import JSONDecoder
 from typing import Any, Final, TextIO
 
 from moorage.common.errors import InputError, comment_hint
+from moorage.common.text import describe_type
 from moorage.common.user_files import MAX_OBJECTS, read_text
 from moorage.kube.api.documents import read_documents
 from moorage.kube.schema import find_kind_schema, unknown_fields
@@ -142,9 +143,3 @@ def _json_documents(text: str) -> list[Any]:
 
 def _text(content: Any) -> str:
     return content if isinstance(content, str) else ""
-
-
-def describe_type(content: Any) -> str:
-    """Return the YAML type of a value for messages."""
-    names = {list: "list", str: "text", bool: "boolean", int: "number", float: "number", dict: "mapping"}
-    return "null" if content is None else names.get(type(content), type(content).__name__)

@@ -8,9 +8,9 @@ from typing import Any, Final
 from msgspec.structs import asdict, fields, replace
 
 from moorage.common.errors import ConfigError, ConfigErrors, InputError, UnknownPluginError, comment_hint, did_you_mean
+from moorage.common.text import describe_type
 from moorage.common.user_files import read_text
 from moorage.kube.features import FeatureGates
-from moorage.kube.manifests import describe_type
 from moorage.scheduler.config import args as plugin_args
 from moorage.scheduler.config.args import NodeResourcesFitArgs
 from moorage.scheduler.config.contrib_args import complete_contrib_args

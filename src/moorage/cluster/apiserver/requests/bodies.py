@@ -10,9 +10,9 @@ import msgspec
 
 from moorage.cluster.apiserver.requests.request import JSON, ApiRequest
 from moorage.common.errors import InputError
+from moorage.common.text import describe_type
 from moorage.kube.api.codec import without_nulls
 from moorage.kube.api.documents import parse_documents, read_documents
-from moorage.kube.manifests import describe_type
 from moorage.kube.status_errors import bad_request, unsupported_media_type
 
 YAML: Final = "application/yaml"
