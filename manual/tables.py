@@ -137,7 +137,7 @@ def _flag_rows() -> Iterator[str]:
 
 def _flag_row(flag: Flag) -> str:
     name = f"`-{flag.short}`, `--{flag.name}`" if flag.short else f"`--{flag.name}`"
-    default = f"`{shown(flag.default)}`" if flag.default not in ("", (), {}) else ""
+    default = f"`{shown(flag.default)}`" if flag.shows_default and flag.default not in ("", (), {}) else ""
     meaning = flag.help.replace("|", "\\|").replace("*", "\\*") + (f" *Moot: {flag.moot}.*" if flag.moot else "")
     return f"| {name} | {flag.kind.name} | {default} | {meaning} |\n"
 

@@ -9,7 +9,7 @@ from moorage.cli.startup import start_lightly
 
 Profile = Annotated[str, typer.Option("--profile", metavar="NAME", help="Profile of the configuration to serve.")]
 CertificateFile = Annotated[
-    str, typer.Option("--tls-cert-file", metavar="FILE", help="Serve HTTPS with this certificate.")
+    str, typer.Option("--tls-cert-file", metavar="FILE", help="Certificate to serve HTTPS with.")
 ]
 KeyFile = Annotated[str, typer.Option("--tls-private-key-file", metavar="FILE", help="Private key of the certificate.")]
 ClientAuthority = Annotated[

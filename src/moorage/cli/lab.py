@@ -70,8 +70,8 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
 ) -> None:
     """Run an experiment and write a report.
 
-    An experiment combines every trace, cluster, configuration and seed. Finished trials are saved: the same command
-    resumes an interrupted experiment. The same seeds produce the same rows.
+    An experiment runs one trial for each combination of trace, cluster, configuration and seed. Finished trials are
+    saved: the same command resumes an interrupted experiment. The same seeds produce the same results.
     """
     start_lightly()
     options.configure_trial_logs(verbosity)

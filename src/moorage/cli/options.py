@@ -185,7 +185,9 @@ PluginTimeout = Annotated[
 Config = Annotated[
     Path | None,
     typer.Option(
-        "--config", metavar="FILE", help="Scheduler configuration (default: kube-scheduler's, plus every --plugin)."
+        "--config",
+        metavar="FILE",
+        help="Scheduler configuration (default: the defaults of kube-scheduler, with each --plugin enabled).",
     ),
 ]
 ClusterFiles = Annotated[
@@ -223,7 +225,9 @@ TokenFile = Annotated[
 CertFile = Annotated[
     Path | None, typer.Option("--tls-cert-file", metavar="FILE", help="Certificate to serve HTTPS with.")
 ]
-KeyFile = Annotated[Path | None, typer.Option("--tls-private-key-file", metavar="FILE", help="Key of the certificate.")]
+KeyFile = Annotated[
+    Path | None, typer.Option("--tls-private-key-file", metavar="FILE", help="Private key of the certificate.")
+]
 RunFor = Annotated[
     str,
     typer.Option("--for", metavar="DURATION", help="Stop after this time, such as 30m (default: run until Ctrl-C)."),

@@ -52,9 +52,9 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     """Activate a shadow configuration, or restore the previous one.
 
     The configuration is validated, and the differences are printed. The running scheduler reloads it without a
-    restart. Settings that need a restart (leaderElection, clientConnection) and extenders keep their values. Both
-    configurations are validated on this machine: pass the --plugin options of the scheduler. The previous
-    configuration is saved: --undo restores it.
+    restart. If SHADOW omits leaderElection, clientConnection or extenders, the active values are kept. A different
+    leaderElection or clientConnection is an error: it needs a restart. Both configurations are validated on this
+    machine: pass the --plugin options of the scheduler. The previous configuration is saved: --undo restores it.
     """
     start_lightly()
     from moorage.common.errors import InputError
@@ -63,8 +63,8 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     from moorage.scheduler.config.loading import read_config_text
 
     if (config is None) == (not config_map):
-        problem = "the active configuration is not specified"
-        raise InputError("promote", problem, hint="add either --config or --config-map")
+        hint = "add either --config FILE or --config-map NAMESPACE/NAME"
+        raise InputError("moorage promote", "specify the configuration to replace", hint=hint)
     store: ConfigFile | ConfigMapKey
     if config is not None:
         store = ConfigFile(config)
@@ -86,7 +86,7 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
             source, text = shadow_key, store.value(shadow_key)
         else:
             hint = "write moorage promote SHADOW --config FILE"
-            raise InputError("promote", "the configuration to activate is missing", hint=hint)
+            raise InputError("moorage promote", "the configuration to activate is missing", hint=hint)
         change = promote_config(active, text, source, load)
     for note in change.notes:
         typer.echo(f"note: {note}", err=True)

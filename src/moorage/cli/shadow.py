@@ -10,7 +10,8 @@ from moorage.cli.startup import start_lightly
 
 app = options.make_group("""Report what a shadow configuration would have done.
 
-`moorage scheduler --shadow FILE` evaluates a second configuration next to the active one, without effects.
+`moorage scheduler --shadow FILE` evaluates a second configuration alongside the active one, without
+changing the cluster.
 """)
 
 

@@ -70,9 +70,10 @@ OnePass = Annotated[
     typer.Option("--one-pass", help="Try every pending pod once; no preemption, and no time passes."),
 ]
 Search = Annotated[
-    NodeSearch,
+    NodeSearch | None,
     typer.Option(
-        "--search", help="With --one-pass: examine all nodes, or only the configured percentageOfNodesToScore."
+        "--search",
+        help="With --one-pass: examine all nodes, or only the configured percentageOfNodesToScore (default: all).",
     ),
 ]
 PodRunTime = Annotated[
@@ -80,7 +81,7 @@ PodRunTime = Annotated[
     typer.Option(
         "--run-for",
         metavar="DURATION",
-        help="Run time of pods without the annotation moorage.io/run-for that are not restarted "
+        help="How long a pod runs if its restartPolicy lets it end and it has no moorage.io/run-for annotation "
         "(default: 5s for pods of Jobs, unlimited for others).",
     ),
 ]
@@ -104,7 +105,7 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
     remove_node: RemovedNodes = None,
     add_nodes: AddedNodes = None,
     one_pass: OnePass = False,
-    search: Search = NodeSearch.ALL,
+    search: Search = None,
     for_: options.SimulateFor = "",
     run_for: PodRunTime = "",
     no_extenders: NoExtenders = False,
@@ -149,6 +150,8 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
         policy = _without_extenders(policy, quiet=quiet)
     if one_pass and (for_ or run_for):
         raise InputError("--one-pass", "cannot be combined with --for or --run-for", hint="no time passes in one pass")
+    if search is not None and not one_pass:
+        raise InputError("--search", "needs --one-pass")
     until, run_seconds = options.parse_seconds(for_, "--for"), options.parse_seconds(run_for, "--run-for")
     documents = _read_documents(file, snapshot, quiet=quiet)
     documents = apply_changes(documents, settings=set_ or (), removed=remove_node or (), added=add_nodes or ())
@@ -166,7 +169,7 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
     with options.simulation_progress(quiet=quiet) as progress, options.prints_to_stderr():
         for simulated in (policy,) if compared_policy is None else (policy, compared_policy):
             if one_pass:
-                dry_run = DryRun(cluster, simulated, search_all=search is NodeSearch.ALL, with_nodes=with_nodes)
+                dry_run = DryRun(cluster, simulated, search_all=search is not NodeSearch.CONFIG, with_nodes=with_nodes)
                 results.append(dry_run.run(progress))
                 faults += dry_run.faults
                 more = {"groups": dry_run.groups} if dry_run.groups else {}

@@ -23,7 +23,9 @@ def snapshot(
     annotations: Annotated[bool, typer.Option("--annotations", help="Include annotations.")] = False,
     all_fields: Annotated[
         bool,
-        typer.Option("--all-fields", help="Include every field: env, commands and annotations may contain secrets."),
+        typer.Option(
+            "--all-fields", help="Include all fields. Warning: env, commands and annotations may contain secrets."
+        ),
     ] = False,
     kubeconfig: options.Kubeconfig = "",
     context: options.Context = "",
@@ -31,8 +33,9 @@ def snapshot(
 ) -> None:
     """Save a live cluster to a file.
 
-    The snapshot contains nodes, pods, volumes, devices, disruption budgets and workloads, each kind at one resource
-    version. Nothing is written to the cluster. Secrets are never read; env, commands and annotations are omitted.
+    The snapshot contains nodes, pods, volumes, devices, disruption budgets and workloads; each kind is listed at a
+    single point in time. Nothing is written to the cluster. Secrets are never read; env, commands and annotations are
+    omitted.
 
     Use the snapshot in other commands: moorage explain POD --snapshot FILE, moorage simulate --snapshot FILE.
     """

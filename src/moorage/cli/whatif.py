@@ -62,7 +62,9 @@ def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     token_file: options.TokenFile = None,
     tls_cert_file: options.CertFile = None,
     tls_private_key_file: options.KeyFile = None,
-    timeout: Annotated[str, typer.Option("--timeout", metavar="DURATION", help="Time limit of a question.")] = "10s",
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="DURATION", help="Time limit for each question.")
+    ] = "10s",
     refresh: Annotated[
         str,
         typer.Option(

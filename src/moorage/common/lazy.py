@@ -1,4 +1,4 @@
-"""Lazy package fronts: a package exports names that are imported on first use (PEP 562).
+"""Lazy package exports: a package exports names that are imported on first use (PEP 562).
 
 ::
 
@@ -8,7 +8,7 @@
         __getattr__, __dir__ = lazy_exports(__name__, {"module": ("Name",)})
 
 The type checker sees ordinary imports, so it reports unknown names. At run time, a name costs nothing until it is used.
-``__all__`` is set as well; a front that does not define ``__all__`` needs ``implicit_reexport`` of mypy.
+``__all__`` is set as well; a package that does not define ``__all__`` needs ``implicit_reexport`` of mypy.
 """
 
 import sys

@@ -21,7 +21,7 @@ from moorage.lab.trial import Trial, arrange_outages, arrange_pods, make_random
 from moorage.scheduler.engine.effects import ChooseNode, Effects
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Placed, Unschedulable
-from moorage.scheduler.engine.ties import DrawnTies, Ties, TiesByName
+from moorage.scheduler.engine.ties import RandomTies, Ties, TiesByName
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.wiring.assembly import Tuning
 from moorage.scheduler.wiring.policy import Policy
@@ -249,7 +249,7 @@ class Play(Generic[W]):
         self._failed_nodes: dict[str, Node] = {}
         self.watch = make_watch(self)
         self.attempts = Attempts(self.watch)
-        ties: dict[str, Ties] = {"random": DrawnTies(make_random(trial.seed, "ties")), "name": TiesByName()}
+        ties: dict[str, Ties] = {"random": RandomTies(make_random(trial.seed, "ties")), "name": TiesByName()}
         self.offline = OfflineScheduler(
             policy,
             InstantApi(self._on_bound, self._on_evicted),

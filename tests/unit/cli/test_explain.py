@@ -134,6 +134,7 @@ def test_text_and_html_contain_the_explanation(
 MISTAKES = {
     "no such pod": (["bog"], "did you mean 'default/big'?"),
     "a pod of another namespace": (["big", "-n", "shop"], "there is 'default/big'"),
+    "an unknown kind": (["dploy/zzz"], "not found\n  hint: dploy is read as a namespace; kinds are deployment, "),
     "a pod that is being deleted": (["leaving"], "the pod is being deleted"),
     "a pod that has ended": (["ended"], "the pod has finished (Failed)"),
     "unknown node": (["big", "--node", "x"], "node not found\n  hint: the nodes are n1"),

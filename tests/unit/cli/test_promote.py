@@ -163,4 +163,4 @@ def test_read_only_directory(config: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_target_option_is_required(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["promote", "shadow.yaml"]) == 2
-    assert "add either --config or --config-map" in capsys.readouterr().err
+    assert "add either --config FILE or --config-map NAMESPACE/NAME" in capsys.readouterr().err

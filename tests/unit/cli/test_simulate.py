@@ -268,6 +268,7 @@ BAD = {
         ["simulate", "-f", "nowhere.yaml", "--feature-gates", "X=true"],
         "unrecognized feature gate: X",
     ),
+    "a search without one pass": (["simulate", "-f", "nowhere.yaml", "--search", "all"], "--search: needs --one-pass"),
 }
 
 

@@ -124,7 +124,7 @@ def _reasons(cache: InformerCache) -> tuple[Reason, ...]:
     for pod in cache[Pod]:
         if _phase(pod) == "Pending":
             condition = pod.condition("PodScheduled")
-            text = condition.message if condition is not None and condition.message else "not tried yet"
+            text = condition.message if condition is not None and condition.message else "no scheduling result yet"
             counts[text] += 1
             examples.setdefault(text, pod.key)
     return tuple(Reason(text, count, examples[text]) for text, count in counts.most_common(MAX_REASONS))

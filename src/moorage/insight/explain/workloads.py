@@ -83,13 +83,20 @@ def find_workload(session: Session, text: str, namespace: str) -> NamedWorkload 
 
 
 def _check_is_pod(session: Session, text: str) -> None:
-    """Raise InputError for other kinds of objects, unless a namespace has the name of the kind."""
+    """Raise InputError for other kinds and unknown namespaces, unless a namespace has the name of the kind."""
     word, slash, name = text.partition("/")
-    kind = find_named_kind(word, [name for name in BY_NAME if name != "Pod"]) if slash else None
-    if kind is not None and ObjectId("Pod", word, name) not in session.objects:
-        kinds = ", ".join(sorted(kinds.lower() for kinds in WORKLOADS))
+    target = ObjectId("Pod", word, name)
+    if not slash or word == "pod" or target in session.objects:
+        return
+    kind = find_named_kind(word, [name for name in BY_NAME if name != "Pod"])
+    kinds = ", ".join(sorted(kinds.lower() for kinds in WORKLOADS))
+    if kind is not None:
         hint = f"use a pod (NAME or NAMESPACE/NAME) or KIND/NAME, where KIND is one of {kinds}"
         raise InputError(text, f"a {kind.name} cannot be scheduled", hint=hint)
+    pods = session.objects.known("Pod")
+    error = missing(target, (pod.key for pod in pods))
+    if not error.hint and all(pod.namespace != word for pod in pods):
+        raise InputError(error.where, error.problem, hint=f"{word} is read as a namespace; kinds are {kinds}")
 
 
 def explain_workload(

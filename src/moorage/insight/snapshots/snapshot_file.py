@@ -79,7 +79,9 @@ def read_snapshot(path: str) -> tuple[list[Any], SnapshotFacts]:
     raw = read_file(path, limit=MAX_OBJECTS, hint=hint)
     try:
         content = msgspec.json.decode(_unpack(path, raw) if path.endswith(COMPRESSED) else raw)
-    except (OSError, EOFError, zlib.error, *UNREADABLE) as error:
+    except UNREADABLE as error:
+        raise InputError(path, "not a snapshot (it is not JSON)", hint=hint) from error
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(path, f"not a snapshot: {error}", hint=hint) from error
     annotations = _mapping(_mapping(_mapping(content).get("metadata")).get("annotations"))
     try:

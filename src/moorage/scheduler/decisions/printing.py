@@ -42,7 +42,7 @@ def decision_table(decisions: Sequence[Decision], width: int) -> "Text":
     from rich.text import Text
 
     cells = ((each.pod, _result(each), each.node or "-", str(each.attempts)) for each in decisions)
-    rows = [("Pod", "Result", "Node", "Tries"), *cells]
+    rows = [("Pod", "Result", "Node", "Attempts"), *cells]
     columns = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if not any(decision.attempts for decision in decisions):
         columns[3] = 0

@@ -20,7 +20,7 @@ from moorage.scheduler.state.pod_groups import PodGroups, group_key
 
 
 def regroup(before: "GroupSources | None", after: "GroupSources | None", pods: Iterable[Pod]) -> list[tuple[Pod, Pod]]:
-    """Have other plugins describe groups; return the pods whose group is another one now, before and after."""
+    """Switch to other group plugins; return (old, new) for each pod whose group changed."""
     if before is None and after is None:
         return []
     sources = before or after
@@ -148,7 +148,7 @@ class GroupSources:
                 return
 
     def attempted(self, group: DescribedGroup, status: Status | None) -> None:
-        """Notify the plugin that described a group of the group's outcome."""
+        """Report the result of a group's attempt to the plugin that described the group."""
         if (source := self._source_of.get(group.key)) is not None:
             source.attempted(group, status)
 

@@ -1,4 +1,4 @@
-"""Other ways to choose between nodes of equal score than upstream's: for experiments that have to be repeated."""
+"""Tie-breaking for reproducible experiments, instead of upstream's."""
 
 from random import Random
 from typing import Protocol
@@ -16,8 +16,8 @@ class Ties(Protocol):
         ...
 
 
-class DrawnTies:
-    """Chooses by lot."""
+class RandomTies:
+    """Chooses at random."""
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance

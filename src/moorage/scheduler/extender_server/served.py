@@ -28,7 +28,9 @@ BINDER: Final = "DefaultBinder"
 PREEMPTION: Final = "DefaultPreemption"
 
 REFUSED: Final[Mapping[ExtensionPoint, str]] = {
-    ExtensionPoint.PRE_ENQUEUE: "kube-scheduler calls extenders for scheduled pods, not for pending ones",
+    ExtensionPoint.PRE_ENQUEUE: (
+        "kube-scheduler calls extenders only during a scheduling cycle, not before a pod is queued"
+    ),
     ExtensionPoint.QUEUE_SORT: "kube-scheduler orders its own queue",
     ExtensionPoint.POST_FILTER: "kube-scheduler selects victims itself, and lets extenders only review",
     ExtensionPoint.RESERVE: "kube-scheduler does not notify extenders of the chosen node or of its release",
@@ -66,7 +68,7 @@ def select_served(policy: Policy, names: Sequence[str], profile_name: str = "") 
         raise ConfigError("--profile", f"the configuration has no profile {profile_name!r}", hint=hint)
     if not profile_name and len(profile_names) > 1:
         problem = f"the configuration has {len(profile_names)} profiles"
-        raise ConfigError("--profile", problem, hint=f"select the plugin to serve: {', '.join(profile_names)}")
+        raise ConfigError("--profile", problem, hint=f"select the profile to serve: {', '.join(profile_names)}")
     profile = policy.config.profiles[profile_names.index(profile_name) if profile_name else 0]
     catalogue = build_catalogue(policy.registry)
     enabled = expand_plugins(profile, lambda name: catalogue[name].points)
@@ -74,7 +76,7 @@ def select_served(policy: Policy, names: Sequence[str], profile_name: str = "") 
     points = {point: [name for name in enabled[point] if name in names] for point in ANSWERED}
     filters = bool(points[ExtensionPoint.FILTER] or points[ExtensionPoint.PRE_FILTER])
     binds = bool(points[ExtensionPoint.BIND])
-    # The plugins every scheduler must have; the budgets that preemption reads are listed for us, too.
+    # The plugins every scheduler must have; the scheduler lists the budgets that preemption reads.
     points[ExtensionPoint.QUEUE_SORT] = [SORT]
     points[ExtensionPoint.BIND].append(BINDER)
     points[ExtensionPoint.POST_FILTER] = [PREEMPTION] if filters else []
@@ -104,7 +106,7 @@ def _check_served_plugins(by_point: Mapping[ExtensionPoint, Iterable[str]], name
             problems.append(ConfigError(f"--plugin {name}", "the configuration does not enable it"))
         for point in points:
             if point in REFUSED:
-                hint = f"run it in process, or leave {point} out: disable {name} there in a --config"
+                hint = f"run it with moorage scheduler, or disable {name} at {point} in the --config file"
                 problem = f"an extender does not support {point}: {REFUSED[point]}"
                 problems.append(ConfigError(f"--plugin {name}", problem, hint=hint))
     bound_by = [name for name in by_point[ExtensionPoint.BIND] if name in names]
@@ -129,9 +131,9 @@ def write_stanza(served: Served, url: str, *, wants_certificate: bool = False) -
         extender["bindVerb"] = "bind"
     extender |= {"nodeCacheCapable": True, "httpTimeout": "5s"}
     if url.startswith("https:"):
-        tls = {"caFile": "/path/of/the/authority.crt"}
+        tls = {"caFile": "/path/to/ca.crt"}
         if wants_certificate:
-            tls |= {"certFile": "/path/of/the/client.crt", "keyFile": "/path/of/the/client.key"}
+            tls |= {"certFile": "/path/to/client.crt", "keyFile": "/path/to/client.key"}
         extender |= {"enableHTTPS": True, "tlsConfig": tls}
     lines = [f"# {', '.join(served.names)} as an extender: for the KubeSchedulerConfiguration of kube-scheduler."]
     if verbs.scores:

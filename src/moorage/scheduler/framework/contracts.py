@@ -181,8 +181,8 @@ def _compare(plugin: type[points.Plugin], name: str, promised: Any) -> tuple[str
     if inspect.iscoroutinefunction(promised) and not waits and is_plain:
         return f"{where} is awaited, but is no `async def`", _instead(name, method)
     if not inspect.iscoroutinefunction(promised) and waits:
-        hint = f"write `{_heading(name, promised)}`; what has to wait goes into start, pre_bind or handle.in_background"
-        return f"{where} is `async def`, but is called inside the scheduling cycle, and must not wait", hint
+        hint = f"write `{_heading(name, promised)}`, and move waiting code to start, pre_bind or handle.in_background"
+        return f"{where} must not be `async def`: it runs in the scheduling cycle, which cannot wait", hint
     called_with = list(inspect.signature(promised).parameters)
     is_bound = isinstance(inspect.getattr_static(plugin, name), _FUNCTIONS)
     try:

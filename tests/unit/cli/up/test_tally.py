@@ -23,7 +23,7 @@ def test_counts_a_cluster() -> None:
     assert (summary.nodes, summary.ready) == (2, 1)
     assert summary.phases == {"Running": 1, "Pending": 1, "Succeeded": 1}
     assert summary.used == {"cpu": 0.25, "memory": 0.125, "pods": 0.05}
-    assert summary.reasons == (Reason("not tried yet", 1, "shop/c"),)
+    assert summary.reasons == (Reason("no scheduling result yet", 1, "shop/c"),)
 
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:

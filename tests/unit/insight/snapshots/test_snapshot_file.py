@@ -29,7 +29,7 @@ def test_ages_are_formatted() -> None:
 
 BAD_SNAPSHOTS = {
     "nothing": (None, "the file does not exist"),
-    "no JSON": (b"{", "not a snapshot"),
+    "no JSON": (b"{", r"not a snapshot \(it is not JSON\)"),
     "another file": (b'{"kind": "List", "items": []}', "the timestamp is missing"),
     "a list": (b"[]", "the timestamp is missing"),
 }

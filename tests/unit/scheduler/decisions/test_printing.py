@@ -89,5 +89,5 @@ def test_attempts_are_shown_where_there_were_several(attempts: int, heading: boo
     with console.capture() as captured:
         print_decisions([make_decision(node="n1", attempts=attempts)], console)
 
-    assert ("Tries" in captured.get()) is heading
+    assert ("Attempts" in captured.get()) is heading
     assert "default/a" in captured.get()

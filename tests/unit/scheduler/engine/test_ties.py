@@ -4,14 +4,14 @@ from random import Random
 
 import numpy as np
 
-from moorage.scheduler.engine.ties import DrawnTies, TiesByName
+from moorage.scheduler.engine.ties import RandomTies, TiesByName
 from moorage.testing import make_node
 from moorage.testing.rig import Rig
 
 
 def test_drawn_ties_choose_each_of_the_rows_and_repeat_with_the_seed() -> None:
     nodes, rows = Rig(*(make_node(f"n{i}") for i in range(5))).nodes, np.array([0, 2, 4])
-    draws = [DrawnTies(Random(3)) for _ in range(2)]
+    draws = [RandomTies(Random(3)) for _ in range(2)]
     selected = [[ties.choose(nodes, rows) for _ in range(50)] for ties in draws]
     assert selected[0] == selected[1]
     assert set(selected[0]) == {0, 2, 4}

@@ -78,7 +78,7 @@ REFUSED = {
     "permit": (PermitPlugin, "does not let extenders hold a pod back"),
     "pre-bind": (PreBindPlugin, "does not notify extenders before a binding"),
     "queue sort": (QueueSortPlugin, "orders its own queue"),
-    "pre-enqueue": (PreEnqueuePlugin, "not for pending ones"),
+    "pre-enqueue": (PreEnqueuePlugin, "not before a pod is queued"),
     "post-filter": (PostFilterPlugin, "selects victims itself"),
     "post-bind alone": (PostBindPlugin, "does not notify it of bindings"),
 }
@@ -140,7 +140,7 @@ def test_one_of_several_profiles_must_be_named() -> None:
     plugin_type = plugin("Mine", FilterPlugin)
     enabling = "plugins: {filter: {enabled: [{name: Mine}]}}"
     config = HEAD + f"profiles: [{{schedulerName: one, {enabling}}}, {{schedulerName: two, {enabling}}}]\n"
-    with pytest.raises(ConfigError, match="select the plugin to serve: one, two"):
+    with pytest.raises(ConfigError, match="select the profile to serve: one, two"):
         serve(plugin_type, config=config)
     with pytest.raises(ConfigError, match="did you mean 'two'"):
         serve(plugin_type, config=config, profile="twoo")

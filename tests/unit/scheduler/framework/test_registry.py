@@ -376,10 +376,10 @@ class NotAMethod(Accepts):
 BROKEN: dict[str, tuple[type[Plugin], str]] = {
     "a filter that waits": (
         AsyncFilter,
-        "AsyncFilter.filter is `async def`, but is called inside the scheduling cycle, and must not wait\n"
-        "  hint: write `def filter(self, cycle, pod, node)`; what has to wait goes into start, pre_bind or",
+        "AsyncFilter.filter must not be `async def`: it runs in the scheduling cycle, which cannot wait\n"
+        "  hint: write `def filter(self, cycle, pod, node)`, and move waiting code to start, pre_bind or",
     ),
-    "a signature that waits": (AsyncSign, "AsyncSign.sign is `async def`"),
+    "a signature that waits": (AsyncSign, "AsyncSign.sign must not be `async def`"),
     "a bind that does not": (
         PlainBind,
         "PlainBind.bind is awaited, but is no `async def`\n  hint: write `async def bind(self, cycle, pod, node_name)`",

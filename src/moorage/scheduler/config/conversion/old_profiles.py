@@ -49,7 +49,9 @@ class OldProfile:
         if self.is_before("v1beta3"):
             for plugin, weight in OLD_WEIGHTS.items():
                 self._draft.enable("multiPoint", plugin, weight)
-            text = f"{', '.join(OLD_WEIGHTS)} count for more since v1beta3; their old weights are written out"
+            *names, last_name = OLD_WEIGHTS
+            increased = f"the default weights of {', '.join(names)} and {last_name} increased in v1beta3"
+            text = f"{increased}; the result sets their old weights"
             self._notes.add(Effect.CHANGED, f"{where}.plugins", text)
         if self.is_before("v1beta2"):
             self._resource_scorers = {LEAST: 1}

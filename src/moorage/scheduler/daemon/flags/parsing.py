@@ -145,7 +145,7 @@ def _help_entry(flag: Flag) -> str:
     short = f"-{flag.short}, " if flag.short else "    "
     kind = "" if flag.kind is BOOL else f" {flag.kind.name}"
     text = flag.help + (f" (no effect: {flag.moot})" if flag.moot else "")
-    if flag.default not in (False, "", (), {}, 0) and flag.kind.name != "version":
+    if flag.shows_default and flag.default not in (False, "", (), {}, 0) and flag.kind.name != "version":
         text += f" (default {shown(flag.default)})"
     wrapped = textwrap.fill(text, HELP_WIDTH, initial_indent=" " * 10, subsequent_indent=" " * 10)
     return f"  {short}--{flag.name}{kind}\n{wrapped}\n"

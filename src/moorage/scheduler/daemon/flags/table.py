@@ -177,6 +177,8 @@ class Flag(Struct, frozen=True):
     help: str
     moot: str = ""
     short: str = ""
+    #: Whether texts for users show the default, which upstream uses without the flag.
+    shows_default: bool = True
 
 
 _ELECTION: Final = LeaderElection()
@@ -268,7 +270,11 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
         ),
         Flag("kubeconfig", TEXT, "", "Kubeconfig of the API server. Ignored with --config."),
         Flag(
-            "kube-api-qps", FLOAT, DEFAULT_QPS, "Maximum requests per second; unlimited unless set. Not with --config."
+            "kube-api-qps",
+            FLOAT,
+            DEFAULT_QPS,
+            "Maximum requests per second. Without this flag there is no limit. Ignored with --config.",
+            shows_default=False,
         ),
         Flag("kube-api-burst", INT32, DEFAULT_BURST, "Burst of requests above --kube-api-qps."),
         Flag(
@@ -354,13 +360,14 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
             "cross-check-percent",
             FLOAT,
             0.0,
-            "Percentage of cycles in which the one-node and columnar forms of plugins are compared.",
+            "Percentage of cycles in which cached results are recomputed and compared.",
         ),
         Flag(
             "explain-events",
             BOOL,
             False,
-            "Record a second event for unschedulable pods, with the first suggested change, once per minute.",
+            "Record a second event for unschedulable pods, with the first suggested change, at most once per minute "
+            "for each pod.",
         ),
         Flag("decision-log", TEXT, "", "Write every decision to this file, one line of JSON each."),
         Flag("decision-log-max-size", BYTES, 100 << 20, "Size at which --decision-log is rotated."),
