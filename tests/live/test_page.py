@@ -188,7 +188,7 @@ async def is_placed_and_cleared(shell: Shell, cluster: LiveCluster) -> None:
 
 
 async def is_deployed(shell: Shell, _: LiveCluster) -> None:
-    response = await kubectl(shell, "-n", "kube-system", "get", "deployment", "moorage")
+    response = await kubectl(shell, "-n", "kube-system", "get", "deployment", "spot-only-moorage")
     (container,) = response["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "spot-only:0.1.0"
     (name,) = (

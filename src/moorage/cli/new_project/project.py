@@ -110,6 +110,7 @@ def _write(names: ProjectNames, kind: PluginKind, directory: Path) -> Iterator[P
         "plugin": names.plugin,
         "label": LABELS[kind],
         "alone": _evaluate_alone(names, kind),
+        "extender": _describe_extender(names, kind),
         "definition": " -f deploy/definition.yaml" if kind is PluginKind.RESOURCE else "",
         "moorage": __version__,
     }
@@ -133,6 +134,21 @@ def _evaluate_alone(names: ProjectNames, kind: PluginKind) -> str:
     return f"""    print("{names.plugin} alone:")
     for row in session.{method}("web", "{names.plugin}"):  # pandas.DataFrame(...) turns the rows into a table
         print(" ", row)
+"""
+
+
+def _describe_extender(names: ProjectNames, kind: PluginKind) -> str:
+    """Return the section of the README on extenders; kube-scheduler calls them only to filter, score and bind."""
+    if kind in (PluginKind.QUEUE_SORT, PluginKind.RESERVE, PluginKind.POST_FILTER):
+        return ""
+    return f"""
+## Use it with a stock kube-scheduler
+
+```console
+$ PYTHONPATH=src moorage extender --plugin {names.package}:{names.plugin} --kubeconfig ~/.kube/config
+```
+
+It prints the section for the configuration of kube-scheduler. An extender filters, scores and binds; it cannot reserve.
 """
 
 

@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[4]
 KINDS = [*PluginKind]
 NODE_KINDS = (PluginKind.FILTER, PluginKind.SCORE, PluginKind.RESOURCE)
 """The kinds that filter or score nodes."""
+EXTENDER_KINDS = (*NODE_KINDS, PluginKind.BIND)
+"""The kinds that `moorage extender` accepts."""
 
 BAD_NAMES = {
     "as a class is written": ("SpotOnly", "hint: use spot-only"),
@@ -75,7 +77,7 @@ def test_its_tests_pass_unchanged(projects: dict[PluginKind, Path]) -> None:
         check=False,
     )
     assert completed.returncode == 0, completed.stdout + completed.stderr
-    assert re.search(r"30 passed, 3 deselected", completed.stdout)
+    assert re.search(r"31 passed, 3 deselected", completed.stdout)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -87,7 +89,12 @@ def test_script_calls_the_plugin_and_places_a_pod(
     output = capsys.readouterr().out
     if kind in NODE_KINDS:
         assert f"Spot{kind.value.capitalize()} alone:\n  {{'node': 'node-1'" in output
-    assert output.endswith("scheduled to node-1\n")
+    if kind is PluginKind.RESERVE:
+        assert output.endswith(
+            "third: 0/1 nodes are available: 1 node(s) were not reserved: all 2 licenses were in use.\n"
+        )
+    else:
+        assert output.endswith("scheduled to node-1\n")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -126,14 +133,48 @@ def test_manifests_include_the_base_and_the_plugin(projects: dict[PluginKind, Pa
         ["base", *(path.name for path in deploy.glob("*.yaml") if path.name in resources)]
     )
     role, binding = loaded(deploy / "rbac.yaml")
-    assert binding["roleRef"]["name"] == role["metadata"]["name"] == f"spot-{kind.value}"
+    assert binding["roleRef"]["name"] == role["metadata"]["name"] == "plugin"
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "moorage", "namespace": "kube-system"}]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_projects_share_no_objects_and_no_lease(projects: dict[PluginKind, Path], kind: PluginKind) -> None:
+    deploy, project = projects[kind] / "deploy", f"spot-{kind.value}"
+    (kustomization,) = loaded(deploy / "kustomization.yaml")
+    assert kustomization["namePrefix"] == f"{project}-"
+    assert kustomization["labels"] == [{"pairs": {"app.kubernetes.io/instance": project}, "includeSelectors": True}]
+    (generated,) = kustomization["configMapGenerator"]
+    (replaced,) = (item for item in loaded(deploy / "base" / "config-map.yaml") if item["kind"] == "ConfigMap")
+    assert {key: generated[key] for key in ("name", "namespace")} == {
+        key: replaced["metadata"][key] for key in ("name", "namespace")
+    }
+    assert kustomization["generatorOptions"] == {"disableNameSuffixHash": True}, "changes are reloaded"
+    (lease,) = kustomization["patches"]
+    (role,) = (
+        item
+        for item in loaded(deploy / "base" / "rbac.yaml")
+        if (item["kind"], item["metadata"]["name"]) == (lease["target"]["kind"], lease["target"]["name"])
+    )
+    assert role["rules"][1]["resourceNames"] == ["moorage"]
+    (change,) = yaml.safe_load(lease["patch"])
+    (config,) = loaded(deploy / "scheduler.yaml")
+    assert change == {"op": "replace", "path": "/rules/1/resourceNames", "value": [project]}
+    assert config["leaderElection"]["resourceName"] == project
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_readme_describes_the_extender_for_the_kinds_it_accepts(
+    projects: dict[PluginKind, Path], kind: PluginKind
+) -> None:
+    readme = (projects[kind] / "README.md").read_text()
+    assert ("moorage extender --plugin" in readme) == (kind in EXTENDER_KINDS)
+    assert readme == readme.rstrip() + "\n"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_makefile_has_the_usual_targets(projects: dict[PluginKind, Path], kind: PluginKind) -> None:
     command = ["make", "--dry-run", "--no-print-directory", "test", "fmt", "push"]
-    command += ["IMAGE=registry.example/p:2", "ENGINE=podman"]
+    command += ["IMAGE=registry.example/p:2", "BUILDER=podman"]
     lines = subprocess.run(command, cwd=projects[kind], capture_output=True, text=True, check=True).stdout.splitlines()
     assert lines == [
         "python -m pytest",

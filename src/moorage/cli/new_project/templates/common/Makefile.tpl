@@ -1,6 +1,6 @@
-# The image is built on that of Moorage; ENGINE may be podman or buildah, too.
+# The image is built on that of Moorage. BUILDER can also be podman or buildah.
 IMAGE ?= {{ project }}:0.1.0
-ENGINE ?= docker
+BUILDER ?= docker
 
 .PHONY: test fmt image push
 
@@ -12,7 +12,7 @@ fmt:
 	python -m ruff check --fix .
 
 image:
-	$(ENGINE) build -t $(IMAGE) .
+	$(BUILDER) build -t $(IMAGE) .
 
 push: image
-	$(ENGINE) push $(IMAGE)
+	$(BUILDER) push $(IMAGE)

@@ -17,6 +17,7 @@ A plugin for the [Moorage](https://pypi.org/project/moorage/) scheduler: `src/{{
 
 ```console
 $ pip install pytest ruff 'moorage[testing]'
+# before the first release: pip install pytest ruff '/path/to/moorage[testing]'
 $ python -m pytest
 ```
 
@@ -26,7 +27,7 @@ $ python -m pytest
 $ PYTHONPATH=src moorage up --nodes 3 --shape cpu=4 --config deploy/scheduler.yaml --plugin {{ package }}:{{ plugin }}{{ definition }} -f nodes.yaml -f workload.yaml
 ```
 
-After `pip install -e .` `PYTHONPATH` and `--plugin` are no longer needed: Moorage finds the plugin by the entry point in `pyproject.toml`.
+After `pip install -e .`, you no longer need `PYTHONPATH` and `--plugin`: Moorage finds the plugin through its entry point in `pyproject.toml`.
 
 ## Use it in a script or a notebook
 
@@ -37,20 +38,15 @@ $ PYTHONPATH=src python explore.py
 ## Run it on a cluster
 
 ```console
-$ make push IMAGE=registry.example/{{ project }}:0.1.0    # ENGINE=podman or buildah; set the name in deploy/kustomization.yaml
+$ make push IMAGE=registry.example/{{ project }}:0.1.0    # set the name in deploy/kustomization.yaml; BUILDER can also be podman or buildah
 $ kubectl apply -k deploy
 ```
 
-It schedules pods with `schedulerName: {{ project }}`. To try it without an image, run it on this machine with the permissions of your kubeconfig:
+This creates the Deployment `kube-system/{{ project }}-moorage`; other deployments of Moorage are not changed. It schedules pods with `schedulerName: {{ project }}`. After a change of `deploy/scheduler.yaml`, run `kubectl apply -k deploy` again: the scheduler reloads it without a restart.
+
+To try it without an image, run it on this machine with the permissions of your kubeconfig:
 
 ```console
-$ PYTHONPATH=src moorage scheduler --config deploy/scheduler.yaml --kubeconfig ~/.kube/config --leader-elect=false --plugin {{ package }}:{{ plugin }}
+$ KUBECONFIG=~/.kube/config PYTHONPATH=src moorage scheduler --config deploy/scheduler.yaml --leader-elect=false --plugin {{ package }}:{{ plugin }}
 ```
-
-## Use it with a stock kube-scheduler
-
-```console
-$ PYTHONPATH=src moorage extender --plugin {{ package }}:{{ plugin }} --kubeconfig ~/.kube/config
-```
-
-It prints the section for the configuration of kube-scheduler. An extender filters and scores nodes, and reserves nothing.
+{{ extender }}

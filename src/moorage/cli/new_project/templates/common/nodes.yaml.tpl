@@ -1,4 +1,4 @@
-# Changes of the nodes of `moorage up`; the plugin needs none.
+# Optional: edit nodes of "moorage up" here. This plugin needs no node labels.
 apiVersion: v1
 kind: Node
-metadata: {name: node-1, labels: {rack: first}}
+metadata: {name: node-1}

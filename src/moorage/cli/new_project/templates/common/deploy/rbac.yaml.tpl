@@ -1,8 +1,9 @@
 # Permissions of the plugin, in addition to those of Moorage (base/rbac.yaml). Kinds that it lists need get, list and watch.
+# kustomization.yaml adds the prefix {{ project }}- to all names.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
-  name: {{ project }}
+  name: plugin
 # For a plugin that lists the kind Reservation:
 #   - {apiGroups: [example.org], resources: [reservations], verbs: [get, list, watch]}
 rules: []
@@ -10,7 +11,7 @@ rules: []
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
-  name: {{ project }}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ project }}}
+  name: plugin
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: plugin}
 subjects:
   - {kind: ServiceAccount, name: moorage, namespace: kube-system}

@@ -4,7 +4,7 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection:
   leaderElect: true
-  resourceName: moorage
+  resourceName: {{ project }}
   resourceNamespace: kube-system
 profiles:
   - schedulerName: {{ project }}

@@ -3,6 +3,11 @@
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 namespace: kube-system
+# The prefix and the label separate this scheduler from other deployments of Moorage.
+namePrefix: {{ project }}-
+labels:
+  - pairs: {app.kubernetes.io/instance: {{ project }}}
+    includeSelectors: true
 resources:
   - base
   - rbac.yaml
@@ -11,17 +16,15 @@ images:
   - name: moorage
     newName: {{ project }}  # the image of this project in your registry
     newTag: 0.1.0
-# This configuration replaces the default one. The name of its ConfigMap changes with its contents, so that
-# `kubectl apply -k deploy` restarts the scheduler.
+# This configuration replaces the default one. The scheduler reloads a changed ConfigMap without a restart.
+generatorOptions: {disableNameSuffixHash: true}
 configMapGenerator:
-  - name: {{ project }}
+  - name: moorage
+    namespace: kube-system
+    behavior: replace
     files: [config.yaml=scheduler.yaml]
 patches:
-  - target: {kind: Deployment, name: moorage}
+  # The lease of the scheduler: leaderElection.resourceName in scheduler.yaml.
+  - target: {kind: Role, name: moorage-leases}
     patch: |
-      - {op: replace, path: /spec/template/spec/volumes/0/configMap/name, value: {{ project }}}
-  - patch: |
-      apiVersion: v1
-      kind: ConfigMap
-      metadata: {name: moorage, namespace: kube-system}
-      $patch: delete
+      - {op: replace, path: /rules/1/resourceNames, value: [{{ project }}]}

@@ -1,15 +1,16 @@
 # Permissions of the plugin, in addition to those of Moorage (base/rbac.yaml). Kinds that it lists need get, list and watch.
+# kustomization.yaml adds the prefix {{ project }}- to all names.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
-  name: {{ project }}
+  name: plugin
 rules:
   - {apiGroups: [{{ project }}.example.org], resources: [reservations], verbs: [get, list, watch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
-  name: {{ project }}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ project }}}
+  name: plugin
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: plugin}
 subjects:
   - {kind: ServiceAccount, name: moorage, namespace: kube-system}

@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 from {{ package }}.plugin import {{ plugin }}, {{ plugin }}Args, Reservation, ReservationSpec
 
-from moorage import CycleState
-from moorage import ObjectMeta
+from moorage import CycleState, ObjectMeta
 from moorage.testing import Cluster, Rig, check_plugin, in_virtual_time, make_node, make_pod
 
 PROJECT = Path(__file__).parents[1]

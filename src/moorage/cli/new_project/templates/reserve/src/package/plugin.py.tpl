@@ -30,7 +30,7 @@ class {{ plugin }}(ReservePlugin, PermitPlugin):
         if used <= self.args.seats:
             return None
         # Changes of pods and nodes retry the pod. After a change of the plugin's own state: handle.wake_rejected().
-        return Status.unschedulable(f"all {self.args.seats} licenses were in use")
+        return Status.unschedulable(f"node(s) were not reserved: all {self.args.seats} licenses were in use")
 
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
         """Undo `reserve`. This plugin counts pods on nodes, so there is nothing to undo."""
