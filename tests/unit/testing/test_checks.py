@@ -49,7 +49,7 @@ def test_plugin_class_is_built_with_default_arguments() -> None:
 
 
 def test_method_with_wrong_parameters_is_reported() -> None:
-    with pytest.raises(AssertionError, match=r"Waiting\.filter is `async def`"):
+    with pytest.raises(AssertionError, match=r"Waiting\.filter must not be `async def`"):
         check_plugin(Waiting, examples=5)
 
 
