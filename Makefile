@@ -57,7 +57,7 @@ demo: $(RUNNABLE)  ## Run a local cluster with a sample workload for ten seconds
 	  '  $(BIN)/moorage explain POD                                  # explain why a pod of your cluster is pending' \
 	  '  $(BIN)/moorage new my-plugin                                # create a plugin project' \
 	  '  $(BIN)/moorage --help                                       # list all commands' \
-	  '  docs/tutorial.md                                           # write a first plugin in ten minutes'
+	  '  docs/tutorial.md                                               # write a first plugin in ten minutes'
 
 up: $(RUNNABLE)  ## Run a local cluster until Ctrl-C
 	$(BIN)/moorage up

@@ -66,6 +66,14 @@ def _pod(name: str = "large", *, labels: Json | None = None, status: Json | None
     return {"metadata": metadata, "spec": {"containers": containers, **spec}, "status": status or {}}
 
 
+def _volumes(name: str, source: Callable[[int], Json]) -> Case:
+    return Case(
+        "Pod",
+        f"spec.volumes ({name})",
+        lambda n: _pod(volumes=[{"name": f"v{i}", **source(i)} for i in range(n)]),
+    )
+
+
 def _container(**fields: Any) -> Json:
     return _pod(containers=[{"name": "main", "image": "a", **fields}])
 
@@ -454,50 +462,14 @@ POD_CASES: Final = (
         ),
     ),
     Case("Pod", "spec.schedulingGates", lambda n: _pod(schedulingGates=[{"name": f"v{i}"} for i in range(n)])),
-    Case(
-        "Pod",
-        "spec.volumes (claims)",
-        lambda n: _pod(volumes=[{"name": f"v{i}", "persistentVolumeClaim": {"claimName": f"v{i}"}} for i in range(n)]),
-    ),
-    Case(
-        "Pod",
-        "spec.volumes (one claim)",
-        lambda n: _pod(volumes=[{"name": f"v{i}", "persistentVolumeClaim": {"claimName": "later"}} for i in range(n)]),
-    ),
-    Case(
-        "Pod",
-        "spec.volumes (ephemeral)",
-        lambda n: _pod(
-            volumes=[{"name": f"v{i}", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}} for i in range(n)]
-        ),
-    ),
-    Case(
-        "Pod",
-        "spec.volumes (config maps)",
-        lambda n: _pod(volumes=[{"name": f"v{i}", "configMap": {"name": "a"}} for i in range(n)]),
-    ),
-    Case(
-        "Pod",
-        "spec.volumes (disks)",
-        lambda n: _pod(volumes=[{"name": f"v{i}", "gcePersistentDisk": {"pdName": f"v{i}"}} for i in range(n)]),
-    ),
-    Case(
-        "Pod",
-        "spec.volumes (images)",
-        lambda n: _pod(volumes=[{"name": f"v{i}", "image": {"reference": f"v{i}"}} for i in range(n)]),
-    ),
-    Case(
-        "Pod",
-        "spec.volumes (CSI)",
-        lambda n: _pod(volumes=[{"name": f"v{i}", "csi": {"driver": "a"}} for i in range(n)]),
-    ),
-    Case(
-        "Pod",
-        "spec.volumes (iSCSI)",
-        lambda n: _pod(
-            volumes=[{"name": f"v{i}", "iscsi": {"iqn": f"v{i}", "lun": 1, "targetPortal": "a"}} for i in range(n)]
-        ),
-    ),
+    _volumes("claims", lambda i: {"persistentVolumeClaim": {"claimName": f"v{i}"}}),
+    _volumes("one claim", lambda _: {"persistentVolumeClaim": {"claimName": "later"}}),
+    _volumes("ephemeral", lambda _: {"ephemeral": {"volumeClaimTemplate": {"spec": {}}}}),
+    _volumes("config maps", lambda _: {"configMap": {"name": "a"}}),
+    _volumes("disks", lambda i: {"gcePersistentDisk": {"pdName": f"v{i}"}}),
+    _volumes("images", lambda i: {"image": {"reference": f"v{i}"}}),
+    _volumes("CSI", lambda _: {"csi": {"driver": "a"}}),
+    _volumes("iSCSI", lambda i: {"iscsi": {"iqn": f"v{i}", "lun": 1, "targetPortal": "a"}}),
     Case(
         "Pod",
         "spec.volumes (RBD)",

@@ -29,7 +29,7 @@ SERVICES: dict[str, Data] = {
     "headless": {"clusterIP": "None", "ports": [{"port": 80}]},
     "portless": {"clusterIP": "None"},
     "unready": {"publishNotReadyAddresses": True, "ports": [{"port": 80}]},
-    "none": {"selector": {"app": "nobody"}, "ports": [{"port": 80}]},
+    "unmatched": {"selector": {"app": "absent"}, "ports": [{"port": 80}]},
     "manual": {"selector": None, "ports": [{"port": 80}]},
     "external": {"type": "ExternalName", "externalName": "example.org"},
     "some": {"selector": {"app": "web", "tier": "front"}, "ports": [{"port": 80}]},

@@ -64,7 +64,7 @@ def read_files(paths: Sequence[str], *, stdin: TextIO | None = None) -> Iterator
 
 
 def describe_unknown_fields(documents: Iterable[Document]) -> str:
-    """Return a note on fields that a kind does not have, such as misspelled ones; empty if there are none."""
+    """Return a note on fields that a kind does not have, such as misspelled ones, or an empty text."""
     unknown = []
     for document in documents:
         schema = find_kind_schema(document.api_version, document.kind)

@@ -29,7 +29,7 @@ class Suggestion(Struct, frozen=True):
 
 
 def describe_owner(pod: Pod) -> str:
-    """Return the kind and name of the first owner; empty if there is none."""
+    """Return the kind and name of the first owner, or an empty text."""
     owners = pod.metadata.owner_references
     return f"{owners[0].kind.lower()}/{owners[0].name}" if owners else ""
 

@@ -186,7 +186,7 @@ def _find_second_choices(session: Session, info: NodeInfo) -> list[dict[str, Any
 
 
 def helps(session: Session, arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return the first suggested change and the decisive reason for each pod; empty texts if there are none."""
+    """Return the first suggested change and the decisive reason for each pod, or empty texts."""
     suggestions: dict[str, tuple[str, str]] = {}
     for key in arguments.get("pods") or ():
         try:

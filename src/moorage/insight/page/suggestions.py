@@ -20,7 +20,7 @@ RETRY_SECONDS: Final = 10.0
 log = structlog.get_logger(__name__)
 
 FindSuggestions = Callable[[Sequence[str]], Awaitable[Mapping[str, Sequence[str]]]]
-"""Returns the first suggested change and the decisive reason for each pod; empty texts if there are none."""
+"""Returns the first suggested change and the decisive reason for each pod, or empty texts."""
 
 
 class SuggestionSearch:

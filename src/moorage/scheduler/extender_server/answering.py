@@ -68,7 +68,7 @@ def node_question(body: bytes) -> NodeQuestion:
     fields = _fields(body)
     names = _part(fields, "nodenames", list[str] | None)
     if names is None:
-        raise InputError("NodeNames", "there are none", hint=NOT_CAPABLE)
+        raise InputError("NodeNames", "missing", hint=NOT_CAPABLE)
     return NodeQuestion(_pod(fields), tuple(dict.fromkeys(names)))
 
 
@@ -77,7 +77,7 @@ def victim_question(body: bytes) -> VictimQuestion:
     fields = _fields(body)
     victims_by_node = _part(fields, "nodenametometavictims", dict[str, dict[str, Any] | None] | None)
     if victims_by_node is None:
-        raise InputError("NodeNameToMetaVictims", "there are none", hint=NOT_CAPABLE)
+        raise InputError("NodeNameToMetaVictims", "missing", hint=NOT_CAPABLE)
     return VictimQuestion(_pod(fields), {name: _proposed(name, content) for name, content in victims_by_node.items()})
 
 

@@ -101,9 +101,9 @@ class Polled(Generic[T]):
             facts = {"source": self.name, "error": problem, "value": state}
             if is_news:
                 self._complained_at = now
-                self._handle.log.warning("outside data cannot be fetched", **facts)
+                self._handle.log.warning("external data cannot be fetched", **facts)
             else:
-                self._handle.log.v(4).info("outside data cannot be fetched", **facts)
+                self._handle.log.v(4).info("external data cannot be fetched", **facts)
         else:
             self._polls.inc(source=self.name, result="success")
             if self._fetched_at is None or fetched != self._latest:
@@ -111,7 +111,7 @@ class Polled(Generic[T]):
             self._latest, self._fetched_at = fetched, self._handle.clock.now()
             if self._complained_at is not None:
                 self._complained_at = None
-                self._handle.log.info("outside data is back", source=self.name)
+                self._handle.log.info("external data is available again", source=self.name)
 
     async def _poll(self) -> None:
         while True:

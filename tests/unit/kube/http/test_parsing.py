@@ -171,20 +171,20 @@ def test_body_of_a_rejected_request_is_not_read() -> None:
         return 1000 if head.header(b"authorization") == "Bearer t" else Reply(401, b"no")
 
     service = HttpService(lambda request: Reply(200, request.body), refuse, check)
-    stranger = EagerParser(service)
-    stranger.feed(b"POST /a HTTP/1.1\r\nContent-Length: 999\r\nExpect: 100-continue\r\n\r\n")
-    assert stranger.refusal == Reply(401, b"no")
+    anonymous = EagerParser(service)
+    anonymous.feed(b"POST /a HTTP/1.1\r\nContent-Length: 999\r\nExpect: 100-continue\r\n\r\n")
+    assert anonymous.refusal == Reply(401, b"no")
     assert (heads[0].method, heads[0].path, heads[0].body) == ("POST", "/a", b"")
-    stranger = EagerParser(service)
-    stranger.feed(CHUNKED + b"1\r\na\r\n0\r\nAuthorization: Bearer t\r\n\r\n")
-    assert (stranger.refusal, len(stranger.requests)) == (Reply(401, b"no"), 0), "a trailer authenticates nobody"
-    friend = EagerParser(service)
-    friend.feed(b"POST / HTTP/1.1\r\nAuthorization: Bearer t\r\nContent-Length: 1\r\n\r\na")
-    assert friend.requests[0][0].body == b"a"
+    anonymous = EagerParser(service)
+    anonymous.feed(CHUNKED + b"1\r\na\r\n0\r\nAuthorization: Bearer t\r\n\r\n")
+    assert (anonymous.refusal, len(anonymous.requests)) == (Reply(401, b"no"), 0), "a trailer does not authenticate"
+    authenticated = EagerParser(service)
+    authenticated.feed(b"POST / HTTP/1.1\r\nAuthorization: Bearer t\r\nContent-Length: 1\r\n\r\na")
+    assert authenticated.requests[0][0].body == b"a"
     count = len(heads)
-    nobody = EagerParser(service)
-    nobody.feed(b"GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
-    assert (len(nobody.requests), len(heads)) == (2, count), "without a body there is nothing to check"
+    bodiless = EagerParser(service)
+    bodiless.feed(b"GET / HTTP/1.1\r\n\r\nPOST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+    assert (len(bodiless.requests), len(heads)) == (2, count), "only requests with a body are checked"
 
 
 async def allow(_head: HttpRequest) -> Reply | None:

@@ -79,8 +79,8 @@ def test_failures_are_logged_once_and_counted_each(logged: list[Any]) -> None:
 
     story()
     assert [(line["event"], line.get("error")) for line in logged] == [
-        ("outside data cannot be fetched", "ValueError: no number (test_polling.py:27)"),
-        ("outside data is back", None),
+        ("external data cannot be fetched", "ValueError: no number (test_polling.py:27)"),
+        ("external data is available again", None),
     ]
 
 
