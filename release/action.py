@@ -143,7 +143,7 @@ def result_of(decision: dict[str, Any] | None) -> str:
 
 
 def describe(decision: dict[str, Any]) -> str:
-    """Return where a pod goes, or why it goes nowhere."""
+    """Return the node of a pod, or why it has none."""
     if decision["result"] == "scheduled":
         return f"fits on `{decision['node']}`"
     message = str(decision.get("message", decision["result"])).replace("|", "\\|")

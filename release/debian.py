@@ -1,7 +1,7 @@
 """Unpack packages of the Debian archive into a directory, with their dependencies and without installing them.
 
-Two things need this where no container engine and no other source is available: an interpreter that the machine does
-not have, and the root file system that an image starts from. Every package is verified by its SHA-256.
+This provides missing interpreters and the base root file system of an image on machines without a container engine.
+Every package is verified by its SHA-256.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Build wheel and sdist, check their contents, install the wheel into clean environments and use it: `make dist`.
 
-Each supported Python gets an environment that contains nothing but the wheel and what it requires. The checks run in an
-empty directory, so that no file of the source tree can help.
+Each supported Python gets an environment that contains only the wheel and its dependencies. The checks run in an empty
+directory, so they cannot use files of the source tree.
 """
 
 import argparse
@@ -30,7 +30,7 @@ BASE: Final = "moorage/cli/new_project/templates/common/deploy/base"
 #: Directories that a wheel never contains, and files that an sdist always does.
 NOT_IN_WHEEL: Final = ("tests/", "docs/", "benchmarks/", "conformance/", "release/")
 IN_SDIST: Final = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "deploy/rbac.yaml", "tests/conftest.py")
-#: What a user runs first, with a text that the output contains. Files are copied from examples/.
+#: The first commands of a user, with a text that the output contains. Files are copied from examples/.
 COMMANDS: Final = {
     "moorage --version": f"moorage {VERSION}",
     "moorage up --nodes 5 -f shop.yaml --for 5s": "nodes 5/5 ready",

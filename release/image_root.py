@@ -1,6 +1,6 @@
 """Build the root file system of the image without a container engine, and run it: `make image-root`.
 
-The instructions of the Dockerfile run in order on a Debian root file system that stands for the base image: the same
+The instructions of the Dockerfile run in order on a Debian root file system that replaces the base image: the same
 release of Debian and the same minor version of Python as `python:3.13-slim`. RUN executes in new mount and PID
 namespaces below `chroot`, which needs root. :class:`ImageRoot` runs commands as the image does: as an unprivileged
 user, with the root file system read-only and an empty /tmp.
@@ -138,7 +138,7 @@ def home_of(stage: Stage) -> str:
 
 
 def prepare_base() -> Path:
-    """Unpack what stands for the base image, once."""
+    """Unpack the replacement of the base image, once."""
     recipe = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     root = CACHE / "base" / f"{SUITE}-{recipe}"
     if (root / ".complete").exists():

@@ -17,7 +17,7 @@ from release.debian import Suite, empty_directory
 VERSIONS: Final = ("3.11", "3.12", "3.13", "3.14")
 SUITES: Final = ("forky", "sid", "trixie")
 CACHE: Final = Path(os.environ.get("MOORAGE_CACHE") or Path.home() / ".cache" / "moorage")
-#: Libraries that wheels expect of a system, beside those of the interpreter.
+#: Libraries that wheels expect on a system, in addition to those of the interpreter.
 SYSTEM_LIBRARIES: Final = ("libstdc++6", "libgcc-s1", "zlib1g", "tzdata", "ca-certificates")
 PROBE: Final = "import sys, venv, ssl, sqlite3; v = sys.version_info; print(f'{v[0]}.{v[1]} {v[2]} {v[3]}')"
 

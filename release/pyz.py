@@ -1,7 +1,7 @@
 """Build `moorage.pyz`, one file that needs only Python, and start it in a clean environment: `make pyz`.
 
 The file contains the wheels of every supported Python for the platform it is built on. At its first start it unpacks
-the ones it needs into PEX_ROOT, by default below ~/.cache.
+the required wheels into PEX_ROOT, by default below ~/.cache.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def build_pyz(file: Path, interpreters: list[Path]) -> None:
     wheels = [*DIST.glob("*.whl")]
     wheel = wheels[0] if wheels else build()[0]
     pythons = [f"--python={interpreter}" for interpreter in interpreters]
-    # A virtual environment: the second start costs no more than that of an installed command.
+    # With a virtual environment, the second start is as fast as the start of an installed command.
     options = ("--venv", "prepend", "--sh-boot", "--no-emit-warnings", "--script=moorage")
     run([*PEX, wheel, *pythons, *options, f"--output-file={file}"])
 

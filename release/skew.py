@@ -20,7 +20,7 @@ from release.dist import ROOT
 PAGE: Final = ROOT / "docs" / "reference" / "support.md"
 RESULTS: Final = ROOT / "docs" / "records" / "skew.json"
 BUILT: Final = ("kube-apiserver", "kube-controller-manager", "etcd", "kubectl", "kube-scheduler", "helm")
-#: What is measured: tests on the server alone, tests that also need controllers, and faults.
+#: The measured groups: tests on the server alone, tests that also need controllers, and faults.
 TESTS: Final = {
     "scheduler, explain, snapshot": ["tests/live/test_skew.py", "tests/live/test_daemon.py"],
     "chart, service account, lease": ["tests/live/test_chart.py", "tests/live/test_deploy.py"],

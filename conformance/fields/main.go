@@ -80,6 +80,7 @@ type field struct {
 type tables struct {
 	kinds   map[string]string
 	types   map[string][]field
+	atomic  []string // types with x-kubernetes-map-type: atomic
 	openapi map[string]common.OpenAPIDefinition
 }
 
@@ -121,6 +122,9 @@ func (t *tables) add(goType reflect.Type) string {
 	}
 	t.types[name] = []field{}
 	definition := t.openapi[name].Schema
+	if text, _ := definition.Extensions.GetString("x-kubernetes-map-type"); text == "atomic" {
+		t.atomic = append(t.atomic, name)
+	}
 	fields := []field{}
 	for i := range goType.NumField() {
 		if described, ok := t.describe(goType.Field(i), definition); ok {
@@ -223,7 +227,12 @@ func (t *tables) write() error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "{\"kinds\": %s,\n \"types\": {", kinds)
+	sort.Strings(t.atomic)
+	atomic, err := json.Marshal(t.atomic)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "{\"kinds\": %s,\n \"atomic\": %s,\n \"types\": {", kinds, atomic)
 	names := make([]string, 0, len(t.types))
 	for name := range t.types {
 		names = append(names, name)

@@ -7,8 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,8 +17,6 @@ import (
 	"k8s.io/kubernetes/pkg/apis/scheduling"
 	schedulingapiv1 "k8s.io/kubernetes/pkg/apis/scheduling/v1"
 	podregistry "k8s.io/kubernetes/pkg/registry/core/pod"
-	"k8s.io/kubernetes/pkg/registry/scheduling/compositepodgroup"
-	"k8s.io/kubernetes/pkg/registry/scheduling/podgroup"
 	"k8s.io/kubernetes/plugin/pkg/admission/priority"
 )
 
@@ -60,23 +56,10 @@ func newPodCreation(objs []runtime.Object) (*podCreation, error) {
 func (p *podCreation) admit(obj runtime.Object) (runtime.Object, error) {
 	var err error
 	created := obj
-	switch typed := obj.(type) {
-	case *corev1.Pod:
-		created, err = p.create(typed)
-	case *schedulingv1beta1.PodGroup:
-		internal := &scheduling.PodGroup{}
-		prepare := func() { podgroup.NewStrategy().PrepareForCreate(context.Background(), internal) }
-		made := &schedulingv1beta1.PodGroup{}
-		err = p.createGroup(typed, internal, made, "podgroups", typed.Spec.Priority != nil, prepare)
-		made.Generation, made.Status = typed.Generation, typed.Status
-		created = made
-	case *schedulingv1alpha3.CompositePodGroup:
-		internal := &scheduling.CompositePodGroup{}
-		prepare := func() { compositepodgroup.NewStrategy().PrepareForCreate(context.Background(), internal) }
-		made := &schedulingv1alpha3.CompositePodGroup{}
-		err = p.createGroup(typed, internal, made, "compositepodgroups", typed.Spec.Priority != nil, prepare)
-		made.Generation, made.Status = typed.Generation, typed.Status
-		created = made
+	if pod, ok := obj.(*corev1.Pod); ok {
+		created, err = p.create(pod)
+	} else {
+		created, err = p.admitGroup(obj)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", keyOf(obj), err)

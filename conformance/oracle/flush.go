@@ -1,3 +1,5 @@
+//go:build !before1.37
+
 package main
 
 import (

@@ -1,3 +1,5 @@
+//go:build !before1.37
+
 package main
 
 import (
@@ -51,16 +53,19 @@ type groupNomination struct {
 	Victims        []string          `json:"victims"`
 }
 
+// entity is an element of the scheduling queue.
+type entity = framework.QueuedEntityInfo
+
 var (
 	podGroupType  = reflect.TypeOf(&schedulingv1beta1.PodGroup{})
 	compositeType = reflect.TypeOf(&schedulingv1alpha3.CompositePodGroup{})
 )
 
 // membersOf lists the pods of an entity in the order of their attempts; those of a tree group by group.
-func membersOf(entity framework.QueuedEntityInfo) []*framework.QueuedPodInfo {
-	group, ok := entity.(*framework.QueuedPodGroupInfo)
+func membersOf(popped entity) []*framework.QueuedPodInfo {
+	group, ok := popped.(*framework.QueuedPodGroupInfo)
 	if !ok {
-		return []*framework.QueuedPodInfo{entity.(*framework.QueuedPodInfo)}
+		return []*framework.QueuedPodInfo{popped.(*framework.QueuedPodInfo)}
 	}
 	var members []*framework.QueuedPodInfo
 	for _, leaf := range leavesOf(group.PodGroupInfo) {
@@ -84,6 +89,22 @@ func leavesOf(group *framework.PodGroupInfo) []*framework.PodGroupInfo {
 type watchedQueue struct {
 	internalqueue.SchedulingQueue
 	pass *pass
+}
+
+// watchQueue begins a record with each popped entity and stores the final status of groups.
+func (p *pass) watchQueue() {
+	p.scheduler.SchedulingQueue = &watchedQueue{p.scheduler.SchedulingQueue, p}
+	next := p.scheduler.NextEntity
+	p.scheduler.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
+		popped, err := next(logger)
+		p.begin(popped)
+		return popped, err
+	}
+}
+
+func (p *pass) currentGroup() (*framework.QueuedPodGroupInfo, bool) {
+	group, ok := p.current.(*framework.QueuedPodGroupInfo)
+	return group, ok
 }
 
 func (q *watchedQueue) AddAttemptedPodGroupIfNeeded(logger klog.Logger, group *framework.QueuedPodGroupInfo, cycle int64, status *fwk.Status) error {

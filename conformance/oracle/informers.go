@@ -12,8 +12,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,14 +20,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watchedKinds are the kinds that kube-scheduler (and the priority admission plugin) read through informers.
+// watchedKinds are the kinds that kube-scheduler (and the priority admission plugin) read through informers, in addition to
+// kindsOfRelease.
 var watchedKinds = []runtime.Object{
 	&corev1.Namespace{}, &schedulingv1.PriorityClass{}, &policyv1.PodDisruptionBudget{},
 	&corev1.Service{}, &corev1.ReplicationController{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{},
 	&storagev1.StorageClass{}, &storagev1.CSIDriver{}, &storagev1.CSINode{}, &storagev1.CSIStorageCapacity{}, &storagev1.VolumeAttachment{},
 	&corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{},
-	&resourcev1.DeviceClass{}, &resourcev1.DeviceTaintRule{}, &resourcev1.ResourceSlice{}, &resourcev1.ResourceClaim{},
-	&schedulingv1beta1.PodGroup{}, &schedulingv1alpha3.CompositePodGroup{},
+	&resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.ResourceClaim{},
 	&corev1.Node{}, &corev1.Pod{},
 }
 
@@ -42,7 +40,7 @@ type world struct {
 
 func newWorld(client kubernetes.Interface) *world {
 	w := &world{SharedInformerFactory: informers.NewSharedInformerFactory(client, 0), byType: map[reflect.Type]*informer{}}
-	for _, kind := range watchedKinds {
+	for _, kind := range append(watchedKinds, kindsOfRelease...) {
 		told := newInformer()
 		w.byType[reflect.TypeOf(kind)] = told
 		w.InformerFor(kind, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return told })

@@ -19,6 +19,7 @@ import (
 const usage = `usage: oracle [--config FILE] [--search all|config] [--feature-gates A=true,B=false] -f FILE ...
                                                    one cluster; the decisions as JSON
        oracle --stream                             a cluster a line in, a line of decisions out
+                                                   --emulated-version 1.36: with the feature gates of an older release
        oracle queue --stream                       a queue history a line in, a line of reports out
 `
 
@@ -61,8 +62,12 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	search := flags.String("search", searchAll, "")
 	gates := cliflag.NewMapStringBool(&map[string]bool{})
 	flags.Var(gates, "feature-gates", "")
+	emulated := flags.String("emulated-version", "", "")
 	flags.Var(&inputs, "f", "")
 	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if err := emulate(*emulated); err != nil {
 		return err
 	}
 	if *stream {

@@ -16,8 +16,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,10 +32,11 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/storage/install"
 )
 
-// storageVersions are the versions that the scheduler reads; objects of other versions are converted to them.
+// storageVersions are the versions that the scheduler reads, in addition to versionsOfRelease; objects of other versions are
+// converted to them.
 var storageVersions = schema.GroupVersions{
 	corev1.SchemeGroupVersion, appsv1.SchemeGroupVersion, policyv1.SchemeGroupVersion, storagev1.SchemeGroupVersion,
-	resourcev1.SchemeGroupVersion, schedulingv1.SchemeGroupVersion, schedulingv1beta1.SchemeGroupVersion, schedulingv1alpha3.SchemeGroupVersion,
+	resourcev1.SchemeGroupVersion, schedulingv1.SchemeGroupVersion,
 }
 
 // epoch is the creation time of the first object of an input; each object is one second younger than the previous one.
@@ -144,9 +143,9 @@ func decodeAndDefault(raw json.RawMessage) (runtime.Object, *schema.GroupVersion
 	}
 	legacyscheme.Scheme.Default(obj)
 	target := runtime.GroupVersioner(storageVersions)
-	if _, ok := obj.(*schedulingv1alpha3.PodGroup); ok {
-		target = schedulingv1beta1.SchemeGroupVersion
-	} else if slices.Contains(storageVersions, kind.GroupVersion()) {
+	if version, ok := storedAs(obj); ok {
+		target = version
+	} else if slices.Contains(append(storageVersions, versionsOfRelease...), kind.GroupVersion()) {
 		return obj, kind, nil
 	}
 	internal, err := legacyscheme.Scheme.ConvertToVersion(obj, runtime.InternalGroupVersioner)
@@ -175,10 +174,10 @@ func isNamespaced(obj runtime.Object) bool {
 	switch obj.(type) {
 	case *corev1.Node, *corev1.Namespace, *corev1.PersistentVolume, *schedulingv1.PriorityClass,
 		*storagev1.StorageClass, *storagev1.CSINode, *storagev1.CSIDriver, *storagev1.VolumeAttachment,
-		*resourcev1.DeviceClass, *resourcev1.ResourceSlice, *resourcev1.DeviceTaintRule:
+		*resourcev1.DeviceClass, *resourcev1.ResourceSlice:
 		return false
 	}
-	return true
+	return !isClusterWide(obj)
 }
 
 // missingNamespaces creates a Namespace, with its name label, for each namespace that is used but missing.

@@ -58,7 +58,7 @@ type pass struct {
 	decided           map[string]int // the index of a pod's decision
 	carriesNomination bool
 
-	current  framework.QueuedEntityInfo
+	current  entity
 	members  []*framework.QueuedPodInfo // of the current entity, in the order of their attempts
 	failures map[string]*fwk.Status
 	finished *fwk.Status // the final status of the current group's attempt
@@ -70,13 +70,7 @@ func newPass(c *cluster) *pass {
 	for name, profile := range c.scheduler.Profiles {
 		c.scheduler.Profiles[name] = newRecorder(profile)
 	}
-	c.scheduler.SchedulingQueue = &watchedQueue{c.scheduler.SchedulingQueue, p}
-	next := c.scheduler.NextEntity
-	c.scheduler.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
-		entity, err := next(logger)
-		p.begin(entity)
-		return entity, err
-	}
+	p.watchQueue()
 	handleFailure := c.scheduler.FailureHandler
 	c.scheduler.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
 		p.failures[keyOf(pod.Pod)] = status
@@ -90,8 +84,8 @@ func newPass(c *cluster) *pass {
 }
 
 // begin clears the previous attempt.
-func (p *pass) begin(entity framework.QueuedEntityInfo) {
-	p.current, p.members, p.failures, p.finished = entity, membersOf(entity), map[string]*fwk.Status{}, nil
+func (p *pass) begin(popped entity) {
+	p.current, p.members, p.failures, p.finished = popped, membersOf(popped), map[string]*fwk.Status{}, nil
 	p.events.failedScheduling, p.conditions = map[string]string{}, map[string]condition{}
 	for _, profile := range p.scheduler.Profiles {
 		profile.(*recorder).begin(p.members)
@@ -129,7 +123,7 @@ func (p *pass) keep(made *outcome, decided decision, isMember bool) {
 // tryNext runs one scheduling cycle. It has no decision if the pod is being deleted.
 func (p *pass) tryNext(ctx context.Context) ([]decision, *groupDecision) {
 	p.scheduler.ScheduleOne(ctx)
-	if group, ok := p.current.(*framework.QueuedPodGroupInfo); ok {
+	if group, ok := p.currentGroup(); ok {
 		return p.describeGroup(group)
 	}
 	pod := p.members[0].Pod
@@ -170,7 +164,7 @@ func (p *pass) describeFailure(made *decision, status *fwk.Status) {
 		made.Result = resultUnschedulable
 	}
 	var fit *framework.FitError
-	_, isGroup := p.current.(*framework.QueuedPodGroupInfo)
+	_, isGroup := p.currentGroup()
 	if errors.As(status.AsError(), &fit) {
 		made.UnschedulablePlugins = sets.List(fit.Diagnosis.UnschedulablePlugins)
 	} else if !isGroup && !errors.Is(status.AsError(), scheduler.ErrNoNodesAvailable) {
@@ -215,7 +209,7 @@ func (r *recorder) describeScores(scored fwk.NodePluginScores) node {
 	described := node{Total: &total, Scores: map[string]score{}}
 	for i, weighted := range scored.Scores {
 		described.Scores[weighted.Name] = score{
-			Raw:        scored.RawScores[i].Score,
+			Raw:        rawScore(scored, i),
 			Normalized: weighted.Score / r.weights[weighted.Name],
 			Weighted:   weighted.Score,
 		}
@@ -233,10 +227,10 @@ func (p *pass) notTried() []decision {
 		}
 		return names
 	}
-	gated, incomplete := waiting(p.queue.UnschedulablePods()), waiting(p.queue.IncompletePodGroupPodsPods())
+	gated, incomplete := waiting(p.queue.UnschedulablePods()), waiting(p.incompletePods())
 	for _, pod := range p.pending {
 		key := keyOf(pod)
-		queued, ok := p.queue.GetPod(pod.Name, pod.Namespace, pod.Spec.SchedulingGroup)
+		queued, ok := p.queuedPod(pod)
 		if _, decided := p.decided[key]; !ok || decided || pod.DeletionTimestamp != nil {
 			continue
 		}

@@ -5,7 +5,6 @@ import (
 	"sort"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -28,10 +27,7 @@ func takeOverPreemption(profile framework.Framework) *victimLog {
 		if !ok {
 			continue
 		}
-		plugin.Executor.PreemptPod = func(_ context.Context, _ preemption.Candidate, _ preemption.ExecutorPreemptor, victim *corev1.Pod, _ string) (bool, error) {
-			log.names = append(log.names, victim.Namespace+"/"+victim.Name)
-			return false, nil
-		}
+		takeOverExecutor(plugin.Executor, log)
 		plugin.Evaluator.Interface = &firstCandidate{
 			Interface: plugin,
 			handle:    profile,

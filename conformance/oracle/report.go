@@ -1,3 +1,5 @@
+//go:build !before1.37
+
 package main
 
 import (
@@ -62,7 +64,7 @@ func (r *replay) describeQueue(told *report) {
 	}
 	waiting, _ := r.queue.PendingPods()
 	for _, pod := range waiting {
-		if info, ok := r.queue.GetPod(pod.Name, pod.Namespace, pod.Spec.SchedulingGroup); ok {
+		if info, ok := r.queuedPod(pod); ok {
 			told.Pods[keyOf(pod)] = r.describePod(info, r.placeOf(info))
 		}
 	}

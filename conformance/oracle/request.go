@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/kubernetes/pkg/features"
@@ -138,6 +139,18 @@ var baseGates = map[string]bool{
 
 func init() {
 	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.SetFromMap(baseGates))
+}
+
+// emulate sets the release whose feature gates apply; an empty text means that of this program.
+func emulate(release string) error {
+	if release == "" {
+		return nil
+	}
+	emulated, err := version.ParseMajorMinor(release)
+	if err != nil {
+		return fmt.Errorf("--emulated-version: %w", err)
+	}
+	return utilfeature.DefaultMutableFeatureGate.SetEmulationVersion(emulated)
 }
 
 // setFeatureGates sets gates for one request and returns a function that restores them.

@@ -1,3 +1,5 @@
+//go:build !before1.37
+
 package main
 
 import (
@@ -152,7 +154,7 @@ func (r *replay) hasNext() bool {
 		flying.Insert(string(pod.UID))
 	}
 	for _, pod := range append(r.queue.PodsInActiveQ(), r.queue.PodsInBackoffQ()...) {
-		if queued, ok := r.queue.GetPod(pod.Name, pod.Namespace, pod.Spec.SchedulingGroup); ok && !flying.Has(string(pod.UID)) && r.placeOf(queued) != placeErrorBackoff {
+		if queued, ok := r.queuedPod(pod); ok && !flying.Has(string(pod.UID)) && r.placeOf(queued) != placeErrorBackoff {
 			return true
 		}
 	}
