@@ -19,6 +19,8 @@ from moorage.kube.schema import find_kind_schema, unknown_fields
 
 MAX_ADDED: Final = 100_000
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+CONDITIONS: Final = "node.kubernetes.io/"
+"""Prefix of the taints of cordoned nodes and of nodes with a problem."""
 _SETTING: Final = re.compile(r"([^/:]+)/([^:]+):([^=]+)=(.*)", re.DOTALL)
 _STEP: Final = re.compile(r"\[(\d+)\]|((?:\\.|[^.\[\]\\])+)")
 _ADDITION: Final = re.compile(r"(\d+)x(.+)")
@@ -175,11 +177,11 @@ def with_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
 
 
 def cloned_node(content: Any, name: str) -> dict[str, Any]:
-    """Return a copy of a node with its labels, taints and size, but without its cordon and its pods."""
+    """Return a copy of a node with its labels, taints and size, but without its pods, cordon and failures."""
     metadata, spec, status = content.get("metadata") or {}, content.get("spec") or {}, content.get("status") or {}
     old = metadata.get("name")
     labels = {key: name if text == old else text for key, text in (metadata.get("labels") or {}).items()}
-    taints = [item for item in spec.get("taints") or () if item.get("key") != UNSCHEDULABLE]
+    taints = [item for item in spec.get("taints") or () if not str(item.get("key")).startswith(CONDITIONS)]
     new_status = {
         key: copy.deepcopy(status[key]) for key in ("capacity", "allocatable", "declaredFeatures") if key in status
     }

@@ -48,6 +48,10 @@ class WrittenObjects:
         """Return the stored object, or ``None``."""
         return self._objects.get(target)
 
+    def all(self) -> list[KubeObject]:
+        """Return all stored objects."""
+        return list(self._objects.values())
+
     def known(self, kind: str) -> list[ObjectId]:
         """Return the names of all objects of a kind, in order of appearance."""
         return list(self._by_kind.get(kind, ()))

@@ -1,11 +1,11 @@
-"""Find how few nodes hold all running pods: two packing methods, and a lower bound.
+"""Find how few nodes hold all running pods: two packing methods, a lower bound, and an optional solver.
 
 The first method drains nodes, the emptiest first. The second packs all pods from scratch, the largest first, each
-into the first node that accepts it, and then drains nodes, too. The better result counts. The scheduler's plugins
-accept every placement.
+into the first node that accepts it, and then drains nodes, too. With ``moorage[solver]``, an optimal assignment is
+tried, and the bound is proven. The best result counts. The scheduler's plugins accept every placement.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import msgspec
 
 from moorage.insight.whatif.changes import evicted, is_bound_to_node
 from moorage.insight.whatif.edits import CreateObject, DeleteObject, ObjectId
+from moorage.insight.whatif.packing_model import Bound, model_packing, solve_packing
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.requests import PODS
@@ -31,6 +32,7 @@ class FewestNodes(msgspec.Struct, frozen=True, rename="camel"):
     spare: tuple[str, ...] = ()
     unplaced: tuple[str, ...] = ()
     """Pending pods that fit on no node, even with all nodes."""
+    bound: Bound | None = None
 
 
 def find_fewest_nodes(session: Session) -> FewestNodes:
@@ -42,17 +44,28 @@ def find_fewest_nodes(session: Session) -> FewestNodes:
 
 def _pack(session: Session) -> FewestNodes:
     infos = list(session.scheduler.cache.nodes)
-    lowest = _lower_bound(session, infos)
+    lowest, pod_count = find_lower_bound(session), sum(len(info.pods) for info in infos)
     with session.branch():
         spare = _drain_nodes(session)
-    if len(infos) - len(spare) > lowest and sum(len(info.pods) for info in infos) <= MAX_REPACKED:
+    if len(infos) - len(spare) > lowest and pod_count <= MAX_REPACKED:
         with session.branch():
             unused = _pack_from_scratch(session)
             if unused is not None:
                 unused += _drain_nodes(session)
         if unused is not None and len(unused) > len(spare):
             spare = unused
-    return FewestNodes(len(infos) - len(spare), len(infos), lowest, tuple(spare))
+    method = "heuristic"
+    if len(infos) - len(spare) > lowest:
+        # Undone changes have replaced the node infos.
+        solution = solve_packing(model_packing(session, _movable(session, session.scheduler.cache.nodes)))
+        if solution is not None:
+            method, lowest = "cp-sat", max(lowest, solution.bound)
+            unused = [info.name for info in infos if info.name not in set(solution.nodes.values())]
+            if len(unused) > len(spare) and accepts_assignment(session, solution.nodes, unused):
+                spare = unused
+    count = len(infos) - len(spare)
+    bound = Bound(count, "nodes", count == lowest, method)
+    return FewestNodes(count, len(infos), lowest, tuple(spare), bound=bound)
 
 
 def _place_pending(session: Session) -> Iterator[str]:
@@ -164,10 +177,15 @@ def _pack_from_scratch(session: Session) -> list[str] | None:
         _bind(session, fresh, node)
         placements.append((fresh, node))
     unused = list(closed)
+    return unused if _accepts(session, placements, unused) else None
+
+
+def _accepts(session: Session, placements: Sequence[tuple[Mapping[str, Any], str]], unused: Sequence[str]) -> bool:
+    """Remove nodes, and return whether the plugins accept each placed pod on its node next to all others."""
     for name in unused:
         own = session.scheduler.cache.node(name)
         if own is None or _remove_pods(session, list(own.pods.values())) is None:
-            return None
+            return False
         session.apply(DeleteObject(ObjectId("Node", "", name)))
     for content, name in placements:
         with session.branch():
@@ -176,8 +194,18 @@ def _pack_from_scratch(session: Session) -> list[str] | None:
             attempt = session.try_pod(ObjectId.of(content).key, preempts=False)
             node_info = session.scheduler.cache.node(name)
             if node_info is None or not attempt.fits_on(node_info.row):
-                return None
-    return unused
+                return False
+    return True
+
+
+def accepts_assignment(session: Session, nodes: Mapping[str, str], unused: Sequence[str]) -> bool:
+    """Return whether the plugins accept an assignment of pods to nodes, without the unused nodes."""
+    with session.branch():
+        contents = {key: session.objects.content(ObjectId("Pod", *key.split("/", 1))) for key in nodes}
+        moved = [(evicted(contents[key]), node) for key, node in nodes.items()]
+        for content, node in moved:
+            _bind(session, content, node)
+        return _accepts(session, moved, unused)
 
 
 def _movable(session: Session, infos: Iterable[NodeInfo]) -> list[Pod]:
@@ -187,8 +215,9 @@ def _movable(session: Session, infos: Iterable[NodeInfo]) -> list[Pod]:
     return [pod for pod in pods if not is_bound_to_node(content(ObjectId("Pod", pod.namespace, pod.name)))]
 
 
-def _lower_bound(session: Session, infos: list[NodeInfo]) -> int:
+def find_lower_bound(session: Session) -> int:
     """Return a lower bound: for the sum of each resource, and for pods too large to share a node."""
+    infos = list(session.scheduler.cache.nodes)
 
     def request(pod: Pod, name: str) -> int:
         return 1 if name == PODS else pod.requests.get(name, 0)

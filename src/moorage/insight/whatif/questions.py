@@ -35,19 +35,23 @@ class OutcomeDifference(msgspec.Struct, frozen=True):
     after: str
 
 
-def template_pod(documents: Iterable[Document], *, source: str) -> dict[str, Any]:
-    """Return the first Pod, or the template of the first workload; raise InputError if there is neither."""
+def template_pods(documents: Iterable[Document], *, source: str) -> list[dict[str, Any]]:
+    """Return the Pods and the templates of workloads; raise InputError if there is neither."""
+    pods: list[dict[str, Any]] = []
     for document in documents:
         metadata, spec = _part(document, "metadata"), _part(document, "spec")
         if document.kind == "Pod":
-            return evicted({**document.content, "metadata": metadata, "spec": spec})
+            pods.append(evicted({**document.content, "metadata": metadata, "spec": spec}))
+            continue
         template_path = ("spec", "template") if "template" in spec else ("spec", "jobTemplate", "spec", "template")
         if _part(document, *template_path):
             name, namespace = metadata.get("name", "pod"), metadata.get("namespace") or DEFAULT_NAMESPACE
             own = _part(document, *template_path, "metadata")
             head = {"apiVersion": "v1", "kind": "Pod", "metadata": {**own, "name": name, "namespace": namespace}}
-            return {**head, "spec": _part(document, *template_path, "spec")}
-    raise InputError(source, "no Pod and no workload with a pod template", hint="use a Pod or a Deployment")
+            pods.append({**head, "spec": _part(document, *template_path, "spec")})
+    if not pods:
+        raise InputError(source, "no Pod and no workload with a pod template", hint="use a Pod or a Deployment")
+    return pods
 
 
 def _part(document: Document, *path: str) -> Mapping[str, Any]:
@@ -66,10 +70,10 @@ def count_replicas(
 ) -> ReplicaCapacity:
     """Place copies of a pod until one does not fit, without preemption; stop after ``seconds``."""
     end = monotonic() + seconds
-    written = pod.get("metadata") or {}
-    if not isinstance(written, Mapping):
+    original_metadata = pod.get("metadata") or {}
+    if not isinstance(original_metadata, Mapping):
         raise InputError("metadata", "not an object")
-    metadata = {key: item for key, item in written.items() if key not in ("uid", "generateName")}
+    metadata = {key: item for key, item in original_metadata.items() if key not in ("uid", "generateName")}
     name, namespace = str(metadata.get("name") or "pod"), str(metadata.get("namespace") or DEFAULT_NAMESPACE)
     counted: dict[str, int] = {}
     message = ""

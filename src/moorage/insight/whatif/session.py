@@ -57,6 +57,9 @@ from moorage.scheduler.state.pod_groups import PodGroups
 from moorage.scheduler.wiring.assembly import Tuning
 from moorage.scheduler.wiring.policy import Policy
 
+ARRIVAL_INTERVAL: Final = 0.001
+"""Seconds between the arrivals of created objects."""
+
 
 class Session:
     """A cluster in which changes and placements can be tried out. Close it, or use it in a ``with`` block.
@@ -252,6 +255,8 @@ class Session:
                 after = self.objects.patched(edit)
             case CreateObject():
                 after = self.objects.created(edit.content)
+                # Pods arrive one after another: the members of a group are tried in the order of arrival.
+                self._clock.advance(ARRIVAL_INTERVAL)
             case DeleteObject():
                 self.objects.deleted(target)
         self._undo.append(partial(self.objects.restore, target, (document, before)))
@@ -292,7 +297,7 @@ class Session:
         runner = self.find_runner(waiting)
         gates = tuple(status for plugin in runner.profile.pre_enqueue if (status := _gate(plugin, waiting)) is not None)
         groups = self.scheduler.cache.groups
-        if not gates and groups is not None and waiting.group_key and groups.root_of(waiting) is None:
+        if not gates and groups is not None and waiting.group_key and groups.find_root(waiting) is None:
             # The queue holds it back without calling any plugin.
             gates = (
                 Status.unresolvable(f"its pod group {waiting.group_key}, or a parent of that group, does not exist"),
@@ -351,7 +356,7 @@ class Session:
             raise missing(
                 ObjectId("PodGroup", *key.split("/", 1)), (item.key for item in self.objects.known("PodGroup"))
             )
-        root = groups.root_of_group(group)
+        root = groups.find_group_root(group)
         if root is None:
             raise InputError(f"PodGroup {key}", "a parent group does not exist")
         entity: QueuedPodGroupInfo | None = None

@@ -55,7 +55,9 @@ class LoadedCluster(Struct, frozen=True):
     config: str = ""
     """The configuration of the scheduler that runs in a live cluster, if it is known."""
     config_source: str = ""
-    """States where the configuration of a live cluster comes from, or what is assumed."""
+    """The source of the configuration of a live cluster, or the assumed configuration."""
+    taken_at: float | None = None
+    """When the state was read, in seconds since 1970; ``None`` for files."""
 
     def session(self, policy: Policy) -> Session:
         """Open a session on it."""
@@ -96,7 +98,8 @@ def load_cluster(
         age = facts.age(time())
         is_old = time() - facts.taken_at > OLD_SECONDS
         note = f"the snapshot is {age} old; the cluster may have changed" if is_old else ""
-        return LoadedCluster(list(to_documents(contents, source=source.snapshot)), note)
+        documents = list(to_documents(contents, source=source.snapshot))
+        return LoadedCluster(documents, note, taken_at=facts.taken_at)
     read, namespace, server = read_server(source, progress=progress)
     note = f"no permission to list {', '.join(read.skipped)}; they are ignored" if read.skipped else ""
     assumed = f"using the scheduler's configuration in the ConfigMap {read.config_source}"
@@ -104,7 +107,7 @@ def load_cluster(
         assumed = f"assuming kube-scheduler's default profile, because {read.config_source}"
     documents = list(to_documents(read.contents, source=server))
     config = complete_config(read.config)
-    return LoadedCluster(documents, note, namespace=namespace, config=config, config_source=assumed)
+    return LoadedCluster(documents, note, namespace=namespace, config=config, config_source=assumed, taken_at=time())
 
 
 def complete_config(config: str) -> str:
@@ -139,7 +142,7 @@ def read_server(
     source: ClusterSource,
     *,
     with_annotations: bool = False,
-    whole: bool = False,
+    all_fields: bool = False,
     progress: ShowReading = _no_progress,
 ) -> tuple[ReadCluster, str, str]:
     """Read a live cluster; return it, the namespace of the context, and the server."""
@@ -147,7 +150,9 @@ def read_server(
 
     async def read() -> ReadCluster:
         async with ApiClient(connection) as client:
-            return await read_cluster(client, with_annotations=with_annotations, whole=whole, progress=progress)
+            return await read_cluster(
+                client, with_annotations=with_annotations, all_fields=all_fields, progress=progress
+            )
 
     try:
         return call_outside_loop(lambda: asyncio.run(read())), connection.namespace, connection.server

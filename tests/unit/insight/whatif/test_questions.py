@@ -2,7 +2,7 @@
 
 from tests.unit.insight.explain.clusters import node, pod, session
 
-from moorage.insight.whatif.questions import count_replicas, template_pod
+from moorage.insight.whatif.questions import count_replicas, template_pods
 from moorage.kube.manifests import to_documents
 
 
@@ -22,5 +22,5 @@ def test_workload_represents_its_pods() -> None:
         "metadata": {"name": "web"},
         "spec": {"template": template},
     }
-    created_pod = template_pod(to_documents([deployment], source="here"), source="here")
+    [created_pod] = template_pods(to_documents([deployment], source="here"), source="here")
     assert created_pod["metadata"] == {"labels": {"app": "web"}, "name": "web", "namespace": "default"}

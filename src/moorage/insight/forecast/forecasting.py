@@ -1,0 +1,435 @@
+"""Forecast when a pod, a job or a pod group starts: many possible futures, simulated with the real scheduler."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
+from statistics import median
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.cluster import RUN_FOR
+from moorage.common.durations import parse_duration
+from moorage.common.errors import InputError, MoorageError
+from moorage.insight.explain.groups import list_active_pods
+from moorage.insight.explain.pods import explain_pod
+from moorage.insight.forecast.forecast_model import Dependency, Forecast, SoonerChange, StartInterval
+from moorage.insight.forecast.futures import Future, FutureCluster, PlayedFuture
+from moorage.insight.forecast.lifetimes import PodTraits, quantiles
+from moorage.insight.forecast.outlook import KnownPod, Outlook, PastPod, find_size, play_futures
+from moorage.insight.whatif.edits import ObjectId, PatchObject, edit_from, put
+from moorage.insight.whatif.session import Session
+from moorage.insight.whatif.workload_pods import (
+    NamedWorkload,
+    belongs_to_workload,
+    check_pod_count,
+    create_gang,
+    create_workload_pod,
+    find_workload,
+)
+from moorage.kube.api.cluster import PriorityClass
+from moorage.kube.api.container import Container
+from moorage.kube.api.gpu_sharing import GPU_MILLI, WHOLE_GPU
+from moorage.kube.api.meta import KubeObject, parse_time
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod, PodSpec
+from moorage.kube.api.quantity import nano_value
+
+DEFAULT_DRAWS: Final = 50
+DEFAULT_HORIZON: Final = 7 * 86_400.0
+CHANGE_DRAWS: Final = 20
+MAX_DEPENDENCIES: Final = 10
+MAX_CHANGES: Final = 6
+EXPLAIN_SECONDS: Final = 3.0
+ENDING: Final = ("OnFailure", "Never")
+SERVICES: Final = ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")
+PERMANENT: Final = ("DaemonSet", "Node")
+"""Controllers of pods that remain as long as their node."""
+SOON: Final = 1.0
+
+
+class ForecastOptions(Struct, frozen=True, kw_only=True):
+    """Options of a forecast."""
+
+    class_label: str = ""
+    """The label that names the class of a pod; the namespace by default."""
+    past: Sequence[PastPod] = ()
+    past_name: str = ""
+    draws: int = DEFAULT_DRAWS
+    horizon: float = DEFAULT_HORIZON
+    now: float | None = None
+    """The moment of the forecast; by default, when the cluster was read."""
+    seed: int = 1
+    with_changes: bool = True
+    progress: Callable[[int, int], None] = lambda _done, _total: None
+
+
+def forecast_start(session: Session, name: str, namespace: str, options: ForecastOptions) -> Forecast:
+    """Forecast when a pod (``NAME`` or ``NAMESPACE/NAME``) or a workload (``job/NAME``) starts."""
+    workload = find_workload(session, name, namespace)
+    with session.branch():
+        if workload is not None:
+            pods = _complete_pods(session, workload)
+            title = f"{workload.id.kind.lower()}/{workload.id.name}"
+        else:
+            key = name.removeprefix("pod/")
+            pods = [session.pod(key if "/" in key else f"{namespace}/{key}")]
+            title = pods[0].key
+        if not pods:
+            raise InputError(title, "has no pods", hint="create its pods first; a pod group does not create them")
+        if all(pod.is_finished for pod in pods):
+            raise InputError(title, f"has already ended ({pods[0].status.phase})")
+        return _Forecaster(session, title, pods, workload, options).run()
+
+
+def _complete_pods(session: Session, workload: NamedWorkload) -> list[Pod]:
+    """Return the active pods of a workload; create those that do not exist yet from its template."""
+    if workload.id.kind == "PodGroup":
+        return [pod for pod in list_active_pods(session) if pod.group_key == workload.id.key]
+    title = f"{workload.id.kind.lower()}/{workload.id.name}"
+    own = [pod for pod in list_active_pods(session) if belongs_to_workload(pod, workload)]
+    check_pod_count(title, workload.wanted)
+    own += create_gang(session, workload, title) if not own else []
+    while len(own) < workload.wanted:
+        own.append(session.pod(create_workload_pod(session, workload, len(own))))
+    return own
+
+
+class _Forecaster:
+    """The forecast of one subject, in a branch of a session."""
+
+    def __init__(
+        self,
+        session: Session,
+        title: str,
+        pods: Sequence[Pod],
+        workload: NamedWorkload | None,
+        options: ForecastOptions,
+    ) -> None:
+        self._session, self._title, self._workload, self._options = session, title, workload, options
+        self._now = session.objects.given.now if options.now is None else options.now
+        self._pending = [pod for pod in pods if not pod.node_name and not pod.is_finished]
+        self._running = [pod for pod in pods if pod.node_name]
+        self._needed = self._count_needed(len(pods))
+        self._gates = {
+            str(gate) for pod in self._pending for gate in (item.name for item in pod.spec.scheduling_gates or ())
+        }
+        self._past = adapt_gpus(options.past, session.objects.all())
+        self._classes = {item.traits.group for item in options.past if item.seconds is not None and item.ended}
+
+    def _count_needed(self, count: int) -> int:
+        """Return how many pending pods have to start: of a gang, the minimum; otherwise all."""
+        if self._workload is None or self._workload.id.kind != "PodGroup":
+            return len(self._pending)
+        gang = (self._workload.spec.get("schedulingPolicy") or {}).get("gang") or {}
+        return min(len(self._pending), int(gang.get("minCount") or count) - len(self._running))
+
+    def run(self) -> Forecast:
+        """Forecast the start."""
+        forecast = Forecast(subject=self._title, now=self._now, state="pending", horizon=self._options.horizon)
+        if self._needed <= 0:
+            times = (pod.status.start_time or pod.metadata.creation_timestamp or "" for pod in self._running)
+            return replace(forecast, state="running", started_at=max(times, default=""))
+        outlook = self._make_outlook()
+        cluster = self._open_cluster(outlook)
+        try:
+            if self._is_impossible(cluster, outlook):
+                return replace(forecast, state="never", reason=self._explain_never(), assumptions=self._assume(outlook))
+            played = self._play(cluster, outlook, self._options.draws, self._options.progress)
+        finally:
+            cluster.close()
+        horizon = self._options.horizon
+        starts = [horizon if future.started is None else future.started for future in played]
+        start = StartInterval(*(round(number, 1) for number in quantiles(starts, (0.1, 0.5, 0.9))))
+        return replace(
+            forecast,
+            state="gated" if self._gates else "pending",
+            start=start,
+            censored=round(sum(future.started is None for future in played) / len(played), 3),
+            draws=len(played),
+            assumptions=self._assume(outlook),
+            depends_on=tuple(self._find_dependencies(played)),
+            sooner=tuple(self._find_sooner(starts)) if self._options.with_changes and start.p50 > SOON else (),
+        )
+
+    # ── the current state ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _list_objects(self) -> list[KubeObject]:
+        """Return the objects of the session; pending pods in the order of their creation, the subject without gates."""
+        objects = [*self._session.objects.all(), *self._session.objects.given.custom_objects()]
+        pending = [obj for obj in objects if isinstance(obj, Pod) and not obj.node_name]
+        order = {pod.uid: number for number, pod in enumerate(pending)}
+        pending.sort(key=lambda pod: (pod.metadata.creation_timestamp or "~", order[pod.uid]))
+        own = {pod.uid for pod in self._pending}
+        return [
+            *(obj for obj in objects if not (isinstance(obj, Pod) and not obj.node_name)),
+            *(self._admit(pod) if pod.uid in own else pod for pod in pending),
+        ]
+
+    def _admit(self, pod: Pod) -> Pod:
+        return replace(pod, spec=replace(pod.spec, scheduling_gates=())) if pod.spec.scheduling_gates else pod
+
+    def _open_cluster(self, outlook: Outlook) -> FutureCluster:
+        objects = self._list_objects()
+        if not self._session.honours_nominations:
+            objects = [_without_nomination(obj) for obj in objects]
+        later = [item.pod for item in outlook.arrivals]
+        return FutureCluster(self._session.given_policy, objects, self._now, later)
+
+    def _make_outlook(self) -> Outlook:
+        pods = [
+            self._describe(obj) for obj in self._session.objects.all() if isinstance(obj, Pod) and not obj.is_finished
+        ]
+        return Outlook(pods, self._past)
+
+    def _describe(self, pod: Pod) -> KnownPod:
+        """Return what is known about the duration of a pod."""
+        content = self._session.objects.content(ObjectId("Pod", pod.namespace, pod.name))
+        spec, metadata = content.get("spec") or {}, content.get("metadata") or {}
+        annotation = (metadata.get("annotations") or {}).get(RUN_FOR)
+        known = None
+        if annotation:
+            known = parse_duration(str(annotation), where=f"pod {pod.key}, annotation {RUN_FOR}")
+        limit = spec.get("activeDeadlineSeconds")
+        status = content.get("status") or {}
+        started = status.get("startTime") or metadata.get("creationTimestamp") if pod.node_name else None
+        label = self._options.class_label
+        traits = PodTraits(pod.labels.get(label, "") if label else pod.namespace, find_size(pod))
+        controller = pod.metadata.controller
+        owner = "" if controller is None else controller.kind
+        is_known_class = traits.group in self._classes and owner not in PERMANENT
+        ends = pod.spec.restart_policy in ENDING if owner not in SERVICES else False
+        return KnownPod(
+            pod,
+            traits,
+            max(0.0, self._now - parse_time(str(started))) if started else 0.0,
+            known,
+            float(limit) if isinstance(limit, int | float) and limit > 0 else inf,
+            ends or (is_known_class and (owner not in SERVICES or bool(label and traits.group))),
+        )
+
+    def _play(
+        self,
+        cluster: FutureCluster,
+        outlook: Outlook,
+        draws: int,
+        progress: Callable[[int, int], None] = lambda _done, _total: None,
+    ) -> list[PlayedFuture]:
+        options = self._options
+        subject = frozenset(pod.uid for pod in self._pending)
+        settings: dict[str, Any] = {"horizon": options.horizon, "seed": options.seed, "progress": progress}
+        return play_futures(cluster, outlook, subject, self._needed, draws=draws, **settings)
+
+    # ── never ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _is_impossible(self, cluster: FutureCluster, outlook: Outlook) -> bool:
+        """Return whether the subject does not start even if every pod that can end does so at once."""
+        ending = {item.pod.uid for item in outlook.pods if item.ends or item.seconds is not None or item.limit < inf}
+        own = frozenset(pod.uid for pod in self._pending)
+        ends = dict.fromkeys(ending - own, SOON)
+        future = Future(ends, lambda pod: SOON if pod.uid in ending else None)
+        return cluster.play(future, own, self._needed, inf).started is None
+
+    def _explain_never(self) -> str:
+        """Return the message of the scheduler, and why waiting does not help."""
+        pod = self._pending[0]
+        try:
+            if pod.group_key and self._session.scheduler.cache.groups is not None:
+                message = self._session.try_group(pod.group_key).message
+            else:
+                attempt = self._session.try_pod(pod.key)
+                message = "; ".join(status.message for status in attempt.gates) or attempt.decision.message
+        except InputError as error:
+            message = f"{error.where}: {error.problem}"
+        message = (message or "the scheduler chose no node").rstrip(".")
+        return f"{message}. It would not fit even if every pod that can end had ended."
+
+    # ── what the forecast depends on ─────────────────────────────────────────────────────────────────────────────────
+
+    def _find_dependencies(self, played: Sequence[PlayedFuture]) -> Iterator[Dependency]:
+        share = round(1.0, 3)
+        for gate in sorted(self._gates):
+            yield Dependency(share, 0.0, f"the scheduling gate {gate} is removed", event=f"gate {gate} is removed")
+        known = {pod.key for pod in self._session.objects.all() if isinstance(pod, Pod)}
+        moments: dict[tuple[str, str], list[float]] = {}
+        for future in played:
+            for key, at in future.causes.items():
+                moments.setdefault((key, "ends"), []).append(at)
+            for key, at in future.overtaken_by.items():
+                moments.setdefault((key, "starts first"), []).append(at)
+        listed = [item for item in moments.items() if item[0][0] in known]
+        listed.sort(key=lambda item: (-len(item[1]), item[0][1], median(item[1])))
+        for (key, what), times in listed[:MAX_DEPENDENCIES]:
+            yield Dependency(round(len(times) / len(played), 3), round(median(times), 1), f"{key} {what}", pod=key)
+
+    def _assume(self, outlook: Outlook) -> tuple[str, ...]:
+        """Return the assumptions, most important first."""
+        options, sentences = self._options, []
+        running = [item for item in outlook.pods if item.pod.node_name]
+        total = f"{len(running)} running {'pod' if len(running) == 1 else 'pods'}"
+        exact = sum(1 for item in running if item.seconds is not None)
+        limited = sum(1 for item in running if item.seconds is None and item.limit < inf)
+        drawn = [item for item in running if item.seconds is None and item.limit == inf and item.ends]
+        endless = len(running) - exact - limited - len(drawn)
+        if drawn and outlook.lifetimes.ended:
+            label = f"the label {options.class_label}" if options.class_label else "their namespace"
+            sentences.append(
+                f"The ends of {len(drawn)} of {total} are drawn from {outlook.lifetimes.ended} recorded runs in "
+                f"{options.past_name or 'the history'}, by {label} and their requests, given their current age."
+            )
+        elif drawn:
+            sentences.append(
+                f"Nothing is known about the ends of {len(drawn)} of {total}: each is assumed to have a 50% chance of "
+                "reaching twice its current age. For better estimates, pass --history FILE."
+            )
+        if limited:
+            latest = " at the latest" if outlook.lifetimes.ended else ""
+            sentences.append(
+                f"{limited} of {total} {'ends at its' if limited == 1 else 'end at their'} "
+                f"activeDeadlineSeconds{latest}."
+            )
+        if exact:
+            sentences.append(
+                f"{exact} of {total} {'ends' if exact == 1 else 'end'} as the annotation {RUN_FOR} states."
+            )
+        if endless:
+            sentences.append(
+                f"{endless} of {total} {'does' if endless == 1 else 'do'} not end, such as pods of services."
+            )
+        if self._gates:
+            gates = "The scheduling gate is" if len(self._gates) == 1 else "The scheduling gates are"
+            sentences.append(f"{gates} removed now: {', '.join(sorted(self._gates))}.")
+        if len(self._pending) > 1:
+            count = (
+                f"{self._needed} of {len(self._pending)}"
+                if self._needed < len(self._pending)
+                else f"all {self._needed}"
+            )
+            sentences.append(f"The start of {self._title} is when {count} pending pods have a node.")
+        own = {pod.uid for pod in self._pending}
+        if not outlook.lifetimes.ended and any(
+            not item.pod.node_name and item.seconds is None and item.pod.uid not in own for item in outlook.pods
+        ):
+            sentences.append("Other pending pods run as long as one of the running pods, drawn at random.")
+        if outlook.arrivals:
+            arrived = len(outlook.arrivals)
+            pods = "1 pod" if arrived == 1 else f"{arrived} pods"
+            sentences.append(f"Other pods arrive as the {pods} of the history did.")
+        else:
+            sentences.append("No other pods arrive.")
+        sentences.append("Nodes do not change. Pending pods were queued in the order of their creation.")
+        return tuple(sentences)
+
+    # ── what would make it earlier ──────────────────────────────────────────────────────────────────────────────────
+
+    def _find_sooner(self, starts: Sequence[float]) -> Iterator[SoonerChange]:
+        """Try changes with the first futures again; keep those whose median start is earlier."""
+        draws = min(CHANGE_DRAWS, len(starts))
+        before = min(median(starts[:draws]), median(starts))
+        changes = []
+        for text, edits in self._list_changes():
+            with self._session.branch():
+                try:
+                    self._session.apply(*(edit_from(edit) for edit in edits))
+                    after = self._try_change(draws)
+                except MoorageError:
+                    continue  # the API server would reject the change
+            if after < before - max(SOON, 0.05 * before):
+                changes.append(SoonerChange(text, edits, round(after, 1)))
+        yield from sorted(changes, key=lambda change: change.p50)[:MAX_CHANGES]
+
+    def _try_change(self, draws: int) -> float:
+        variant = _Forecaster(
+            self._session,
+            self._title,
+            [self._session.pod(pod.key) for pod in (*self._pending, *self._running)],
+            self._workload,
+            self._options,
+        )
+        outlook = variant._make_outlook()
+        cluster = variant._open_cluster(outlook)
+        try:
+            played = variant._play(cluster, outlook, draws)
+        finally:
+            cluster.close()
+        return median(self._options.horizon if future.started is None else future.started for future in played)
+
+    def _list_changes(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        objects = self._session.objects
+        contents = {pod.key: objects.content(ObjectId("Pod", pod.namespace, pod.name)) for pod in self._pending}
+        tried: set[str] = set()
+        if len(self._pending) == 1 and not self._gates:
+            explanation = explain_pod(self._session, self._pending[0].key, seconds=EXPLAIN_SECONDS)
+            for change in explanation.changes[:MAX_CHANGES]:
+                if not any("config" in edit for edit in change.edits):
+                    tried.add(change.kind)
+                    yield change.text, change.edits
+        classes = [obj for obj in objects.all() if isinstance(obj, PriorityClass)]
+        highest = max(classes, key=lambda item: item.value, default=None)
+        most = max(pod.priority for pod in self._pending)
+        if highest is not None and highest.value > most and "priority" not in tried:
+            operations = {
+                key: [
+                    put(content, ("spec", "priorityClassName"), highest.name),
+                    *({"op": "remove", "path": "/spec/priority"} for _ in range("priority" in content["spec"])),
+                ]
+                for key, content in contents.items()
+            }
+            yield f"Set the priority class {highest.name} ({highest.value})", _patch(operations)
+        smaller = {key: list(_halve_requests(content)) for key, content in contents.items()}
+        if all(smaller.values()):
+            yield "Halve the requests", _patch(smaller)
+
+
+def _patch(operations: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    return [
+        PatchObject(ObjectId("Pod", *key.split("/", 1)), tuple(items), must_replace=True).as_data()
+        for key, items in operations.items()
+    ]
+
+
+def _halve_requests(content: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    for index, container in enumerate((content.get("spec") or {}).get("containers") or ()):
+        resources = container.get("resources") or {}
+        for kind in ("requests", "limits"):
+            for name, quantity in (resources.get(kind) or {}).items():
+                amount = nano_value(quantity) // 2
+                unit = 10**6 if name == "cpu" else 10**9
+                value = f"{amount // unit}m" if name == "cpu" else str(amount // unit)
+                if amount >= unit:
+                    yield put(content, ("spec", "containers", index, "resources", kind, name), value)
+
+
+def adapt_gpus(past: Sequence[PastPod], objects: Iterable[KubeObject]) -> Sequence[PastPod]:
+    """Let the pods of a trace request the GPUs of the cluster's nodes: traces count thousandths of any GPU."""
+    resources = {name for obj in objects if isinstance(obj, Node) for name in obj.allocatable}
+    gpus = sorted(name for name in resources if name.endswith("/gpu"))
+    if GPU_MILLI in resources or not gpus:
+        return past
+    specs: dict[int, PodSpec] = {}
+    adapted = []
+    for item in past:
+        if GPU_MILLI in item.pod.requests:
+            spec = item.pod.spec
+            if id(spec) not in specs:
+                specs[id(spec)] = replace(
+                    spec, containers=tuple(_with_gpus(container, gpus[0]) for container in spec.containers)
+                )
+            pod = replace(item.pod, spec=specs[id(spec)])
+            item = replace(item, pod=pod, traits=replace(item.traits, size=find_size(pod)))  # noqa: PLW2901
+        adapted.append(item)
+    return adapted
+
+
+def _with_gpus(container: Container, resource: str) -> Container:
+    requests = dict(container.resources.requests)
+    milli = nano_value(requests.pop(GPU_MILLI, 0)) // 10**9
+    if milli:
+        requests[resource] = -(-milli // WHOLE_GPU)
+    return replace(container, resources=replace(container.resources, requests=requests))
+
+
+def _without_nomination(obj: KubeObject) -> KubeObject:
+    if isinstance(obj, Pod) and obj.status.nominated_node_name:
+        return replace(obj, status=replace(obj.status, nominated_node_name=""))
+    return obj

@@ -1,0 +1,159 @@
+"""The known durations of pods, the history of a cluster, and possible futures drawn from both."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf, log2
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.insight.forecast.futures import Future, FutureCluster, LaterPod, PlayedFuture
+from moorage.insight.forecast.lifetimes import Lifetimes, PodTraits, RecordedRun
+from moorage.kube.api.pod import Pod
+
+MAX_ARRIVALS: Final = 5000
+"""The most recent arrivals that are repeated in the future."""
+UNKNOWN_SECONDS: Final = 3600.0
+"""The duration of pending pods if nothing is known about any pod."""
+ORDINARY: Final = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
+class KnownPod(Struct, frozen=True):
+    """A pod of the cluster, and the source of its duration."""
+
+    pod: Pod
+    traits: PodTraits
+    elapsed: float = 0.0
+    """Seconds since it started."""
+    seconds: float | None = None
+    """Its duration, if it is known."""
+    limit: float = inf
+    """The longest duration: activeDeadlineSeconds."""
+    ends: bool = True
+    """Whether it ends by itself."""
+
+
+class PastPod(Struct, frozen=True):
+    """A pod of the past: its arrival, and how long it ran; ``seconds`` is None if that is unknown."""
+
+    arrived: float
+    """Seconds since any fixed moment."""
+    pod: Pod
+    traits: PodTraits
+    seconds: float | None = None
+    ended: bool = True
+
+
+class Outlook:
+    """Draws possible futures.
+
+    Pods of the future arrive as in the past: a draw repeats the recorded arrivals after a random moment, with their
+    bursts. The running pods of the cluster count as incomplete runs.
+    """
+
+    def __init__(
+        self, pods: Sequence[KnownPod], past: Iterable[PastPod] = (), *, past_end: float | None = None
+    ) -> None:
+        self.pods = pods
+        history = sorted(past, key=lambda item: item.arrived)
+        recorded = [RecordedRun(item.traits, item.seconds, item.ended) for item in history if item.seconds is not None]
+        running = [
+            RecordedRun(item.traits, item.elapsed, ended=False)
+            for item in pods
+            if item.pod.node_name and item.seconds is None and item.ends
+        ]
+        self.lifetimes = Lifetimes([*recorded, *running])
+        self.arrivals = history[-MAX_ARRIVALS:]
+        self._past_end = past_end if past_end is not None else (history[-1].arrived if history else 0.0)
+
+    def draw(self, seed: int, number: int) -> Future:
+        """Draw a future; the same seed and number give the same one."""
+        random = np.random.default_rng((seed, number))
+        self.lifetimes.reweigh(random)
+        ends: dict[str, float] = {}
+        seconds: dict[str, float | None] = {}
+        totals: list[float] = []
+        # Running pods first: without a history, the others run as long as one of them.
+        for item in sorted(self.pods, key=lambda item: not item.pod.node_name):
+            total = self._draw_seconds(item, random, totals)
+            if item.pod.node_name and total is not None:
+                ends[item.pod.uid] = max(0.0, total - item.elapsed)
+                totals.append(total)
+            seconds[item.pod.uid] = total
+        by_traits = {item.pod.uid: item for item in self.pods}
+
+        def draw_seconds(pod: Pod) -> float | None:
+            if pod.uid in seconds:
+                return seconds[pod.uid]
+            origin = by_traits.get(pod.uid.rpartition("/")[0])  # a pod that returned after its preemption
+            return None if origin is None else seconds[origin.pod.uid]
+
+        return Future(ends, draw_seconds, self._draw_arrivals(np.random.default_rng((seed, number, 1))))
+
+    def _draw_seconds(self, item: KnownPod, random: np.random.Generator, totals: Sequence[float]) -> float | None:
+        if item.seconds is not None:
+            return min(item.seconds, item.limit)
+        if not item.ends:
+            return None if item.limit == inf else item.limit
+        if not self.lifetimes.ended and item.limit < inf:
+            return item.limit
+        if not item.elapsed and not self.lifetimes.ended:
+            return totals[int(random.integers(len(totals)))] if totals else UNKNOWN_SECONDS
+        return min(self.lifetimes.draw(item.traits, random, item.elapsed), item.limit)
+
+    def _draw_arrivals(self, random: np.random.Generator) -> Iterator[LaterPod]:
+        if not self.arrivals:
+            return
+        moments = np.array([item.arrived for item in self.arrivals])
+        first, end = float(moments[0]), max(self._past_end, float(moments[-1]))
+        if end <= first:
+            return
+        offset = first + (end - first) * random.random()
+        index = int(np.searchsorted(moments, offset))
+        shift, number = -offset, 0
+        while True:
+            if index == len(self.arrivals):
+                index, shift = 0, shift + end - first
+            past = self.arrivals[index]
+            number += 1
+            yield LaterPod(past.arrived + shift, _rename(past.pod, number), self.lifetimes.draw(past.traits, random))
+            index += 1
+
+
+def _rename(pod: Pod, number: int) -> Pod:
+    name = f"{pod.name}-later-{number}"
+    metadata = replace(pod.metadata, name=name, uid=f"later/{number}")
+    return Pod(metadata=metadata, spec=replace(pod.spec, node_name="") if pod.spec.node_name else pod.spec)
+
+
+def find_size(pod: Pod) -> str:
+    """Return the size class of a pod: its extended resources, or else its CPU request rounded to a power of two.
+
+    >>> from msgspec import convert
+    >>> container = {"name": "c", "resources": {"requests": {"cpu": "3"}}}
+    >>> find_size(convert({"metadata": {"name": "a"}, "spec": {"containers": [container]}}, Pod))
+    'cpu 2^12'
+    """
+    extended = [f"{name}={amount}" for name, amount in sorted(pod.requests.items()) if name not in ORDINARY]
+    cpu = pod.requests.get("cpu", 0)
+    return ",".join(extended) or (f"cpu 2^{round(log2(cpu))}" if cpu else "")
+
+
+def play_futures(  # noqa: PLR0913 - options of a forecast
+    cluster: FutureCluster,
+    outlook: Outlook,
+    subject: frozenset[str],
+    needed: int,
+    *,
+    draws: int,
+    horizon: float,
+    seed: int = 1,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> list[PlayedFuture]:
+    """Play a number of futures until ``needed`` pods of the subject have started."""
+    played = []
+    for number in range(draws):
+        progress(number, draws)
+        played.append(cluster.play(outlook.draw(seed, number), subject, needed, horizon))
+    return played
