@@ -51,7 +51,7 @@ def rss_mebibytes() -> float:
 
 
 def print_line(line: str) -> None:
-    """Print a line at once."""
+    """Print a line immediately."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

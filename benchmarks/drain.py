@@ -13,6 +13,7 @@ import uvloop
 from benchmarks.engine_workloads import Workload
 from moorage.cluster import InstantApi, OfflineScheduler
 from moorage.common.clock import SystemClock
+from moorage.common.version import RELEASE
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
@@ -118,15 +119,16 @@ async def _measure(rig: "Rig", existing_pods: int, seconds: float) -> Measuremen
 class Rig:
     """The engine with a full cluster, ready to receive pods."""
 
-    def __init__(self, workload: Workload, nodes: int, policy: Policy | None = None) -> None:
+    def __init__(self, workload: Workload, nodes: int, policy: Policy | None = None, release: str = RELEASE) -> None:
+        features = FeatureGates(release=release)
         self.workload = workload
         self.nodes = nodes
         self.added = 0
         self.cluster = InstantCluster(is_late=workload.is_late)
         policy = Policy(
-            policy.config if policy else default_config(),
+            policy.config if policy else default_config(gates=features),
             policy.registry if policy else Registry(IN_TREE),
-            FeatureGates(),
+            features,
         )
         self.offline = OfflineScheduler(policy, self.cluster, SystemClock())
         self.scheduler = self.offline.scheduler

@@ -22,6 +22,7 @@ import uvloop
 
 from benchmarks.drain import Rig
 from benchmarks.engine_workloads import WORKLOADS
+from moorage.common.version import RELEASE, RELEASES
 
 CEILINGS: Final = Path(__file__).with_name("guard.json")
 GUARDED: Final = (
@@ -41,13 +42,14 @@ def main() -> None:
     """Count, and compare with the ceilings or write them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.guard", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--record", action="store_true", help="write new ceilings instead of comparing")
+    parser.add_argument("--emulated-version", default=RELEASE, choices=RELEASES, help="Kubernetes release to emulate")
     parser.add_argument("--one", choices=WORKLOADS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            _print_line(json.dumps(runner.run(counted(options.one))))
+            _print_line(json.dumps(runner.run(counted(options.one, options.emulated_version))))
         return
-    results = {name: _counted_apart(name) for name in GUARDED}
+    results = {name: _counted_apart(name, options.emulated_version) for name in GUARDED}
     if options.record:
         ceilings = {
             name: {kind: math.ceil(n * SLACK) for kind, n in counts.items()} for name, counts in results.items()
@@ -77,9 +79,9 @@ def judged(results: Mapping[str, Counts], ceilings: Mapping[str, Counts]) -> int
     return above
 
 
-async def counted(name: str) -> Counts:
+async def counted(name: str, release: str = RELEASE) -> Counts:
     """Count the calls and the memory of a placed pod after a warm-up."""
-    rig = Rig(WORKLOADS[name], NODES)
+    rig = Rig(WORKLOADS[name], NODES, release=release)
     await _place(rig, WARM_UP)
     return {
         "calls": await _calls(rig),
@@ -128,8 +130,8 @@ async def _place(rig: Rig, pods: int) -> None:
     await rig.drain()
 
 
-def _counted_apart(name: str) -> Counts:
-    command = [sys.executable, "-m", "benchmarks.guard", "--one", name]
+def _counted_apart(name: str, release: str) -> Counts:
+    command = [sys.executable, "-m", "benchmarks.guard", "--one", name, "--emulated-version", release]
     process = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, "PYTHONHASHSEED": "0"})
     counts: Counts = json.loads(process.stdout)
     return counts

@@ -3,14 +3,25 @@
 Annotations of a node contain its price and its power consumption, regardless of its origin.
 """
 
+import re
 from collections.abc import Iterable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
+import msgspec.inspect
 from msgspec import Struct
 
-from moorage.common.errors import InputError, QuantityError
+from moorage.common.errors import (
+    MAX_PROBLEMS,
+    ConfigError,
+    ConfigErrors,
+    InputError,
+    QuantityError,
+    describe_mismatch,
+    did_you_mean,
+)
 from moorage.common.user_files import MAX_OBJECTS, read_text
 from moorage.kube.api.affinity import Taint
 from moorage.kube.api.documents import read_documents
@@ -186,14 +197,53 @@ def read_lab_cluster(path: Path, name: str = "") -> LabCluster:
 
 
 def convert_or_explain(content: Any, kind: type[T], where: str) -> T:
-    """Convert plain data to a struct; raise InputError with the path of an invalid field."""
-    try:
-        return msgspec.convert(content, kind, strict=True)
-    except msgspec.ValidationError as error:
-        text, _, path = str(error).partition(" - at `$")
-        field_path = path.rstrip("`").lstrip(".")
-        location = f"{where}, {field_path}" if field_path else where
-        raise InputError(location, text, hint="see docs/reference/lab.md") from error
+    """Convert plain data to a struct; raise ConfigErrors with the paths of the first invalid and all unknown fields."""
+    errors: list[ConfigError] = []
+    content = deepcopy(content)
+    while True:
+        try:
+            converted = msgspec.convert(content, kind, strict=True)
+            break
+        except msgspec.ValidationError as error:
+            field_path, problem = describe_mismatch(error)
+            location = f"{where}, {field_path}" if field_path else where
+            unknown = re.fullmatch(r"unknown field '(.+)'", problem)
+            hint = did_you_mean(unknown[1], _field_names(msgspec.inspect.type_info(kind), set())) if unknown else ""
+            errors.append(ConfigError(location, problem, hint=hint or "see docs/reference/lab.md"))
+            # msgspec stops at the first error: convert again without an unknown field to find the next.
+            if unknown is None or len(errors) > MAX_PROBLEMS or not _remove_field(content, field_path, unknown[1]):
+                break
+    if errors:
+        raise ConfigErrors(errors)
+    return converted
+
+
+def _remove_field(content: Any, path: str, name: str) -> bool:
+    """Remove a field of the object at a path such as ``traces[0].import``; return whether it was found."""
+    for key, index in re.findall(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]", path):
+        try:
+            content = content[key] if key else content[int(index)]
+        except (LookupError, TypeError, ValueError):  # keys of mappings are written as [...]
+            return False
+    if not isinstance(content, dict) or name not in content:
+        return False
+    del content[name]
+    return True
+
+
+def _field_names(info: Any, names: set[str]) -> set[str]:
+    """Collect the names of all fields of a struct, including those of nested structs."""
+    if isinstance(info, msgspec.inspect.StructType):
+        for field in info.fields:
+            names.add(field.encode_name)
+            _field_names(field.type, names)
+    for part in ("types", "item_types"):
+        for inner in getattr(info, part, ()):
+            _field_names(inner, names)
+    for part in ("item_type", "value_type"):
+        if hasattr(info, part):
+            _field_names(getattr(info, part), names)
+    return names
 
 
 def _parse_node(line: CsvLine) -> Node:

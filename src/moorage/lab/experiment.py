@@ -11,11 +11,21 @@ from moorage.common.errors import ConfigError, InputError
 from moorage.common.user_files import read_text
 from moorage.kube.api.documents import read_documents
 from moorage.lab.cluster import LabCluster, NodePool, build_cluster, convert_or_explain, read_lab_cluster
+from moorage.lab.evolving.evolve_plan import EvolvePlan
 from moorage.lab.formats import Name, PodCount, Positive
 from moorage.lab.fragmentation import load_trial_policy
 from moorage.lab.generating import generate, preset_cluster
+from moorage.lab.importing import (
+    ImportOptions,
+    TraceMapping,
+    check_mapping,
+    import_pods,
+    import_query,
+    import_table,
+)
+from moorage.lab.own_measures import load_measures
 from moorage.lab.trace import Trace
-from moorage.lab.trace_files import read_trace
+from moorage.lab.trace_files import StreamedTrace, read_trace, sort_by_arrival, stream_trace
 from moorage.lab.trial import Conditions, PolicyText, Trial
 from moorage.lab.tuning.plan import TunePlan
 
@@ -24,10 +34,19 @@ MAX_SEEDS: Final = 10_000
 
 
 class TraceEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A trace: a file, or a preset that generates another trace for each seed."""
+    """A trace: a file, a query, or a preset that generates another trace for each seed."""
 
     name: str = ""
     file: str = ""
+    format: str = ""
+    """The public format of the file, as in `moorage lab import`; a trace of Moorage by default."""
+    import_options: ImportOptions = msgspec.field(name="import", default=ImportOptions())
+    mapping: TraceMapping | None = None
+    """The columns of a CSV or Parquet file, or of the query."""
+    query: str = ""
+    """A DuckDB query; files are relative to the experiment."""
+    stream: bool = False
+    """Whether the file is read during the trial, because it is larger than memory."""
     preset: str = ""
     pods: PodCount | None = None
     pods_per_hour: Positive | None = None
@@ -35,7 +54,7 @@ class TraceEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     @property
     def label(self) -> str:
         """The name in results."""
-        return self.name or self.preset or Path(self.file).name.split(".")[0]
+        return self.name or self.preset or Path(self.file).name.split(".")[0] or "query"
 
 
 class LabClusterEntry(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -82,11 +101,24 @@ class Experiment(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     """The name of the baseline; the first configuration by default."""
     tune: TunePlan | None = None
     """The search space of `moorage lab tune`."""
+    evolve: EvolvePlan | None = None
+    """The objective of `moorage lab evolve`."""
 
     @property
     def seed_list(self) -> Sequence[int]:
         """The seeds."""
         return range(1, self.seeds + 1) if isinstance(self.seeds, int) else self.seeds
+
+    def is_exact(self, entry: TraceEntry) -> bool:
+        """Return whether no part of a trial depends on the seed: one run is the exact result."""
+        options = self.options
+        return not (
+            entry.preset or options.shuffle or options.inflate or options.node_failures or options.ties == "random"
+        )
+
+    def seeds_of(self, entry: TraceEntry) -> Sequence[int]:
+        """Return the seeds of a trace: the first one, if the seed has no influence."""
+        return self.seed_list[:1] if self.is_exact(entry) else self.seed_list
 
     @property
     def baseline_name(self) -> str:
@@ -99,7 +131,7 @@ class LoadedExperiment:
 
     def __init__(self, experiment: Experiment, directory: Path, where: str) -> None:
         self.experiment, self.directory, self.where = experiment, directory, where
-        self._file_traces: dict[int, Trace] = {}
+        self._file_traces: dict[int, Trace | StreamedTrace] = {}
         self.clusters: tuple[LabCluster, ...] = tuple(
             self._cluster(entry, f"{where}, clusters[{number}]") for number, entry in enumerate(experiment.clusters)
         )
@@ -112,8 +144,8 @@ class LoadedExperiment:
         self._check_names()
 
     def __len__(self) -> int:
-        experiment = self.experiment
-        return len(experiment.traces) * len(self.clusters) * len(self.policies) * len(experiment.seed_list)
+        seeds = sum(len(self.experiment.seeds_of(entry)) for entry in self.experiment.traces)
+        return seeds * len(self.clusters) * len(self.policies)
 
     def trials(
         self, policies: Sequence[PolicyText] | None = None, seeds: Sequence[int] | None = None
@@ -121,26 +153,40 @@ class LoadedExperiment:
         """Yield all trials, or those of some policies and seeds, grouped by trace."""
         experiment = self.experiment
         for number, entry in enumerate(experiment.traces):
-            for seed in experiment.seed_list if seeds is None else seeds:
+            for seed in experiment.seeds_of(entry) if seeds is None else seeds:
                 trace = self._trace(number, entry, seed)
                 for cluster in self.clusters:
                     for policy in self.policies if policies is None else policies:
-                        yield Trial(trace, cluster, policy, seed, experiment.options)
+                        yield Trial(trace, cluster, policy, seed, experiment.options, str(self.directory.resolve()))
 
     def check_policies(self) -> None:
         """Load all configurations; raise ConfigError with the name of an invalid one."""
         for number, policy in enumerate(self.policies):
-            trial = Trial(Trace("none", ()), self.clusters[0], policy, 0)
+            trial = Trial(
+                Trace("none", ()), self.clusters[0], policy, 0, self.experiment.options, str(self.directory.resolve())
+            )
             try:
                 load_trial_policy(trial)
             except ConfigError as error:
                 error.add_note(f"{self.where}, configurations[{number}] ({policy.name})")
                 raise
+        load_measures(
+            self.experiment.options.measures, str(self.directory.resolve()), f"{self.where}, options.measures"
+        )
 
     def _check_trace(self, number: int, entry: TraceEntry, where: str) -> None:
         """Raise InputError for an invalid trace before the first trial."""
-        if bool(entry.file) == bool(entry.preset):
-            raise InputError(where, "a trace is a file or a preset", hint="write one of file and preset")
+        if sum(map(bool, (entry.file, entry.preset, entry.query))) != 1:
+            raise InputError(
+                where, "a trace is a file, a query or a preset", hint="write one of file, query and preset"
+            )
+        if entry.mapping is not None:
+            check_mapping(entry.mapping, f"{where}.mapping")
+        if entry.query and entry.mapping is None:
+            raise InputError(where, "a query needs a mapping", hint="write mapping: {columns: {arrives: COLUMN}}")
+        if entry.stream and (entry.format or entry.mapping or not entry.file):
+            problem = "only a trace of Moorage can be streamed"
+            raise InputError(f"{where}.stream", problem, hint="convert it with `moorage lab import` first")
         if entry.preset:
             generate(entry.preset, 0, pods=0, where=f"{where}.preset")
         elif entry.pods is not None or entry.pods_per_hour is not None:
@@ -150,13 +196,32 @@ class LoadedExperiment:
         else:
             self._trace(number, entry, 0)
 
-    def _trace(self, number: int, entry: TraceEntry, seed: int) -> Trace:
+    def _trace(self, number: int, entry: TraceEntry, seed: int) -> Trace | StreamedTrace:
         if entry.preset:
             generated = generate(entry.preset, seed, pods=entry.pods, pods_per_hour=entry.pods_per_hour)
             return msgspec.structs.replace(generated, name=entry.label)
         if number not in self._file_traces:
-            self._file_traces[number] = read_trace(self.directory / entry.file, entry.label)
+            self._file_traces[number] = self._read_trace(entry, f"{self.where}, traces[{number}]")
         return self._file_traces[number]
+
+    def _read_trace(self, entry: TraceEntry, where: str) -> Trace | StreamedTrace:
+        path, options = self.directory / entry.file, entry.import_options
+        if entry.stream:
+            return stream_trace(path, entry.label)
+        if entry.query and entry.mapping is not None:
+            pods = import_query(entry.query, entry.mapping, self.directory, f"{where}.query")
+        elif entry.mapping is not None:
+            pods = import_table(path, entry.mapping, as_gangs=options.as_gangs)
+        elif entry.format:
+            if options.throughputs:
+                options = msgspec.structs.replace(options, throughputs=str(self.directory / options.throughputs))
+            pods = import_pods(entry.format, path, options)
+        else:
+            return read_trace(path, entry.label)
+        trace = Trace(entry.label, tuple(sort_by_arrival(pods)))
+        if not trace.pods:
+            raise InputError(where, "there are no pods in the trace", hint="check the file and the mapping")
+        return trace
 
     def _cluster(self, entry: LabClusterEntry, where: str) -> LabCluster:
         if sum(map(bool, (entry.file, entry.preset, entry.pools))) != 1:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Final, TextIO, TypeVar
@@ -12,13 +13,15 @@ from typing import Annotated, Any, Final, TextIO, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from moorage.common.errors import InputError, did_you_mean
+from moorage.common.errors import InputError, describe_mismatch, did_you_mean
 from moorage.common.user_files import not_utf8, not_writable, open_file
 
 MOST: Final = 10**12
 """Upper limit of seconds, milli-CPU and MiB; sums of such numbers are exact."""
 MOST_GPUS: Final = 1000
 """Maximum number of GPUs of a node or a pod."""
+BATCH: Final = 100_000
+"""Rows of a batch of a Parquet file."""
 LOWEST_PRIORITY: Final = -(2**31)
 
 Count = Annotated[int, Meta(ge=0, le=MOST)]
@@ -89,12 +92,23 @@ def _open_lines(path: Path) -> Iterator[TextIO]:
             raise not_utf8(str(path), file) from error
 
 
-def read_csv(path: Path, required: Sequence[str], columns: Sequence[str]) -> Iterator[CsvLine]:
-    """Read a CSV file with a header; an unknown column is rejected if its name resembles a known one."""
+def read_csv(
+    path: Path,
+    required: Sequence[str],
+    columns: Sequence[str],
+    *,
+    separator: str = ",",
+    header: Sequence[str] = (),
+) -> Iterator[CsvLine]:
+    """Read a CSV file; an unknown column is rejected if its name resembles a known one.
+
+    ``header`` has the column names of a file without them.
+    """
     with _open_lines(path) as file:
-        reader = csv.reader(file, strict=True)
+        reader = csv.reader(file, strict=True, delimiter=separator)
         try:
-            header = [name.strip() for name in next(reader, [])]
+            if not header:
+                header = [name.strip() for name in next(reader, [])]
             _check_header(f"{path}, line 1, column", header, required, columns)
             for cells in reader:
                 if not cells:
@@ -112,7 +126,9 @@ def _check_header(location: str, header: Sequence[str], required: Sequence[str],
     missing = next((name for name in required if name not in header), None)
     if missing is not None:
         is_empty = not any(header)
-        problem = "the file is empty" if is_empty else f"there is no column {missing!r} among {', '.join(header)}"
+        problem = (
+            "the file is empty" if is_empty else f"missing column {missing!r}; the columns are {', '.join(header)}"
+        )
         hint = f"the first line contains the column names: {', '.join(required)}"
         raise InputError(f"{location} 1", problem, hint=hint)
     for number, name in enumerate(header, start=1):
@@ -120,7 +136,7 @@ def _check_header(location: str, header: Sequence[str], required: Sequence[str],
             raise InputError(f"{location} {number}", f"there are two columns {name!r}", hint="remove one")
         unused = [column for column in columns if column not in header]
         if name not in columns and (hint := did_you_mean(name, unused)):
-            raise InputError(f"{location} {number}", f"there is no column {name!r}", hint=hint)
+            raise InputError(f"{location} {number}", f"unknown column {name!r}", hint=hint)
 
 
 def write_csv(path: Path, columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> None:
@@ -174,10 +190,9 @@ def decode_line(decoder: msgspec.json.Decoder[T], line: str, location: str) -> T
     try:
         return decoder.decode(line.encode())
     except msgspec.ValidationError as error:
-        text, _, path = str(error).partition(" - at `$")
-        field = path.rstrip("`").lstrip(".")
-        column = find_column(line, field, text)
-        raise InputError(f"{location}, column {column}", f"{text}{f' ({field})' if field else ''}") from error
+        field, problem = describe_mismatch(error)
+        column = find_column(line, field, problem)
+        raise InputError(f"{location}, column {column}", f"{field}: {problem}" if field else problem) from error
     except (msgspec.DecodeError, RecursionError) as error:
         match = _BYTE.search(str(error))
         column = int(match[1]) + 1 if match else len(line.rstrip()) + 1
@@ -185,9 +200,9 @@ def decode_line(decoder: msgspec.json.Decoder[T], line: str, location: str) -> T
         raise InputError(f"{location}, column {column}", problem) from error
 
 
-def find_column(line: str, field: str, text: str = "") -> int:
+def find_column(line: str, field: str, problem: str = "") -> int:
     """Return the position of the invalid field in a line; 1 if it is unknown."""
-    unknown = re.search(r"unknown field `(.+)`", text)
+    unknown = re.search(r"unknown field '(.+)'", problem)
     name = unknown[1] if unknown else re.split(r"[.\[]", field)[0]
     return max(line.find(f'"{name}"') if name else 0, 0) + 1
 
@@ -210,23 +225,36 @@ def _pyarrow(path: Path) -> Any:
 
 
 def read_parquet(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Read a file row by row, each with its location."""
+    """Read a file row by row, each with its location; one batch is in memory at a time."""
     parquet = _pyarrow(path)
+    number = 0
     try:
         with open_file(path) as file:
-            rows = parquet.read_table(file).to_pylist()
+            for batch in parquet.ParquetFile(file).iter_batches():
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{path}, row {number}", row
     except (OSError, ValueError) as error:
         raise InputError(str(path), f"the file cannot be read: {error}") from error
-    for number, row in enumerate(rows, start=1):
-        yield f"{path}, row {number}", row
 
 
-def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Write rows; all have the same columns."""
+def write_parquet(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Write rows in batches; all have the same columns."""
     parquet = _pyarrow(path)
     import pyarrow as arrow
 
-    parquet.write_table(arrow.Table.from_pylist(list(rows)), path)
+    remaining = iter(rows)
+    table = arrow.Table.from_pylist(list(islice(remaining, BATCH)))
+    # A column without values in the first batch may have numbers in the next.
+    nulls = {arrow.null(): arrow.float64()}
+    table = table.cast(arrow.schema([field.with_type(nulls.get(field.type, field.type)) for field in table.schema]))
+    with parquet.ParquetWriter(path, table.schema) as writer:
+        while True:
+            writer.write_table(table)
+            batch = list(islice(remaining, BATCH))
+            if not batch:
+                return
+            table = arrow.Table.from_pylist(batch, schema=table.schema)
 
 
 def convert_to_parquet(lines: Path, path: Path) -> None:

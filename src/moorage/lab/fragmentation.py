@@ -1,30 +1,31 @@
 """Typical shapes of the pods of a trace: the measure of GPU fragmentation, and the policy of a trial with FGD."""
 
-from collections.abc import Iterable
+from itertools import chain, repeat
 from typing import Final
 
 from msgspec.structs import replace
 
+from moorage.common.errors import ConfigError
 from moorage.contrib import GpuShape, GpuTable, NodeGpus, Typical
 from moorage.kube.features import FeatureGates
 from moorage.lab.ledger import CPU, GPU, UsageLedger
-from moorage.lab.trace import TracePod
+from moorage.lab.own_measures import importable
+from moorage.lab.trace import TraceFacts
 from moorage.lab.trial import Trial
 from moorage.scheduler.config.contrib_args import FGDArgs, TypicalShape
+from moorage.scheduler.config.expansion import enabled_names
 from moorage.scheduler.config.types import PluginConfig, ProfileConfig, SchedulerConfiguration
 from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
 
 FGD: Final = "FGD"
+GPU_SHARE: Final = "GpuShare"
+GPU_POLICIES: Final = (FGD, "GpuBestFit", "GpuClustering", "GpuDotProd", "GpuPacking", "GpuRandom")
+"""Score plugins that need GpuShare in the same profile."""
 
 
-def find_typical_shapes(pods: Iterable[TracePod]) -> Typical:
+def find_typical_shapes(facts: TraceFacts) -> Typical:
     """Return the shapes that cover nearly all pods of a trace."""
-    return Typical.covering(
-        GpuShape(pod.cpu_milli, pod.gpus, pod.gpu_milli, tuple(sorted(set(pod.gpu_models))))
-        if pod.gpus
-        else GpuShape(pod.cpu_milli)
-        for pod in pods
-    )
+    return Typical.covering(chain.from_iterable(repeat(GpuShape(*shape), pods) for shape, pods in facts.shapes.items()))
 
 
 def measure_fragmentation(ledger: UsageLedger, typical: Typical) -> float:
@@ -51,12 +52,25 @@ def configure_fgd(config: SchedulerConfiguration, typical: Typical) -> Scheduler
     return replace(config, profiles=tuple(map(configure, config.profiles)))
 
 
+def _require_gpu_share(policy: Policy) -> None:
+    """Raise ConfigError for a GPU policy without the plugin that assigns devices: its scores would be meaningless."""
+    for profile in policy.config.profiles:
+        names = set(enabled_names(profile.plugins))
+        dependent = next((name for name in GPU_POLICIES if name in names), None)
+        if dependent is not None and GPU_SHARE not in names:
+            where = f"profile {profile.scheduler_name}"
+            raise ConfigError(where, f"{dependent} needs the plugin {GPU_SHARE}", hint=f"add {GPU_SHARE} to enabled")
+
+
 def load_trial_policy(trial: Trial) -> Policy:
     """Return the policy of a trial; raise ConfigError if its configuration is invalid."""
     source = trial.policy
-    registry = collect_plugins(paths=source.plugins)
+    with importable(trial.directory):
+        registry = collect_plugins(paths=source.plugins)
     policy = load_policy(registry, source.config, features=FeatureGates(source.gates))
-    if not any(pod.gpus for pod in trial.trace.pods):
+    _require_gpu_share(policy)
+    facts = trial.trace.facts
+    if not facts.has_gpus:
         return policy
-    config = configure_fgd(policy.config, find_typical_shapes(trial.trace.pods))
+    config = configure_fgd(policy.config, find_typical_shapes(facts))
     return Policy(config, policy.registry, policy.features)

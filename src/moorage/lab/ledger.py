@@ -54,8 +54,10 @@ class UsageLedger:
         self.total = [0] * len(RESOURCES)
         self.free = [0] * len(RESOURCES)
         self.price = self.price_used = self.watts = self.watts_used = 0.0
+        self.nodes_used = 0
+        """Number of nodes with pods."""
         self.overcommitted = 0
-        """Number of pods beyond the capacity of their node: 0, unless a policy lacks a filter."""
+        """Number of placements beyond the capacity of a node: 0, unless a policy lacks a filter."""
         self._usage: dict[str, PodUsage] = {}
 
     @property
@@ -108,6 +110,7 @@ class UsageLedger:
         self.watts_used += (after if is_used else 0.0) - (before if was_used else 0.0)
         if is_used != was_used:
             self.price_used += account.price if is_used else -account.price
+            self.nodes_used += 1 if is_used else -1
 
     def share(self, index: int) -> float:
         """Return the requested share of a resource."""
@@ -117,11 +120,6 @@ class UsageLedger:
         """Return the requested share of a resource on each node that has it."""
         accounts = [account for account in self.nodes.values() if account.total[index]]
         return np.array([1.0 - account.free[index] / account.total[index] for account in accounts], dtype=np.float64)
-
-    @property
-    def nodes_used(self) -> int:
-        """Number of nodes with pods."""
-        return sum(1 for account in self.nodes.values() if account.pods)
 
 
 def _find_devices(account: NodeAccount, pod: Pod) -> tuple[tuple[int, ...], int]:

@@ -1,21 +1,28 @@
 """Runs a trial and measures it: points over time, integrals, and one final row."""
 
+from collections import Counter
 from collections.abc import Iterator
 from statistics import fmean
 from typing import Any, Final
 
-import numpy as np
+from msgspec.structs import replace
 
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import MoorageError
 from moorage.common.virtual_time import run_virtual
 from moorage.lab.fragmentation import find_typical_shapes, load_trial_policy, measure_fragmentation
+from moorage.lab.jobs import JobLedger, JobTimes, Samples, TenantService, jain_index
 from moorage.lab.ledger import CPU, GPU, MEMORY
+from moorage.lab.own_measures import compute_measures, load_measures
 from moorage.lab.playing import Play, PodLife, TrialWatch
-from moorage.lab.trial import PodRow, PointRow, Trial, TrialResult, TrialRow, find_request, measure_capacity
+from moorage.lab.trial import JobRow, PodRow, PointRow, Trial, TrialResult, TrialRow, find_request, measure_capacity
 
 POINTS: Final = 100
 HOUR: Final = 3600.0
+MAX_TENANTS: Final = 20
+"""Number of tenants in a point; the others are summed."""
+CURVES: Final = ("wait", "queueing", "jct", "slowdown")
+"""The measures of jobs and pods with mean, median, 95th percentile and distribution."""
 DIGITS: Final = 9
 """Rounding of all numbers, so that results have the same bytes on all machines."""
 
@@ -25,9 +32,14 @@ def run_trial(trial: Trial) -> TrialResult:
     clock = VirtualClock()
 
     async def run() -> TrialResult:
+        own = load_measures(trial.conditions.measures, trial.directory, "options.measures")
         play = Play(trial, load_trial_policy(trial), clock, Measures)
         await play.run()
-        return play.watch.result()
+        result = play.watch.result()
+        if not own:
+            return result
+        more = {name: rounded(number) for name, number in compute_measures(own, result).items()}
+        return replace(result, trial=replace(result.trial, measures={**result.trial.measures, **more}))
 
     try:
         return run_virtual(run(), clock)
@@ -38,6 +50,8 @@ def run_trial(trial: Trial) -> TrialResult:
 class Measures(TrialWatch):
     """Measures one trial; the cluster does not change between two events, so sums over time are exact."""
 
+    follows_ends = True
+
     def __init__(self, play: Play[Any]) -> None:
         super().__init__(play)
         self._trial = trial = play.trial
@@ -46,21 +60,52 @@ class Measures(TrialWatch):
         self._requested = 0
         self._next_share = 1
         # Measurements end with the last arrival; if all pods arrive at 0, after the longest duration.
-        pods, horizon = trial.trace.pods, trial.conditions.horizon
-        last = max((pod.arrives for pod in pods), default=0.0)
-        end = last or max((pod.runs or 0.0 for pod in pods), default=0.0) or 1.0
+        facts, horizon = play.facts, trial.conditions.horizon
+        end = facts.last_arrival or facts.longest_run or 1.0
         self._window = end if horizon is None else min(end, horizon)
         self._step = trial.conditions.point_every or self._window / POINTS
         self._next_point = self._step
-        self._until = self._end = 0.0
+        self._until = self._last_binding = self._last_end = 0.0
+        self._placed = self._evictions = self._queue_max = 0
+        self._lost = [0.0, 0.0]
+        """Core seconds and GPU seconds of work that evictions discarded."""
+        self._jobs = JobLedger(keeps_all=trial.conditions.pod_rows)
+        self._tenants = TenantService()
+        self._reasons: Counter[str] = Counter()
         self._sums: dict[str, float] = {}
         self.points: list[PointRow] = []
         self._spreads: list[float] = []
-        self.typical = find_typical_shapes(trial.trace.pods) if self._resource == GPU else None
+        self.typical = find_typical_shapes(facts) if self._resource == GPU else None
 
     def arrived(self, life: PodLife) -> None:
         """Add requested resources; a pod that crosses the next per cent is measured after its decision."""
         self._requested += find_request(life.line, self._resource)
+        self._jobs.arrived(life)
+
+    def bound(self, life: PodLife, *, is_first: bool) -> None:
+        """Add the waiting time of a pod."""
+        now, line = self.play.now, life.line
+        self._last_binding = now
+        if is_first:
+            self._placed += 1
+            self._jobs.samples.add_value("wait", line.kind, life.waited or 0.0)
+            self._jobs.bound(life, now)
+        self._tenants.bound(life, find_request(line, self._resource), now - life.pending_since)
+
+    def released(self, life: PodLife) -> None:
+        """Add the service of a pod."""
+        self._tenants.released(life, find_request(life.line, self._resource), self.play.now - life.bound)
+
+    def done(self, life: PodLife) -> None:
+        """Add the end of a pod to its job."""
+        self._jobs.done(life)
+        self._evictions += life.evictions
+        self._lost[0] += life.lost * life.line.cpu_milli / 1000
+        self._lost[1] += life.lost * life.line.gpu_request / 1000
+        if life.finished is not None:
+            self._last_end = life.finished
+        elif life.waited is None:
+            self._reasons[life.reason] += 1
 
     def decided(self) -> None:
         """Record a point if another per cent has been requested, for pods that arrive one by one."""
@@ -72,7 +117,6 @@ class Measures(TrialWatch):
 
     def time_passes(self, until: float) -> None:
         """Add the current state to the sums, and record points; the time after the window does not count."""
-        self._end = until
         until = min(until, self._window)
         seconds = until - self._until
         if not self._trial.conditions.arrivals_only:
@@ -93,7 +137,9 @@ class Measures(TrialWatch):
             "energy": ledger.watts / HOUR / 1000,
             "energy.used": ledger.watts_used / HOUR / 1000,
             "nodes": float(len(ledger.nodes)),
+            "nodes.used": float(ledger.nodes_used),
         }
+        self._queue_max = max(self._queue_max, self.play.waiting)
         for name, amount in now.items():
             self._sums[name] = self._sums.get(name, 0.0) + amount * seconds
 
@@ -113,50 +159,107 @@ class Measures(TrialWatch):
                 memory=rounded(ledger.share(MEMORY)),
                 gpu=rounded(ledger.share(GPU)),
                 fragmentation=None if self.typical is None else rounded(measure_fragmentation(ledger, self.typical)),
+                tenants=self._tenant_shares(),
             )
         )
 
+    def _tenant_shares(self) -> dict[str, float] | None:
+        """Return the allocated shares of the largest tenants, and of the others together."""
+        total = self.play.ledger.total[self._resource]
+        ranked = sorted(self._tenants.allocated.items(), key=lambda entry: (-entry[1], entry[0]))
+        if len(ranked) < 2 or not total:
+            return None
+        shares = {name or "none": rounded(amount / total) for name, amount in ranked[:MAX_TENANTS]}
+        if others := sum(amount for _, amount in ranked[MAX_TENANTS:]):
+            shares["other"] = rounded(others / total)
+        return shares
+
     def result(self) -> TrialResult:
         """Return all rows of a finished trial."""
-        lives = list(self.play.lives.values())
-        placed = sum(1 for life in lives if life.waited is not None)
-        measures = dict(sorted((name, rounded(number)) for name, number in self._measures(lives)))
-        row = TrialRow(*self._key, len(lives), placed, len(lives) - placed, measures)
-        pods = tuple(map(self._make_pod_row, lives)) if self._trial.conditions.pod_rows else ()
-        return TrialResult(row, tuple(self.points), pods)
+        play, conditions = self.play, self._trial.conditions
+        unfinished = [life for life in play.lives.values() if life.finished is None and not life.gave_up]
+        for life in unfinished:
+            # The trial ends before these pods: their resources count until now.
+            self._evictions += life.evictions
+            self._lost[0] += life.lost * life.line.cpu_milli / 1000
+            self._lost[1] += life.lost * life.line.gpu_request / 1000
+            request = find_request(life.line, self._resource)
+            if life.node:
+                self._tenants.released(life, request, play.now - life.bound)
+            elif life.pod is not None:
+                self._tenants.bound(life, request, play.now - life.pending_since)
+            if life.waited is None:
+                life.reason = play.find_reason(life)
+                self._reasons[life.reason] += 1
+        pods = tuple(map(self._make_pod_row, play.lives.values())) if conditions.pod_rows else ()
+        jobs = tuple(map(self._make_job_row, self._jobs.jobs.items())) if conditions.pod_rows else ()
+        samples = self._jobs.collect()
+        measures = dict(sorted((name, rounded(number)) for name, number in self._measures(samples)))
+        row = TrialRow(*self._key, play.arrived, self._placed, play.arrived - self._placed, measures)
+        curves = {} if conditions.arrivals_only else {name: samples.curve(name) for name in CURVES}
+        return TrialResult(
+            row,
+            tuple(self.points),
+            pods,
+            jobs,
+            {name: tuple(map(rounded, curve)) for name, curve in curves.items() if curve},
+            dict(sorted(self._reasons.items())),
+        )
 
-    def _measures(self, lives: list[PodLife]) -> Iterator[tuple[str, float]]:
+    def _measures(self, samples: Samples) -> Iterator[tuple[str, float]]:
         ledger, last = self.play.ledger, self.points[-1] if self.points else None
         arrivals_only = self._trial.conditions.arrivals_only
+        seconds = self._until or 1.0
         for name, index in (("cpu", CPU), ("memory", MEMORY), ("gpu", GPU)):
             at_end = ledger.share(index)
-            mean = self._sums.get(f"allocation.{name}", 0.0) / (self._until or 1.0)
+            mean = self._sums.get(f"allocation.{name}", 0.0) / seconds
             yield f"allocation.{name}", at_end if arrivals_only or last is None else mean
-        yield "evictions", float(sum(life.evictions for life in lives))
+        yield "evictions", float(self._evictions)
         yield "attempts", float(self.play.attempts.count)
         yield "overcommitted", float(ledger.overcommitted)
-        yield "seconds", self._end
+        yield "seconds", self._last_binding
         yield "spread.cpu", fmean(self._spreads) if self._spreads else 0.0
-        yield "nodes.used", float(ledger.nodes_used)
+        yield "nodes.used", float(ledger.nodes_used) if arrivals_only else self._sums.get("nodes.used", 0.0) / seconds
         parts = [point.fragmentation for point in self.points if point.fragmentation is not None]
         if parts:
             yield "fragmentation", parts[-1] if arrivals_only else fmean(parts)
-        if not arrivals_only:
-            yield "nodes.mean", self._sums.get("nodes", 0.0) / (self._until or 1.0)
-            by_class: dict[str, list[float]] = {}
-            for life in lives:
-                if life.waited is not None:
-                    by_class.setdefault(life.line.kind, []).append(life.waited)
-            all_times = [waited for times in by_class.values() for waited in times]
-            groups = {"": all_times} | {f".{name}": times for name, times in by_class.items() if name}
-            for suffix, times in groups.items():
-                if times:
-                    yield f"wait.mean{suffix}", fmean(times)
-                    yield f"wait.p50{suffix}", float(np.quantile(times, 0.5))
-                    yield f"wait.p95{suffix}", float(np.quantile(times, 0.95))
-            for name in ("cost", "cost.used", "energy", "energy.used"):
-                if self._sums.get(name):
-                    yield name, self._sums[name]
+        if arrivals_only:
+            return
+        yield "nodes.mean", self._sums.get("nodes", 0.0) / seconds
+        yield "queue.mean", self._sums.get("waiting", 0.0) / seconds
+        yield "queue.max", float(self._queue_max)
+        if self._last_end:
+            yield "makespan", self._last_end
+        yield "lost.cpuHours", self._lost[0] / HOUR
+        yield "lost.gpuHours", self._lost[1] / HOUR
+        for name in CURVES:
+            yield from samples.measures(name)
+        if len(shares := self._tenants.shares()) > 1:
+            yield "fairness.jain", jain_index(shares)
+            yield "fairness.least", min(shares.values())
+        for name in ("cost", "cost.used", "energy", "energy.used"):
+            if self._sums.get(name):
+                yield name, self._sums[name]
+
+    def _make_job_row(self, entry: tuple[str, JobTimes]) -> JobRow:
+        name, job = entry
+        queued, jct, slowdown = (
+            None if number is None else rounded(number) for number in (job.queued, job.jct, job.slowdown)
+        )
+        line = job.line
+        return JobRow(
+            *self._key,
+            job=name,
+            kind=line.kind,
+            tenant=line.tenant_name,
+            pods=job.pods,
+            arrives=rounded(job.arrives),
+            queued=queued,
+            jct=jct,
+            slowdown=slowdown,
+            evictions=job.evictions,
+            lost=rounded(job.lost),
+        )
 
     def _make_pod_row(self, life: PodLife) -> PodRow:
         return PodRow(
@@ -167,6 +270,7 @@ class Measures(TrialWatch):
             waited=None if life.waited is None else rounded(life.waited),
             node=life.node,
             evictions=life.evictions,
+            reason=life.reason,
         )
 
 

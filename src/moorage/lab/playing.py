@@ -1,22 +1,20 @@
 """One trial in virtual time: pods and nodes are added and removed, and the real scheduler places pending pods."""
 
-import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from heapq import heappop, heappush
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from moorage.cluster import InstantApi, OfflineScheduler
+from moorage.cluster import NEVER, Agenda, InstantApi, OfflineScheduler
 from moorage.common.clock import VirtualClock
-from moorage.common.errors import PluginError
-from moorage.common.virtual_time import VirtualLoop
+from moorage.common.errors import InputError, PluginError
 from moorage.kube.api.node import HOSTNAME_LABEL, Node
 from moorage.kube.api.pod import Pod
-from moorage.lab.cluster import ScaledPool
+from moorage.kube.api.pod_groups import PodGroup
+from moorage.lab.cluster import LabCluster, ScaledPool
 from moorage.lab.ledger import UsageLedger
-from moorage.lab.trace import PodMaker, TracePod
+from moorage.lab.trace import LIMIT_PREFIX, PodMaker, TracePod, make_group
 from moorage.lab.trial import Trial, arrange_outages, arrange_pods, make_random
 from moorage.scheduler.engine.effects import ChooseNode, Effects
 from moorage.scheduler.engine.observing import AttemptObserver
@@ -137,16 +135,40 @@ def _take(requests: dict[str, int], free: dict[str, int]) -> None:
         free[name] -= amount
 
 
-NEVER: Final = 10.0 * 365 * 86_400
-"""Disable the queue's periodic flush: virtual time loses no events, so queueing hints wake all rejected pods."""
-ROUNDING: Final = 1e-5
-"""Tolerance for the loop's clock, which counts from 1970."""
+def limit_apps(cluster: LabCluster, limits: Mapping[str, int]) -> LabCluster:
+    """Add a resource for each limited app to all nodes: a pod of the app takes one unit, under any policy."""
+    if not limits:
+        return cluster
+    units = {LIMIT_PREFIX + app: most for app, most in limits.items()}
+
+    def limit(node: Node) -> Node:
+        return replace(node, status=replace(node.status, allocatable={**node.status.allocatable, **units}))
+
+    return replace(
+        cluster,
+        nodes=tuple(map(limit, cluster.nodes)),
+        scaled=tuple(replace(pool, template=limit(pool.template)) for pool in cluster.scaled),
+    )
 
 
 class PodLife:
     """The lifecycle of one pod of the trace, under all names of its runs."""
 
-    __slots__ = ("evictions", "fails", "line", "lost_runs", "pod", "waited")
+    __slots__ = (
+        *(
+            "arrived",
+            "bound",
+            "evictions",
+            "fails",
+            "finished",
+            "gave_up",
+            "line",
+            "lost",
+            "lost_runs",
+            "pending_since",
+        ),
+        *("pod", "reason", "waited", "working"),
+    )
 
     def __init__(self, line: TracePod) -> None:
         self.line = line
@@ -155,7 +177,19 @@ class PodLife:
         """Number of runs lost by failures and evictions."""
         self.fails = line.fails
         self.evictions = 0
+        self.arrived = line.arrives
+        """The arrival; later than in the trace if the pod waits for other jobs."""
+        self.pending_since = 0.0
+        """The creation of its current pod."""
         self.waited: float | None = None
+        self.bound = self.working = 0.0
+        """The last binding, and the start of the work, which is later for members of an incomplete gang."""
+        self.finished: float | None = None
+        self.gave_up = False
+        """Whether the pod has no retries left."""
+        self.lost = 0.0
+        """Seconds of work that evictions discarded."""
+        self.reason = ""
 
     @property
     def node(self) -> str:
@@ -165,6 +199,9 @@ class PodLife:
 
 class TrialWatch:
     """Observes a trial; the base class of measures."""
+
+    follows_ends = False
+    """Whether a trial continues after the last decision until all pods with a duration have ended."""
 
     def __init__(self, play: "Play[Any]") -> None:
         self.play = play
@@ -177,6 +214,15 @@ class TrialWatch:
 
     def placed(self, pod: Pod) -> None:
         """Called when a node has been chosen for a pod, before the binding."""
+
+    def bound(self, life: PodLife, *, is_first: bool) -> None:
+        """Called when a pod of the trace got a node, the first one or another after an eviction or failure."""
+
+    def released(self, life: PodLife) -> None:
+        """Called when a pod of the trace has left its node: it finished, failed or was evicted."""
+
+    def done(self, life: PodLife) -> None:
+        """Called when a pod has finished, has no retries left, or was dropped."""
 
     def decided(self) -> None:
         """Called when all pods that can be tried at this moment have been tried."""
@@ -192,6 +238,8 @@ class Attempts(AttemptObserver):
         self._watch = watch
         self.count = 0
         self.rejected: dict[str, Pod] = {}
+        self.reasons: dict[str, Unschedulable] = {}
+        """The last rejection of each pending pod."""
         self.problem = ""
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
@@ -200,6 +248,7 @@ class Attempts(AttemptObserver):
         if isinstance(outcome, Placed):
             self._watch.placed(queued.pod)
         elif isinstance(outcome, Unschedulable):
+            self.reasons[queued.uid] = outcome
             if not outcome.nominated_node:
                 self.rejected[queued.uid] = queued.pod
         elif isinstance(outcome, Failed):
@@ -217,8 +266,19 @@ class Attempts(AttemptObserver):
             self.problem = self.problem or f"pod {queued.key}: {outcome.message}"
 
 
+class GangState:
+    """The members of a gang that have a node; those that wait for others hold their resources."""
+
+    __slots__ = ("bound", "waiting")
+
+    def __init__(self) -> None:
+        self.bound = 0
+        self.waiting: list[tuple[PodLife, int]] = []
+        """Members that do not work yet, each with the number of its run."""
+
+
 class Play(Generic[W]):
-    """One running trial. Events of the same moment happen in the order in which they were planned.
+    """One running trial.
 
     ``choose_node`` replaces the score plugins.
     """
@@ -233,19 +293,24 @@ class Play(Generic[W]):
     ) -> None:
         self.trial, self.conditions = trial, trial.conditions
         self.clock = clock
-        self.now = 0.0
-        """Seconds since the trial began; separate from the clock, whose large numbers round them."""
-        self._start = clock.now()
         self.ledger = UsageLedger()
         self.lives: dict[str, PodLife] = {}
         """All pods of the trace, by the name of their first run."""
         self._by_uid: dict[str, PodLife] = {}
-        self._maker = PodMaker()
-        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
-        self._planned = 0
-        self._running = self._returning = 0
-        self._expected = 0
-        """Number of pods in the trace that have not arrived yet."""
+        self._running = self._returning = self._finite = 0
+        """Numbers of pods with a node, of evicted pods about to return, and of pods that will end by themselves."""
+        self.facts = trial.trace.facts
+        self.cluster = limit_apps(trial.cluster, self.facts.limits)
+        self._arrivals: Iterator[TracePod] = iter(())
+        self._has_more = False
+        """Whether pods of the trace have not arrived yet."""
+        self._held: dict[str, list[PodLife]] = {}
+        """Pods that wait for the end of a job."""
+        self.arrived = 0
+        """Number of pods of the trace that have arrived, including those that wait for a job."""
+        self._unfinished = dict(self.facts.jobs)
+        """Number of pods that have not finished, for each job that others wait for."""
+        self._gangs: dict[str, GangState] = {}
         self._failed_nodes: dict[str, Node] = {}
         self.watch = make_watch(self)
         self.attempts = Attempts(self.watch)
@@ -262,7 +327,14 @@ class Play(Generic[W]):
             ),
         )
         self.scheduler = self.offline.scheduler
-        self.scaler = Autoscaler(trial.cluster.scaled)
+        self._maker = PodMaker(has_groups=PodGroup in self.offline.kinds)
+        self.agenda = Agenda(self.offline, clock)
+        self.scaler = Autoscaler(self.cluster.scaled)
+
+    @property
+    def now(self) -> float:
+        """Seconds since the trial began."""
+        return self.agenda.now
 
     @property
     def waiting(self) -> int:
@@ -288,23 +360,11 @@ class Play(Generic[W]):
             moment = self._next_moment()
             if moment is None:
                 break
-            # Let time pass until a moment, or until an earlier timer.
-            loop = asyncio.get_running_loop()
-            if isinstance(loop, VirtualLoop) and loop.has_timers:
-                await self.offline.loop.sleep(until=self._start + moment)
-                passed = self.clock.now() - self._start
-                self.now = moment if passed > moment - ROUNDING else max(self.now, passed)
-            else:
-                self.clock.advance_to(self._start + moment)
-                self.now = moment
-            self.watch.time_passes(self.now)
-            while self._agenda and self._agenda[0][0] <= self.now:
-                _, _, action = heappop(self._agenda)
-                action()
+            await self.agenda.pass_time(moment, self.watch.time_passes)
         await self.offline.close()
 
     def _set_up(self) -> None:
-        cluster = self.trial.cluster
+        cluster = self.cluster
         for node in cluster.nodes:
             self.ledger.add_node(node)
         running = [obj for obj in cluster.objects if isinstance(obj, Pod) and obj.node_name in self.ledger.nodes]
@@ -312,18 +372,27 @@ class Play(Generic[W]):
             self.ledger.take(pod)
         self.offline.load((*(obj for obj in cluster.objects if not isinstance(obj, Pod)), *cluster.nodes, *running))
         pods = arrange_pods(self.trial)
-        for line in pods:
-            self._plan(line.arrives, partial(self._arrive, PodLife(line)))
-        self._expected = len(pods)
-        last = max((line.arrives for line in pods), default=0.0)
+        last = max((line.arrives for line in pods), default=0.0) if isinstance(pods, list) else self.facts.last_arrival
+        self._arrivals = iter(pods)
+        self._plan_arrival()
         for outage in arrange_outages(self.trial, last):
-            self._plan(outage.down, partial(self._fail_node, outage.node))
+            self.agenda.plan(outage.down, partial(self._fail_node, outage.node))
             if outage.up is not None:
-                self._plan(outage.up, partial(self._repair_node, outage.node))
+                self.agenda.plan(outage.up, partial(self._repair_node, outage.node))
 
-    def _plan(self, moment: float, action: Callable[[], None]) -> None:
-        self._planned += 1
-        heappush(self._agenda, (moment, self._planned, action))
+    def _plan_arrival(self) -> None:
+        """Plan the next arrival only: a trace may be larger than memory."""
+        line = next(self._arrivals, None)
+        self._has_more = line is not None
+        if line is not None:
+            self.agenda.plan(line.arrives, partial(self._arrive, PodLife(line)), is_first=True)
+
+    def find_reason(self, life: PodLife) -> str:
+        """Return the last reason why a pod has no node."""
+        if life.reason or life.pod is None:
+            return life.reason or f"waits for {', '.join(life.line.after)}"
+        rejection = self.attempts.reasons.get(life.pod.uid)
+        return "" if rejection is None else rejection.message
 
     def drop(self, pod: Pod) -> None:
         """Remove a pending pod from the trial: it never gets a node."""
@@ -331,29 +400,53 @@ class Play(Generic[W]):
         stored = self.scheduler.objects[Pod].find(pod.key)
         if stored is not None and not stored.node_name:
             self.offline.apply(stored, None)
-            self._by_uid.pop(stored.uid, None)
+            life = self._by_uid.pop(stored.uid, None)
+            reason = self.attempts.reasons.pop(stored.uid, None)
+            if life is not None:
+                life.reason = "" if reason is None else reason.message
+                life.gave_up = True
+                self.watch.done(life)
+                if not self.conditions.pod_rows:
+                    del self.lives[life.line.name]
 
     def _request_nodes(self, rejected: Iterable[Pod] = ()) -> None:
         for requested in self.scaler.request_nodes(rejected):
-            self._plan(self.now + requested.seconds, partial(self._join, requested.node))
+            self.agenda.plan(self.now + requested.seconds, partial(self._join, requested.node))
 
     def _next_moment(self) -> float | None:
-        """Return the time of the next event; ``None`` when all pods have arrived and no pod is pending."""
-        if not self._expected and not self.waiting:
+        """Return the time of the next event; ``None`` when no pod will arrive or end, or is pending."""
+        if not (self._has_more or self._held or self.waiting or (self._finite and self.watch.follows_ends)):
             return None
-        moments = [self._agenda[0][0]] if self._agenda else []
-        queue = self.scheduler.queue
-        if queue.sizes().backoff and (wakeup := queue.next_wakeup()) is not None:
-            moments.append(wakeup - self._start + ROUNDING)
-        if not moments and len(self.offline.api.background):
-            moments.append(self.now + 1.0)  # a pod waits in Permit, or a plugin waits for a timer
-        moment = min(moments, default=None)
+        moment = self.agenda.next_moment()
         horizon = self.conditions.horizon
-        return None if moment is None or (horizon is not None and moment > horizon) else max(moment, self.now)
+        return None if moment is None or (horizon is not None and moment > horizon) else moment
 
     def _arrive(self, life: PodLife) -> None:
-        self.lives[life.line.name] = life
-        self._expected -= 1
+        self._plan_arrival()
+        line = life.line
+        if line.name in self.lives:
+            problem = f"there are two pods named {line.name!r} at the same time"
+            raise InputError(f"trace {self.trial.trace.name}", problem, hint="rename one of them")
+        self.lives[line.name] = life
+        self.arrived += 1
+        for job in line.after:
+            if job not in self._unfinished:
+                problem = f"pod {line.name} waits for job {job!r}, which is not in the trace"
+                raise InputError(f"trace {self.trial.trace.name}", problem, hint="remove it from after")
+        self._admit(life)
+
+    def _admit(self, life: PodLife) -> None:
+        """Create the pod of an arrival, unless it waits for another job."""
+        job = next((job for job in life.line.after if self._unfinished[job]), None)
+        if job is not None:
+            self._held.setdefault(job, []).append(life)
+            return
+        life.arrived = self.now
+        line = life.line
+        if line.gang and line.gang not in self._gangs:
+            self._gangs[line.gang] = GangState()
+            if PodGroup in self.offline.kinds:
+                self.offline.apply(None, make_group(line))
         self.watch.arrived(life)
         self._create_pod(life)
 
@@ -363,49 +456,98 @@ class Play(Generic[W]):
 
     def _create_pod(self, life: PodLife) -> None:
         life.pod = pod = self._maker.make(life.line, life.lost_runs)
+        life.pending_since = self.now
         self._by_uid[pod.uid] = life
         self.offline.apply(None, pod)
 
     def _on_bound(self, pod: Pod) -> None:
         life = self._by_uid[pod.uid]
         life.pod = pod
+        life.bound = life.working = self.now
+        is_first = life.waited is None
         if life.waited is None:
-            life.waited = self.now - life.line.arrives
+            life.waited = self.now - life.arrived
         self.ledger.take(pod)
         self._running += 1
         self.attempts.rejected.pop(pod.uid, None)
+        self.attempts.reasons.pop(pod.uid, None)
         self.scaler.forget_pod(pod.uid)
+        self.watch.bound(life, is_first=is_first)
+        if life.line.gang:
+            gang = self._gangs[life.line.gang]
+            gang.bound += 1
+            gang.waiting.append((life, life.lost_runs))
+            if gang.bound < life.line.gang_size:
+                return
+            ready, gang.waiting = gang.waiting, []
+        else:
+            ready = [(life, life.lost_runs)]
+        for member, lost_runs in ready:
+            if member.lost_runs == lost_runs:
+                member.working = self.now
+                self._plan_end(member)
+
+    def _plan_end(self, life: PodLife) -> None:
         if life.line.runs is not None:
-            self._plan(self.now + life.line.runs, partial(self._finish, life, life.lost_runs))
+            self._finite += 1
+            self.agenda.plan(self.now + life.line.runs, partial(self._finish, life, life.lost_runs))
 
     def _finish(self, life: PodLife, lost_runs: int) -> None:
+        self._finite -= 1
         if life.lost_runs != lost_runs or life.pod is None:
             return  # the pod was evicted before
         stored = self.scheduler.objects[Pod].find(life.pod.key)
         self.offline.apply(stored or life.pod, None)
         self._release(life, life.pod)
-        if life.fails:
-            life.fails -= 1
-            life.lost_runs += 1
+        if not life.fails:
+            life.finished = self.now
+            self._end_of(life)
+            return
+        life.fails -= 1
+        life.lost_runs += 1
+        if self._may_retry(life):
             self._create_pod(life)
+
+    def _may_retry(self, life: PodLife) -> bool:
+        """Return whether a pod that failed or was evicted returns; record that it gave up otherwise."""
+        life.gave_up = life.line.retries is not None and life.lost_runs > life.line.retries
+        if life.gave_up:
+            self._end_of(life)
+        return not life.gave_up
+
+    def _end_of(self, life: PodLife) -> None:
+        """Record the end of a pod; admit the pods that wait for its job, unless it gave up."""
+        self.watch.done(life)
+        if not self.conditions.pod_rows:
+            del self.lives[life.line.name]
+        job = life.line.job_name
+        if job in self._unfinished and not life.gave_up:
+            self._unfinished[job] -= 1
+            if not self._unfinished[job]:
+                for held in self._held.pop(job, ()):
+                    self._admit(held)
 
     def _release(self, life: PodLife, pod: Pod) -> None:
         self.ledger.release(pod.uid)
         self._running -= 1
         self._check_idle(pod.node_name)
         del self._by_uid[pod.uid]
+        if life.line.gang:
+            self._gangs[life.line.gang].bound -= 1
+        self.watch.released(life)
 
     def _on_evicted(self, pod: Pod) -> None:
         life = self._by_uid.get(pod.uid)
         if life is None:
             self.ledger.release(pod.uid)  # the pod was running when the trial began
             return
+        life.lost += self.now - life.working
         self._release(life, pod)
         life.evictions += 1
         life.lost_runs += 1
-        if self.conditions.evicted_return:
+        if self.conditions.evicted_return and self._may_retry(life):
             self._returning += 1
-            self._plan(self.now, partial(self._return, life))
+            self.agenda.plan(self.now, partial(self._return, life))
 
     def _fail_node(self, name: str) -> None:
         node = self.scheduler.objects[Node].find(name)
@@ -431,7 +573,7 @@ class Play(Generic[W]):
     def _check_idle(self, name: str) -> None:
         """Plan the removal of an empty node of an autoscaled pool."""
         if not self.ledger.nodes[name].pods and (moment := self.scaler.start_idle(name, self.now)) is not None:
-            self._plan(moment, partial(self._remove_idle, name))
+            self.agenda.plan(moment, partial(self._remove_idle, name))
 
     def _remove_idle(self, name: str) -> None:
         if name in self.ledger.nodes and not self.ledger.nodes[name].pods:

@@ -1,5 +1,6 @@
 """The files of an experiment: one for each finished trial, and all rows together at the end."""
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -25,11 +26,13 @@ from moorage.lab.cluster import LabCluster
 from moorage.lab.experiment import LoadedExperiment
 from moorage.lab.formats import convert_to_parquet, pyarrow_or_none, write_parquet
 from moorage.lab.measuring import run_trial
+from moorage.lab.own_measures import importable
 from moorage.lab.trace import Trace
+from moorage.lab.trace_files import StreamedTrace
 from moorage.lab.trial import Trial, TrialResult, TrialRow
 
 TRIALS: Final = "trials"
-KINDS: Final = ("trials", "points", "pods")
+KINDS: Final = ("trials", "points", "pods", "jobs")
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 _decode: Final = msgspec.json.Decoder(TrialResult).decode
 
@@ -45,7 +48,8 @@ class Results:
         try:
             (directory / TRIALS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _cannot_write(directory, error) from error
+            problem = f"cannot create the directory: {error.strerror or error}"
+            raise InputError(str(directory), problem, hint="choose a path in a writable directory") from error
 
     def find_path(self, trial: Trial) -> Path:
         """Return the file of a trial; its name depends on everything that affects the rows."""
@@ -59,12 +63,11 @@ class Results:
             if digest is None or digest[0] is not part:
                 if len(self._digests) > 64:
                     self._digests.clear()
-                content = part if isinstance(part, Trace) else [part.name, *map(to_data, (*part.nodes, *part.objects))]
-                more = part.scaled if isinstance(part, LabCluster) else ()
-                digest = self._digests[id(part)] = (part, blake2b(_encode((content, more))).digest())
+                digest = self._digests[id(part)] = (part, blake2b(_encode(_content(part))).digest())
             hashed.update(digest[1])
-        for plugin in trial.policy.plugins:
-            hashed.update(_source(plugin))
+        for plugin in (*trial.policy.plugins, *trial.conditions.measures):
+            with importable(trial.directory):
+                hashed.update(_source(plugin))
         return self.directory / TRIALS / f"{prefix}--{trial.seed}-{hashed.hexdigest()}.json"
 
     def find(self, trial: Trial) -> TrialResult | None:
@@ -85,7 +88,7 @@ class Results:
     def combine(self, trials: Sequence[TrialResult]) -> list[Path]:
         """Write all rows, a file for each kind; also as Parquet, if pyarrow is installed.
 
-        Missing rows of pods are read from the file of their trial, so that only one trial is in memory at a time.
+        Missing rows of pods and jobs are read from the file of their trial: only one trial is in memory at a time.
         """
         paths = []
         for kind in KINDS:
@@ -109,9 +112,10 @@ class Results:
                 yield result.trial
             elif kind == "points":
                 yield from result.points
-            else:
-                path = self._done.get(str(result.trial))
-                yield from result.pods or (() if path is None else _decode(path.read_bytes()).pods)
+            elif rows := getattr(result, kind):
+                yield from rows
+            elif (path := self._done.get(str(result.trial))) is not None:
+                yield from getattr(_decode(path.read_bytes()), kind)
 
     def write(self, name: str, content: bytes) -> Path:
         """Write a file to the directory atomically."""
@@ -130,6 +134,15 @@ class Results:
             raise _cannot_write(path, error) from error
 
 
+def _content(part: Trace | StreamedTrace | LabCluster) -> object:
+    """Return everything of a trace or a cluster that affects the rows."""
+    if isinstance(part, LabCluster):
+        return [part.name, *map(to_data, (*part.nodes, *part.objects))], part.scaled
+    if isinstance(part, StreamedTrace):
+        return part.name, part.digest, part.outages
+    return part
+
+
 def _flatten(row: TrialRow) -> dict[str, Any]:
     columns: dict[str, Any] = msgspec.to_builtins(row)
     measures: dict[str, Any] = columns.pop("measures")
@@ -146,8 +159,9 @@ def _source(plugin: str) -> bytes:
 
 
 def _cannot_write(path: Path, error: OSError) -> InputError:
-    hint = "finished trials are stored: free disk space, and run the same command again"
-    return not_writable(path, error, hint=hint)
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    hint = f"{'free disk space' if is_full else 'make the directory writable'}, and run the same command again"
+    return not_writable(path, error, hint=f"finished trials are stored: {hint}")
 
 
 Ran: TypeAlias = Generator[tuple[Trial, TrialResult], None, None]
@@ -218,7 +232,7 @@ def run_experiment(
 ) -> list[TrialResult]:
     """Run the missing trials and return all rows in the order of the experiment.
 
-    Rows of pods are only returned for the first seed, for the report: those of all seeds would take gigabytes.
+    Rows of pods and jobs are only returned for the first seed, for the report: those of all seeds would take gigabytes.
     """
     total, done = len(loaded), 0
     first = next(iter(loaded.experiment.seed_list))
@@ -226,7 +240,7 @@ def run_experiment(
 
     def finish(trial: Trial, result: TrialResult) -> None:
         nonlocal done
-        stored[str(trial.id)] = result if trial.seed == first else replace(result, pods=())
+        stored[str(trial.id)] = result if trial.seed == first else replace(result, pods=(), jobs=())
         done += 1
         if show is not None:
             show(done, total, str(trial.id))

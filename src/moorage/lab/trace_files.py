@@ -1,13 +1,21 @@
-"""Traces in files: JSON lines, CSV or Parquet, selected by the file extension."""
+"""Traces in files: JSON lines, CSV or Parquet, selected by the file extension; in memory, or read during a trial."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
+from hashlib import blake2b
+from heapq import merge
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO, Final
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from moorage.common.errors import InputError, QuantityError
+from moorage.common.errors import InputError, QuantityError, describe_mismatch
+from moorage.common.user_files import open_file
 from moorage.kube.api.gpu_sharing import WHOLE_GPU
 from moorage.kube.api.quantity import nano_value
 from moorage.lab.formats import (
@@ -24,22 +32,124 @@ from moorage.lab.formats import (
     write_csv,
     write_parquet,
 )
-from moorage.lab.trace import NodeOutage, Trace, TracePod, make_spec
+from moorage.lab.trace import APP_LABEL, NodeOutage, Trace, TraceFacts, TracePod, collect_facts, make_spec
 
 COLUMNS: Final = (
     *("name", "arrives", "runs", "cpuMilli", "memoryMib", "gpus", "gpuMilli", "gpuModels", "class", "priority"),
-    *("fails", "namespace", "app"),
+    *("fails", "namespace", "app", "tenant", "job", "gang", "gangSize", "retries", "after", "maxPerNode"),
 )
 """The columns of a trace in CSV; only the name is required. ``app`` becomes a label."""
+RECORD_DEFAULTS: Final = {
+    **{"runs": None, "retries": None, "namespace": "default", "arrives": 0.0},
+    **dict.fromkeys(("class", "tenant", "job", "gang"), ""),
+}
+"""The values of columns other than 0 that a pod does not set."""
 _POD: Final = msgspec.json.Decoder(TracePod)
 _OUTAGE: Final = msgspec.json.Decoder(NodeOutage)
 LocatedPod = tuple[Callable[[str], str], TracePod]
 """A pod, and a function that returns the location of one of its fields."""
 
 
+CHUNK: Final = 200_000
+"""Number of pods that are sorted in memory, and rows of a Parquet batch."""
+
+
+class PodFile(Struct, frozen=True):
+    """The pods of a file, which are read again by each iteration."""
+
+    path: str
+
+    def __iter__(self) -> Iterator[TracePod]:
+        last = 0.0
+        for at, pod in _locate_pods(Path(self.path), []):
+            if pod.arrives < last:
+                problem = f"pod {pod.name} arrives at {pod.arrives:g}, before the previous one"
+                hint = "a streamed trace is sorted by arrival: `moorage lab import` sorts, or remove stream"
+                raise InputError(at("arrives"), problem, hint=hint)
+            last = pod.arrives
+            yield pod
+
+
+class StreamedTrace(Struct, frozen=True):
+    """A trace that is larger than memory: its pods are sorted by arrival and read while the trial runs."""
+
+    name: str
+    pods: PodFile
+    facts: TraceFacts
+    digest: str
+    """Digest of the file."""
+    outages: tuple[NodeOutage, ...] = ()
+
+
+def stream_trace(path: Path, name: str = "") -> StreamedTrace:
+    """Check all lines of a sorted trace and collect its facts; raise InputError for a problem."""
+    pods = PodFile(str(path))
+    outages: list[NodeOutage] = []
+    if path.suffix not in (".csv", ".parquet"):
+        # Outages are few: keep them, and read the pods again.
+        for _ in _locate_pods(path, outages, check=False):
+            pass
+    facts = collect_facts(pods)
+    if not facts.pods:
+        raise InputError(str(path), "there are no pods in the trace", hint="write one on each line")
+    digest = blake2b(digest_size=16)
+    with open_file(path) as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return StreamedTrace(name or path.name.split(".")[0], pods, facts, digest.hexdigest(), tuple(outages))
+
+
+def sort_by_arrival(pods: Iterable[TracePod], chunk: int = CHUNK) -> Iterator[TracePod]:
+    """Yield pods in the order of their arrival, from 0; sorted chunks are stored in temporary files."""
+    encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(TracePod).decode
+
+    def read(file: BinaryIO) -> Iterator[TracePod]:
+        while size := file.read(4):
+            yield decode(file.read(int.from_bytes(size)))
+
+    remaining = iter(pods)
+    with ExitStack() as stack:
+        chunks: list[Iterator[TracePod]] = []
+        while part := sorted(islice(remaining, chunk), key=_arrival):
+            if len(part) < chunk:
+                chunks.append(iter(part))
+                break
+            file = stack.enter_context(TemporaryFile())
+            for pod in part:
+                data = encode(pod)
+                file.write(len(data).to_bytes(4) + data)
+            file.seek(0)
+            chunks.append(read(file))
+        first: float | None = None
+        for pod in merge(*chunks, key=_arrival):
+            first = pod.arrives if first is None else first
+            yield replace(pod, arrives=pod.arrives - first) if first else pod
+
+
+def _arrival(pod: TracePod) -> float:
+    return pod.arrives
+
+
 def read_trace(path: Path, name: str = "") -> Trace:
     """Read a trace; raise InputError with file, line and column of a problem."""
     outages: list[NodeOutage] = []
+    names: dict[str, str] = {}
+    pods = tuple(pod for at, pod in _locate_pods(path, outages) if _is_unique(at, pod, names))
+    if not pods:
+        raise InputError(str(path), "there are no pods in the trace", hint="write one on each line")
+    return Trace(name or path.name.split(".")[0], pods, tuple(outages))
+
+
+def _is_unique(at: Callable[[str], str], pod: TracePod, locations: dict[str, str]) -> bool:
+    """Return True; raise InputError for a duplicate name."""
+    if pod.name in locations:
+        raise duplicate_name(at("name"), "pod", pod.name, locations[pod.name])
+    locations[pod.name] = at("name")
+    return True
+
+
+def _locate_pods(path: Path, outages: list[NodeOutage], *, check: bool = True) -> Iterator[LocatedPod]:
+    """Yield the pods of a file; add the outages to a list."""
     entries: Iterable[LocatedPod]
     if path.suffix == ".csv":
         entries = ((line.at, _parse_csv(line)) for line in read_csv(path, ("name",), COLUMNS))
@@ -50,10 +160,7 @@ def read_trace(path: Path, name: str = "") -> Trace:
         )
     else:
         entries = _read_json(path, outages)
-    pods = tuple(_check(entries))
-    if not pods:
-        raise InputError(str(path), "there are no pods in the trace", hint="write one on each line")
-    return Trace(name or path.name.split(".")[0], pods, tuple(outages))
+    return check_pods(entries) if check else iter(entries)
 
 
 def _read_json(path: Path, outages: list[NodeOutage]) -> Iterator[LocatedPod]:
@@ -89,18 +196,26 @@ def _parse_csv(line: CsvLine) -> TracePod:
         fails=line.integer("fails", 0),
         namespace=line.text("namespace", "default"),
         labels={"app": line.text("app")} if line.text("app") else {},
+        tenant=line.text("tenant"),
+        job=line.text("job"),
+        gang=line.text("gang"),
+        gang_size=line.integer("gangSize", 0),
+        retries=line.integer("retries") if line.text("retries") else None,
+        after=split_models(line.text("after")),
+        max_per_node=line.integer("maxPerNode", 0),
     )
 
 
 def split_models(text: str) -> tuple[str, ...]:
-    """Split GPU models that are joined by a bar."""
+    """Split names that are joined by a bar."""
     return tuple(model.strip() for model in text.split("|") if model.strip())
 
 
 def _parse_record(record: dict[str, Any], location: str) -> TracePod:
     fields = {name: value for name, value in record.items() if value is not None}
-    if isinstance(fields.get("gpuModels"), str):
-        fields["gpuModels"] = split_models(fields["gpuModels"])
+    for name in ("gpuModels", "after"):
+        if isinstance(fields.get(name), str):
+            fields[name] = split_models(fields[name])
     if app := fields.pop("app", ""):
         fields["labels"] = {"app": app}
     if fields.get("gpus"):
@@ -108,18 +223,20 @@ def _parse_record(record: dict[str, Any], location: str) -> TracePod:
     try:
         return msgspec.convert(fields, TracePod)
     except msgspec.ValidationError as error:
-        raise InputError(location, str(error)) from error
+        field, problem = describe_mismatch(error)
+        raise InputError(location, f"{field}: {problem}" if field else problem) from error
 
 
-def _check(entries: Iterable[LocatedPod]) -> Iterator[TracePod]:
-    """Yield the pods; raise InputError for duplicate names, impossible GPU requests and invalid specs."""
-    locations: dict[str, str] = {}
+def check_pods(entries: Iterable[LocatedPod]) -> Iterator[LocatedPod]:
+    """Yield the pods; raise InputError for impossible requests, invalid gangs and invalid specs."""
     for at, pod in entries:
         if not pod.name:
             raise InputError(at("name"), "the pod has no name")
-        if pod.name in locations:
-            raise duplicate_name(at("name"), "pod", pod.name, locations[pod.name])
-        locations[pod.name] = at("name")
+        if bool(pod.gang) != bool(pod.gang_size):
+            missing = "gangSize" if pod.gang else "gang"
+            raise InputError(at(missing), f"pod {pod.name} has no {missing}", hint="write both gang and gangSize")
+        if pod.max_per_node and not pod.labels.get(APP_LABEL):
+            raise InputError(at("maxPerNode"), f"pod {pod.name} has no label app", hint="add it to labels")
         if pod.gpus and not 0 < pod.gpu_milli <= WHOLE_GPU:
             problem = f"pod {pod.name} requests {pod.gpu_milli} thousandths of each GPU"
             raise InputError(at("gpuMilli"), problem, hint="write gpuMilli from 1 to 1000; 1000 is a whole GPU")
@@ -134,25 +251,33 @@ def _check(entries: Iterable[LocatedPod]) -> Iterator[TracePod]:
             try:
                 make_spec(pod)
             except msgspec.ValidationError as error:
-                raise InputError(at("spec"), str(error), hint="write it as in a pod") from error
-        yield pod
+                field, problem = describe_mismatch(error)
+                problem = f"{field}: {problem}" if field else problem
+                raise InputError(at("spec"), problem, hint="write it as in a pod") from error
+        yield at, pod
 
 
 def write_trace(path: Path, trace: Trace) -> None:
     """Write a trace; the file extension selects the format."""
+    write_pods(path, trace.pods, trace.outages)
+
+
+def write_pods(path: Path, pods: Iterable[TracePod], outages: Sequence[NodeOutage] = ()) -> None:
+    """Write pods one by one; CSV and Parquet have no outages."""
     if path.suffix == ".csv":
-        write_csv(path, COLUMNS, map(_make_record, trace.pods))
+        write_csv(path, COLUMNS, map(_make_record, pods))
         return
     with report_unwritable(path):
         if path.suffix == ".parquet":
-            write_parquet(path, [_make_record(pod) for pod in trace.pods])
-        else:
-            encode = msgspec.json.Encoder().encode
-            path.write_bytes(b"".join(encode(line) + b"\n" for line in (*trace.pods, *trace.outages)))
+            write_parquet(path, map(_make_record, pods))
+            return
+        encode = msgspec.json.Encoder().encode
+        with path.open("wb") as file:
+            file.writelines(encode(line) + b"\n" for lines in (pods, outages) for line in lines)
 
 
 def _make_record(pod: TracePod) -> dict[str, Any]:
     fields = msgspec.to_builtins(pod)
-    defaults = {"runs": None, "class": "", "namespace": "default", "arrives": 0.0}
-    record = {name: fields.get(name, defaults.get(name, 0)) for name in COLUMNS}
-    return record | {"gpuModels": "|".join(pod.gpu_models), "app": pod.labels.get("app", "")}
+    record = {name: fields.get(name, RECORD_DEFAULTS.get(name, 0)) for name in COLUMNS}
+    joined = {"gpuModels": "|".join(pod.gpu_models), "after": "|".join(pod.after)}
+    return record | joined | {"app": pod.labels.get(APP_LABEL, "")}

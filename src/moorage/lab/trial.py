@@ -3,7 +3,7 @@
 The same input always gives the same rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 from typing import Final, Literal
 
@@ -15,6 +15,7 @@ from moorage.lab.cluster import LabCluster
 from moorage.lab.formats import Amount, Positive
 from moorage.lab.ledger import CPU, GPU, UsageLedger
 from moorage.lab.trace import NodeOutage, Trace, TracePod
+from moorage.lab.trace_files import StreamedTrace
 
 
 class NodeFailures(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
@@ -44,6 +45,8 @@ class Conditions(Struct, frozen=True, rename="camel", omit_defaults=True, forbid
     """End a trial after this number of seconds, even if pods are pending."""
     point_every: Positive | None = None
     """Seconds between points; the default is every per cent of the requested resources, or a hundredth of the time."""
+    measures: tuple[str, ...] = ()
+    """Functions that compute further measures, as ``module:function``."""
     pod_rows: bool = True
     """Whether to keep the result of each pod; a report needs it to compare placements."""
 
@@ -74,11 +77,13 @@ class TrialId(Struct, frozen=True, rename="camel"):
 class Trial(Struct, frozen=True):
     """The input of one trial; it can be pickled and sent to another process."""
 
-    trace: Trace
+    trace: Trace | StreamedTrace
     cluster: LabCluster
     policy: PolicyText
     seed: int
     conditions: Conditions = Conditions()
+    directory: str = ""
+    """The directory of the experiment, where plugins and measures are found."""
 
     @property
     def key(self) -> tuple[str, str, str, int]:
@@ -116,6 +121,8 @@ class PointRow(TrialId, frozen=True, rename="camel"):
     memory: float
     gpu: float
     fragmentation: float | None = None
+    tenants: dict[str, float] | None = None
+    """The allocated share of each tenant, of the resource in ``asked``: the largest ones, and ``other``."""
 
 
 class PodRow(TrialId, frozen=True, rename="camel"):
@@ -129,6 +136,28 @@ class PodRow(TrialId, frozen=True, rename="camel"):
     node: str
     """Its last node."""
     evictions: int = 0
+    reason: str = ""
+    """The last reason for the rejection of a pod without a node."""
+
+
+class JobRow(TrialId, frozen=True, rename="camel"):
+    """The result of one job; a pod without a job is its own."""
+
+    job: str
+    kind: str
+    tenant: str
+    pods: int
+    arrives: float
+    """The arrival of its first pod."""
+    queued: float | None
+    """Seconds until all of its pods have had a node."""
+    jct: float | None
+    """Job completion time: seconds from its arrival to the end of its last pod; ``None`` if it did not finish."""
+    slowdown: float | None
+    """The completion time divided by the time on an empty cluster, at least 10 seconds."""
+    evictions: int = 0
+    lost: float = 0.0
+    """Seconds of work that evictions discarded, summed over its pods."""
 
 
 class TrialResult(Struct, frozen=True):
@@ -137,6 +166,11 @@ class TrialResult(Struct, frozen=True):
     trial: TrialRow
     points: tuple[PointRow, ...] = ()
     pods: tuple[PodRow, ...] = ()
+    jobs: tuple[JobRow, ...] = ()
+    curves: dict[str, tuple[float, ...]] = {}
+    """Distributions by measure: the percentiles 0 to 100."""
+    reasons: dict[str, int] = {}
+    """Number of pods without a node by the last reason for their rejection."""
 
 
 MAX_CLONES: Final = 10_000_000
@@ -147,9 +181,16 @@ def make_random(seed: int, purpose: str) -> Random:
     return Random(f"{seed}/{purpose}")
 
 
-def arrange_pods(trial: Trial) -> list[TracePod]:
+def arrange_pods(trial: Trial) -> Iterable[TracePod]:
     """Return the pods in the order of their arrival; with ``arrivals_only``, one per second."""
     random, conditions = make_random(trial.seed, "order"), trial.conditions
+    if isinstance(trial.trace, StreamedTrace):
+        if conditions.shuffle or conditions.inflate is not None:
+            problem = "shuffle and inflate need all pods of a trace in memory"
+            raise InputError(f"trace {trial.trace.name}", problem, hint="remove stream: true, shuffle or inflate")
+        if not conditions.arrivals_only:
+            return trial.trace.pods
+        return (_arrive_in_turn(pod, index) for index, pod in enumerate(trial.trace.pods))
     pods = list(trial.trace.pods)
     if conditions.shuffle:
         moments = sorted(pod.arrives for pod in pods)
@@ -160,8 +201,12 @@ def arrange_pods(trial: Trial) -> list[TracePod]:
     if conditions.inflate is not None:
         pods += _clones(pods, trial.cluster, conditions.inflate, random)
     if conditions.arrivals_only:
-        return [replace(pod, arrives=float(index), runs=None, fails=0) for index, pod in enumerate(pods)]
+        return [_arrive_in_turn(pod, index) for index, pod in enumerate(pods)]
     return pods
+
+
+def _arrive_in_turn(pod: TracePod, index: int) -> TracePod:
+    return replace(pod, arrives=float(index), runs=None, fails=0, after=())
 
 
 def measure_capacity(cluster: LabCluster) -> tuple[int, int]:

@@ -7,14 +7,14 @@ from moorage.contrib import GpuShape
 from moorage.kube.api.gpu_sharing import GPU_COUNT, GPU_MILLI
 from moorage.lab.fragmentation import find_typical_shapes, load_trial_policy, measure_fragmentation
 from moorage.lab.ledger import UsageLedger
-from moorage.lab.trace import PodMaker, TracePod
+from moorage.lab.trace import PodMaker, TracePod, collect_facts
 
 HALF = TracePod("half", cpu_milli=1000, gpus=1, gpu_milli=500, gpu_models=("B", "A", "B"))
 PLAIN = TracePod("plain", cpu_milli=2000)
 
 
 def test_shapes_of_pods_with_and_without_gpus_are_counted() -> None:
-    typical = find_typical_shapes([HALF, HALF, PLAIN])
+    typical = find_typical_shapes(collect_facts([HALF, HALF, PLAIN]))
     assert dict(typical.counts) == {GpuShape(1000, 1, 500, ("A", "B")): 2, GpuShape(2000): 1}
 
 
@@ -23,7 +23,7 @@ def test_idle_part_of_a_gpu_is_fragmented_if_it_is_too_small() -> None:
     for node in pool_cluster(2, 8, gpus=1).nodes:
         ledger.add_node(node)
     pod = TracePod("p", cpu_milli=1000, gpus=1, gpu_milli=600)
-    typical = find_typical_shapes([pod])
+    typical = find_typical_shapes(collect_facts([pod]))
     assert measure_fragmentation(ledger, typical) == 0.0
     ledger.take(PodMaker().make(pod).on_node("pool-0"))
     # 400 thousandths of one of two GPUs are idle and too small for the only shape.

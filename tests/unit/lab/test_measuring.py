@@ -75,7 +75,8 @@ class Recomputing(Measures):
 
     def read_state(self) -> dict[str, float]:
         infos = list(self.play.scheduler.cache.nodes)
-        state = {"nodes.mean": float(len(infos)), "cost": 0.0, "cost.used": 0.0, "energy": 0.0, "energy.used": 0.0}
+        state = {"nodes.mean": float(len(infos)), "nodes.used": float(sum(1 for info in infos if info.pods))}
+        state |= {"cost": 0.0, "cost.used": 0.0, "energy": 0.0, "energy.used": 0.0}
         for name, key in (("cpu", "cpu"), ("memory", "memory"), ("gpu", GPU_MILLI)):
             total = sum(info.allocatable.get(key, 0) for info in infos)
             used = sum(info.requested.get(key, 0) for info in infos)
@@ -129,12 +130,11 @@ def run_recomputing(trial: Trial) -> tuple[Recomputing, TrialResult]:
 def test_measures_equal_those_recomputed_from_the_scheduler(seed: int) -> None:
     watch, result = run_recomputing(random_trial(seed))
     measures = result.trial.measures
-    for name in ("allocation.cpu", "allocation.memory", "allocation.gpu", "nodes.mean"):
+    for name in ("allocation.cpu", "allocation.memory", "allocation.gpu", "nodes.mean", "nodes.used"):
         assert measures[name] == pytest.approx(watch.sums[name] / watch.end), name
     for name in ("cost", "cost.used", "energy", "energy.used"):
         assert measures[name] == pytest.approx(watch.sums[name]), name
     assert measures["evictions"] == sum(row.evictions for row in result.pods)
-    assert measures["nodes.used"] == sum(1 for info in watch.play.scheduler.cache.nodes if info.pods)
     assert result.trial.placed == sum(1 for row in result.pods if row.waited is not None)
     assert result.trial.unplaced == sum(1 for row in result.pods if row.waited is None)
     assert result.trial.pods == len(result.pods) == 60

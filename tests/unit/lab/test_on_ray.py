@@ -45,7 +45,7 @@ def test_rows_equal_local_rows_after_losing_a_worker(tmp_path: Path) -> None:
         on_ray = rows(path, tmp_path / "ray", run)
     assert mark.exists(), "no worker was lost"
     assert on_ray == rows(path, tmp_path / "here", run_here)
-    assert len(on_ray) == 4 + 3
+    assert len(on_ray) == 4 + 4
 
 
 def test_missing_ray_reports_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

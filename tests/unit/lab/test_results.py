@@ -38,6 +38,13 @@ def test_full_disk_is_reported_and_keeps_finished_results(
     assert len(list((tmp_path / "out" / "trials").iterdir())) == 1, "incomplete files are removed"
 
 
+def test_uncreatable_directory_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot create the directory: Not a directory") as caught:
+        Results(tmp_path / "file" / "out")
+    assert "disk" not in str(caught.value)
+
+
 def test_file_of_a_trial_depends_on_its_seed(loaded: LoadedExperiment, tmp_path: Path) -> None:
     results = Results(tmp_path / "out")
     trial = next(loaded.trials())

@@ -76,6 +76,8 @@ class ChoiceQuestion(Struct, frozen=True):
 class EpisodeMeasures(Measures):
     """Measures a trial; also sums up the waiting time and the placed pods between two questions."""
 
+    follows_ends = False
+
     def __init__(self, play: Play[Any]) -> None:
         super().__init__(play)
         self.waited = self._since = 0.0

@@ -1,6 +1,6 @@
 """The summary of a report: significant differences from the baseline in words, and the pods that differ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import Final
 
@@ -16,6 +16,7 @@ from moorage.lab.report.measures import (
     compute_difference,
     compute_interval,
     format_wait,
+    is_known_measure,
 )
 from moorage.lab.report.svg import COLOURS, Line
 from moorage.lab.trial import PodRow, TrialResult, TrialRow
@@ -30,11 +31,13 @@ class Finding(Struct, frozen=True):
     configuration: str
     value: Interval
     difference: Interval | None
+    is_exact: bool = False
+    """Whether no part of the trial is random: a visible difference is one."""
 
     @property
     def verdict(self) -> int:
         """+1 if significantly better than the baseline, -1 if significantly worse, otherwise 0."""
-        if self.difference is None or self.difference.count < 2:
+        if self.difference is None or (self.difference.count < 2 and not self.is_exact):
             return 0
         if self.measure.format(abs(self.difference.median)) == self.measure.format(0.0):
             return 0  # too small to be visible
@@ -45,8 +48,10 @@ class Finding(Struct, frozen=True):
 class Scene:
     """All trials of one trace on one cluster that did not fail."""
 
-    def __init__(self, trace: str, cluster: str, names: Sequence[str], results: Sequence[TrialResult]) -> None:
-        self.trace, self.cluster = trace, cluster
+    def __init__(
+        self, trace: str, cluster: str, names: Sequence[str], results: Sequence[TrialResult], *, is_exact: bool = False
+    ) -> None:
+        self.trace, self.cluster, self.is_exact = trace, cluster, is_exact
         self.by_name = {name: [r for r in results if r.trial.configuration == name] for name in names}
         self.names = [name for name, policy_results in self.by_name.items() if policy_results]
 
@@ -58,7 +63,12 @@ class Scene:
     def measures(self) -> list[Measure]:
         """Return the measures with a value other than 0."""
         rows = [row for name in self.names for row in self.rows(name)]
-        return [measure for measure in MEASURES if any(row.measures.get(measure.key) for row in rows)]
+        used = [measure for measure in MEASURES if any(row.measures.get(measure.key) for row in rows)]
+        return [*used, *(Measure(name, name, 0, "number") for name in self.own_measures(rows))]
+
+    def own_measures(self, rows: Sequence[TrialRow]) -> list[str]:
+        """Return the measures that the experiment defines."""
+        return list(dict.fromkeys(name for row in rows for name in row.measures if not is_known_measure(name)))
 
     def find(self, measure: Measure, name: str, baseline: str) -> Finding | None:
         """Return a measure of a configuration; ``None`` if its trials do not have it."""
@@ -68,7 +78,8 @@ class Scene:
         compared = (
             collect_values(self.rows(baseline), measure.key) if name != baseline and baseline in self.names else {}
         )
-        return Finding(measure, name, compute_interval(list(values.values())), compute_difference(values, compared))
+        interval, difference = compute_interval(list(values.values())), compute_difference(values, compared)
+        return Finding(measure, name, interval, difference, self.is_exact)
 
     def intervals(self, measure: Measure) -> dict[str, Interval]:
         """Return the interval of a measure by configuration; configurations without it are omitted."""
@@ -108,12 +119,18 @@ class Scene:
         return [key.removeprefix(prefix) for key in keys if key.startswith(prefix)]
 
 
-def group_by_scene(names: Sequence[str], results: Sequence[TrialResult]) -> list[Scene]:
-    """Group successful trials by trace and cluster, in the order of the results."""
+def group_by_scene(names: Sequence[str], results: Sequence[TrialResult], exact: Collection[str] = ()) -> list[Scene]:
+    """Group successful trials by trace and cluster, in the order of the results; ``exact`` names fixed traces."""
     good = [result for result in results if not result.trial.error]
     pairs = dict.fromkeys((result.trial.trace, result.trial.cluster) for result in good)
     return [
-        Scene(trace, cluster, names, [r for r in good if (r.trial.trace, r.trial.cluster) == (trace, cluster)])
+        Scene(
+            trace,
+            cluster,
+            names,
+            [r for r in good if (r.trial.trace, r.trial.cluster) == (trace, cluster)],
+            is_exact=trace in exact,
+        )
         for trace, cluster in pairs
     ]
 
@@ -222,9 +239,11 @@ def summarize(scenes: Sequence[Scene], baseline: str) -> str:
             parts.append(f"{title}<ul>{''.join(f'<li>{line}</li>' for line in lines)}</ul>")
     if not parts:
         return ""
-    seeds = min(len(scene.by_name[name]) for scene in scenes for name in scene.names)
-    hint = f"<p class=quiet>{seeds} seeds give only a hint; use {ENOUGH_SEEDS} or more for significant results.</p>"
-    parts += [hint] if 1 < seeds < ENOUGH_SEEDS else []
+    random_scenes = [scene for scene in scenes if not scene.is_exact]
+    seeds = min((len(scene.by_name[name]) for scene in random_scenes for name in scene.names), default=ENOUGH_SEEDS)
+    label = "One seed gives" if seeds == 1 else f"{seeds} seeds give"
+    hint = f"<p class=quiet>{label} only a hint; use {ENOUGH_SEEDS} or more for significant results.</p>"
+    parts += [hint] if seeds < ENOUGH_SEEDS else []
     return f'<section class="short"><h2>Summary</h2>{"".join(parts)}</section>'
 
 
@@ -244,10 +263,12 @@ def _lines(scene: Scene, baseline: str) -> list[str]:
             groups.setdefault((better is not None, worse is not None), []).append(label)
     than, seeds = escape(baseline), len(scene.by_name[baseline])
     titles = {
-        (True, False): f"Better than {than}, and in no measure significantly worse",
+        (True, False): f"Better than {than}, and in no measure {'' if scene.is_exact else 'significantly '}worse",
         (True, True): f"Better than {than} in some measures, worse in others",
         (False, True): f"Worse than {than}",
-        (False, False): f"No significant difference from {than} with {seeds} {'seeds' if seeds > 1 else 'seed'}",
+        (False, False): f"No visible difference from {than}"
+        if scene.is_exact
+        else f"No significant difference from {than} with {seeds} {'seeds' if seeds > 1 else 'seed'}",
     }
     return [f"{title}: {', '.join(groups[kind])}." for kind, title in titles.items() if kind in groups]
 
@@ -287,9 +308,10 @@ def conclusions(scene: Scene, baseline: str) -> str:
     if not cards:
         return ""
     about = (
-        "Differences with 95% confidence: the median over seeds and its interval. "
-        "▲ is better, ▼ is worse; points are percentage points."
-    )
+        "Exact differences: the trace is fixed, and no part of the trials is random. "
+        if scene.is_exact
+        else "Differences with 95% confidence: the median over seeds and its interval. "
+    ) + ("▲ is better, ▼ is worse; points are percentage points.")
     heading = f"<h2>Compared with {escape(baseline)}</h2><p class=quiet>{about}</p>"
     return f'{heading}<div class="cards">{"".join(cards)}</div>'
 
@@ -298,6 +320,6 @@ def _sentence(scene: Scene, finding: Finding, baseline: str) -> str:
     difference, measure = finding.difference, finding.measure
     assert difference is not None
     least, most = sorted((abs(difference.low), abs(difference.high)))
-    between = f"between {measure.format_size(least)} and {measure.format_size(most)}"
+    between = "" if scene.is_exact else f"between {measure.format_size(least)} and {measure.format_size(most)}"
     amount = escape(_amount(scene, finding, baseline))
     return f"{escape(measure.title)}: <b>{amount}</b> <span class=quiet>{escape(between)}</span>"

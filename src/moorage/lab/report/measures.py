@@ -11,12 +11,18 @@ from moorage.lab.trial import TrialRow
 
 RESAMPLES: Final = 2000
 CONFIDENCE: Final = 0.95
+HOUR: Final = 3600.0
+DAY: Final = 86_400.0
 SEED: Final = 20231
 """The fixed seed of the bootstrap: the same rows give the same report."""
 
 
 def format_wait(seconds: float) -> str:
-    """Format a waiting time."""
+    """Format a time: in hours from one hour, in days from two days."""
+    if seconds >= 2 * DAY:
+        return f"{seconds / DAY:,.1f} days"
+    if seconds >= HOUR:
+        return f"{seconds / HOUR:.1f} hours"
     return format_seconds(seconds) if seconds >= 0.05 else "0s"
 
 
@@ -38,6 +44,8 @@ class Measure(Struct, frozen=True):
                 return format_wait(number)
             case "kWh":
                 return f"{number:,.1f} kWh"
+            case "ratio":
+                return f"{number:.3f}"
             case "money":
                 return f"{number:,.2f}"
             case _:
@@ -61,15 +69,44 @@ MEASURES: Final = (
     Measure("unplaced", "Pods without a node", -1, "count", "at the end"),
     Measure("wait.p50", "Waiting, median", -1, "seconds"),
     Measure("wait.p95", "Waiting, 95th percentile", -1, "seconds"),
+    Measure("queueing.p50", "Queueing of jobs, median", -1, "seconds", "until all pods have had a node"),
+    Measure("queueing.p95", "Queueing of jobs, 95th percentile", -1, "seconds"),
+    Measure("jct.mean", "Job completion time, mean", -1, "seconds"),
+    Measure("jct.p50", "Job completion time, median", -1, "seconds"),
+    Measure("jct.p95", "Job completion time, 95th percentile", -1, "seconds"),
+    Measure("slowdown.mean", "Slowdown of jobs, mean", -1, "ratio", "1 is an empty cluster"),
+    Measure("slowdown.p95", "Slowdown of jobs, 95th percentile", -1, "ratio"),
+    Measure("makespan", "Makespan", -1, "seconds", "until the last job has ended"),
+    Measure("queue.mean", "Pending pods, mean", -1, "count"),
+    Measure("fairness.jain", "Fairness among tenants", +1, "ratio", "Jain's index of their served shares"),
+    Measure("lost.gpuHours", "GPU hours lost by evictions", -1, "count"),
+    Measure("lost.cpuHours", "CPU hours lost by evictions", -1, "count"),
     Measure("evictions", "Evictions", -1, "count", "by preemption and failed nodes"),
     Measure("spread.cpu", "Imbalance of nodes", 0, "share", "standard deviation of the requested CPU"),
     Measure("nodes.mean", "Nodes, mean", -1, "count"),
-    Measure("nodes.used", "Nodes in use", -1, "count", "at the end"),
+    Measure("nodes.used", "Nodes in use", -1, "count", "mean over time; at the end, if pods arrive one by one"),
     Measure("cost", "Cost of all nodes", -1, "money", "in the currency of the nodes' prices"),
     Measure("cost.used", "Cost of nodes in use", -1, "money", "if empty nodes were returned immediately"),
     Measure("energy", "Energy of all nodes", -1, "kWh"),
     Measure("energy.used", "Energy of nodes in use", -1, "kWh", "if empty nodes were switched off"),
 )
+
+
+def find_measure(name: str) -> Measure:
+    """Return a measure by its name; one of a user is a plain number."""
+    return next((measure for measure in MEASURES if measure.key == name), Measure(name, name, 0, "number"))
+
+
+_KNOWN: Final = (
+    *("allocation", "attempts", "cost", "energy", "evictions", "fairness", "fragmentation", "jct", "lost", "makespan"),
+    *("nodes", "overcommitted", "queue", "queueing", "seconds", "slowdown", "spread", "unplaced", "wait"),
+)
+"""The first parts of the names of all measures of the lab."""
+
+
+def is_known_measure(name: str) -> bool:
+    """Return whether a measure is one of the lab, not of a user."""
+    return name.partition(".")[0] in _KNOWN
 
 
 class Interval(Struct, frozen=True):

@@ -1,11 +1,16 @@
 """The report of an experiment: one HTML page without scripts and external resources."""
 
+import csv
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
+from io import StringIO
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Final
 
+import numpy as np
 from msgspec import Struct
 
 from moorage import __version__
@@ -19,7 +24,7 @@ from moorage.lab.report.conclusions import (
     summarize,
 )
 from moorage.lab.report.measures import Measure, find_pareto_front, format_wait
-from moorage.lab.report.svg import COLOURS, Dot, bar_groups, interval_chart, line_chart, scatter
+from moorage.lab.report.svg import COLOURS, Dot, Line, bar_groups, interval_chart, line_chart, scatter
 from moorage.lab.trial import PointRow, TrialResult
 
 STYLE: Final = Path(__file__).with_name("report.css")
@@ -31,16 +36,25 @@ _CHARTED: Final = (
 )
 
 
+_DISTRIBUTIONS: Final = (
+    ("jct", "Job completion time", "hours", 3600.0),
+    ("queueing", "Queueing of jobs", "hours", 3600.0),
+    ("slowdown", "Slowdown of jobs", "times the time on an empty cluster", 1.0),
+)
+MAX_REASONS: Final = 8
+
+
 def report_page(experiment: Experiment, results: Sequence[TrialResult]) -> str:
     """Return the page; the same rows give the same page."""
     names = [entry.name for entry in experiment.configurations]
     baseline = experiment.baseline_name
-    scenes = group_by_scene(names, results)
-    parts = [_header(experiment, results), summarize(scenes, baseline)]
+    exact = [entry.label for entry in experiment.traces if experiment.is_exact(entry)]
+    scenes = group_by_scene(names, results, exact)
+    parts = [_header(experiment, results), _failures(results), summarize(scenes, baseline)]
     parts += [_scene(scene, baseline, is_only=len(scenes) == 1) for scene in scenes]
-    parts += [_failures(results), _method(experiment, results)]
+    parts.append(_method(experiment, results))
     if experiment.options.arrivals_only:
-        parts.insert(2, arrivals_as_html(results))
+        parts.insert(3, arrivals_as_html(results))
     title = escape(experiment.name)
     head = (
         f'<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -74,16 +88,18 @@ def _scene(scene: Scene, baseline: str, *, is_only: bool) -> str:
     )
     return (
         f'<section>{heading}<ul class="legend">{legend}</ul>{conclusions(scene, compared)}{_table(scene, compared)}'
-        f"{_charts(scene)}{_pareto(scene)}{_waiting(scene)}{render_differences(scene, compared)}</section>"
+        f"{_charts(scene)}{_pareto(scene)}{_waiting(scene)}{_distributions(scene)}{_reasons(scene)}"
+        f"{render_differences(scene, compared)}</section>"
     )
 
 
 def _table(scene: Scene, baseline: str) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in scene.names)
     rows = "".join(_table_row(scene, measure, baseline) for measure in scene.measures())
+    statistics = "Exact values of one run" if scene.is_exact else "Median of all seeds with its 95% confidence interval"
     return (
-        "<h2>All measures</h2><p class=quiet>Median of all seeds with its 95% confidence interval. "
-        f"Green and red: significantly better or worse than {escape(baseline)}.</p>"
+        f"<h2>All measures</h2><p class=quiet>{statistics}. "
+        f"Green and red: {'' if scene.is_exact else 'significantly '}better or worse than {escape(baseline)}.</p>"
         f'<div class="scroll"><table><thead><tr><th>Measure</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
     )
 
@@ -161,6 +177,81 @@ def _waiting(scene: Scene) -> str:
     return f'<h2>Waiting times</h2><div class="figures">{"".join(figures)}</div>' if figures else ""
 
 
+def _distributions(scene: Scene) -> str:
+    """Draw the share of jobs below each value, for each policy: the median of all seeds."""
+    figures = []
+    for key, title, unit, divisor in _DISTRIBUTIONS:
+        lines = []
+        for name in scene.names:
+            curves = [result.curves[key] for result in scene.by_name[name] if key in result.curves]
+            if curves:
+                x = (np.median(np.array(curves), axis=0) / divisor).tolist()
+                y = [percent / 100 for percent in range(len(x))]
+                lines.append(Line(name, x, y, y, y))
+        if lines and max(max(line.x) for line in lines) > min(min(line.x) for line in lines):
+            chart = line_chart(title, lines, unit, "{:g}".format, lambda share: f"{100 * share:g}%")
+            figures.append(_figure(title, chart, "Share of jobs with at most this value."))
+    return f'<h2>Distributions</h2><div class="figures">{"".join(figures)}</div>' if figures else ""
+
+
+def _reasons(scene: Scene) -> str:
+    """List the last reasons of pods without a node, per seed."""
+    counts = {name: sum((Counter(result.reasons) for result in scene.by_name[name]), Counter()) for name in scene.names}
+    total: Counter[str] = sum(counts.values(), Counter())
+    if not total:
+        return ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in scene.names)
+    rows = "".join(
+        f"<tr><th>{escape(reason or 'not tried before the end')}</th>"
+        + "".join(f"<td>{counts[name][reason] / len(scene.by_name[name]):,.1f}</td>" for name in scene.names)
+        + "</tr>"
+        for reason, _ in total.most_common(MAX_REASONS)
+    )
+    return (
+        "<h2>Pods without a node</h2><p class=quiet>Number of pods per seed by the last reason of their rejection.</p>"
+        f'<div class="scroll"><table><thead><tr><th>Reason</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def measures_as_rows(experiment: Experiment, results: Sequence[TrialResult]) -> Iterator[tuple[str, ...]]:
+    """Yield all measures of the report as a table with a header: median and interval for each policy."""
+    names = [entry.name for entry in experiment.configurations]
+    yield "trace", "cluster", "measure", "configuration", "median", "low", "high", "seeds"
+    for scene in group_by_scene(names, results):
+        for measure in scene.measures():
+            for name, value in scene.intervals(measure).items():
+                numbers = (f"{number:.9g}" for number in (value.median, value.low, value.high))
+                yield scene.trace, scene.cluster, measure.key, name, *numbers, str(value.count)
+
+
+def measures_as_csv(experiment: Experiment, results: Sequence[TrialResult]) -> str:
+    """Return the measures as CSV."""
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(measures_as_rows(experiment, results))
+    return text.getvalue()
+
+
+def measures_as_latex(experiment: Experiment, results: Sequence[TrialResult]) -> str:
+    """Return the measures as LaTeX, a table for each trace and cluster; it needs the package booktabs."""
+    names = [entry.name for entry in experiment.configurations]
+    tables = []
+    for scene in group_by_scene(names, results):
+        lines = [f"\\begin{{tabular}}{{l{'r' * len(scene.names)}}}", "\\toprule"]
+        lines.append(" & ".join(["", *map(_escape_latex, scene.names)]) + r" \\")
+        lines.append("\\midrule")
+        for measure in scene.measures():
+            intervals = scene.intervals(measure)
+            cells = [measure.format(intervals[name].median) if name in intervals else "--" for name in scene.names]
+            lines.append(" & ".join(map(_escape_latex, [measure.title, *cells])) + r" \\")
+        lines += ["\\bottomrule", "\\end{tabular}"]
+        tables.append(f"% {scene.trace} on {scene.cluster}\n" + "\n".join(lines) + "\n")
+    return "\n".join(tables)
+
+
+def _escape_latex(text: str) -> str:
+    return re.sub(r"([&%$#_{}])", r"\\\1", text)
+
+
 def _failures(results: Sequence[TrialResult]) -> str:
     failed = [result.trial for result in results if result.trial.error]
     if not failed:
@@ -179,7 +270,8 @@ def _method(experiment: Experiment, results: Sequence[TrialResult]) -> str:
         "Each trial runs the real scheduler with a deployable configuration in virtual time: pods arrive, run and "
         "finish as in the trace, and bindings take no time.",
         "A seed is one repetition: another generated trace, or another order of the pods, the same for all policies.",
-        "Intervals are bootstrapped (2,000 resamples, 95%); differences are computed seed by seed.",
+        "Intervals are bootstrapped (2,000 resamples, 95%); differences are computed seed by seed. A fixed trace "
+        "without random parts runs once, and its results are exact for this trace.",
     ]
     if options.arrivals_only:
         sentences.append("Pods arrive one by one, and no pod finishes.")
@@ -192,7 +284,8 @@ def _method(experiment: Experiment, results: Sequence[TrialResult]) -> str:
     lines = "".join(f"<li>{escape(line)}</li>" for line in sentences)
     return (
         f"<footer><h2>Method</h2><ul>{lines}</ul><p class=quiet>Moorage {escape(__version__)}; "
-        "trials.jsonl, points.jsonl and pods.jsonl in the same directory contain all numbers.</p></footer>"
+        "trials.jsonl, points.jsonl, pods.jsonl and jobs.jsonl in the same directory contain all numbers, measures.csv "
+        "and measures.tex the tables.</p></footer>"
     )
 
 
@@ -253,7 +346,8 @@ def arrivals_as_text(results: Sequence[TrialResult]) -> Iterator[str]:
     shares = " / ".join(f"{percent}%" for percent in ALLOCATED_AT)
     width = max(13, *(len(name) + 2 for name in names))
     first = max(10, *(len(_title(scene, cells)) + 2 for scene in cells))
-    yield f"GPUs allocated in %, mean of {seeds} seeds, when {shares} of them are requested"
+    statistics = f"mean of {seeds} seeds" if seeds > 1 else "one seed"
+    yield f"GPUs allocated in %, {statistics}, when {shares} of them are requested"
     yield "".ljust(first) + "".join(name.rjust(width) for name in names)
     for scene, by_policy in cells.items():
         texts = ("/".join(f"{value:.2f}" for value in by_policy[n].allocated) if n in by_policy else "–" for n in names)
@@ -302,4 +396,5 @@ def _allocated(cell: ArrivalCell | None) -> str:
     if cell is None:
         return "<td>–</td>"
     values = " / ".join(f"{value:.2f}" for value in cell.allocated)
-    return f"<td><b>{values}</b><small>± {cell.deviation:.2f}</small></td>"
+    deviation = f"<small>± {cell.deviation:.2f}</small>" if cell.seeds > 1 else ""
+    return f"<td><b>{values}</b>{deviation}</td>"

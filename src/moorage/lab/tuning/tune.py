@@ -19,7 +19,7 @@ from moorage.common.errors import ConfigError, InputError, did_you_mean
 from moorage.kube.api.documents import read_documents
 from moorage.lab.experiment import LoadedExperiment
 from moorage.lab.fragmentation import load_trial_policy
-from moorage.lab.report.measures import MEASURES, Interval, Measure, compute_difference
+from moorage.lab.report.measures import Interval, Measure, compute_difference, find_measure
 from moorage.lab.results import Results, RunTrials, ShowTrials
 from moorage.lab.trace import Trace
 from moorage.lab.trial import PolicyText, Trial, TrialResult, TrialRow
@@ -139,8 +139,7 @@ class TuneOutcome(Struct):
     @property
     def measure(self) -> Measure:
         """The objective with its number format."""
-        name = self.plan.measure
-        return next((measure for measure in MEASURES if measure.key == name), Measure(name, name, 0, "number"))
+        return find_measure(self.plan.measure)
 
     def is_better(self, candidate: Candidate) -> bool:
         """Return whether a candidate is better than the best so far, or than the initial configuration."""
@@ -335,13 +334,19 @@ def report_lines(outcome: TuneOutcome) -> list[str]:
     lines.append(f"best: {best.summary}")
     lines.append(f"searched, {seeds} seeds: {plan.measure} {measure.format(best.mean)}, {outcome.baseline} {base}")
     if (evaluation := outcome.held_out) is not None:
-        low, high = measure.format_difference(evaluation.low), measure.format_difference(evaluation.high)
-        is_significant = evaluation.is_above if plan.maximize else evaluation.is_below
         median = measure.format_difference(evaluation.median)
-        lines.append(
-            f"held out, {evaluation.count} seeds: {plan.measure} {median} against {outcome.baseline} "
-            f"(95% confidence: {low} to {high})" + ("" if is_significant else "; not significant")
-        )
+        runs = f"{evaluation.count} seeds" if evaluation.count > 1 else "1 seed"
+        text = f"held out, {runs}: {plan.measure} {median} against {outcome.baseline}"
+        if evaluation.count == 1:
+            text += "; one seed has no confidence interval"
+        else:
+            low, high = measure.format_difference(evaluation.low), measure.format_difference(evaluation.high)
+            is_significant = evaluation.is_above if plan.maximize else evaluation.is_below
+            is_visible = measure.format(abs(evaluation.median)) != measure.format(0.0)
+            text += f" (95% confidence: {low} to {high})" + (
+                "" if is_significant and is_visible else "; not significant"
+            )
+        lines.append(text)
     foreign = foreign_plugins(tuned_config(best.policy.config, ()))
     support = f"it requires Moorage for {', '.join(foreign)}" if foreign else "kube-scheduler accepts it, too"
     return [*lines, f"written: {outcome.directory / BEST}; {support}"]

@@ -37,6 +37,9 @@ def test_number_is_formatted(form: str, number: float, text: str) -> None:
 
 def test_waiting_time_is_formatted() -> None:
     assert format_wait(90.0) == "1m30s"
+    assert format_wait(3600.0) == "1.0 hours"
+    assert format_wait(47.5 * 3600) == "47.5 hours"
+    assert format_wait(323 * 3600 + 252) == "13.5 days"
 
 
 def test_difference_has_a_sign_and_shares_are_points() -> None:
@@ -53,10 +56,11 @@ def test_more_allocation_is_better_and_more_waiting_is_worse() -> None:
         "allocation.gpu",
         "allocation.cpu",
         "allocation.memory",
+        "fairness.jain",
     }
     assert {key for key, sign in better.items() if sign == 0} == {"spread.cpu"}
     assert set(better.values()) == {1, 0, -1}
-    assert len(better) == len(MEASURES) == 15
+    assert len(better) == len(MEASURES) == 27
 
 
 def test_interval_of_one_value_is_that_value() -> None:

@@ -111,13 +111,13 @@ def test_cell_needs_all_seeds_up_to_the_last_share() -> None:
 def test_table_has_a_row_for_each_trace_and_a_column_for_each_policy() -> None:
     results = [make_result("t", "p", 1, 0.005, 0.0), make_result("u", "q", 1, 0.0025, 0.001)]
     assert list(arrivals_as_text(results)) == [
-        "GPUs allocated in %, mean of 1 seeds, when 100% / 130% of them are requested",
+        "GPUs allocated in %, one seed, when 100% / 130% of them are requested",
         "                      p            q",
         "t           50.00/65.00            –",
         "u                     –  25.00/32.50",
     ]
     html = arrivals_as_html(results)
-    assert "<tr><th>t</th><td><b>50.00 / 65.00</b><small>± 0.00</small></td><td>–</td></tr>" in html
+    assert "<tr><th>t</th><td><b>50.00 / 65.00</b></td><td>–</td></tr>" in html
     assert "<tr><th>u, 40%</th><td>–</td><td>4.0</td></tr>" in html
     assert arrivals_as_html([]) == ""
 

@@ -11,12 +11,14 @@ from tests.support.lab import read_score_weights
 
 from moorage.common.errors import InputError
 from moorage.lab.experiment import LoadedExperiment, load_experiment
+from moorage.lab.report.measures import Interval
 from moorage.lab.results import Ran, Results, run_here
 from moorage.lab.trial import PolicyText, Trial
-from moorage.lab.tuning.plan import Knob, NumberRange
+from moorage.lab.tuning.plan import Knob, NumberRange, TunePlan
 from moorage.lab.tuning.tune import (
     COMPLETE,
     PRUNED,
+    Candidate,
     TuneOutcome,
     foreign_plugins,
     load_plan,
@@ -86,6 +88,23 @@ def test_result_beats_the_default_profile_on_held_out_seeds(tmp_path: Path) -> N
     best_config = (tmp_path / "out" / "best.yaml").read_text()
     assert read_score_weights(best_config)[BALANCED] == outcome.best.settings[f"weight of {BALANCED}"]
     assert (tmp_path / "out" / "candidates.jsonl").read_bytes().count(b"\n") == 9
+
+
+HELD_OUT = {
+    "an interval above 0": (Interval(0.02, 0.01, 0.03, 8), "(95% confidence: +1.0 points to +3.0 points)"),
+    "an interval that includes 0": (Interval(0.02, -0.01, 0.03, 8), "; not significant"),
+    "a difference below the resolution": (Interval(1e-5, 1e-6, 2e-5, 8), "; not significant"),
+    "one seed": (Interval(0.02, 0.02, 0.02, 1), "+2.0 points against base; one seed has no confidence interval"),
+}
+
+
+@pytest.mark.parametrize("name", HELD_OUT)
+def test_confidence_of_the_result_is_reported(name: str) -> None:
+    interval, ending = HELD_OUT[name]
+    best = Candidate(0, {}, "complete", (0.9,), PolicyText("candidate"))
+    plan = TunePlan(maximize="allocation.cpu")
+    lines = report_lines(TuneOutcome(plan, "base", {1: 0.8}, Path("out"), [best], best, interval))
+    assert lines[-2].endswith(ending)
 
 
 def test_candidates_below_the_median_are_pruned(tmp_path: Path) -> None:

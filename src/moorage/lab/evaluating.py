@@ -1,0 +1,328 @@
+"""Evaluates a score function in a separate process with limits; a candidate that hangs or misbehaves is killed.
+
+The process has limits of time, memory and file sizes. It has no network, starts no processes and writes no files: an
+audit hook rejects these calls. This protects against mistakes of generated code, not against an attacker.
+"""
+
+import inspect
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import fmean
+from time import monotonic
+from types import ModuleType
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.common.errors import InputError
+from moorage.kube.api.documents import read_documents
+from moorage.lab.experiment import API_VERSION, LoadedExperiment, load_experiment
+from moorage.lab.measuring import run_trial
+from moorage.lab.results import Results
+from moorage.lab.trace import Trace
+from moorage.lab.trial import PolicyText, Trial
+from moorage.scheduler.framework.functions import score_function
+
+Status: TypeAlias = Literal["ok", "syntax", "raised", "out of range", "timeout", "memory", "crashed", "invalid"]
+Candidate: TypeAlias = str | Callable[..., Any] | PolicyText
+MODULE: Final = "moorage_candidate"
+NAME: Final = "candidate"
+MAX_SCORE: Final = 100
+MIB: Final = 1 << 20
+MAX_MESSAGE: Final = 2000
+FEWEST_PODS: Final = 20
+"""Number of pods of the smallest trace of a ladder."""
+FORBIDDEN: Final = (
+    *("socket.connect", "socket.bind", "socket.send", "socket.get", "subprocess.", "pty.", "ctypes.", "mmap."),
+    *("os.fork", "os.exec", "os.posix_spawn", "os.spawn", "os.system", "os.kill", "os.putenv", "signal.pthread_kill"),
+    *("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.chmod", "os.chown", "os.link", "os.symlink", "os.truncate"),
+    *("shutil.", "tempfile."),
+)
+"""Prefixes of the audit events that end with an error in the process of a candidate."""
+
+
+class Evaluation(Struct, frozen=True, rename="camel"):
+    """The result of a candidate: its measures, or the reason for missing ones."""
+
+    status: Status
+    measures: dict[str, float] = {}
+    """The mean over all trials, and ``unplaced``."""
+    error: str = ""
+    rung: float = 1.0
+    """The share of the trace that it has completed, or failed on."""
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether it has measures."""
+        return self.status == "ok"
+
+
+class EvaluationRequest(Struct, frozen=True):
+    """The input of the process."""
+
+    experiment: str
+    code: str
+    plugin: str
+    policy: PolicyText | None
+    seeds: tuple[int, ...]
+    ladder: tuple[float, ...]
+    memory_limit: int
+    time_limit: float
+
+
+def evaluate(
+    policy: Candidate,
+    experiment: Path | str,
+    *,
+    time_limit: float = 60.0,
+    memory_limit: int = 2048 * MIB,
+    ladder: Sequence[float] = (0.1, 1.0),
+    seeds: Sequence[int] | None = None,
+    cache: Path | None = None,
+) -> Evaluation:
+    """Run a candidate on all traces of an experiment; return its measures or a failure, within the time limit.
+
+    ``policy`` is Python code that defines ``score(pod, node)``, such a function, a plugin as ``module:Class``, or a
+    complete ``PolicyText``. A score is a number from 0 to 100. It replaces all scores of the baseline. The candidate
+    must pass each share of the traces in ``ladder`` before the next. ``cache`` is a directory of finished results.
+    Raise InputError if the experiment is invalid.
+    """
+    loaded = load_experiment(Path(experiment))
+    request = _make_request(policy, loaded, ladder, seeds, memory_limit, time_limit)
+    path = None if cache is None else cache / f"{_digest(request, loaded, cache)}.json"
+    if path is not None and path.exists():
+        return msgspec.json.decode(path.read_bytes(), type=Evaluation)
+    result = _run_in_process(request)
+    # Time limits depend on the machine: such a candidate is tried again.
+    if path is not None and result.status not in ("timeout", "crashed"):
+        partial = path.with_suffix(f".{os.getpid()}.part")
+        partial.write_bytes(msgspec.json.encode(result))
+        partial.replace(path)
+    return result
+
+
+def _make_request(
+    policy: Candidate,
+    loaded: LoadedExperiment,
+    ladder: Sequence[float],
+    seeds: Sequence[int] | None,
+    memory_limit: int,
+    time_limit: float,
+) -> EvaluationRequest:
+    if not ladder or not all(0 < share <= 1 for share in ladder):
+        raise InputError("ladder", f"invalid shares: {list(ladder)}", hint="write shares such as (0.1, 1.0)")
+    code, plugin = "", ""
+    if isinstance(policy, str):
+        is_plugin = policy.count(":") == 1 and all(map(str.isidentifier, policy.replace(":", ".").split(".")))
+        code, plugin = ("", policy) if is_plugin else (policy, "")
+    elif not isinstance(policy, PolicyText):
+        code = f"{textwrap.dedent(inspect.getsource(policy))}\nscore = {policy.__name__}\n"
+    full = policy if isinstance(policy, PolicyText) else None
+    all_seeds = tuple(loaded.experiment.seed_list if seeds is None else seeds)
+    return EvaluationRequest(loaded.where, code, plugin, full, all_seeds, tuple(ladder), memory_limit, time_limit)
+
+
+def _digest(request: EvaluationRequest, loaded: LoadedExperiment, cache: Path) -> str:
+    """Return a digest of the candidate and of everything that its trials depend on."""
+    results = Results(cache)
+    hashed = blake2b(
+        msgspec.json.encode((request.code, request.plugin, request.policy, request.ladder)), digest_size=16
+    )
+    for trial in loaded.trials(loaded.policies[:1], request.seeds):
+        hashed.update(results.find_path(trial).name.encode())
+    return hashed.hexdigest()
+
+
+def _run_in_process(request: EvaluationRequest) -> Evaluation:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["moorage.lab.evaluating"])
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(request, sender), daemon=True)
+    deadline = monotonic() + request.time_limit
+    process.start()
+    sender.close()
+    try:
+        if not receiver.poll(max(0.0, deadline - monotonic())):
+            return Evaluation("timeout", error=f"no result after {request.time_limit:g} seconds")
+        return msgspec.json.decode(receiver.recv_bytes(MIB), type=Evaluation)
+    except (EOFError, OSError, msgspec.DecodeError):
+        process.join(1.0)
+        return _explain_exit(process.exitcode, request)
+    finally:
+        # The candidate may ignore signals, and its process may be stopped.
+        if process.is_alive():
+            process.kill()
+        process.join()
+        process.close()
+        receiver.close()
+
+
+def _explain_exit(code: int | None, request: EvaluationRequest) -> Evaluation:
+    if code == -signal.SIGXCPU:
+        return Evaluation("timeout", error=f"used {request.time_limit:g} seconds of CPU")
+    problem = "without a result" if code is None else f"with exit code {code}"
+    return Evaluation("crashed", error=f"the process ended {problem}")
+
+
+def _work(request: EvaluationRequest, sender: Connection) -> None:
+    """Evaluate in the process: set limits, load the candidate, run the trials, send the result."""
+    _limit(request)
+    try:
+        result = _evaluate_here(request)
+    except MemoryError:
+        result = Evaluation("memory", error=f"more than {request.memory_limit // MIB} MiB")
+    except InputError as error:
+        result = Evaluation("invalid", error=str(error))
+    except BaseException as error:
+        result = Evaluation("raised", error=_describe(error))
+    sender.send_bytes(msgspec.json.encode(replace(result, error=result.error[:MAX_MESSAGE])))
+    sender.close()
+    os._exit(0)  # without the exit handlers of the candidate
+
+
+def _limit(request: EvaluationRequest) -> None:
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    resource.setrlimit(resource.RLIMIT_AS, (request.memory_limit, request.memory_limit))
+    seconds = int(request.time_limit) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+
+
+def _forbid_calls() -> None:
+    """Reject calls that a score function does not need; a hook cannot be removed."""
+
+    def check(event: str, arguments: tuple[Any, ...]) -> None:
+        is_write = event == "open" and isinstance(arguments[2], int) and bool(arguments[2] & (os.O_WRONLY | os.O_RDWR))
+        if is_write or event.startswith(FORBIDDEN):
+            raise PermissionError(f"a candidate must not call {event}")
+
+    sys.addaudithook(check)
+
+
+class _Watch:
+    """Checks the scores of a candidate and records the first failure."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.failure: Evaluation | None = None
+
+    def score(self, pod: Any, node: Any) -> int:
+        try:
+            value = self._function(pod, node)
+        except MemoryError:
+            self.failure = self.failure or Evaluation("memory", error="score ran out of memory")
+            raise
+        except BaseException as error:
+            self.failure = self.failure or Evaluation("raised", error=_describe(error))
+            raise RuntimeError(_describe(error)) from None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value <= MAX_SCORE:  # NaN is not in the range
+            error_text = f"score returned {_shorten(value)}, but it must return a number from 0 to {MAX_SCORE}"
+            self.failure = self.failure or Evaluation("out of range", error=error_text)
+            raise ValueError(error_text)
+        return int(round(value))  # noqa: RUF046 - a float subclass may round to anything
+
+
+def _evaluate_here(request: EvaluationRequest) -> Evaluation:
+    loaded = load_experiment(Path(request.experiment))
+    watch: _Watch | None = None
+    if request.policy is not None:
+        policy = request.policy
+    else:
+        plugin = request.plugin
+        if request.code:
+            try:
+                compiled = compile(request.code, "<candidate>", "exec")
+            except (SyntaxError, ValueError, RecursionError) as error:
+                return Evaluation("syntax", error=_describe(error))
+            _forbid_calls()
+            module = ModuleType(MODULE)
+            exec(compiled, module.__dict__)
+            function = module.__dict__.get("score")
+            if not callable(function):
+                return Evaluation("raised", error="the code does not define score(pod, node)")
+            watch = _Watch(function)
+
+            def candidate(pod: Any, node: Any) -> int:
+                assert watch is not None
+                return watch.score(pod, node)
+
+            holder = sys.modules[MODULE] = ModuleType(MODULE)
+            holder.__dict__["Candidate"] = score_function(candidate)
+            plugin = f"{MODULE}:Candidate"
+        policy = with_score(loaded, plugin)
+    rows: list[dict[str, float]] = []
+    for share in request.ladder:
+        rows = []
+        for trial in _shorten_traces(loaded.trials((policy,), request.seeds), share):
+            result = run_trial(trial).trial
+            if watch is not None and watch.failure is not None:
+                return replace(watch.failure, rung=share)
+            if result.error:
+                return Evaluation("raised", error=result.error, rung=share)
+            rows.append({**result.measures, "unplaced": float(result.unplaced)})
+    names = [name for name in rows[0] if all(name in row for row in rows)]
+    return Evaluation("ok", {name: fmean(row[name] for row in rows) for name in names})
+
+
+def with_score(loaded: LoadedExperiment, plugin: str) -> PolicyText:
+    """Return the baseline with the candidate as its only score."""
+    base = next(policy for policy in loaded.policies if policy.name == loaded.experiment.baseline_name)
+    config: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "KubeSchedulerConfiguration"}
+    if base.config:
+        config = next(iter(read_documents(base.config, source="baseline")))
+    profiles = config.setdefault("profiles", []) or [{"schedulerName": "default-scheduler"}]
+    config["profiles"] = profiles
+    plugins = profiles[0].setdefault("plugins", {})
+    name = NAME if plugin.startswith(MODULE) else plugin.partition(":")[2]
+    plugins["score"] = {"enabled": [{"name": name, "weight": 1}], "disabled": [{"name": "*"}]}
+    text = msgspec.json.encode(config).decode()
+    return replace(base, name=NAME, config=text, plugins=(*base.plugins, plugin))
+
+
+def _shorten_traces(trials: Iterable[Trial], share: float) -> Iterable[Trial]:
+    for trial in trials:
+        trace = trial.trace
+        if share < 1 and isinstance(trace, Trace):
+            count = max(FEWEST_PODS, round(share * len(trace.pods)))
+            trace = replace(trace, pods=trace.pods[:count])
+        yield replace(trial, trace=trace)
+
+
+def _describe(error: BaseException) -> str:
+    line = next(
+        (frame.tb_lineno for frame in reversed(_frames(error)) if frame.tb_frame.f_code.co_filename == "<candidate>"), 0
+    )
+    text = f"{type(error).__name__}: {_shorten(error, str)}"
+    return f"{text} (line {line})" if line else text
+
+
+def _frames(error: BaseException) -> list[Any]:
+    frames, frame = [], error.__traceback__
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.tb_next
+    return frames
+
+
+def _shorten(value: object, form: Callable[[object], str] = repr) -> str:
+    """Return a value as text; a candidate's own form may fail."""
+    try:
+        return form(value)[:200]
+    except BaseException:
+        return f"a {type(value).__name__}"

@@ -1,0 +1,1 @@
+"""The search over score functions: proposers, generations and the report of their lineage."""

@@ -1,0 +1,287 @@
+"""Calibration of forecasts: a trace is replayed, and forecasts at arrivals are compared with the starts that follow.
+
+A forecast uses only earlier facts: the pods that had arrived, and the durations of those that had ended.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from moorage.cluster import LoggedRun
+from moorage.common.clock import VirtualClock
+from moorage.common.user_files import open_file
+from moorage.common.virtual_time import run_virtual
+from moorage.insight import FutureCluster, KnownPod, Outlook, PastPod, PodTraits, find_size, play_futures, quantiles
+from moorage.kube.api.meta import format_time
+from moorage.kube.api.pod import Pod
+from moorage.lab.fragmentation import load_trial_policy
+from moorage.lab.playing import Play, PodLife, TrialWatch
+from moorage.lab.trace import PodMaker, TracePod
+from moorage.lab.trace_files import read_trace
+from moorage.lab.trial import Trial
+from moorage.scheduler.decisions.decision_log import MAX_LINE, read_log
+
+NAIVE_PODS: Final = 100
+"""The naive forecast is the mean wait of this number of pods of the same class that started last."""
+TOLERANCE: Final = 1.0
+"""Seconds by which a start may miss the interval: the time of an attempt."""
+
+
+class PodMoment(Struct, frozen=True):
+    """The pods of the cluster when a pod has arrived and its first attempt has failed."""
+
+    line: TracePod
+    now: float
+    pods: tuple[tuple[Pod, TracePod, float | None], ...]
+    """Each pod in the order of arrival, its line, and when it started."""
+
+
+class ForecastRow(Struct, frozen=True):
+    """One forecast and the start that followed; seconds since the arrival."""
+
+    pod: str
+    kind: str
+    arrives: float
+    waited: float | None
+    """``None`` if it did not start until the end of the trace."""
+    p10: float
+    p50: float
+    p90: float
+    naive: float | None
+    censored: float
+    starts: tuple[float, ...] = ()
+    """The start in each simulated future."""
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether the interval contains the start."""
+        if self.waited is None:
+            return self.censored > 1 - 0.9
+        return self.p10 - TOLERANCE <= self.waited <= self.p90 + TOLERANCE
+
+
+class Calibration(Struct, frozen=True):
+    """The result for one trace."""
+
+    trace: str
+    pods: int
+    waited: int
+    """Number of pods that waited after their first attempt, after the warm-up."""
+    rows: tuple[ForecastRow, ...]
+
+    @property
+    def coverage(self) -> float:
+        """The share of starts inside the interval."""
+        return _share(row.is_covered for row in self.rows)
+
+    def median_error(self, forecast: Callable[[ForecastRow], float | None]) -> float:
+        """Return the median absolute error of a forecast over the pods that started."""
+        errors = [
+            abs(guess - row.waited)
+            for row in self.rows
+            if row.waited is not None and row.naive is not None and (guess := forecast(row)) is not None
+        ]
+        return median(errors) if errors else float("nan")
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the row of the table."""
+        error, naive = self.median_error(lambda row: row.p50), self.median_error(lambda row: row.naive)
+        return {
+            "trace": self.trace,
+            "pods": self.pods,
+            "waited": self.waited,
+            "forecasts": len(self.rows),
+            "coverage": round(self.coverage, 3),
+            "below": round(_share(row.waited is not None and row.waited < row.p10 - TOLERANCE for row in self.rows), 3),
+            "above": round(
+                _share(not row.is_covered and (row.waited is None or row.waited > row.p90) for row in self.rows), 3
+            ),
+            "medianError": round(error, 1),
+            "naiveError": round(naive, 1),
+            "gain": round(1 - error / naive, 3) if naive else None,
+        }
+
+
+def _share(claims: Iterable[bool]) -> float:
+    """Return the share of true claims; NaN without claims, for example if no pod waits."""
+    values = list(claims)
+    return fmean(values) if values else float("nan")
+
+
+class Moments(TrialWatch):
+    """Records the moments at which pods have arrived and wait."""
+
+    def __init__(self, play: Play[Any]) -> None:
+        super().__init__(play)
+        self.moments: list[PodMoment] = []
+        self.ends: dict[str, float] = {}
+        self._active: dict[str, PodLife] = {}
+        self._arrived: list[PodLife] = []
+
+    def arrived(self, life: PodLife) -> None:
+        """Remember a new pod."""
+        self._active[life.line.name] = life
+        self._arrived.append(life)
+
+    def released(self, life: PodLife) -> None:
+        """Record the end of a run."""
+        self.ends[life.line.name] = self.play.now
+
+    def done(self, life: PodLife) -> None:
+        """Forget a pod."""
+        self._active.pop(life.line.name, None)
+
+    def decided(self) -> None:
+        """Record the moment if a new pod waits."""
+        waiting = [life for life in self._arrived if life.waited is None]
+        self._arrived.clear()
+        for life in waiting:
+            pods = tuple(
+                (other.pod, other.line, other.line.arrives + other.waited if other.waited is not None else None)
+                for other in self._active.values()
+                if other.pod is not None
+            )
+            self.moments.append(PodMoment(life.line, self.play.now, pods))
+
+
+def calibrate(
+    trial: Trial,
+    *,
+    forecasts: int = 100,
+    draws: int = 40,
+    warm_up: float = 0.3,
+    horizon: float = 30 * 86_400.0,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    on_row: Callable[[ForecastRow], None] = lambda _row: None,
+) -> Calibration:
+    """Replay a trace and compare forecasts with starts; ``warm_up`` is the share of pods without forecasts.
+
+    ``on_row`` is called after each forecast.
+    """
+    clock = VirtualClock()
+
+    async def run() -> Play[Moments]:
+        play: Play[Moments] = Play(trial, load_trial_policy(trial), clock, Moments)
+        await play.run()
+        return play
+
+    play = run_virtual(run(), clock)
+    lives = list(play.lives.values())
+    first = lives[int(len(lives) * warm_up)].line.arrives
+    moments = [moment for moment in play.watch.moments if moment.now >= first]
+    step = max(1.0, len(moments) / forecasts)
+    sample = [moments[int(number * step)] for number in range(min(forecasts, len(moments)))]
+    rows = []
+    for number, moment in enumerate(sample):
+        progress(number, len(sample))
+        rows.append(_forecast(trial, play, moment, draws, horizon))
+        on_row(rows[-1])
+    return Calibration(trial.trace.name, len(lives), len(moments), tuple(rows))
+
+
+def _forecast(trial: Trial, play: Play[Moments], moment: PodMoment, draws: int, horizon: float) -> ForecastRow:
+    start = VirtualClock().now()
+    known = [
+        KnownPod(
+            _date(pod, start - moment.now + line.arrives),
+            find_traits(line, pod),
+            moment.now - started if started is not None else 0.0,
+        )
+        for pod, line, started in moment.pods
+    ]
+    outlook = Outlook(known, _past(play, moment.now), past_end=moment.now)
+    objects = [*trial.cluster.objects, *trial.cluster.nodes, *(item.pod for item in known)]
+    subject = next(pod for pod, line, _ in moment.pods if line is moment.line)
+    cluster = FutureCluster(load_trial_policy(trial), objects, start, [item.pod for item in outlook.arrivals])
+    try:
+        played = play_futures(cluster, outlook, frozenset({subject.uid}), 1, draws=draws, horizon=horizon)
+    finally:
+        cluster.close()
+    starts = [horizon if future.started is None else future.started for future in played]
+    p10, p50, p90 = quantiles(starts, (0.1, 0.5, 0.9))
+    life = play.lives[moment.line.name]
+    censored = sum(future.started is None for future in played) / len(played)
+    return ForecastRow(
+        moment.line.name,
+        moment.line.kind,
+        moment.line.arrives,
+        life.waited,
+        *(p10, p50, p90),
+        _naive(play, moment),
+        censored,
+        tuple(round(start, 1) for start in starts),
+    )
+
+
+def _date(pod: Pod, created: float) -> Pod:
+    return replace(pod, metadata=replace(pod.metadata, creation_timestamp=format_time(created)))
+
+
+def find_traits(line: TracePod, pod: Pod) -> PodTraits:
+    """Return the traits of a pod of a trace."""
+    return PodTraits(line.kind, find_size(pod))
+
+
+def _past(play: Play[Moments], now: float) -> Iterator[PastPod]:
+    maker = PodMaker()
+    for life in play.lives.values():
+        line = life.line
+        if line.arrives > now:
+            break
+        pod = maker.make(line)
+        ended = play.watch.ends.get(line.name, now)
+        ran = ended - line.arrives - life.waited if ended < now and life.waited is not None else None
+        yield PastPod(line.arrives, pod, find_traits(line, pod), ran)
+
+
+def _naive(play: Play[Moments], moment: PodMoment) -> float | None:
+    """Return the mean wait of the last pods of the class that had started."""
+    starts = [
+        (life.line.arrives + life.waited, life.waited)
+        for life in play.lives.values()
+        if life.line.kind == moment.line.kind
+        and life.waited is not None
+        and life.line.arrives + life.waited < moment.now
+    ]
+    waits: Sequence[float] = [waited for _, waited in sorted(starts)[-NAIVE_PODS:]]
+    return fmean(waits) if waits else None
+
+
+def read_history(path: Path, class_label: str) -> list[PastPod]:
+    """Read a trace or a decision log as the past of a cluster; a label, or else the namespace, is the class of a pod.
+
+    A log has no ends of pods, so it only contributes arrivals.
+    """
+    if _is_log(path):
+        return _read_logged(path)
+    maker, past = PodMaker(), []
+    for line in read_trace(path).pods:
+        pod = maker.make(line)
+        group = line.labels.get(class_label, line.kind) if class_label else line.namespace
+        past.append(PastPod(line.arrives, pod, PodTraits(group, find_size(pod)), line.runs))
+    return past
+
+
+def _is_log(path: Path) -> bool:
+    if path.suffix in {".csv", ".parquet"}:
+        return False
+    with open_file(path) as file:
+        line = file.readline(MAX_LINE)
+    try:
+        head = msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return False
+    return isinstance(head, dict) and {"pod", "result", "time"} <= head.keys()
+
+
+def _read_logged(path: Path) -> list[PastPod]:
+    run = LoggedRun(read_log(path))
+    past = []
+    for key, pod in run.pods.items():
+        past.append(PastPod(run.histories[key].created, pod, PodTraits(pod.namespace, find_size(pod))))
+    return past

@@ -1,0 +1,133 @@
+"""Candidates in a process with limits: measures, thirty kinds of misbehaviour, and the cache."""
+
+from pathlib import Path
+
+import pytest
+
+from moorage.common.errors import InputError
+from moorage.lab.evaluating import MIB, Evaluation, evaluate
+
+EXPERIMENT = """
+name: small
+traces: [{preset: batch, pods: 30}]
+clusters: [{name: c, pools: [{name: p, count: 3, cpu: 16, memory: 64Gi}]}]
+configurations: [{name: default}]
+seeds: 1
+"""
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("evaluate") / "e.yaml"
+    path.write_text(EXPERIMENT)
+    return path
+
+
+def test_measures_of_a_candidate_are_returned(experiment: Path) -> None:
+    result = evaluate("def score(pod, node):\n    return 50\n", experiment)
+    assert result.status == "ok", result
+    assert result.measures["unplaced"] == 0
+    assert 0 < result.measures["allocation.cpu"] < 1
+
+
+def prefer_first(pod, node):  # type: ignore[no-untyped-def]
+    return 100 if node.name.endswith("-0") else 0
+
+
+def test_functions_and_code_give_the_same_result_and_order_nodes(experiment: Path) -> None:
+    first = evaluate(prefer_first, experiment)
+    code = "def score(pod, node):\n    return 100 if node.name.endswith('-0') else 0\n"
+    assert first.is_ok, first
+    assert evaluate(code, experiment) == first
+    spread = evaluate("score = lambda pod, node: 0 if node.pods else 100", experiment)
+    assert first.measures["nodes.used"] < spread.measures["nodes.used"]
+
+
+BODY = "def score(pod, node):\n    "
+HOSTILE: dict[str, tuple[str, str]] = {
+    "syntax error": ("def score(pod, node:\n", "syntax"),
+    "null byte": ("x = 1\0", "syntax"),
+    "invalid indentation": ("def score(pod, node):\nreturn 1\n", "syntax"),
+    "deep nesting": ("x = " + "(" * 5000 + ")" * 5000, "syntax"),
+    "no function": ("x = 1\n", "raised"),
+    "not callable": ("score = 5\n", "raised"),
+    "wrong number of parameters": ("def score(pod):\n    return 1\n", "raised"),
+    "raises": (BODY + "return 1 / 0", "raised"),
+    "raises at import": ("raise RuntimeError('at import')\n", "raised"),
+    "missing module": ("import nothing_of_this_name\n", "raised"),
+    "unknown attribute": (BODY + "return pod.nothing", "raised"),
+    "endless recursion": (BODY + "return score(pod, node)", "raised"),
+    "SystemExit": (BODY + "raise SystemExit(0)", "raised"),
+    "KeyboardInterrupt": (BODY + "raise KeyboardInterrupt", "raised"),
+    "exception without text": (
+        "class E(Exception):\n    def __str__(self):\n        raise ValueError\n" + BODY + "raise E",
+        "raised",
+    ),
+    "too large": (BODY + "return 101", "out of range"),
+    "negative": (BODY + "return -1", "out of range"),
+    "not a number": (BODY + "return float('nan')", "out of range"),
+    "infinite": (BODY + "return float('inf')", "out of range"),
+    "None": (BODY + "return None", "out of range"),
+    "text": (BODY + "return '50'", "out of range"),
+    "huge integer": (BODY + "return 10 ** 400", "out of range"),
+    "bool": (BODY + "return True", "out of range"),
+    "hangs": (BODY + "while True: pass", "timeout"),
+    "hangs at import": ("while True: pass\n", "timeout"),
+    "sleeps": ("import time\n" + BODY + "time.sleep(1000)", "timeout"),
+    "catches everything": (BODY + "while True:\n        try: 1 / 0\n        except BaseException: pass", "timeout"),
+    "memory": (BODY + "return len(bytearray(10 ** 11))", "memory"),
+    "growing list": ("kept = []\n" + BODY + "kept.append(bytearray(10 ** 9))\n    return 1", "memory"),
+    "opens a connection": (
+        "import socket\n" + BODY + "socket.create_connection(('127.0.0.1', 9))\n    return 1",
+        "raised",
+    ),
+    "starts a process": ("import os\n" + BODY + "os.system('true')\n    return 1", "raised"),
+    "forks": ("import os\n" + BODY + "os.fork()\n    return 1", "raised"),
+    "writes a file": (BODY + "open('/tmp/moorage-candidate', 'w')\n    return 1", "raised"),
+    "removes a file": ("import os\n" + BODY + "os.remove('/tmp/moorage-candidate')\n    return 1", "raised"),
+    "kills its parent": ("import os\n" + BODY + "os.kill(os.getppid(), 9)\n    return 1", "raised"),
+    "exits at once": ("import os\n" + BODY + "os._exit(0)", "crashed"),
+    "prints without end of line": ("for _ in range(10**5): print('x' * 100, end='')\nraise ValueError\n", "raised"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_candidate_fails_clearly(experiment: Path, name: str) -> None:
+    code, status = HOSTILE[name]
+    limit = 3.0 if status == "timeout" else 60.0
+    result = evaluate(code, experiment, time_limit=limit, memory_limit=1024 * MIB)
+    assert (result.status, bool(result.error), result.measures) == (status, True, {}), result
+
+
+def test_plugin_is_loaded_by_name(experiment: Path) -> None:
+    (experiment.parent / "my_scores.py").write_text(
+        "from moorage import score_function\n\n\n@score_function\ndef flat_score(pod, node):\n    return 50\n"
+    )
+    result = evaluate("my_scores:flat_score", experiment)
+    assert result.is_ok, result
+
+
+def test_error_names_the_line_of_the_candidate(experiment: Path) -> None:
+    result = evaluate("def score(pod, node):\n    x = 1\n    return x / 0\n", experiment)
+    assert result.error == "ZeroDivisionError: division by zero (line 3)"
+    assert result.rung == 0.1, "it failed on the small trace"
+
+
+def test_results_are_cached_by_content(experiment: Path, tmp_path: Path) -> None:
+    code = "def score(pod, node):\n    return 7\n"
+    first = evaluate(code, experiment, cache=tmp_path)
+    (path,) = tmp_path.glob("*.json")
+    path.write_bytes(path.read_bytes().replace(b'"unplaced":0.0', b'"unplaced":99.0'))
+    assert evaluate(code, experiment, cache=tmp_path).measures["unplaced"] == 99.0
+    assert first.measures["unplaced"] == 0.0
+    assert evaluate(code.replace("7", "8"), experiment, cache=tmp_path).measures["unplaced"] == 0.0
+    slow = evaluate("while True: pass", experiment, time_limit=0.5, cache=tmp_path)
+    assert slow == Evaluation("timeout", error="no result after 0.5 seconds")
+    assert len(list(tmp_path.glob("*.json"))) == 2, "a time limit depends on the machine"
+
+
+def test_invalid_arguments_are_reported(experiment: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="ladder"):
+        evaluate("score = None", experiment, ladder=(0.0,))
+    with pytest.raises(InputError, match="does not exist"):
+        evaluate("score = None", tmp_path / "missing.yaml")

@@ -1,0 +1,78 @@
+"""Calibration on a small generated trace, and histories in files."""
+
+from math import isnan
+from pathlib import Path
+
+import pytest
+
+from moorage.lab import NodePool, PolicyText, Trace, TracePod, Trial, build_cluster, calibrate, read_history
+from moorage.lab.forecasting import Calibration, ForecastRow
+
+
+def make_trial() -> Trial:
+    """Return one node with one slot: each pod takes 100 s, and one arrives every 90 s, so that waits grow by 10 s."""
+    pods = tuple(TracePod(name=f"p{n}", arrives=90.0 * n, runs=100.0, cpu_milli=1000, kind="k") for n in range(30))
+    cluster = build_cluster("one", (NodePool("one", 1, "1", "1Gi"),), "test")
+    return Trial(Trace("queue", pods), cluster, PolicyText("default"), 1)
+
+
+def test_forecasts_know_only_the_past_and_hit_a_regular_queue() -> None:
+    result = calibrate(make_trial(), forecasts=5, draws=10, warm_up=0.5)
+    assert (result.pods, result.waited) == (30, 15)
+    assert len(result.rows) == 5
+    for row in result.rows:
+        assert row.waited is not None
+        number = round(row.arrives / 90.0)
+        assert row.waited == pytest.approx(10.0 * number, abs=15.0)  # recomputed: ten seconds more per pod
+        # The queue at the arrival is the wait: one running pod, and those before it.
+        assert row.p50 == pytest.approx(row.waited, abs=25.0)
+        started = [10.0 * earlier for earlier in range(number) if 100.0 * earlier < row.arrives]
+        assert row.naive == pytest.approx(sum(started) / len(started), abs=10.0)
+    assert result.as_data()["medianError"] < result.as_data()["naiveError"]
+
+
+@pytest.mark.parametrize(
+    ("waited", "censored", "is_covered"),
+    [
+        (50.0, 0.0, True),
+        (9.5, 0.0, True),
+        (8.0, 0.0, False),
+        (102.0, 0.0, False),
+        (None, 0.0, False),
+        (None, 0.2, True),
+    ],
+)
+def test_coverage(waited: float | None, censored: float, is_covered: bool) -> None:
+    assert ForecastRow("p", "k", 0.0, waited, 10.0, 50.0, 100.0, 1.0, censored).is_covered is is_covered
+
+
+def test_history_from_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("name,arrives,runs,cpuMilli,class,namespace\na,0,60,1000,small,shop\nb,5,,2000,large,shop\n")
+    by_namespace, by_label = read_history(path, ""), read_history(path, "team")
+    assert [(item.traits.group, item.seconds, item.arrived) for item in by_namespace] == [
+        ("shop", 60.0, 0.0),
+        ("shop", None, 5.0),
+    ]
+    assert [item.traits.group for item in by_label] == ["small", "large"]
+
+
+def test_history_from_a_decision_log_has_arrivals(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    line = (
+        '{"pod": "shop/a", "profile": "p", "result": "scheduled", "node": "n1", "time": "2026-11-18T09:00:05Z", '
+        '"created": "2026-11-18T09:00:00Z", "requests": {"cpu": "2"}, "uid": "u"}\n'
+    )
+    path.write_text(line)
+    (past,) = read_history(path, "")
+    assert (past.pod.key, past.traits.group, past.seconds, past.pod.requests) == ("shop/a", "shop", None, {"cpu": 2000})
+
+
+def test_trace_without_waiting_pods_has_a_row() -> None:
+    data = Calibration("idle", pods=5, waited=0, rows=()).as_data()
+    assert (data["forecasts"], isnan(data["coverage"]), isnan(data["below"]), isnan(data["above"])) == (
+        0,
+        True,
+        True,
+        True,
+    )
