@@ -201,3 +201,115 @@ def test_install_upgrade_rollback_on_moorage_up(embedded: Path, tmp_path: Path) 
     assert release.scheduler_name() == "moorage"
     release.helm("uninstall", RELEASE, "--wait")
     assert not release.kubectl("get", "clusterroles", "-l", f"app.kubernetes.io/instance={RELEASE}", "-o", "name")
+
+
+HOOKED_CHART: Final = {
+    "Chart.yaml": "apiVersion: v2\nname: store\nversion: 1.0.0\n",
+    "values.yaml": "replicas: 2\nstorage: 1Gi\n",
+    "crds/backups.yaml": """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: backups.store.example.org}
+spec:
+  group: store.example.org
+  scope: Namespaced
+  names: {plural: backups, kind: Backup}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec:
+              type: object
+              properties: {keep: {type: integer, minimum: 1}}
+              x-kubernetes-validations: [{rule: "self.keep < 10", message: keep fewer}]
+""",
+    "templates/_helpers.tpl": '{{- define "store.labels" -}}\napp: {{ .Release.Name }}\n{{- end }}\n',
+    "templates/service.yaml": """
+apiVersion: v1
+kind: Service
+metadata: {name: "{{ .Release.Name }}", labels: {{ include "store.labels" . | fromYaml | toJson }}}
+spec: {clusterIP: None, selector: {app: "{{ .Release.Name }}"}, ports: [{name: sql, port: 5432}]}
+""",
+    "templates/statefulset.yaml": """
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: "{{ .Release.Name }}"}
+spec:
+  serviceName: "{{ .Release.Name }}"
+  replicas: {{ .Values.replicas }}
+  selector: {matchLabels: {app: "{{ .Release.Name }}"}}
+  template:
+    metadata: {labels: {app: "{{ .Release.Name }}"}}
+    spec:
+      containers:
+        - name: store
+          image: store:1
+          volumeMounts: [{name: data, mountPath: /data}]
+          readinessProbe: {grpc: {port: 5432}}
+  volumeClaimTemplates:
+    - metadata: {name: data}
+      spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: "{{ .Values.storage }}"}}}
+""",
+    "templates/backup.yaml": """
+apiVersion: store.example.org/v1
+kind: Backup
+metadata: {name: "{{ .Release.Name }}"}
+spec: {keep: 3}
+""",
+    "templates/budget.yaml": """
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: "{{ .Release.Name }}"}
+spec: {maxUnavailable: 1, selector: {matchLabels: {app: "{{ .Release.Name }}"}}}
+""",
+    **{
+        f"templates/{name}.yaml": f"""
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: "{{{{ .Release.Name }}}}-{name}"
+  annotations: {{helm.sh/hook: "{events}", helm.sh/hook-delete-policy: "{policy}"}}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{{name: main, image: "store:1", command: [sleep, "1"]}}]
+"""
+        for name, events, policy in (
+            ("prepare", "pre-install,pre-upgrade", "before-hook-creation,hook-succeeded"),
+            ("announce", "post-install", "before-hook-creation"),
+            ("clean", "pre-delete", "hook-succeeded"),
+        )
+    },
+    "templates/check.yaml": """
+apiVersion: v1
+kind: Pod
+metadata: {name: "{{ .Release.Name }}-check", annotations: {helm.sh/hook: test}}
+spec:
+  restartPolicy: Never
+  containers: [{name: main, image: "store:1", command: [sleep, "1"]}]
+""",
+}
+"""A chart in the style of public ones: a definition, hooks, a database with claims, and a test."""
+
+
+def test_chart_with_hooks_on_moorage_up(embedded: Path, tmp_path: Path) -> None:
+    chart = tmp_path / "store"
+    for name, text in HOOKED_CHART.items():
+        file = chart / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    release = Installed(embedded, tmp_path)
+    release.helm("install", "store", str(chart), "--create-namespace", "--wait", "--timeout=120s")
+    assert release.kubectl("get", "jobs", "-n", NAMESPACE, "-o", "name").split() == ["job.batch/store-announce"]
+    assert "2/2" in release.kubectl("get", "statefulset", "store", "-n", NAMESPACE)
+    release.helm("upgrade", "store", str(chart), "--set=replicas=3", "--wait", "--timeout=120s")
+    assert release.kubectl("get", "pvc", "-n", NAMESPACE, "--no-headers").count("Bound") == 3
+    assert "Succeeded" in release.helm("test", "store", "--timeout=120s")
+    release.helm("rollback", "store", "1", "--wait", "--timeout=120s")
+    release.helm("uninstall", "store", "--wait", "--timeout=120s")
+    assert not release.kubectl("get", "statefulsets,backups,poddisruptionbudgets", "-n", NAMESPACE, "-o", "name")

@@ -17,7 +17,7 @@ Response = tuple[int, Data]
 KINDS: Final = {f"{kind.name} {kind.version}": kind for kind in served_kinds()}
 REFUSED: Final = "refused"
 ABSENT: Final = "absent"
-MAX_ACCEPTED_INVALID: Final = 46
+MAX_ACCEPTED_INVALID: Final = 5
 """The number of generated invalid objects that the embedded server still accepts; only lower it."""
 OTHER_DEFAULTS: Final = re.compile(
     r"evictionResponders|schedulingGroup|schedulingGates|deprecatedTopology|preferredHolder|dataSource"

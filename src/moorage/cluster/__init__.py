@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 from moorage.common.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from moorage.cluster.agenda import NEVER, Agenda
     from moorage.cluster.apiserver.api import Api
+    from moorage.cluster.apiserver.reading.selection import parse_labels
     from moorage.cluster.apiserver.server import ApiServer
     from moorage.cluster.applying import check_manifests, read_manifests
     from moorage.cluster.controllers.actions import ControllerAction
     from moorage.cluster.controllers.fake_nodes import NodeShape, fake_node
     from moorage.cluster.controllers.informer_cache import InformerCache
-    from moorage.cluster.controllers.kubelet import KubeletPace
+    from moorage.cluster.controllers.kubelet import RUN_FOR, KubeletPace
+    from moorage.cluster.controllers.ownership import scaled
     from moorage.cluster.controllers.persistent_volumes import TOPOLOGY
     from moorage.cluster.dry_run import DryRun, add_workload_pods
     from moorage.cluster.embedded import ClusterOptions, EmbeddedCluster
@@ -34,13 +37,16 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "agenda": ("NEVER", "Agenda"),
             "apiserver.api": ("Api",),
+            "apiserver.reading.selection": ("parse_labels",),
             "apiserver.server": ("ApiServer",),
             "applying": ("check_manifests", "read_manifests"),
             "controllers.actions": ("ControllerAction",),
             "controllers.fake_nodes": ("NodeShape", "fake_node"),
             "controllers.informer_cache": ("InformerCache",),
-            "controllers.kubelet": ("KubeletPace",),
+            "controllers.kubelet": ("RUN_FOR", "KubeletPace"),
+            "controllers.ownership": ("scaled",),
             "controllers.persistent_volumes": ("TOPOLOGY",),
             "dry_run": ("DryRun", "add_workload_pods"),
             "embedded": ("ClusterOptions", "EmbeddedCluster"),
@@ -60,8 +66,11 @@ else:
     )
 
 __all__ = [
+    "NEVER",
+    "RUN_FOR",
     "TOPOLOGY",
     "AdmissionCheck",
+    "Agenda",
     "Api",
     "ApiServer",
     "ClusterInput",
@@ -92,8 +101,10 @@ __all__ = [
     "fake_node",
     "format_seconds",
     "notes_on",
+    "parse_labels",
     "print_run",
     "read_manifests",
+    "scaled",
     "search_all_nodes",
     "simulate",
     "why_not",

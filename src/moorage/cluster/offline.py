@@ -124,15 +124,17 @@ class OfflineScheduler(Generic[C]):
         """Start the plugins."""
         await self.scheduler.lifecycle.start()
 
-    async def settle(self) -> bool:
+    async def settle(self, *, on_step: Callable[[], None] = lambda: None) -> bool:
         """Try all pods that can be tried now, and complete their bindings; no time passes.
 
-        Return False if a binding waits for time to pass, for example for a plugin that delays its pod.
+        Return False if a binding waits for time to pass, for example for a plugin that delays its pod. ``on_step`` is
+        called after each attempt.
         """
         turns = 0
         while turns < MAX_TURNS:
             if await self.loop.step():
                 turns = 0
+                on_step()
             elif self.is_idle:
                 return True
             turns += 1

@@ -1,21 +1,24 @@
 """The feature gates of kube-scheduler: names, stages, defaults and overrides.
 
 The values were read from a running kube-scheduler: `kubernetes_feature_enabled` on its /metrics, and its messages
-when gates are set, for every version that 1.37 can emulate.
+when gates are set, for every version that 1.37 can emulate. The column of 1.38 follows the published plans; gates whose
+row is not confirmed by a published module or a merged change are listed in ``UNCONFIRMED``.
 
 >>> gates = FeatureGates.parse("GenericWorkload=true")
 >>> gates.enabled("GenericWorkload"), gates.enabled("OpportunisticBatching")
 (True, True)
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, Self
 
 from msgspec import Struct
 
+from moorage.common import version
 from moorage.common.errors import ConfigError, ConfigErrors, did_you_mean
+from moorage.common.version import RELEASE
 
 FLAG: Final = "--feature-gates"
 COMPONENT: Final = "kube"
@@ -39,10 +42,6 @@ class Gate(Struct, frozen=True):
     needs: tuple[str, ...] = ()
 
 
-_SUPPORTED: Final = ("1.34", "1.35", "1.36", "1.37")
-OLDEST: Final = _SUPPORTED[0]
-"""The oldest release that 1.37 can emulate or work with."""
-RELEASE: Final = _SUPPORTED[-1]
 _STAGES: Final[Mapping[str, tuple[Stage, bool, bool]]] = {
     "a": (Stage.ALPHA, False, False),
     "b": (Stage.BETA, True, False),
@@ -53,91 +52,122 @@ _STAGES: Final[Mapping[str, tuple[Stage, bool, bool]]] = {
 """Stage, default, and whether the default is locked. A dash means that a release did not have the gate."""
 _DRA: Final = "DynamicResourceAllocation"
 _TABLE: Final[tuple[tuple[str, ...], ...]] = (
-    # A letter for each supported release, the name, and the gates that it needs.
+    # A letter for each supported release, the name, and the gates that it needs. As in kube-scheduler, an older release
+    # has the needs of the binary; a gate that a release has removed is not needed there.
     # Dynamic resources
-    ("gGGG", "DynamicResourceAllocation"),
-    ("aabG", "DRAExtendedResource", _DRA),
-    ("bbGG", "DRAAdminAccess", _DRA),
-    ("bbgG", "DRAPrioritizedList", _DRA),
-    ("aabg", "DRADeviceTaints", _DRA),
-    ("-aog", "DRADeviceTaintRules", "DRADeviceTaints"),
-    ("aabb", "DRAPartitionableDevices", _DRA),
-    ("aabb", "DRAConsumableCapacity", _DRA),
-    # On only with --min-compatibility-version=1.37; kube-scheduler's default is one release lower.
-    ("---o", "DRAFractionalCapacityRange", "DRAConsumableCapacity"),
-    ("aabb", "DRADeviceBindingConditions", _DRA, "DRAResourceClaimDeviceStatus"),
-    ("bbbG", "DRAResourceClaimDeviceStatus"),
-    ("bbbb", "DRASchedulerFilterTimeout", _DRA),
-    ("--ao", "DRAWorkloadResourceClaims", _DRA, "GenericWorkload"),
-    ("--aa", "DRANodeAllocatableResources", _DRA),
-    ("---a", "DRAOptionalNodeOperations", _DRA, "NodeDeclaredFeatures"),
-    ("--aa", "DRAListTypeAttributes", _DRA),
-    ("---a", "DRADeviceCompatibilityGroups", _DRA, "DRAPartitionableDevices"),
-    ("---a", "DRADerivedAttributes", _DRA),
+    ("gGGG-", "DynamicResourceAllocation"),
+    ("aabGG", "DRAExtendedResource", _DRA),
+    ("bbGGG", "DRAAdminAccess", _DRA),
+    ("bbgGG", "DRAPrioritizedList", _DRA),
+    ("aabgG", "DRADeviceTaints", _DRA),
+    ("-aogG", "DRADeviceTaintRules", "DRADeviceTaints"),
+    ("aabbg", "DRAPartitionableDevices", _DRA),
+    ("aabbg", "DRAConsumableCapacity", _DRA),
+    ("---oo", "DRAFractionalCapacityRange", "DRAConsumableCapacity"),  # see _ON_FROM
+    ("aabbg", "DRADeviceBindingConditions", _DRA, "DRAResourceClaimDeviceStatus"),
+    ("bbbGG", "DRAResourceClaimDeviceStatus"),
+    ("bbbbb", "DRASchedulerFilterTimeout", _DRA),
+    ("--aoo", "DRAWorkloadResourceClaims", _DRA, "GenericWorkload"),
+    ("--aao", "DRANodeAllocatableResources", _DRA),
+    ("---ab", "DRAOptionalNodeOperations", _DRA, "NodeDeclaredFeatures"),
+    ("--aaa", "DRAListTypeAttributes", _DRA),
+    ("---ab", "DRADeviceCompatibilityGroups", _DRA, "DRAPartitionableDevices"),
+    ("---ab", "DRADerivedAttributes", _DRA),
     # Volumes
-    ("aaab", "StorageCapacityScoring"),
-    ("-aab", "VolumeLimitScaling"),
-    ("ggGG", "VolumeAttributesClass"),
+    ("aaabb", "StorageCapacityScoring"),
+    ("-aabg", "VolumeLimitScaling"),
+    ("ggGGG", "VolumeAttributesClass"),
     # Nodes and pods
-    ("-abG", "NodeDeclaredFeatures"),
-    ("bbbb", "PodLevelResources"),
-    ("---b", "PodLevelResourcesFixDefaulting", "PodLevelResources"),
-    ("---b", "PodLevelResourcesFixKubeletQOSClass", "PodLevelResources"),
-    ("bGGG", "InPlacePodVerticalScaling"),
+    ("-abGG", "NodeDeclaredFeatures"),
+    ("bbbbb", "PodLevelResources"),
+    ("---bb", "PodLevelResourcesFixDefaulting", "PodLevelResources"),
+    ("---bb", "PodLevelResourcesFixKubeletQOSClass", "PodLevelResources"),
+    ("bGGGG", "InPlacePodVerticalScaling"),
     (
-        "-abb",
+        "-abbb",
         "InPlacePodLevelResourcesVerticalScaling",
         "InPlacePodVerticalScaling",
         "PodLevelResources",
         "NodeDeclaredFeatures",
     ),
-    ("---a", "InPlacePodVerticalScalingSchedulerPreemption", "InPlacePodVerticalScaling"),
-    ("bbbb", "MatchLabelKeysInPodTopologySpread"),
-    ("bbbb", "MatchLabelKeysInPodTopologySpreadSelectorMerge", "MatchLabelKeysInPodTopologySpread"),
-    ("GGGG", "NodeInclusionPolicyInPodTopologySpread"),
-    ("GGGG", "MatchLabelKeysInPodAffinity"),
-    ("GGGG", "PodSchedulingReadiness"),
-    ("abbb", "ContainerRestartRules"),
-    ("-abb", "RestartAllContainersOnContainerExits", "ContainerRestartRules", "NodeDeclaredFeatures"),
-    ("bbGG", "UserNamespacesSupport"),
-    ("-aaa", "UserNamespacesHostNetworkSupport", "UserNamespacesSupport", "NodeDeclaredFeatures"),
-    ("-aaa", "TaintTolerationComparisonOperators"),
-    ("---a", "VolumeBindMountOptions"),
+    ("---ab", "InPlacePodVerticalScalingSchedulerPreemption", "InPlacePodVerticalScaling"),
+    ("bbbbb", "MatchLabelKeysInPodTopologySpread"),
+    ("bbbbb", "MatchLabelKeysInPodTopologySpreadSelectorMerge", "MatchLabelKeysInPodTopologySpread"),
+    ("GGGGG", "NodeInclusionPolicyInPodTopologySpread"),
+    ("GGGGG", "MatchLabelKeysInPodAffinity"),
+    ("GGGGG", "PodSchedulingReadiness"),
+    ("abbbb", "ContainerRestartRules"),
+    ("-abbb", "RestartAllContainersOnContainerExits", "ContainerRestartRules", "NodeDeclaredFeatures"),
+    ("bbGGG", "UserNamespacesSupport"),
+    ("-aaaa", "UserNamespacesHostNetworkSupport", "UserNamespacesSupport", "NodeDeclaredFeatures"),
+    ("-aaaa", "TaintTolerationComparisonOperators"),
+    ("---aa", "VolumeBindMountOptions"),
     # The scheduler itself
-    ("-bbb", "OpportunisticBatching"),
-    ("bbbb", "SchedulerAsyncPreemption"),
-    ("bbbb", "SchedulerPopFromBackoffQ"),
-    ("oooo", "SchedulerAsyncAPICalls"),
-    ("---a", "SchedulerPreQueueingHints"),
-    ("---a", "InterPodAffinityHostnameFastPath"),
-    ("abbb", "NominatedNodeNameForExpectation"),
-    ("abbb", "ClearingNominatedNodeNameAfterBinding"),
+    ("-bbbG", "OpportunisticBatching"),
+    ("bbbbb", "SchedulerAsyncPreemption"),
+    ("bbbbb", "SchedulerPopFromBackoffQ"),
+    ("ooooo", "SchedulerAsyncAPICalls"),
+    ("---ab", "SchedulerPreQueueingHints"),
+    ("---aa", "InterPodAffinityHostnameFastPath"),
+    ("abbbb", "NominatedNodeNameForExpectation"),
+    ("abbbb", "ClearingNominatedNodeNameAfterBinding"),
     # Pod groups
-    ("-aao", "GenericWorkload"),
-    ("--aa", "TopologyAwareWorkloadScheduling", "GenericWorkload"),
-    ("---a", "CompositePodGroup", "GenericWorkload", "TopologyAwareWorkloadScheduling"),
-    ("---a", "PodGroupPreemptionPolicy", "GenericWorkload"),
-    ("--aa", "WorkloadWithJob", "GenericWorkload"),
+    ("-aaog", "GenericWorkload"),
+    ("--aab", "TopologyAwareWorkloadScheduling", "GenericWorkload"),
+    ("---ao", "CompositePodGroup", "GenericWorkload", "TopologyAwareWorkloadScheduling"),
+    ("---aa", "PodGroupPreemptionPolicy", "GenericWorkload"),
+    ("--aab", "WorkloadWithJob", "GenericWorkload"),
     # The process
-    ("aabb", "ComponentFlagz"),
-    ("aabb", "ComponentStatusz"),
-    ("oooo", "CoordinatedLeaderElection"),
+    ("aabbb", "ComponentFlagz"),
+    ("aabbb", "ComponentStatusz"),
+    ("ooooo", "CoordinatedLeaderElection"),
 )
+
+_ON_FROM: Final = {"DRAFractionalCapacityRange": (1, 37), "DRANodeAllocatableResources": (1, 38)}
+"""Beta gates that are on by default if all components of the control plane have at least this release."""
+
+#: Gates whose stage, default or lock in 1.38 is planned or assumed. A beta gate is assumed to be on by default, unless
+#: its API is not served by default.
+UNCONFIRMED: Final = frozenset(
+    [
+        "CompositePodGroup",
+        "DRAConsumableCapacity",
+        "DRADerivedAttributes",
+        "DRADeviceBindingConditions",
+        "DRADeviceCompatibilityGroups",
+        "DRADeviceTaintRules",
+        "DRADeviceTaints",
+        "DRANodeAllocatableResources",
+        "DRAOptionalNodeOperations",
+        "DRAPartitionableDevices",
+        "DRAWorkloadResourceClaims",
+        "GenericWorkload",
+        "InPlacePodVerticalScalingSchedulerPreemption",
+        "OpportunisticBatching",
+        "SchedulerPreQueueingHints",
+        "TopologyAwareWorkloadScheduling",
+        "VolumeLimitScaling",
+        "WorkloadWithJob",
+    ]
+)
+
+
+def _read_gates(column: int) -> Iterator[Gate]:
+    removed = {name for letters, name, *_ in _TABLE if column and letters[column] == "-" and letters[column - 1] != "-"}
+    for letters, name, *needs in _TABLE:
+        if letters[column] in _STAGES:
+            yield Gate(name, *_STAGES[letters[column]], needs=tuple(need for need in needs if need not in removed))
+
 
 #: The gates of every release that can be emulated, the newest first.
 RELEASES: Final[Mapping[str, Mapping[str, Gate]]] = MappingProxyType(
     {
-        release: MappingProxyType(
-            {
-                name: Gate(name, *_STAGES[letters[column]], needs=tuple(needs))
-                for letters, name, *needs in _TABLE
-                if letters[column] in _STAGES
-            }
-        )
-        for column, release in reversed([*enumerate(_SUPPORTED)])
+        release: MappingProxyType({gate.name: gate for gate in _read_gates(column)})
+        for column, release in reversed([*enumerate(version.RELEASES)])
     }
 )
 GATES: Final = RELEASES[RELEASE]
+_ALL_NAMES: Final = frozenset(name for _, name, *_ in _TABLE)
 
 #: Names that set all gates of a stage, except gates that are set by name.
 GROUPS: Final[Mapping[str, Stage]] = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
@@ -146,7 +176,7 @@ GROUPS: Final[Mapping[str, Stage]] = MappingProxyType({"AllAlpha": Stage.ALPHA, 
 class FeatureGates:
     """The enabled gates: defaults of a release and overrides of the user. Immutable, hashable, equal by content."""
 
-    __slots__ = ("_on", "oldest", "release")
+    __slots__ = ("_on", "_version", "oldest", "release")
 
     def __init__(
         self, overrides: Mapping[str, bool] | None = None, *, release: str = RELEASE, oldest: str | None = None
@@ -158,14 +188,15 @@ class FeatureGates:
         overrides = overrides or {}
         self.release = release
         self.oldest = oldest = oldest or one_before(release)
+        self._version = version_pair(release)
         if problems := [*_refused(overrides, release, oldest)]:
             raise ConfigErrors(problems)
-        if oldest == RELEASE:
-            # The only gate whose default depends on every component of the control plane.
-            overrides = {"DRAFractionalCapacityRange": overrides.get("DRAConsumableCapacity", True), **overrides}
-        self._on = frozenset(name for name, gate in RELEASES[release].items() if _setting(gate, overrides))
-        if problems := [*_unmet_needs(self._on)]:
+        gates = RELEASES[release]
+        on = {name for name, gate in gates.items() if _setting(gate, overrides, oldest)}
+        if problems := [*_unmet_needs(gates, on)]:
             raise ConfigErrors(problems)
+        # A gate that was removed in this release had graduated: its feature is always on.
+        self._on = frozenset(on | {name for name in GATES if name not in gates and self.since(1, 38)})
 
     @classmethod
     def parse(cls, *flags: str) -> Self:
@@ -174,9 +205,21 @@ class FeatureGates:
 
     def enabled(self, name: str) -> bool:
         """Return whether a gate is enabled; raise LookupError for an unknown gate."""
-        if name not in GATES:
+        if name not in _ALL_NAMES:
             raise LookupError(f"no feature gate is named {name!r}")
         return name in self._on
+
+    def since(self, major: int, minor: int) -> bool:
+        """Return whether the emulated release is this one or newer. No other code compares releases.
+
+        >>> FeatureGates(release="1.38").since(1, 38), FeatureGates().since(1, 38)
+        (True, False)
+        """
+        return self._version >= (major, minor)
+
+    def compatible_since(self, major: int, minor: int) -> bool:
+        """Return whether every component of the control plane has this release or a newer one."""
+        return version_pair(self.oldest) >= (major, minor)
 
     @property
     def gates(self) -> Mapping[str, Gate]:
@@ -184,10 +227,14 @@ class FeatureGates:
         return RELEASES[self.release]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, FeatureGates) and (self._on, self.release) == (other._on, other.release)
+        return isinstance(other, FeatureGates) and self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash((self._on, self.release))
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple[frozenset[str], str, str]:
+        return self._on, self.release, self.oldest
 
     def __repr__(self) -> str:
         emulated = [] if self.release == RELEASE else [f"release={self.release!r}"]
@@ -202,14 +249,25 @@ def one_before(release: str) -> str:
     return releases[min(releases.index(release) + 1, len(releases) - 1)]
 
 
+def version_pair(release: str) -> tuple[int, int]:
+    """Return a release as numbers, which compare correctly.
+
+    >>> version_pair("1.9") < version_pair("1.38")
+    True
+    """
+    major, minor = release.split(".")
+    return int(major), int(minor)
+
+
 def _refused(overrides: Mapping[str, bool], release: str, oldest: str) -> Iterator[ConfigError]:
     for name, value in overrides.items():
         if name in GROUPS:
             continue
+        gates = known_gates(release)
         gate = RELEASES[release].get(name)
         setting = f"cannot set feature gate {name} to {go_bool(value)}, feature is"
-        if name not in GATES:
-            hint = did_you_mean(name, [*GATES, *GROUPS])
+        if name not in gates:
+            hint = did_you_mean(name, [*gates, *GROUPS])
             yield ConfigError(FLAG, f"unrecognized feature gate: {name}", hint=hint)
         elif gate is None:
             text = f"{setting} PreAlpha at emulated version {release}, min compatibility version {oldest}"
@@ -219,18 +277,23 @@ def _refused(overrides: Mapping[str, bool], release: str, oldest: str) -> Iterat
             yield ConfigError(FLAG, f"{setting} locked to {go_bool(gate.default)}", hint=hint)
 
 
-def _setting(gate: Gate, overrides: Mapping[str, bool]) -> bool:
+def known_gates(release: str) -> Mapping[str, Gate]:
+    """Return the gates that kube-scheduler recognizes: the gates of its release, regardless of the emulated release."""
+    return RELEASES[max(release, RELEASE, key=version_pair)]
+
+
+def _setting(gate: Gate, overrides: Mapping[str, bool], oldest: str) -> bool:
     if gate.name in overrides:
         return overrides[gate.name]
     for group, stage in GROUPS.items():
         if gate.stage is stage and group in overrides:
             return overrides[group]
-    return gate.default
+    return gate.default or (gate.name in _ON_FROM and version_pair(oldest) >= _ON_FROM[gate.name])
 
 
-def _unmet_needs(on: Iterable[str]) -> Iterator[ConfigError]:
+def _unmet_needs(gates: Mapping[str, Gate], on: Collection[str]) -> Iterator[ConfigError]:
     for name in sorted(on):
-        if missing := [need for need in GATES[name].needs if need not in on]:
+        if missing := [need for need in gates[name].needs if need not in on]:
             text = f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"
             assignments = ",".join(f"{need}=true" for need in missing)
             yield ConfigError(FLAG, text, hint=f"add {assignments}, or {name}=false")

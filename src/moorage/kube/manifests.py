@@ -85,7 +85,7 @@ def flatten(content: Any, source: str) -> Iterator[Document]:
     if not isinstance(content, dict):
         raise InputError(
             source,
-            f"this is not a Kubernetes object but a {describe_type(content)}",
+            f"expected a Kubernetes object, found {describe_type(content)}",
             hint=comment_hint(content) or "every document needs apiVersion, kind and metadata",
         )
     kind = _text(content.get("kind"))
@@ -94,7 +94,7 @@ def flatten(content: Any, source: str) -> Iterator[Document]:
         return
     items = content["items"] or []
     if not isinstance(items, list):
-        raise InputError(f"{source}, items", f"expected a list of objects, found a {describe_type(items)}")
+        raise InputError(f"{source}, items", f"expected a list of objects, found {describe_type(items)}")
     item_kind = kind.removesuffix("List")
     for index, item in enumerate(items):
         if isinstance(item, dict) and item_kind and "kind" not in item:

@@ -50,7 +50,7 @@ class Resources:
         features = features or FeatureGates()
         self._known: dict[tuple[str, str, str], ServedResource] = {}
         self._custom: dict[str, tuple[ServedResource, ...]] = {}
-        for kind in (item for item in KINDS if not item.gate or features.enabled(item.gate)):
+        for kind in (item for item in KINDS if item.is_served(features)):
             self._known[kind.group, kind.version, kind.plural] = served(kind)
         self.changes = 0
 

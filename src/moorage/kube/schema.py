@@ -19,6 +19,14 @@ _WORDS: Final = {str: "string", bool: "bool", int: "number", float: "number", li
 _PREFIXES: Final = {"list": "[]", "map": "map[string]"}
 
 
+#: Kinds whose types are not published yet, and the kinds that they are expected to equal field for field.
+_COPIES: Final = {
+    "scheduling.k8s.io/v1/PodGroup": "scheduling.k8s.io/v1beta1/PodGroup",
+    "scheduling.k8s.io/v1/Workload": "scheduling.k8s.io/v1beta1/Workload",
+    "scheduling.k8s.io/v1beta1/CompositePodGroup": "scheduling.k8s.io/v1alpha3/CompositePodGroup",
+}
+
+
 class PlainType(msgspec.Struct, frozen=True):
     """A type that is not a struct.
 
@@ -60,6 +68,8 @@ _PLAIN: Final[Mapping[str, PlainType]] = {
     "fields": PlainType((dict,), "v1.FieldsV1"),
     "strings": PlainType((list,), "[]string"),
 }
+_TIMES: Final = frozenset(("time", "microtime"))
+METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _ANY_VALUE: Final = {"string": str, "bool": bool}
 """Types that take every value of one class."""
 
@@ -88,6 +98,7 @@ class Tables(msgspec.Struct, frozen=True):
     """The complete file."""
 
     kinds: dict[str, str]
+    atomic: frozenset[str]
     types: dict[str, tuple[Field, ...]]
 
 
@@ -107,16 +118,25 @@ class Schema:
             fields.update(inlined.by_name if inlined is not None else {field.name: field})
         return fields
 
+    @cached_property
+    def structs(self) -> Mapping[str, "Schema | None"]:
+        """The types of the fields by JSON name; ``None`` for fields whose content is not a struct."""
+        return {name: field.schema for name, field in self.by_name.items()}
+
     def field(self, name: str) -> Field | None:
         """Return the field of a name, if there is one."""
         return self.by_name.get(name)
 
     @cached_property
     def zeros(self) -> Mapping[str, Any]:
-        """Defaults of the fields that every object has."""
-        plain = (field for field in self.by_name.values() if field.required and not field.omit and not field.shape)
-        zeros = ((field.name, _PLAIN[field.type].zero) for field in plain if field.type in _PLAIN)
-        return {name: zero for name, zero in zeros if zero is not None}
+        """Defaults of the fields that every object has; Go encodes times that are not set as null."""
+        single = [field for field in self.by_name.values() if not field.shape and field.type in _PLAIN]
+        plain = (field for field in single if field.required and not field.omit)
+        zeros = {field.name: _PLAIN[field.type].zero for field in plain}
+        times = {field.name: None for field in single if field.omit and field.type in _TIMES}
+        return {name: zero for name, zero in zeros.items() if zero is not None} | (
+            times if self.name != METADATA else {}
+        )
 
     @cached_property
     def always_encoded(self) -> tuple[str, ...]:
@@ -138,7 +158,9 @@ class Schema:
 @cache
 def tables() -> Tables:
     """Read the table, once."""
-    return msgspec.json.decode((files("moorage.kube") / "fields.json").read_bytes(), type=Tables)
+    read = msgspec.json.decode((files("moorage.kube") / "fields.json").read_bytes(), type=Tables)
+    copies = {copy: read.kinds[original] for copy, original in _COPIES.items()}
+    return msgspec.structs.replace(read, kinds=read.kinds | copies)
 
 
 @cached(4096)
@@ -260,17 +282,17 @@ def _go_type(name: str) -> str:
 
 def unknown_fields(data: Mapping[str, Any], schema: Schema, path: str = "") -> Iterator[str]:
     """Find fields that the type does not have."""
+    structs = schema.structs
     for key, content in data.items():
+        below = structs.get(key)
+        if below is None and key in structs:
+            continue
         here = f"{path}.{key}" if path else key
-        if key in ("apiVersion", "kind") and (not path or schema.name in _kind_types()):
-            continue
-        field = schema.field(key)
-        if field is None:
-            yield here
-            continue
-        below = field.schema
         if below is None:
+            if key not in ("apiVersion", "kind") or (path and schema.name not in _kind_types()):
+                yield here
             continue
+        field = schema.by_name[key]
         if field.shape == "list" and isinstance(content, list):
             items = [(f"{here}[{number}]", item) for number, item in enumerate(content)]
         elif field.shape == "map" and isinstance(content, dict):

@@ -16,7 +16,7 @@ READY_SECONDS: Final = 60.0
 DOUBT_SECONDS: Final = 1.5
 #: Controllers bind volumes and devices first, and victims terminate.
 BINDING_SECONDS: Final = 10.0
-#: Victims are complete when none was added for this number of seconds.
+#: Victims are complete if no victim was added for this number of seconds.
 QUIET_SECONDS: Final = 0.8
 #: Claims arrive on another watch than pods: a pod that is released too early would miss its claim.
 WATCH_SECONDS: Final = 0.4

@@ -1,9 +1,13 @@
 """Feature gates: upstream's defaults, and the overrides upstream would accept or reject."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from moorage.common.errors import ConfigError
-from moorage.kube.features import GATES, FeatureGates, Stage
+from moorage.common.version import KUBERNETES, RELEASE
+from moorage.kube.features import RELEASES, UNCONFIRMED, FeatureGates, Stage
 
 ON_BY_DEFAULT = {
     "a locked stable gate": ("DynamicResourceAllocation", True),
@@ -124,7 +128,44 @@ def test_query_of_an_undefined_gate_is_a_programming_error() -> None:
         FeatureGates().enabled("Nope")
 
 
-def test_the_table_is_consistent() -> None:
-    needs = {need for gate in GATES.values() for need in gate.needs}
-    assert needs <= set(GATES)
-    assert not [gate.name for gate in GATES.values() if gate.locked and gate.stage is not Stage.GA]
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_table_is_consistent(release: str) -> None:
+    gates = RELEASES[release]
+    needs = {need for gate in gates.values() for need in gate.needs}
+    assert needs <= set(gates)
+    assert not [gate.name for gate in gates.values() if gate.locked and gate.stage is not Stage.GA]
+    assert FeatureGates(release=release).release == release
+
+
+def test_releases_compare_as_numbers() -> None:
+    assert FeatureGates().since(1, 9)
+    assert FeatureGates().since(1, 37)
+    assert not FeatureGates().since(1, 38)
+    assert FeatureGates(release="1.38").since(1, 38)
+    assert FeatureGates(release="1.38", oldest="1.38").compatible_since(1, 38)
+    assert not FeatureGates(release="1.38").compatible_since(1, 38)
+
+
+def test_no_other_code_compares_releases() -> None:
+    source = Path(__file__).parents[3] / "src" / "moorage"
+    texts = {path: path.read_text(encoding="utf-8") for path in source.rglob("*.py")}
+    compared = re.compile(r"\.release [<>=!]|[<>=]= \"1\.\d\d\"")
+    allowed = {"features.py"}
+    assert [path.name for path, text in texts.items() if compared.search(text) and path.name not in allowed] == []
+
+
+def test_the_default_is_the_release_of_the_binary() -> None:
+    assert KUBERNETES.startswith(f"v{RELEASE}.")
+    assert FeatureGates().release == RELEASE
+
+
+@pytest.mark.provisional("1.38")
+def test_stages_of_the_next_release_are_assumed() -> None:
+    gates = RELEASES["1.38"]
+    stages = {name: (gates[name].stage, gates[name].default, gates[name].locked) for name in UNCONFIRMED}
+    assert stages["GenericWorkload"] == (Stage.GA, True, False)
+    assert stages["TopologyAwareWorkloadScheduling"] == (Stage.BETA, True, False)
+    assert stages["CompositePodGroup"] == (Stage.BETA, False, False)
+    assert stages["SchedulerPreQueueingHints"] == (Stage.BETA, True, False)
+    assert stages["OpportunisticBatching"] == (Stage.GA, True, True)
+    assert {gates[name].stage for name in UNCONFIRMED} == {Stage.BETA, Stage.GA}

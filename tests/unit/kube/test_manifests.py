@@ -56,8 +56,8 @@ def test_title_of_an_object(content: dict[str, Any], want: str) -> None:
 
 
 NOT_OBJECTS: dict[str, tuple[Any, str]] = {
-    "a text": ("hello", "f, object 1: this is not a Kubernetes object but a text"),
-    "nothing": (None, "f, object 1: this is not a Kubernetes object but a null"),
+    "a text": ("hello", "f, object 1: expected a Kubernetes object, found a string"),
+    "nothing": (None, "f, object 1: expected a Kubernetes object, found null"),
     "items that are not list": (
         {"kind": "List", "items": 5},
         "f, object 1, items: expected a list of objects, found a number",

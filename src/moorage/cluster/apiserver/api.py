@@ -16,8 +16,13 @@ from moorage.cluster.apiserver.admission.chain import Admission, undecodable
 from moorage.cluster.apiserver.admission.service_addresses import kubernetes_service
 from moorage.cluster.apiserver.conversions import from_stored, to_stored
 from moorage.cluster.apiserver.discovery import openapi
-from moorage.cluster.apiserver.discovery.custom_resources import DEFINITIONS, CustomResources, complete_definition
-from moorage.cluster.apiserver.discovery.documents import VERSION, Discovery
+from moorage.cluster.apiserver.discovery.custom_resources import (
+    DEFINITIONS,
+    CustomResources,
+    complete_definition,
+    definition_warnings,
+)
+from moorage.cluster.apiserver.discovery.documents import Discovery, server_version
 from moorage.cluster.apiserver.reading.listing import Lists
 from moorage.cluster.apiserver.reading.representations import Representation, select_representation
 from moorage.cluster.apiserver.reading.selection import selection
@@ -36,7 +41,10 @@ from moorage.cluster.apiserver.requests.bodies import (
 from moorage.cluster.apiserver.requests.request import JSON, ApiRequest, ApiResponse, Target, parse_target
 from moorage.cluster.apiserver.storage.store import Entry, Store
 from moorage.cluster.apiserver.users import Tokens
-from moorage.cluster.apiserver.writing.apply import applied, first_applied
+from moorage.cluster.apiserver.writing.apply import ApplyRequest
+from moorage.cluster.apiserver.writing.field_types import FieldTypes
+from moorage.cluster.apiserver.writing.field_values import MissingKey
+from moorage.cluster.apiserver.writing.managed_fields import Writing
 from moorage.cluster.apiserver.writing.subresources import bind, change_scale, evict, get_scale
 from moorage.cluster.apiserver.writing.writer import (
     WITHOUT_GENERATION,
@@ -75,6 +83,16 @@ NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 HEALTH: Final = ("/healthz", "/livez", "/readyz")
 SHOWS_DELETED: Final = frozenset(("pods", "namespaces", "persistentvolumeclaims", "persistentvolumes"))
 """Resources whose deletion returns the object instead of a Status."""
+CREATED_BY_PUT: Final = frozenset(
+    (
+        *("endpoints", "services", "limitranges", "leases.coordination.k8s.io", "runtimeclasses.node.k8s.io"),
+        *(f"{plural}.rbac.authorization.k8s.io" for plural in ("roles", "rolebindings")),
+        *(f"{plural}.rbac.authorization.k8s.io" for plural in ("clusterroles", "clusterrolebindings")),
+    )
+)
+"""Resources that an update creates if they do not exist."""
+SIGNING_REQUESTS: Final = "certificatesigningrequests.certificates.k8s.io"
+USER_FIELDS: Final = ("username", "uid", "groups", "extra")
 _CREATED_PARTS: Final = ("binding", "eviction", "token")
 """Subresources that can only be created."""
 
@@ -97,9 +115,11 @@ class Api:
         self.store = store if store is not None else Store()
         self.clock = clock
         features = features or FeatureGates()
+        self._version = server_version(features)
         self.resources = Resources(features)
         self._custom = CustomResources(self.store, self.resources)
-        self._writer = Writer(self.store, Admission(self.store, features), clock, chance)
+        self._types = FieldTypes(self._custom.schemas)
+        self._writer = Writer(self.store, Admission(self.store, features), clock, self._types, chance)
         self._lists = Lists(self.store)
         self._discovery = Discovery(self.resources)
         self._tokens = tokens or Tokens(token_urlsafe(24))
@@ -156,7 +176,7 @@ class Api:
         if path in HEALTH or path.startswith(tuple(f"{each}/" for each in HEALTH)):
             return ApiResponse(b"ok", content_type="text/plain; charset=utf-8")
         if path == "/version":
-            return ApiResponse(encode_body(VERSION))
+            return ApiResponse(encode_body(self._version))
         if path.startswith("/openapi/"):
             return self._openapi(path, request.accept)
         if path == "/":
@@ -170,8 +190,7 @@ class Api:
                 # kubectl reads it to validate manifests; it looks for kinds in the discovery documents.
                 return ApiResponse(openapi.V2_PROTOBUF, content_type=openapi.V2_CONTENT_TYPE)
             case ["v2"]:
-                empty = {"swagger": "2.0", "info": {"title": "Kubernetes", "version": VERSION["gitVersion"]}}
-                return ApiResponse(encode_body({**empty, "paths": {}, "definitions": {}}))
+                return ApiResponse(encode_body(openapi.version_2(self.resources, self._custom.schemas)))
             case ["v3"]:
                 return ApiResponse(encode_body(openapi.index(self.resources)))
             case ["v3", "api", version]:
@@ -186,7 +205,8 @@ class Api:
 
     def _representation(self, request: ApiRequest, resource: ServedResource) -> Representation:
         printer = select_printer(resource.storage, self.clock.now, self._custom.columns(resource))
-        return select_representation(resource, request.accept, printer, request.query.get("includeObject", ""))
+        include, fill = request.query.get("includeObject", ""), self._custom.defaults_filler(resource)
+        return select_representation(resource, request.accept, printer, include, fill)
 
     def _shown(
         self, request: ApiRequest, target: Target, body: bytes, status: int = 200, warnings: tuple[str, ...] = ()
@@ -234,8 +254,22 @@ class Api:
             status = self._tokens.review(resource.plural, data.get("spec") or {}, request.user, self.clock.now())
             return ApiResponse(encode_body({**data, "status": status}), 201)
         warnings = self._check_fields(request, resource, data)
-        stored = self._create(target, to_stored(resource, data), WriteOptions(request.is_dry_run, request.manager))
+        if resource.storage == SIGNING_REQUESTS and isinstance(data.get("spec"), dict):
+            # Signers trust these fields, so clients cannot set them.
+            requested = {key: item for key, item in data["spec"].items() if key not in USER_FIELDS}
+            data["spec"] = {**requested, **request.user.data()}
+        stored = self._create(
+            target, self._to_stored(resource, data), WriteOptions(request.is_dry_run, request.manager)
+        )
+        if resource.storage == DEFINITIONS:
+            warnings += definition_warnings(data)
         return self._shown(request, target, stored.body, 201, warnings)
+
+    def _to_stored(self, resource: ServedResource, data: Data, old: Data | None = None) -> Data:
+        # Conversions expect fields of the right types, as those of the real server get decoded objects.
+        if resource.converts:
+            self._writer.admission.check_types(resource, data)
+        return to_stored(resource, data, old)
 
     def _check_fields(
         self, request: ApiRequest, resource: ServedResource, data: Data, target: Target | None = None
@@ -306,12 +340,20 @@ class Api:
             scale = self._object(request, "Scale")
             return ApiResponse(encode_body(change_scale(self._writer, target, lambda _old: scale, options)))
         data = self._object(request, target.resource.name, target.resource)
-        if target.resource.storage in WITHOUT_GENERATION and not data["metadata"].get("resourceVersion"):
+        needs_version = target.resource.is_custom or target.resource.storage in WITHOUT_GENERATION
+        if needs_version and not data["metadata"].get("resourceVersion") and self._writer.find(target):
             raise version_required(target.resource, target.name)
         warnings = self._check_fields(request, target.resource, data)
+        is_new = (
+            target.resource.storage in CREATED_BY_PUT and self.store.get(target.resource.storage, target.key) is None
+        )
+        if is_new and not data["metadata"].get("resourceVersion"):
+            data["metadata"].setdefault("name", target.name)
+            stored = self._create(target, self._to_stored(target.resource, data), options)
+            return self._shown(request, target, stored.body, 201, warnings)
 
         def edit(old: Data) -> Data:
-            return to_stored(target.resource, data, old)
+            return self._to_stored(target.resource, data, old)
 
         return self._shown(request, target, self._change(target, edit, options).body, warnings=warnings)
 
@@ -323,7 +365,7 @@ class Api:
             if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
                 raise bad_request("invalid patch result: metadata is missing")
             if resource.is_custom:
-                self._custom.complete(resource, new)
+                self._custom.complete(resource, new, old, keeps_nulls=options.is_apply)
             elif resource.storage == DEFINITIONS and not options.subresource:
                 new["status"] = self._writer.find(target).data.get("status")
                 complete_definition(resource, new, self.clock.now())
@@ -365,7 +407,7 @@ class Api:
                 data = merge_patch(data, patch)
             else:
                 data = strategic_merge(data, patch, find_kind_schema(resource.api_version, resource.name))
-            return to_stored(resource, data, stored) if converts and isinstance(data, dict) else data
+            return self._to_stored(resource, data, stored) if converts and isinstance(data, dict) else data
 
         return edit
 
@@ -382,19 +424,20 @@ class Api:
             subject = f"{target.namespace}/{target.name}; {resource.api_version}, Kind={resource.name}"
             raise bad_request(f"failed to create typed patch object ({subject}): {lines}")
         self._check_fields(request, resource, applied_data)
-        applied_data = to_stored(resource, applied_data)
+        applied_data = self._to_stored(resource, applied_data)
         options = WriteOptions(request.is_dry_run, manager, target.subresource, is_apply=True)
-        if self.store.get(resource.storage, target.key) is None and not target.subresource:
-            applied_data["metadata"].setdefault("name", target.name)
-            if applied_data["metadata"]["name"] != target.name:
-                raise bad_request("the name of the object does not match the name on the URL")
-            new = first_applied(resource, applied_data, manager, self.clock)
-            return self._shown(request, target, self._create(target, new, options).body, 201)
-
-        def edit(live: Data) -> Data:
-            return applied(resource, live, applied_data, manager, force=force, clock=self.clock)
-
-        return self._shown(request, target, self._change(target, edit, options).body)
+        writing = Writing(resource, manager, target.subresource, "Apply")
+        apply = ApplyRequest(writing, applied_data, self._types.find(applied_data), force, self.clock)
+        try:
+            if self.store.get(resource.storage, target.key) is None and not target.subresource:
+                applied_data["metadata"].setdefault("name", target.name)
+                if applied_data["metadata"]["name"] != target.name:
+                    raise bad_request("the name of the object does not match the name on the URL")
+                return self._shown(request, target, self._create(target, apply.create(), options).body, 201)
+            return self._shown(request, target, self._change(target, apply.change, options).body)
+        except MissingKey as error:
+            subject = f"{target.namespace}/{target.name}; {resource.api_version}, Kind={resource.name}"
+            raise bad_request(f"failed to create typed patch object ({subject}): {error}") from error
 
     def _delete(self, request: ApiRequest, target: Target) -> ApiResponse:
         if target.subresource:

@@ -59,9 +59,9 @@ def from_stored(resource: ServedResource, data: Data) -> Data:
         for name in ("currentMetrics", "conditions"):
             status.pop(name, None)
         metadata = dict(data["metadata"])
-        kept = {
+        annotations = {
             key: text for key, text in (metadata.pop("annotations", None) or {}).items() if key not in _IN_ANNOTATIONS
         }
-        metadata |= {"annotations": kept} if kept else {}
+        metadata |= {"annotations": annotations} if annotations else {}
         data = {**data, "metadata": metadata, "spec": spec, "status": {"currentReplicas": 0, **status}}
     return {**data, "apiVersion": resource.api_version}

@@ -1,6 +1,7 @@
 """Users of the API: the administrator, service accounts with tokens, and impersonated users.
 
-All users may do everything: the embedded server has no authorization.
+All users may do everything: the embedded server has no authorization. Access reviews return yes only for the
+administrator, ``system:masters`` and users whose names start with ``system:``.
 """
 
 import hmac

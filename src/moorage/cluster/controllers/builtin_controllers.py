@@ -26,6 +26,7 @@ from moorage.kube.features import FeatureGates
 def cluster_controllers(clock: Clock, features: FeatureGates) -> tuple[Controller, ...]:
     """Return the controllers of kube-controller-manager for the enabled features."""
     groups = tuple(kind for kind in GROUPS if features.enabled(BY_TYPE[kind].gate))
+    protects_trees = features.since(1, 38) and features.enabled("CompositePodGroup")
     shares_claims = features.enabled("DRAWorkloadResourceClaims")
     return (
         DeploymentController(clock),
@@ -48,7 +49,7 @@ def cluster_controllers(clock: Clock, features: FeatureGates) -> tuple[Controlle
         EphemeralVolumeController(clock),
         PodClaimController(clock, has_groups=shares_claims),
         ClaimUseController(clock, has_groups=shares_claims),
-        *((PodGroupProtection(clock),) if groups else ()),
+        *((PodGroupProtection(clock, with_composites=protects_trees),) if groups else ()),
         *((ElectionController(clock),) if features.enabled("CoordinatedLeaderElection") else ()),
         *((GroupClaimController(clock),) if shares_claims else ()),
     )

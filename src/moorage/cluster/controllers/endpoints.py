@@ -112,14 +112,14 @@ def _slice_actions(
         ports = _ports(service, pod)
         group = by_ports.setdefault(msgspec.json.encode(ports).decode(), (ports, []))
         group[1].append(_endpoint(service, pod, cache))
-    wanted = [
+    desired = [
         (ports, endpoints[start : start + MAX_ENDPOINTS])
         for ports, endpoints in by_ports.values()
         for start in range(0, len(endpoints), MAX_ENDPOINTS)
     ]
     unused = list(slices)
     # A slice with the same ports is updated; a service without pods keeps one empty slice.
-    for ports, endpoints in wanted or [([], [])]:
+    for ports, endpoints in desired or [([], [])]:
         current = next((item for item in unused if (item.ports or []) == ports or not item.endpoints), None)
         if current is None:
             metadata = {
@@ -161,7 +161,7 @@ def _is_headless(service: Service) -> bool:
 
 
 def _ports(service: Service, pod: Pod) -> list[Data]:
-    """Return the ports of a service on a pod; a named port that no container has is left out."""
+    """Return the ports of a service on a pod; named ports that no container has are omitted."""
     numbers = ((port, _find_port(port, pod)) for port in service.spec.ports)
     return [
         {"name": port.name, "port": number, "protocol": port.protocol}

@@ -12,6 +12,7 @@ from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.kubelet import FAKE_LABEL, HOST_IP, is_silent
 from moorage.cluster.controllers.node_lifecycle import LEASE_NAMESPACE
 from moorage.common.errors import InputError, QuantityError, did_you_mean
+from moorage.common.version import KUBERNETES
 from moorage.kube.api.integers import to_int64
 from moorage.kube.api.meta import KubeObject, format_micro_time, format_time, parse_time
 from moorage.kube.api.node import HOSTNAME_LABEL, ZONE_LABEL, Node
@@ -94,7 +95,7 @@ def fake_node(name: str, number: int, shape: NodeShape, now: float) -> Data:
                 "kernelVersion": "0.0.0-fake",
                 "osImage": "Moorage fake node",
                 "containerRuntimeVersion": "fake://0.0.0",
-                "kubeletVersion": "v1.37.1",
+                "kubeletVersion": KUBERNETES,
                 "kubeProxyVersion": "",
                 "operatingSystem": "linux",
                 "architecture": "amd64",

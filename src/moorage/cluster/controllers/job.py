@@ -327,9 +327,13 @@ def _fits(rule: FailureRule, pod: Pod) -> Iterator[str]:
     """Yield a message for each way in which a rule matches a pod."""
     if rule.on_exit_codes is not None:
         for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-            ended = container.state.terminated if container.state is not None else None
-            if ended is not None and ended.exit_code and _matches(rule.on_exit_codes, container.name, ended.exit_code):
-                yield f"Container {container.name} for pod {pod.key} failed with exit code {ended.exit_code}"
+            terminated = container.state.terminated if container.state is not None else None
+            if (
+                terminated is not None
+                and terminated.exit_code
+                and _matches(rule.on_exit_codes, container.name, terminated.exit_code)
+            ):
+                yield f"Container {container.name} for pod {pod.key} failed with exit code {terminated.exit_code}"
     for pattern in rule.on_pod_conditions:
         condition = pod.condition(pattern.type)
         if condition is not None and condition.status == pattern.status:

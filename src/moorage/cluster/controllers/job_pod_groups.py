@@ -10,38 +10,64 @@ from moorage.cluster.controllers.actions import ControllerAction, Create, Patch
 from moorage.cluster.controllers.base import BaseController
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.ownership import owner_reference, safe_name, without_finalizer
+from moorage.common.clock import Clock
 from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
-from moorage.kube.api.pod_groups import PodGroup, PodGroupTemplate, Workload
+from moorage.kube.api.pod_groups import CompositePodGroup, CreatedGroup, PodGroup, PodGroupTemplate, Workload
 from moorage.kube.api.struct import Data
 from moorage.kube.api.workloads import Job
 
 PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
+COMPOSITE_PROTECTION: Final = "scheduling.k8s.io/compositepodgroup-protection"
+_COMPOSITE: Final = "composite:"
+"""Marks the keys of composite groups, whose names may equal those of PodGroups."""
 TEMPLATE_NAME: Final = "scheduling.k8s.io/group-template-name"
 """Annotation on a job whose owner has a workload: the pod group template of the job's pods."""
 MAX_NAME: Final = 253
 
 
 class PodGroupProtection(BaseController):
-    """Removes the finalizer of a deleted group when it has no pending or running pods."""
+    """Removes the finalizer of a deleted group when it has no pending or running pods.
+
+    With composite groups (from 1.38), a deleted composite group waits for the groups that name it as parent.
+    """
 
     name = "protection of pod groups"
-    kinds = (PodGroup, Pod)
+    kinds: tuple[type[KubeObject], ...] = (PodGroup, Pod)
+
+    def __init__(self, clock: Clock, *, with_composites: bool = False) -> None:
+        super().__init__(clock)
+        if with_composites:
+            self.kinds = (PodGroup, CompositePodGroup, Pod)
 
     def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
         if isinstance(obj, Pod):
             return () if obj.group_key is None else (obj.group_key,)
-        return (obj.key,)
+        if CompositePodGroup not in self.kinds or not isinstance(obj, CreatedGroup):
+            return (obj.key,)
+        own = f"{_COMPOSITE}{obj.key}" if isinstance(obj, CompositePodGroup) else obj.key
+        return (own,) if obj.parent_key is None else (own, f"{_COMPOSITE}{obj.parent_key}")
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
         """Remove the finalizer of a group that is not in use."""
+        if key.startswith(_COMPOSITE):
+            yield from self._release_composite(key.removeprefix(_COMPOSITE), cache)
+            return
         group = cache[PodGroup].get(key)
         if group is None or not group.is_terminating or PROTECTION not in group.metadata.finalizers:
             return
         pods = cache[Pod].in_namespace(group.namespace)
         if not any(pod.group_key == key and not pod.is_finished for pod in pods):
             yield without_finalizer(group, PROTECTION)
+
+    def _release_composite(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
+        group = cache[CompositePodGroup].get(key)
+        if group is None or not group.is_terminating or COMPOSITE_PROTECTION not in group.metadata.finalizers:
+            return
+        kinds: tuple[type[PodGroup | CompositePodGroup], ...] = (PodGroup, CompositePodGroup)
+        if not any(child.parent_key == key for kind in kinds for child in cache[kind].in_namespace(group.namespace)):
+            yield without_finalizer(group, COMPOSITE_PROTECTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +164,17 @@ def group_name(workload: str, template: str) -> str:
     'train-7464df7ddb-train-pgt-0-5fc59b7747'
     """
     suffix = safe_name(f"{workload}{template}")
-    return f"{workload}-{template}"[: MAX_NAME - len(suffix) - 1] + f"-{suffix}"
+    room = MAX_NAME - len(suffix) - 2
+    half = room // 2
+    if len(workload) + len(template) > room:
+        # A name that needs at most half of the length is kept; the other one is truncated.
+        if len(workload) <= half:
+            template = template[: room - len(workload)]
+        elif len(template) <= half:
+            workload = workload[: room - len(template)]
+        else:
+            workload, template = workload[: room - half], template[:half]
+    return f"{workload}-{template}-{suffix}"
 
 
 def _count_changes(workload: Workload, group: PodGroup, template: Data) -> Iterator[ControllerAction]:

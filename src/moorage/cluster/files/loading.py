@@ -29,7 +29,7 @@ from moorage.cluster.files.workloads import (
     selecting_only,
 )
 from moorage.common.clock import VirtualClock
-from moorage.common.errors import InputError, did_you_mean
+from moorage.common.errors import InputError, describe_mismatch, did_you_mean
 from moorage.kube.admission.defaults import default_namespace, default_pod, with_defaults
 from moorage.kube.admission.group_admission import GroupAdmission
 from moorage.kube.admission.pod_admission import PodAdmission
@@ -349,9 +349,9 @@ def _decode(document: Document, kind: Kind) -> KubeObject:
         if isinstance(obj, AppsWorkload | ReplicationController):
             _ = obj.spec.template  # stored as JSON; access decodes and checks it
     except msgspec.ValidationError as error:
-        text, _, location = str(error).partition(" - at `$")
-        path, quoted = _locate(document.content, location.rstrip("`").lstrip("."), text)
-        raise InputError(f"{document.title}, {path}" if path else document.title, f"{text}{quoted}") from error
+        location, problem = describe_mismatch(error)
+        path, quoted = _locate(document.content, location, str(error))
+        raise InputError(f"{document.title}, {path}" if path else document.title, f"{problem}{quoted}") from error
     return obj
 
 

@@ -109,7 +109,7 @@ class RecordedMoves(QueueObserver):
         """Record a move."""
         self._recorder.moved(pod.key, queue, event)
 
-    def group_moved(self, pods: Sequence[Pod], queue: str, event: str) -> None:
+    def group_moved(self, pods: Sequence[Pod], queue: str, event: str, group_type: str = "") -> None:
         """Record the move of each pod of a group."""
         for pod in pods:
             self.moved(pod, queue, event)
@@ -139,10 +139,10 @@ class RunRecorder:
         self._now, self._start = now, now()
         store.subscribe(self._changed)
 
-    def note(self, what: StepKind, pod: str, detail: Any = None) -> None:
+    def note(self, kind: StepKind, pod: str, detail: Any = None) -> None:
         """Record a step."""
         self.seconds = round(self._now() - self._start, 3)
-        self.steps.append(HistoryStep(self.seconds, what, pod, detail))
+        self.steps.append(HistoryStep(self.seconds, kind, pod, detail))
 
     def moved(self, pod: str, queue: str, event: str) -> None:
         """Record a move; for a repeating pod, only the return to the unschedulable pods."""

@@ -19,7 +19,7 @@ _SIZES: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 def print_run(run: Run, console: "Console", *, whole_timeline: bool) -> None:
     """Print the timeline and the utilization after the table of decisions."""
-    lines = list(timeline_lines(run, whole=whole_timeline))
+    lines = list(timeline_lines(run, is_complete=whole_timeline))
     visible = lines if whole_timeline else lines[:MAX_LINES]
     if visible:
         console.print(f"Timeline, {format_seconds(run.seconds)} of virtual time", style="bold", highlight=False)
@@ -36,9 +36,9 @@ def print_run(run: Run, console: "Console", *, whole_timeline: bool) -> None:
     console.print()
 
 
-def timeline_lines(run: Run, *, whole: bool) -> Iterator[tuple[str, str]]:
+def timeline_lines(run: Run, *, is_complete: bool) -> Iterator[tuple[str, str]]:
     """Yield times and events in order; the short form omits pods that got a node immediately and kept it."""
-    events = [event for record in run.timeline for event in _events(record, is_complete=whole)]
+    events = [event for record in run.timeline for event in _events(record, is_complete=is_complete)]
     for moment, text in sorted(events, key=lambda event: event[0]):
         yield format_seconds(moment), text
     for record in run.timeline:

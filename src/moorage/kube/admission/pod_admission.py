@@ -86,7 +86,12 @@ def _steps(features: FeatureGates) -> Iterable[Callable[[Pod], Pod]]:
     yield merge_affinity_label_keys
     if features.enabled("MatchLabelKeysInPodTopologySpreadSelectorMerge"):
         yield merge_spread_label_keys
-    yield default_pod_level if features.enabled("PodLevelResources") else _without("resources")
+    if not features.enabled("PodLevelResources"):
+        yield _without("resources")
+    elif features.enabled("PodLevelResourcesFixDefaulting"):
+        yield default_pod_level
+    else:
+        yield _default_limited_pod_level
     if not features.enabled("VolumeBindMountOptions"):
         yield _without_mount_options
     if not features.enabled("ContainerRestartRules"):
@@ -162,6 +167,12 @@ def default_pod_level(pod: Pod) -> Pod:
         **level.requests,
     }
     return replace(pod, spec=replace(pod.spec, resources=replace(level, requests=requests, limits=limits)))
+
+
+def _default_limited_pod_level(pod: Pod) -> Pod:
+    """Complete pod-level requests as releases before 1.37 do: only those of pods with pod-level limits."""
+    completed = default_pod_level(pod)
+    return completed if completed.spec.resources and completed.spec.resources.limits else pod
 
 
 def _without_mount_options(pod: Pod) -> Pod:

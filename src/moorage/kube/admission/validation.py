@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from moorage.common.caches import LRU
 from moorage.common.errors import did_you_mean
 from moorage.kube.api.affinity import (
     PodAffinityTerm,
@@ -45,24 +46,38 @@ Check = Callable[[Any], Iterable[Problem]]
 
 def find_problems(obj: KubeObject) -> Iterator[Problem]:
     """Yield the problems of a typed object, in the order of its fields."""
-    return _walk(obj, "")
+    problems: list[Problem] = []
+    _walk(obj, "", problems)
+    return iter(problems)
 
 
-def _walk(part: msgspec.Struct, path: str) -> Iterator[Problem]:
+_latest_valid: LRU[type[msgspec.Struct], msgspec.Struct] = LRU("latest valid parts", 256)
+"""The latest valid part of each type: pods of a template have equal containers, and comparing is fast."""
+
+
+def _walk(part: msgspec.Struct, path: str, problems: list[Problem]) -> None:
+    if _latest_valid.find(type(part)) == part:
+        return
+    count = len(problems)
     plan = _plan(type(part))
-    for field in plan.fields:
-        content = getattr(part, field.attribute)
+    for attribute, name, holds_quantities in plan.fields:
+        content = getattr(part, attribute)
         if not content:
             continue
-        here = f"{path}.{field.name}" if path else field.name
+        here = f"{path}.{name}" if path else name
+        if isinstance(content, msgspec.Struct):
+            _walk(content, here, problems)
+            continue
         for where, item in _items(content, here):
-            if field.holds_quantities:
-                yield from _parse(where, item, nano_value)
+            if holds_quantities:
+                problems += _parse(where, item, nano_value)
             elif isinstance(item, msgspec.Struct):
-                yield from _walk(item, where)
+                _walk(item, where, problems)
     for check in plan.checks:
         for problem in check(part):
-            yield problem._replace(path=f"{path}.{problem.path}" if path else problem.path)
+            problems.append(problem._replace(path=f"{path}.{problem.path}" if path else problem.path))
+    if path and len(problems) == count:
+        _latest_valid.put(type(part), part)
 
 
 def _items(content: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -151,9 +166,11 @@ def _required(attribute: str, problem: str, hint: str = "") -> Check:
 
 
 def _time(attribute: str) -> Check:
+    name = _json_name(attribute)
+
     def check(part: msgspec.Struct) -> Iterable[Problem]:
         value = getattr(part, attribute)
-        return () if value is None else _parse(_json_name(attribute), value, parse_time)
+        return () if value is None else _parse(name, value, parse_time)
 
     return check
 

@@ -52,10 +52,15 @@ def to_data(obj: KubeObject) -> Data:
 
 def without_nulls(content: Any) -> Any:
     """Omit every null in mappings, at any depth."""
+    # Large cluster files have millions of values, mostly strings and numbers.
     if isinstance(content, dict):
-        return {key: without_nulls(item) for key, item in content.items() if item is not None}
+        return {
+            key: without_nulls(item) if isinstance(item, (dict, list)) else item
+            for key, item in content.items()
+            if item is not None
+        }
     if isinstance(content, list):
-        return [without_nulls(item) for item in content]
+        return [without_nulls(item) if isinstance(item, (dict, list)) else item for item in content]
     return content
 
 

@@ -42,10 +42,10 @@ class CustomObject(KubeObject, frozen=True, dict=True, gc=True):
         return self.content.get(field, default)
 
     @classmethod
-    def of(cls, whole: Mapping[str, Any]) -> Self:
+    def of(cls, data: Mapping[str, Any]) -> Self:
         """Create an object from plain data as in a manifest; ``apiVersion`` and ``kind`` are optional."""
-        content = {field: value for field, value in whole.items() if field not in _HEAD}
-        return cls(metadata=msgspec.convert(whole.get("metadata", {}), ObjectMeta), content=content)
+        content = {field: value for field, value in data.items() if field not in _HEAD}
+        return cls(metadata=msgspec.convert(data.get("metadata", {}), ObjectMeta), content=content)
 
     def replace(self, **fields: Any) -> Self:
         """Return the object with other fields, such as ``spec={…}``; for its metadata see ``msgspec.structs``."""

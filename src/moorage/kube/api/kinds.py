@@ -5,9 +5,11 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moorage.kube.api import cluster, devices, node, pod, pod_groups, records, storage, workloads
 from moorage.kube.api.meta import KubeObject
+from moorage.kube.features import FeatureGates
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._~-]+").fullmatch
 _StructType: TypeAlias = type[KubeObject]  # inside the class, `type` is the field
@@ -19,7 +21,8 @@ class Kind(Struct, frozen=True):
     """A kind of object in one version of its group.
 
     ``type`` is its struct: :class:`KubeObject` if only the metadata is read, or if the version is not decoded.
-    ``gate`` is the feature gate that enables the kind.
+    ``gate`` is the feature gate that enables the kind, ``since`` the first release that serves it, ``until`` the first
+    that no longer does.
     """
 
     name: str
@@ -33,6 +36,14 @@ class Kind(Struct, frozen=True):
     subresources: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
     gate: str = ""
+    since: tuple[int, int] = (1, 0)
+    until: tuple[int, int] | None = None
+
+    def is_served(self, features: FeatureGates) -> bool:
+        """Return whether a release with these feature gates serves the kind."""
+        if not features.since(*self.since) or (self.until is not None and features.since(*self.until)):
+            return False
+        return not self.gate or features.enabled(self.gate)
 
     @property
     def api_version(self) -> str:
@@ -141,6 +152,8 @@ KINDS: Final[tuple[Kind, ...]] = (
     _kind("VolumeAttachment", _STORAGE, storage.VolumeAttachment, namespaced=False, parts=_STATUS),
     _kind("VolumeAttributesClass", _STORAGE, namespaced=False, short="vac"),
     _kind("PriorityClass", _SCHEDULING, cluster.PriorityClass, namespaced=False, short="pc"),
+    _kind("PodGroup", _SCHEDULING, parts=_STATUS, gate=_GROUPS, since=(1, 38)),
+    _kind("Workload", _SCHEDULING, gate=_GROUPS, since=(1, 38)),
     _kind("PodGroup", "scheduling.k8s.io/v1beta1", pod_groups.PodGroup, parts=_STATUS, gate=_GROUPS),
     _kind("Workload", "scheduling.k8s.io/v1beta1", pod_groups.Workload, gate=_GROUPS),
     _kind(
@@ -150,6 +163,8 @@ KINDS: Final[tuple[Kind, ...]] = (
         parts=_STATUS,
         gate="CompositePodGroup",
     ),
+    # The version of the beta API is not known yet: v1beta1 is an assumption.
+    _kind("CompositePodGroup", "scheduling.k8s.io/v1beta1", parts=_STATUS, gate="CompositePodGroup", since=(1, 38)),
     _kind("PodGroup", "scheduling.k8s.io/v1alpha3", parts=_STATUS, gate=_GROUPS),
     _kind("Workload", "scheduling.k8s.io/v1alpha3", gate=_GROUPS),
     _kind("DeviceClass", _DEVICES, devices.DeviceClass, namespaced=False),
@@ -198,6 +213,26 @@ KINDS: Final[tuple[Kind, ...]] = (
 
 BY_NAME: Final[dict[str, Kind]] = {kind.name: kind for kind in KINDS if kind.has_struct}
 BY_TYPE: Final[dict[type[KubeObject], Kind]] = {kind.type: kind for kind in BY_NAME.values()}
+
+_STABILITY: Final = ("alpha", "beta")
+
+
+def _stability(kind: Kind) -> int:
+    """Return how stable a version is; all versions of a group count as one generation."""
+    return next((rank for rank, word in enumerate(_STABILITY) if word in kind.version), len(_STABILITY))
+
+
+def _versions(decoded: Kind) -> tuple[Kind, ...]:
+    same = (kind for kind in KINDS if (kind.group, kind.name) == (decoded.group, decoded.name))
+    newer = [replace(kind, type=decoded.type) for kind in same if _stability(kind) > _stability(decoded)]
+    return (*sorted(newer, key=_stability, reverse=True), decoded) if newer else ()
+
+
+VERSIONS: Final[dict[Kind, tuple[Kind, ...]]] = {kind: found for kind in BY_NAME.values() if (found := _versions(kind))}
+"""The versions of a kind that are read, for kinds that have several: the most stable first, the decoded one last.
+
+A kind keeps its fields when it becomes more stable, so one struct is enough. Older versions are not read.
+"""
 
 BUILT_IN: Final = frozenset(BY_TYPE)
 """The structs of built-in kinds; structs added by plugins represent custom resources."""

@@ -161,7 +161,8 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
     @property
     def has_deferred_resize(self) -> bool:
         """Whether the kubelet deferred a resize of the pod because the node is full."""
-        condition = self.condition(requests.RESIZE_PENDING)
+        # Called several times for each pod; new pods have no conditions.
+        condition = self.condition(requests.RESIZE_PENDING) if self.status.conditions else None
         return condition is not None and condition.reason == "Deferred"
 
     @property

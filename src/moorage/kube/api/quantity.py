@@ -18,6 +18,7 @@ ResourceList: TypeAlias = dict[str, Quantity]
 
 NANO: Final = 10**9
 MAX_INT64: Final = 2**63 - 1
+MIN_INT64: Final = -(2**63)
 MAX_LENGTH: Final = 128
 """Kubernetes accepts any number of digits; quantities are cached here, so their length is limited."""
 
@@ -50,6 +51,8 @@ def nano_value(quantity: Quantity) -> int:
     # An absurd exponent must cost a comparison, not the memory for a billion digits.
     power = max(min(power, 60), -len(str(digits)) - 1)
     magnitude: int = digits * 10**power if power >= 0 else -(-digits // 10**-power)
+    if sign == "-" and suffix not in _BINARY:
+        return max(-magnitude, MIN_INT64 * NANO)
     magnitude = min(magnitude, MAX_INT64 * NANO)
     return -magnitude if sign == "-" else magnitude
 
@@ -82,7 +85,7 @@ def nano_to_unit(nano: int) -> int:
 
 
 def _bounded(amount: int) -> int:
-    return amount if -MAX_INT64 <= amount <= MAX_INT64 else (MAX_INT64 if amount > 0 else -MAX_INT64)
+    return amount if MIN_INT64 <= amount <= MAX_INT64 else MAX_INT64 if amount > 0 else MIN_INT64
 
 
 def canonical(quantity: Quantity, *, in_millis: bool = False) -> str:

@@ -16,7 +16,7 @@ from moorage.kube.api.quantity import (
     nano_value,
     unit_value,
 )
-from moorage.kube.api.selectors import is_qualified_name
+from moorage.kube.api.selectors import check_qualified_name
 
 if TYPE_CHECKING:
     from moorage.kube.api.pod import NodeAllocatableClaimStatus, Pod
@@ -56,15 +56,20 @@ _NONZERO_DEFAULTS: Final[Nanos] = {CPU: DEFAULT_MILLI_CPU * 10**6, MEMORY: DEFAU
 @cached(4096)
 def is_extended(name: str) -> bool:
     """Return whether a resource is an extended resource: its prefix is not one of Kubernetes."""
+    return _has_own_prefix(name)
+
+
+def _has_own_prefix(name: str) -> bool:
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
         return False
-    return is_qualified_name(f"requests.{name}")
+    return check_qualified_name(f"requests.{name}")
 
 
 @cached(4096)
 def is_scalar(name: str) -> bool:
     """Return whether a resource is counted in addition to CPU, memory and storage; others are ignored."""
-    if is_extended(name) or name.startswith((HUGEPAGES, "attachable-volumes-")):
+    # Not the cached functions: a pod may request 80,000 resources, and the caches hold 4,096.
+    if _has_own_prefix(name) or name.startswith((HUGEPAGES, "attachable-volumes-")):
         return True
     return "kubernetes.io/" in name
 
@@ -123,7 +128,7 @@ def placed_nonzero_requests(pod: "Pod", scoring: dict[str, int], *, has_report: 
         missing = {name: nanos for name, nanos in _NONZERO_DEFAULTS.items() if name not in total}
         if missing:
             total = _with_pod_level(pod, _status_total(pod, missing), use_status=True)
-    rounded = _rounded(total)
+    rounded = _rounded({name: total[name] for name in _NONZERO_DEFAULTS if name in total})
     return rounded.get(CPU, 0), rounded.get(MEMORY, 0)
 
 

@@ -106,7 +106,7 @@ def _merge(group: Sequence[Requirement]) -> Requirement:
 
 
 class RequirementsByKey:
-    """Many requirements, of which only those about the labels of an object are evaluated."""
+    """Many requirements, indexed by label key: only requirements about the labels of an object are evaluated."""
 
     __slots__ = ("_by_key", "_needed")
 
@@ -171,7 +171,7 @@ def label_matcher(selector: LabelSelector | None) -> LabelMatcher:
     if selector is None:
         return NOTHING
     expressions = [
-        parse_requirement(item.key, item.operator, item.values, known=LABEL_OPERATORS)
+        parse_requirement(item.key, item.operator, item.values, operators=LABEL_OPERATORS)
         for item in selector.match_expressions
     ]
     return LabelMatcher(_canonical([*_equalities(selector.match_labels), *expressions]))
@@ -252,7 +252,8 @@ def node_term_matcher(term: NodeSelectorTerm) -> NodeTermMatcher:
     if not term.match_expressions and not term.match_fields:
         return NodeTermMatcher(matches_nothing=True)
     expressions = tuple(
-        parse_requirement(item.key, item.operator, item.values, known=NODE_OPERATORS) for item in term.match_expressions
+        parse_requirement(item.key, item.operator, item.values, operators=NODE_OPERATORS)
+        for item in term.match_expressions
     )
     return NodeTermMatcher(expressions, tuple(_parse_field(item) for item in term.match_fields))
 
@@ -265,11 +266,11 @@ def _parse_field(item: NodeSelectorRequirement) -> Requirement:
     return Requirement(item.key, item.operator, frozenset(item.values))
 
 
-def parse_requirement(key: str, operator: str, values: Iterable[str], *, known: tuple[str, ...]) -> Requirement:
+def parse_requirement(key: str, operator: str, values: Iterable[str], *, operators: tuple[str, ...]) -> Requirement:
     """Validate and parse one expression by the rules of Kubernetes."""
     operands = tuple(values)
-    if operator not in known:
-        raise SelectorError(f"{key}: operator {operator!r} is unknown; write one of {', '.join(known)}")
+    if operator not in operators:
+        raise SelectorError(f"{key}: operator {operator!r} is unknown; write one of {', '.join(operators)}")
     if not is_qualified_name(key):
         raise SelectorError(
             f"{key!r} is not a label key; write a name of at most 63 characters, with an optional prefix/"
@@ -292,6 +293,11 @@ def parse_requirement(key: str, operator: str, values: Iterable[str], *, known: 
 @cached(2048)
 def is_qualified_name(name: str) -> bool:
     """Return whether a text may be a label key or resource name: a name, or a DNS prefix, a slash and a name."""
+    return check_qualified_name(name)
+
+
+def check_qualified_name(name: str) -> bool:
+    """Return the same without a cache."""
     prefix, slash, local = name.rpartition("/")
     if slash and (len(prefix) > 253 or not _SUBDOMAIN.match(prefix)):
         return False

@@ -64,7 +64,7 @@ class Shape:
             pod, self.scoring_requests, has_report=reported is not None
         )
 
-    def is_of(self, spec: "PodSpec", reported: "PodStatus | None") -> bool:
+    def matches_spec(self, spec: "PodSpec", reported: "PodStatus | None") -> bool:
         """Return whether a pod with this spec and this kubelet report has this shape."""
         return self.spec == spec and self.reported == reported
 
@@ -91,11 +91,11 @@ def take_shape(pod: "Pod") -> Shape:
     spec = _without_identity(pod.spec)
     reported = _kubelet_report(pod) if requests.has_kubelet_report(pod) else None
     shape = _latest.shape()
-    if shape is None or not shape.is_of(spec, reported):
+    if shape is None or not shape.matches_spec(spec, reported):
         encoded = _encoder.encode(spec if reported is None else (spec, reported))
         key = hash(encoded)
         shape = _shapes.get(key)
-        if shape is None or not shape.is_of(spec, reported):
+        if shape is None or not shape.matches_spec(spec, reported):
             shape = Shape(pod, spec, reported)
             if len(encoded) <= MAX_VALUE_LENGTH:
                 _shapes[key] = shape

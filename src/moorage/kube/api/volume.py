@@ -88,6 +88,20 @@ class ImageVolume(KubeStruct, frozen=True):
     reference: str = ""
 
 
+class PodCertificate(KubeStruct, frozen=True):
+    key_type: str = ""
+
+
+class ProjectedSource(KubeStruct, frozen=True):
+    """One source of a projected volume; only certificates matter for placement."""
+
+    pod_certificate: PodCertificate | None = None
+
+
+class ProjectedVolume(KubeStruct, frozen=True):
+    sources: tuple[ProjectedSource, ...] = ()
+
+
 class Present(KubeStruct, frozen=True):
     """A source whose content does not matter for scheduling."""
 
@@ -111,19 +125,18 @@ class Volume(KubeStruct, frozen=True):
     image: ImageVolume | None = None
     config_map: Present | None = None
     secret: Present | None = None
-    projected: Present | None = None
+    projected: ProjectedVolume | None = None
     empty_dir: Present | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether the volume is available on each node: it is empty, or made from objects of the API."""
-        return msgspec.structs.replace(self, name="") in _PLAIN
+        return msgspec.structs.replace(self, name="", projected=None) in _PLAIN
 
 
 _PLAIN: Final = (
     Volume(),
     Volume(config_map=Present()),
     Volume(secret=Present()),
-    Volume(projected=Present()),
     Volume(empty_dir=Present()),
 )

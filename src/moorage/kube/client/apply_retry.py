@@ -27,7 +27,7 @@ class ApplyRetry:
 
     def adjust(self, kind: Kind, change: Change[Any]) -> Change[Any] | None:
         """Return a change relative to the applied state of its object; ``None`` if there is nothing to apply."""
-        obj = _object_of(change)
+        obj = _get_object(change)
         failed_at = self.failed_objects.get((kind, obj.key))
         if failed_at is None:
             return change
@@ -38,11 +38,11 @@ class ApplyRetry:
 
     def succeeded(self, kind: Kind, change: Change[Any]) -> None:
         """Record that an object was applied."""
-        self.failed_objects.pop((kind, _object_of(change).key), None)
+        self.failed_objects.pop((kind, _get_object(change).key), None)
 
     def failed(self, kind: Kind, change: Change[Any], apply: ApplyChange) -> None:
         """Log the current exception, revert the partial change, and relist the object, once."""
-        obj = _object_of(change)
+        obj = _get_object(change)
         key, version = (kind, obj.key), obj.metadata.resource_version
         log.exception("cannot apply a change", resource=kind.plural, object=obj.key, version=version)
         self._count(kind.plural)
@@ -61,7 +61,7 @@ class ApplyRetry:
             self.relist(kind, obj.key)
 
 
-def _object_of(change: Change[Any]) -> KubeObject:
+def _get_object(change: Change[Any]) -> KubeObject:
     obj = change.before if change.after is None else change.after
     assert isinstance(obj, KubeObject)
     return obj

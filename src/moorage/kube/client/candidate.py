@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from moorage.common.clock import Clock, SteadyClock
 from moorage.common.errors import AlreadyExists, ApiError, NotFound
+from moorage.common.version import RELEASE
 from moorage.kube.api.kinds import BY_TYPE, Kind
 from moorage.kube.api.meta import ObjectMeta, format_micro_time, parse_time
 from moorage.kube.api.records import LeaseCandidate, LeaseCandidateSpec
@@ -18,7 +19,6 @@ from moorage.kube.client.informer import Informer
 from moorage.kube.client.leader import LeaseSettings
 from moorage.kube.client.list_watch import Change
 from moorage.kube.client.rest import ApiClient
-from moorage.kube.features import RELEASE
 
 STRATEGY: Final = "OldestEmulationVersion"
 RENEW_SECONDS: Final = 300.0
@@ -46,8 +46,11 @@ class Candidacy:
     async def run(self) -> None:
         """Maintain the candidate until cancelled."""
         kind = BY_TYPE[LeaseCandidate]
-        selector = f"metadata.name={self.settings.identity}"
-        self._informer = Informer(self.client, kind, self._on_changes, field_selector=selector)
+        settings = self.settings
+        selector = f"metadata.name={settings.identity}"
+        self._informer = Informer(
+            self.client, kind, self._on_changes, namespace=settings.namespace, field_selector=selector
+        )
         async with asyncio.TaskGroup() as group:
             group.create_task(self._informer.run())
             failures = 0

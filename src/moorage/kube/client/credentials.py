@@ -2,12 +2,12 @@
 
 import asyncio
 import base64
+import errno
 import os
 import re
 import signal
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -190,18 +190,17 @@ class ExecCredentials:
         return status
 
     async def _output(self) -> bytes:
-        from moorage.common.forked_process import end_with_parent  # only programs need it
+        from moorage.kube.client.credential_program import guarded_command  # only programs need it
 
-        plugin = self._plugin
+        plugin, environment = self._plugin, self._environment()
         try:
+            require_program(plugin.command, environment)
             transport, run = await asyncio.get_running_loop().subprocess_exec(
                 ProgramRun,
-                plugin.command,
-                *(plugin.args or ()),
-                env=self._environment(),
+                *guarded_command(os.getpid(), [plugin.command, *(plugin.args or ())]),
+                env=environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 start_new_session=True,
-                preexec_fn=partial(end_with_parent, os.getpid()),
             )
         except (OSError, ValueError) as error:
             problem = f"the program for credentials cannot be run: {getattr(error, 'strerror', None) or error}"
@@ -262,6 +261,16 @@ class ProgramRun(asyncio.SubprocessProtocol):
         """Wake the waiting caller."""
         if not self.ended.done():
             self.ended.set_result(None)
+
+
+def require_program(command: str, environment: Mapping[str, str]) -> None:
+    """Raise OSError if a program does not exist or is not executable."""
+    import shutil
+
+    if shutil.which(command, path=os.pathsep.join(os.get_exec_path(environment))) is None:
+        is_present = os.path.dirname(command) and os.path.exists(command)
+        number = errno.EACCES if is_present else errno.ENOENT
+        raise OSError(number, os.strerror(number))
 
 
 def basic(username: str, password: str) -> str:

@@ -6,12 +6,11 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final, Generic, TypeVar
 
-import msgspec
 import structlog
 
 from moorage.common.errors import ApiError, Forbidden, Gone, MoorageError, NotFound
 from moorage.common.observers import Observer
-from moorage.kube.api.kinds import BUILT_IN, Kind, find_kind
+from moorage.kube.api.kinds import BUILT_IN, VERSIONS, Kind, find_kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.client.flow_control import WATCH_BACKOFF
@@ -45,25 +44,16 @@ class InformerObserver(Observer):
         """A change of an object cannot be applied."""
 
 
-class _ServedResource(msgspec.Struct):
-    name: str
-
-
-class _Discovery(msgspec.Struct):
-    """The resources of one version of an API group."""
-
-    resources: list[_ServedResource]
-
-
 class Informer(Generic[T]):
     """Lists and watches one resource. ``problem`` is the current problem, or ``None``."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keywords only, each with a default that most keep
         self,
         client: ApiClient,
         kind: Kind,
         on_changes: OnChanges,
         *,
+        namespace: str = "",
         field_selector: str = "",
         observer: InformerObserver | None = None,
         chance: Random | None = None,
@@ -76,7 +66,9 @@ class Informer(Generic[T]):
         self._observer = observer or InformerObserver()
         self._chance = chance or Random()
         decoding: Decoding[T] = Decoding(kind.type, self._observer.object_malformed, keeps)  # type: ignore[arg-type]
-        self._machine = ListWatch(kind, decoding, field_selector=field_selector, chance=self._chance)
+        self._machine = ListWatch(
+            kind, decoding, namespace=namespace, field_selector=field_selector, chance=self._chance
+        )
         self._synced = asyncio.Event()
         self._complaint = ("", 0.0)
         self._failures = 0
@@ -138,8 +130,15 @@ class Informer(Generic[T]):
         if request.is_watch:
             await self._watch(request)
         else:
-            await self._list(request)
+            await self._list(await self._in_served_version(request))
             self._settle()
+
+    async def _in_served_version(self, request: NextRequest) -> NextRequest:
+        """Read the kind in the version that the server prefers; a new list may find another one after an upgrade."""
+        if self.kind not in VERSIONS or self._machine.is_listing:
+            return request
+        self._machine.read_as(await self._client.discover(self.kind))
+        return self._machine.next_request()
 
     async def _list(self, request: NextRequest) -> None:
         """Process all pages; the server prepares the next page while one is processed."""
@@ -202,7 +201,7 @@ class Informer(Generic[T]):
         else:
             self._complain(str(error))
         if isinstance(error, ApiError):
-            self._machine.failed(error)
+            self._machine.failed(error, is_withdrawn=isinstance(error, NotFound) and self.kind in VERSIONS)
         await self._pause(error)
 
     async def _is_hidden(self, error: MoorageError) -> bool:
@@ -213,15 +212,10 @@ class Informer(Generic[T]):
         """
         if not isinstance(error, Forbidden):
             return False
-        version = self.kind.api_version
-        path = f"/apis/{version}" if "/" in version else f"/api/{version}"
         try:
-            served = msgspec.json.decode(await self._client.request("GET", path), type=_Discovery)
-        except NotFound:
-            return True
-        except (MoorageError, msgspec.MsgspecError):
+            return not await self._client.serves(self._client.kind_of(self.kind.type))
+        except MoorageError:
             return False
-        return self.kind.plural not in {resource.name for resource in served.resources}
 
     def _complain(self, problem: str) -> None:
         """Log a problem; repeat the same one only every few minutes, since a missing permission remains missing."""

@@ -82,6 +82,7 @@ class ListWatch(Generic[T]):
         kind: Kind,
         decoding: "Decoding[T]",
         *,
+        namespace: str = "",
         field_selector: str = "",
         page_size: int = PAGE_SIZE,
         chance: Random | None = None,
@@ -89,7 +90,8 @@ class ListWatch(Generic[T]):
         self.kind = kind
         self.is_synced = False
         self._decoding = decoding
-        self._path = kind.path()
+        self._namespace = namespace
+        self._path = kind.path(namespace=namespace)
         self._selector = {"fieldSelector": field_selector} if field_selector else {}
         self._page_size = self._first_size = page_size
         self._chance = chance or Random()
@@ -109,6 +111,15 @@ class ListWatch(Generic[T]):
     def version(self) -> str:
         """The resource version of the watch; empty while a list is due."""
         return self._version
+
+    @property
+    def is_listing(self) -> bool:
+        """Whether pages of a list are still missing."""
+        return bool(self._continue)
+
+    def read_as(self, version: Kind) -> None:
+        """Send all further requests about another version of the kind."""
+        self._path = version.path(namespace=self._namespace)
 
     def next_request(self) -> NextRequest:
         """Return the next request: the next page, or a watch from the current version."""
@@ -207,11 +218,14 @@ class ListWatch(Generic[T]):
         for key in [] if listed_keys is None else [key for key in self._known if key not in listed_keys]:
             yield Change(self._known.pop(key), None, is_final=False)
 
-    def failed(self, error: ApiError) -> None:
-        """Record a failed request; after an expired version or page, list from the start."""
+    def failed(self, error: ApiError, *, is_withdrawn: bool = False) -> None:
+        """Record a failed request; after an expired version or page, list from the start.
+
+        ``is_withdrawn`` means that the server may serve another version of the kind instead.
+        """
         self._page_size = self._first_size
         # A server that does not understand the version or the page rejects the request with 400.
-        if isinstance(error, Gone) or error.status == BAD_REQUEST:
+        if isinstance(error, Gone) or error.status == BAD_REQUEST or is_withdrawn:
             self._version = self._continue = ""
             self._listed = set()
 

@@ -6,6 +6,7 @@ counted. Bindings never wait for events.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from random import Random
 from typing import Final, NamedTuple, TypeAlias, cast
 
@@ -17,7 +18,7 @@ from moorage.common.caches import LRU
 from moorage.common.clock import Clock
 from moorage.common.errors import AlreadyExists, ApiError, NotFound, ServerError, TooManyRequests, Unreachable
 from moorage.common.text import cut_note
-from moorage.kube.api.kinds import BY_TYPE
+from moorage.kube.api.kinds import BY_TYPE, Kind, find_kind
 from moorage.kube.api.meta import KubeObject, format_micro_time, format_time
 from moorage.kube.api.records import Event, EventNote, EventSeries
 from moorage.kube.client.flow_control import EVENT_BACKOFF, TokenBucket
@@ -34,6 +35,8 @@ FINISH_SECONDS: Final = 6 * 60.0
 PASSING: Final = (Unreachable, ServerError, TooManyRequests)
 """Errors that a retry may resolve."""
 
+KindOf: TypeAlias = Callable[[type[KubeObject]], Kind]
+"""Finds the kind of a struct, in the version that the server serves."""
 _EVENTS: Final = BY_TYPE[Event]
 CORE_EVENTS: Final = "/api/v1/namespaces/{namespace}/events"
 _encoder = msgspec.json.Encoder()
@@ -103,9 +106,18 @@ class Series(Struct):
 class EventRecorder:
     """Writes events in the background. Start :meth:`run` once the loop runs; :meth:`flush` waits until all are out."""
 
-    def __init__(self, client: ApiClient, hostname: str, clock: Clock, *, limit: TokenBucket | None = None) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        hostname: str,
+        clock: Clock,
+        *,
+        limit: TokenBucket | None = None,
+        kind_of: KindOf = find_kind,
+    ) -> None:
         self.dropped = 0
         self._client = client
+        self._kind_of = kind_of
         self._hostname = hostname
         self._clock = clock
         self._limit = limit
@@ -134,7 +146,7 @@ class EventRecorder:
     def record_core(self, note: EventNote) -> None:
         """Queue an event of the core API, which never becomes a series."""
         now = self._clock.wall()
-        about, moment = reference(note.regarding), format_time(int(now))
+        about, moment = reference(note.regarding, self._kind_of), format_time(int(now))
         namespace = about.namespace or "default"
         event = {
             "apiVersion": "v1",
@@ -262,7 +274,7 @@ class EventRecorder:
             await self._send_once(_creation(event.series))
 
     def _event(self, note: EventNote, now: float) -> WrittenEvent:
-        regarding = reference(note.regarding)
+        regarding = reference(note.regarding, self._kind_of)
         return WrittenEvent(
             api_version="events.k8s.io/v1",
             kind="Event",
@@ -273,7 +285,7 @@ class EventRecorder:
             action=note.action,
             note=cut_note(note.note),
             regarding=regarding,
-            related=None if note.related is None else reference(note.related),
+            related=None if note.related is None else reference(note.related, self._kind_of),
             reporting_controller=note.controller,
             reporting_instance=f"{note.controller}-{self._hostname}",
         )
@@ -302,7 +314,7 @@ def identity(obj: KubeObject) -> tuple[str, ...]:
     return BY_TYPE[type(obj)].name, meta.namespace, meta.name, meta.uid, meta.resource_version
 
 
-def reference(obj: KubeObject) -> Reference:
-    """Point to an object."""
-    kind, meta = BY_TYPE[type(obj)], obj.metadata
+def reference(obj: KubeObject, kind_of: KindOf = find_kind) -> Reference:
+    """Point to an object, in the version in which it was read."""
+    kind, meta = kind_of(type(obj)), obj.metadata
     return Reference(kind.name, kind.api_version, meta.name, meta.uid, meta.resource_version, meta.namespace)

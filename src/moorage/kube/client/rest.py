@@ -6,16 +6,16 @@ precomputed parts.
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from time import perf_counter
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from moorage.common.clock import Clock, SteadyClock
-from moorage.common.errors import ServerError, Unreachable
+from moorage.common.errors import Forbidden, NotFound, ServerError, Unreachable
 from moorage.kube.api.codec import UNREADABLE, decode, encode
-from moorage.kube.api.kinds import find_kind
+from moorage.kube.api.kinds import VERSIONS, Kind, find_kind
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.client.api_errors import api_error
 from moorage.kube.client.credentials import NEVER
@@ -64,6 +64,8 @@ class ApiClient:
         self._headers = ""
         self._renewing: asyncio.Future[None] | None = None
         self._expires_at = 0.0
+        self._versions: dict[Kind, Kind] = {}
+        """The served version of each kind that :meth:`discover` has looked up."""
 
     async def __aenter__(self) -> "ApiClient":
         return self
@@ -148,13 +150,43 @@ class ApiClient:
         await self._renew()
         return before != (self._authorization, tls and tls.context)
 
+    async def discover(self, kind: Kind) -> Kind:
+        """Find the most stable version of a kind that the server serves; without one, return the kind itself.
+
+        Only kinds that have several versions need requests. All later requests about the kind use the version.
+        """
+        served = kind
+        with suppress(Forbidden):  # discovery is public by default, but an administrator can restrict it
+            for version in VERSIONS.get(kind, ()):
+                if await self.serves(version):
+                    served = version
+                    break
+        self._versions[kind] = served
+        return served
+
+    async def serves(self, kind: Kind) -> bool:
+        """Return whether the server serves a kind in its version, by the discovery document of the version."""
+        try:
+            body = await self.request("GET", kind.root)
+            resources = msgspec.json.decode(body, type=_Discovery).resources
+        except NotFound:
+            return False
+        except UNREADABLE as error:
+            raise ServerError(f"invalid list of the resources in {kind.api_version}: {error}") from error
+        return any(resource.name == kind.plural for resource in resources)
+
+    def kind_of(self, struct: type[KubeObject]) -> Kind:
+        """Return the kind of a struct, in the version that was discovered or else in the decoded one."""
+        kind = find_kind(struct)
+        return self._versions.get(kind, kind) if kind in VERSIONS else kind
+
     async def get(self, kind: type[T], name: str, namespace: str = "") -> T:
         """Read one object."""
-        return decoded(kind, await self.request("GET", find_kind(kind).path(name, namespace)))
+        return decoded(kind, await self.request("GET", self.kind_of(kind).path(name, namespace)))
 
     async def list(self, kind: type[T], namespace: str = "", query: str = "") -> list[T]:
         """Read all objects of a kind in one request; informers read in pages."""
-        path = find_kind(kind).path(namespace=namespace) + (f"?{query}" if query else "")
+        path = self.kind_of(kind).path(namespace=namespace) + (f"?{query}" if query else "")
         body = await self.request("GET", path)
         try:
             items = msgspec.json.decode(body, type=RawList).items
@@ -164,25 +196,26 @@ class ApiClient:
 
     async def create(self, obj: T) -> T:
         """Create an object and return it as stored."""
-        path = find_kind(type(obj)).path(namespace=obj.namespace)
-        return decoded(type(obj), await self.request("POST", path, encoded(obj)))
+        kind = self.kind_of(type(obj))
+        return decoded(type(obj), await self.request("POST", kind.path(namespace=obj.namespace), encoded(obj, kind)))
 
     async def update(self, obj: T, subresource: str = "") -> T:
         """Replace an object by the fields of its struct; only for kinds without fields of other writers."""
-        path = find_kind(type(obj)).path(obj.name, obj.namespace, subresource)
-        return decoded(type(obj), await self.request("PUT", path, encoded(obj)))
+        kind = self.kind_of(type(obj))
+        path = kind.path(obj.name, obj.namespace, subresource)
+        return decoded(type(obj), await self.request("PUT", path, encoded(obj, kind)))
 
     async def patch(
         self, obj: T, patch: Mapping[str, Any], *, subresource: str = "", content_type: str = MERGE_PATCH
     ) -> T:
         """Merge something into an object and return it as stored."""
-        path = find_kind(type(obj)).path(obj.name, obj.namespace, subresource)
+        path = self.kind_of(type(obj)).path(obj.name, obj.namespace, subresource)
         body = await self.request("PATCH", path, msgspec.json.encode(patch), content_type)
         return decoded(type(obj), body)
 
     async def delete(self, obj: KubeObject) -> None:
         """Delete an object."""
-        await self.request("DELETE", find_kind(type(obj)).path(obj.name, obj.namespace))
+        await self.request("DELETE", self.kind_of(type(obj)).path(obj.name, obj.namespace))
 
 
 class RawList(msgspec.Struct, frozen=True):
@@ -191,9 +224,19 @@ class RawList(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
-def encoded(obj: KubeObject) -> bytes:
-    """Write an object as JSON, with its kind."""
-    return msgspec.json.encode(encode(obj))
+class _ServedResource(msgspec.Struct):
+    name: str
+
+
+class _Discovery(msgspec.Struct):
+    """The resources of one version of an API group."""
+
+    resources: list[_ServedResource] = []
+
+
+def encoded(obj: KubeObject, kind: Kind) -> bytes:
+    """Write an object as JSON, in a version of its kind."""
+    return msgspec.json.encode({**encode(obj), "apiVersion": kind.api_version})
 
 
 def decoded(kind: type[T], body: bytes) -> T:

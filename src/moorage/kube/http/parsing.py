@@ -18,9 +18,11 @@ MAX_HEAD: Final = 1 << 17
 """Bytes of a request line or status line and the headers."""
 MAX_HEADERS: Final = 1000
 SLICE: Final = 1024
-"""Bytes parsed at once, so that few complete requests wait in memory however many a client sends."""
-MAX_BODIES: Final = 64 << 20
-"""Bytes of incomplete bodies of all connections to a server."""
+"""Bytes parsed in one step; this limits how many complete requests of a client wait in memory."""
+MAX_RECEIVED: Final = 64 << 20
+"""Bytes of incomplete requests of all connections to a server."""
+HEADER_BYTES: Final = 200
+"""Memory of a parsed header in addition to its text."""
 MAX_FRAMING_PER_BYTE: Final = 8
 """A chunk of one byte takes five bytes of framing; more overhead than this is an attack."""
 MAX_INTERIM: Final = 20
@@ -34,8 +36,8 @@ class MalformedMessage(Exception):
     """The data is not HTTP, or exceeds a limit."""
 
 
-class BodyBudget:
-    """The bytes of incomplete bodies of all connections to a server."""
+class ReceiveBudget:
+    """The bytes that a server keeps of incomplete requests: heads, bodies, and data that is not parsed yet."""
 
     used = 0
 
@@ -49,7 +51,7 @@ class RequestParser:
     """
 
     def __init__(
-        self, service: HttpService, transport: asyncio.BaseTransport | None = None, bodies: BodyBudget | None = None
+        self, service: HttpService, transport: asyncio.BaseTransport | None = None, budget: ReceiveBudget | None = None
     ) -> None:
         self.requests: deque[tuple[HttpRequest, bool]] = deque()
         self.refusal: Reply | None = None
@@ -59,7 +61,8 @@ class RequestParser:
         """Whether a request has begun and is not complete."""
         self._service = service
         self._transport = transport
-        self._bodies = bodies or BodyBudget()
+        self._budget = budget or ReceiveBudget()
+        self._held = 0
         self._unread = b""
         self._position = 0
         self._body: bytes | bytearray = b""
@@ -73,14 +76,24 @@ class RequestParser:
         self._has_head = False
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._release_body()
+        self._body = b""
         self._length = 0
         self._max_body = 0
         self._received = 0
 
-    def _release_body(self) -> None:
-        self._bodies.used -= len(self._body)
-        self._body = b""
+    def _account(self) -> None:
+        """Add the data that this connection keeps to the budget of the server."""
+        kept_bytes = 0
+        if self.refusal is None and self.has_begun:
+            # A partial request keeps its head until its body is complete; framing of chunks is not kept.
+            head = (
+                min(self._received - len(self._body), MAX_HEAD) + HEADER_BYTES * len(self._headers)
+                if self.is_partial
+                else 0
+            )
+            kept_bytes = len(self._unread) + len(self._body) + head
+        self._budget.used += kept_bytes - self._held
+        self._held = kept_bytes
 
     @property
     def has_unread(self) -> bool:
@@ -97,6 +110,9 @@ class RequestParser:
         if self.refusal is None:
             self._unread = self._unread[self._position :] + data if self.has_unread else data
             self._position = 0
+            self._account()
+            if self._budget.used > MAX_RECEIVED:
+                self.refuse(503, "too many incomplete requests are being received: retry later")
 
     def advance(self) -> None:
         """Parse stored data until a request is complete, or its body needs a review."""
@@ -104,11 +120,17 @@ class RequestParser:
             start = self._position
             self._position += max(SLICE, self._length - len(self._body))
             self._parse(self._unread[start : self._position])
+        if not self.has_unread:
+            self._unread = b""
+            self._position = 0
+        if self._held or self.is_partial:
+            self._account()
 
     def reviewed(self, refusal: Reply | None) -> None:
         """Continue with the body after its review, or reject the request."""
         self.unreviewed = None
-        self.refusal = refusal
+        if refusal is not None:
+            self._reject(refusal)
 
     def _parse(self, data: bytes) -> None:
         self._received += len(data)
@@ -137,13 +159,21 @@ class RequestParser:
     def refuse(self, status: int, message: str) -> None:
         """Reject the current request, unless it is already rejected."""
         if self.refusal is None:
-            self.refusal = self._service.refuse(status, message)
-            self._release_body()
+            self._reject(self._service.refuse(status, message))
+
+    def _reject(self, reply: Reply) -> None:
+        """Set the error response, and discard the request; its remaining bytes are not read."""
+        self.refusal = reply
+        self.is_partial = True
+        self._unread = self._body = b""
+        self._headers = []
+        self._account()
 
     def close(self) -> None:
         """Release all references."""
         self.requests.clear()
-        self._release_body()
+        self._budget.used -= self._held
+        self._held = 0
         del self._parser
 
     def on_message_begin(self) -> None:
@@ -182,7 +212,7 @@ class RequestParser:
         head = self._request(b"")
         verdict = self._service.check_head(head)
         if isinstance(verdict, Reply):
-            self.refusal = verdict
+            self._reject(verdict)
             return
         self._max_body = verdict
         if length > verdict:
@@ -205,11 +235,8 @@ class RequestParser:
             if isinstance(self._body, bytes):
                 self._body = bytearray(self._body)
             self._body += piece
-        self._bodies.used += len(piece)
         if len(self._body) > self._max_body:
             self._refuse_length()
-        elif self._bodies.used > MAX_BODIES:
-            self.refuse(503, "too many request bodies are being received: retry later")
 
     def _refuse_length(self) -> None:
         self.refuse(413, f"Request entity too large: limit is {self._max_body}")

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias, cast
 import structlog
 
 from moorage.kube.http.messages import HttpRequest, HttpService, Reply, ReplyStream, encoded, encoded_head
-from moorage.kube.http.parsing import BodyBudget, RequestParser
+from moorage.kube.http.parsing import ReceiveBudget, RequestParser
 
 REQUEST_TIMEOUT: Final = 408
 MAX_IN_A_ROW: Final = 32
@@ -64,11 +64,19 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Whether a reply is in progress."""
         return self._task is not None or self._stream is not None
 
+    @property
+    def is_replaceable(self) -> bool:
+        """Whether the connection may be closed for a new one: it is idle, or its client sent requests in advance."""
+        return self._stream is None and (self._task is None or (self._parser is not None and self._parser.has_unread))
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start serving, unless the limit of connections was reached during the handshake."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(MAX_UNSENT)  # of TLS, the default is eight times as much
-        self._parser = RequestParser(self._service, transport, self._tracker.bodies)
+        # TLS has additional buffers; their defaults are four and eight times as large.
+        self._transport.set_write_buffer_limits(MAX_UNSENT)
+        if (limit_reads := getattr(transport, "set_read_buffer_limits", None)) is not None:
+            limit_reads(READ_BYTES)
+        self._parser = RequestParser(self._service, transport, self._tracker.received)
         arrival, self._arrival = self._arrival, None
         if arrival is None or not self._tracker.replace(arrival, self):
             self.abort()
@@ -295,7 +303,7 @@ class Arrival:
     asyncio's own listener does not count connections that never finish their handshake.
     """
 
-    is_busy = False
+    is_replaceable = True
 
     def __init__(self, client: socket.socket, address: str, service: HttpService, tracker: "HttpServer") -> None:
         self.sweeps = 0
@@ -358,13 +366,14 @@ class HttpServer:
     """Serves a service on every address that :meth:`listen` is called with.
 
     The limit is ``max_connections``, and half of the files that the process may open. At the limit, a new connection
-    replaces one of the client with the most connections: its oldest handshake, otherwise the one that was idle the
-    longest. So a flood from a few addresses displaces itself, and health checks are served. While all connections are
-    busy or new, it waits to be accepted.
+    replaces one of the client with the most connections: its oldest handshake, otherwise its longest idle connection.
+    A flood from a few addresses thus replaces only its own connections, and health checks are served. While all
+    connections are busy or new, the new connection waits to be accepted. A client that sends requests in advance does
+    not count as busy: otherwise a few pipelines would block all other clients.
     """
 
     def __init__(self, service: HttpService, max_connections: int = MAX_CONNECTIONS) -> None:
-        self.bodies = BodyBudget()
+        self.received = ReceiveBudget()
         self.buffer = memoryview(bytearray(READ_BYTES))
         """The buffer of all connections; each copies what it received immediately."""
         self._service = service
@@ -431,10 +440,10 @@ class HttpServer:
         if len(self._connections) < self._max_connections:
             return True
         counts = Counter(connection.address for connection in self._connections)
-        idle = [connection for connection in self._connections if not connection.is_busy]
-        most = max((counts[connection.address] for connection in idle), default=0)
+        replaceable = [connection for connection in self._connections if connection.is_replaceable]
+        most = max((counts[connection.address] for connection in replaceable), default=0)
         old = monotonic() - MIN_AGE
-        candidates = (c for c in idle if counts[c.address] == most and c.begun_at < old)
+        candidates = (c for c in replaceable if counts[c.address] == most and c.begun_at < old)
         # Of equals, max() returns the first, which is the oldest.
         surplus = max(candidates, key=lambda c: (isinstance(c, Arrival), c.sweeps), default=None)
         if surplus is None:

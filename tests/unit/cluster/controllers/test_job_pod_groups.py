@@ -9,7 +9,13 @@ from moorage.cluster.controllers.actions import Create, Patch
 from moorage.cluster.controllers.garbage_collector import GROUPS, GarbageCollector
 from moorage.cluster.controllers.informer_cache import InformerCache
 from moorage.cluster.controllers.job import JobController
-from moorage.cluster.controllers.job_pod_groups import JobGroup, PodGroupProtection, find_job_group, group_name
+from moorage.cluster.controllers.job_pod_groups import (
+    COMPOSITE_PROTECTION,
+    JobGroup,
+    PodGroupProtection,
+    find_job_group,
+    group_name,
+)
 from moorage.cluster.controllers.resource_claims import (
     MADE_FOR,
     ClaimUseController,
@@ -20,7 +26,7 @@ from moorage.common.clock import VirtualClock
 from moorage.kube.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
-from moorage.kube.api.pod_groups import PodGroup, Workload
+from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup, Workload
 from moorage.kube.api.workloads import CronJob, Job
 
 UID = "4d2aa5a5-bcca-4b2d-82c9-22d6810e1633"
@@ -153,8 +159,22 @@ def test_changed_min_count_is_propagated() -> None:
     assert patches[1].patch == {"spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
 
 
-def test_names_fit() -> None:
-    assert len(group_name("w" * 253, "t" * 63)) <= 253
+NAMES = {
+    # Lengths of the names of workload and template; how much of each k8s.io/component-helpers keeps, and its hash.
+    "both fit": (126, 63, 126, 63, "5fddfcb6fc"),
+    "a short workload": (1, 253, 1, 240, "7cd8f7bb58"),
+    "a short template": (253, 63, 178, 63, "5d7bbbcbc8"),
+    "two long names": (253, 253, 121, 120, "77f77f457d"),
+    "a hash of nine characters": (240, 240, 121, 121, "db76497fc"),
+    "a hash of eight characters": (127, 126, 122, 121, "5c5d8b76"),
+}
+
+
+@pytest.mark.parametrize("row", NAMES.values(), ids=NAMES)
+def test_long_names_are_cut_as_upstream(row: tuple[int, int, int, int, str]) -> None:
+    workload_length, template_length, kept_workload, kept_template, suffix = row
+    name = group_name("w" * workload_length, "t" * template_length)
+    assert name == f"{'w' * kept_workload}-{'t' * kept_template}-{suffix}"
 
 
 GONE = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["scheduling.k8s.io/podgroup-protection", "mine"]}
@@ -236,3 +256,26 @@ def test_garbage_collector_distinguishes_api_groups() -> None:
     reference = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "name": "v", "uid": "u"}
     foreign_pod = make(Pod, "p", metadata={"ownerReferences": [reference]})
     assert describe(collector.reconcile("Pod/shop/p", InformerCache([foreign_pod]))) == []
+
+
+def composite(name: str, parent: str = "", **metadata: Any) -> CompositePodGroup:
+    spec = {"parentCompositePodGroupName": parent} if parent else {}
+    return make(CompositePodGroup, name, metadata=metadata, spec=spec)
+
+
+CHILDREN = [composite("child", "root"), make(PodGroup, "g", spec={"parentCompositePodGroupName": "root"})]
+
+
+@pytest.mark.parametrize("child", CHILDREN)
+def test_deleted_composite_groups_wait_for_their_children(child: KubeObject) -> None:
+    gone = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [COMPOSITE_PROTECTION, "mine"]}
+    root = composite("root", **gone)
+    controller = PodGroupProtection(VirtualClock(), with_composites=True)
+    cache = InformerCache([root, child])
+    (_, key) = controller.affected(child, cache)
+    assert [*controller.affected(root, cache)] == [key]
+    assert not [*controller.reconcile(key, cache)]
+    (patch,) = controller.reconcile(key, InformerCache([root]))
+    assert isinstance(patch, Patch)
+    assert patch.patch["metadata"]["finalizers"] == ["mine"]
+    assert not [*controller.reconcile(key, InformerCache([composite("root")]))]

@@ -328,7 +328,7 @@ class TestFiles:
 
 
 BAD: dict[str, tuple[Any, str]] = {
-    "not a mapping": (["x"], "the input, object 1: this is not a Kubernetes object but a list"),
+    "not a mapping": (["x"], "the input, object 1: expected a Kubernetes object, found a list"),
     "no kind": ({"apiVersion": "v1"}, "the input, object 1: this is not a Kubernetes object: it has no kind"),
     "an unknown kind": (thing("Pdo"), "the input, object 1 (Pdo a): v1 has no kind 'Pdo'\n  hint: did you mean 'Pod'?"),
     "a kind in the wrong group": (
@@ -357,11 +357,12 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "a wrong type": (
         pod(priority="high"),
-        "the input, object 1 (Pod a), spec.priority: Expected `int | null`, got `str` ('high')",
+        "the input, object 1 (Pod a), spec.priority: expected an integer or null, found a string ('high')",
     ),
     "a number as a label": (
         thing("Node", metadata={"labels": {"zone": "a", "disks": 2}}),
-        "the input, object 1 (Node a), metadata.labels.disks: Expected `str`, got `int` (2; put it in quotes)",
+        "the input, object 1 (Node a), metadata.labels.disks: "
+        "expected a string, found an integer (2; put it in quotes)",
     ),
     "a selector's operator": (
         pod(

@@ -59,11 +59,11 @@ def test_pods_wait_for_capacity_and_report_the_duration() -> None:
     lives = {life.pod: life for life in result.timeline}
     assert lives["default/second"].waited == pytest.approx(30.0, abs=0.2)
     assert (lives["default/third"].waited, lives["default/third"].bound) == (60.0, None)
-    lines = [text for _, text in timeline_lines(result, whole=False)]
+    lines = [text for _, text in timeline_lines(result, is_complete=False)]
     assert lines == [
         "default/first succeeded on a 30s after it was placed",
         "default/second placed on a, waited 30s",
         "default/third has no node after 1m0s",
     ]
-    assert len(list(timeline_lines(result, whole=True))) == 4
+    assert len(list(timeline_lines(result, is_complete=True))) == 4
     assert wait_summary(result.timeline) == "Waited for a node: median 15s, longest 30s (default/second)"

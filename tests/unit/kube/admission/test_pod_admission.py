@@ -92,6 +92,20 @@ def test_pod_level_requests_follow_from_limits_and_containers() -> None:
     assert resources.limits == {"hugepages-2Mi": 4 << 20, "memory": "1Gi"}
 
 
+def test_before_the_fix_only_pods_with_pod_level_limits_get_requests() -> None:
+    container = {"name": "a", "resources": {"requests": {"cpu": "1"}}}
+    old = "PodLevelResourcesFixDefaulting=false"
+    without_limits = {"containers": [container], "resources": {"requests": {"memory": "1Gi"}}}
+    with_limits = {"containers": [container], "resources": {"limits": {"memory": "1Gi"}}}
+    requests = [
+        (admit(spec, gates).spec.resources or pytest.fail("no resources")).requests
+        for spec in (without_limits, with_limits)
+        for gates in (old, "")
+    ]
+    completed = {"cpu": 1, "memory": "1Gi"}
+    assert requests == [{"memory": "1Gi"}, completed, completed, completed]
+
+
 def test_fields_of_disabled_features_are_dropped() -> None:
     container = {
         "name": "a",

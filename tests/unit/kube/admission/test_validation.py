@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from moorage.kube.admission.validation import find_problems
-from moorage.kube.api.codec import decode
+from moorage.kube.api.codec import convert, decode
 from moorage.kube.api.kinds import BY_NAME
+from moorage.kube.api.pod import Pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -89,3 +90,14 @@ def test_corrections_are_part_of_a_problem() -> None:
     assert [problem.hint for problem in find_problems(node)] == [
         "write a number with an optional suffix, like 500m, 2, 1.5Gi or 1e3"
     ]
+
+
+def test_problem_after_an_equal_valid_part_is_found() -> None:
+    """Valid parts are remembered by type, so an invalid one after them must still be checked, each time."""
+    valid, invalid = (
+        convert(Pod, {"metadata": {"name": "a"}, "spec": {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}})
+        for cpu in ("1", "one")
+    )
+    found = [[problem.path for problem in find_problems(pod)] for pod in (valid, valid, invalid, invalid, valid)]
+    path = ["spec.containers[0].resources.requests.cpu"]
+    assert found == [[], [], path, path, []]

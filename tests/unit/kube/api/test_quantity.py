@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.common.errors import QuantityError
-from moorage.kube.api.quantity import MAX_INT64, NANO, milli_value, nano_value, unit_value
+from moorage.kube.api.quantity import MAX_INT64, MIN_INT64, NANO, milli_value, nano_to_unit, nano_value, unit_value
 
 # Text, thousandths, units: as kube-scheduler's own library reads them.
 GOOD: dict[str, tuple[int, int]] = {
@@ -81,7 +81,7 @@ LARGE = {
 @pytest.mark.parametrize(("text", "want"), LARGE.values(), ids=LARGE)
 def test_limits(text: str, want: int) -> None:
     assert unit_value(text) == want
-    assert abs(milli_value(text)) <= MAX_INT64
+    assert MIN_INT64 <= milli_value(text) <= MAX_INT64
 
 
 BAD = [
@@ -128,3 +128,42 @@ def test_rounding_never_gives_less_than_requested(whole: int, fraction: int) -> 
     text = f"{whole}.{fraction:09d}"
     assert unit_value(text) * NANO >= nano_value(text) > (unit_value(text) - 1) * NANO
     assert milli_value(text) * 10**6 >= nano_value(text) > (milli_value(text) - 1) * 10**6
+
+
+SATURATED = {
+    # Text, value and thousandths in Kubernetes 1.38; 1.37 overflows.
+    "10E": (MAX_INT64, MAX_INT64),
+    "1e1000": (MAX_INT64, MAX_INT64),
+    "18446744073709551616": (MAX_INT64, MAX_INT64),
+    "-10E": (MIN_INT64, MIN_INT64),
+    "9E": (9 * 10**18, MAX_INT64),
+    "1e18": (10**18, MAX_INT64),
+    "9223372036854775": (9223372036854775, 9223372036854775000),
+    "9223372036854776": (9223372036854776, MAX_INT64),
+    "9223372036854775807": (MAX_INT64, MAX_INT64),
+    "9223372036854775808": (MAX_INT64, MAX_INT64),
+    "9223372036854775808m": (9223372036854776, MAX_INT64),
+    "100Ei": (MAX_INT64, MAX_INT64),
+    "-9223372036854775808": (MIN_INT64, MIN_INT64),
+    "-9223372036854775809": (MIN_INT64, MIN_INT64),
+    "-8Ei": (-MAX_INT64, MIN_INT64),
+    "-9Ei": (-MAX_INT64, MIN_INT64),
+    "-0.9n": (-1, -1),
+    "-1000000000000000000000.5": (MIN_INT64, MIN_INT64),
+    "1.5": (2, 1500),
+    "-1.5": (-2, -1500),
+    "0.9n": (1, 1),
+    "0.1m": (1, 1),
+    "1.2345": (2, 1235),
+    "1.": (1, 1000),
+    "1e+3": (1000, 10**6),
+}
+
+
+@pytest.mark.parametrize(("text", "want"), SATURATED.items(), ids=SATURATED)
+def test_quantities_saturate_as_in_1_38(text: str, want: tuple[int, int]) -> None:
+    assert (unit_value(text), milli_value(text)) == want
+
+
+def test_sums_saturate() -> None:
+    assert nano_to_unit(nano_value("6Ei") + nano_value("6Ei")) == MAX_INT64

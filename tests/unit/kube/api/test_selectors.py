@@ -74,7 +74,7 @@ BAD = {
 @pytest.mark.parametrize(("key", "operator", "values", "complaint"), BAD.values(), ids=BAD)
 def test_a_requirement_that_cannot_be_used(key: str, operator: str, values: tuple[str, ...], complaint: str) -> None:
     with pytest.raises(SelectorError, match=complaint):
-        parse_requirement(key, operator, values, known=LABEL_OPERATORS)
+        parse_requirement(key, operator, values, operators=LABEL_OPERATORS)
 
 
 COMPARISONS = {
@@ -93,13 +93,13 @@ COMPARISONS = {
 
 @pytest.mark.parametrize(("operator", "bound", "result", "want"), COMPARISONS.values(), ids=COMPARISONS)
 def test_comparisons(operator: str, bound: str, result: str | None, want: bool) -> None:
-    assert parse_requirement("n", operator, [bound], known=NODE_OPERATORS).accepts(result) is want
+    assert parse_requirement("n", operator, [bound], operators=NODE_OPERATORS).accepts(result) is want
 
 
 @pytest.mark.parametrize("values", [(), ("1", "2"), ("x",), ("1.5",)])
 def test_a_comparison_needs_one_integer(values: tuple[str, ...]) -> None:
     with pytest.raises(SelectorError, match="Gt needs exactly one integer"):
-        parse_requirement("n", "Gt", values, known=NODE_OPERATORS)
+        parse_requirement("n", "Gt", values, operators=NODE_OPERATORS)
 
 
 def test_invalid_node_term_raises_alone_but_not_in_a_selector() -> None:

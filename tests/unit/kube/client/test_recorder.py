@@ -86,6 +86,7 @@ def test_an_event_of_the_core_api(bench: Bench) -> None:
         "reportingComponent": "default-scheduler",
         "firstTimestamp": "2026-01-01T00:00:00Z",
         "lastTimestamp": "2026-01-01T00:00:00Z",
+        "eventTime": None,
         "count": 1,
     }
 
@@ -110,6 +111,8 @@ def test_event_names_its_reporter_and_object(bench: Bench) -> None:
         "reportingController": "default-scheduler",
         "reportingInstance": "default-scheduler-host",
         "deprecatedSource": {},
+        "deprecatedFirstTimestamp": None,
+        "deprecatedLastTimestamp": None,
     }
 
 

@@ -2,7 +2,7 @@
 
 import gc
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 
 import pytest
@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from moorage.kube.http.messages import HttpRequest, HttpService, Reply, Response
 from moorage.kube.http.parsing import (
-    MAX_BODIES,
     MAX_HEAD,
     MAX_HEADERS,
     MAX_INTERIM,
-    BodyBudget,
+    MAX_RECEIVED,
     MalformedMessage,
+    ReceiveBudget,
     RequestParser,
     ResponseParser,
 )
@@ -224,16 +224,50 @@ def test_few_pipelined_requests_are_parsed_at_once() -> None:
 
 
 def test_incomplete_bodies_of_all_connections_have_a_limit() -> None:
-    service = HttpService(lambda request: Reply(200, request.body), refuse, lambda _: MAX_BODIES)
-    bodies = BodyBudget()
-    parsers = [RequestParser(service, bodies=bodies) for _ in range(3)]
+    service = HttpService(lambda request: Reply(200, request.body), refuse, lambda _: MAX_RECEIVED)
+    budget, nearly_half = ReceiveBudget(), MAX_RECEIVED // 2 - 2000
+    parsers = [RequestParser(service, budget=budget) for _ in range(3)]
     for http_parser in parsers:
-        http_parser.feed(b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % MAX_BODIES + b"x" * (MAX_BODIES // 2 - 1))
+        http_parser.feed(b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % MAX_RECEIVED + b"x" * nearly_half)
         http_parser.advance()
     assert [None if one.refusal is None else one.refusal.status for one in parsers] == [None, None, 503]
     for http_parser in parsers:
         http_parser.close()
-    assert bodies.used == 0
+    assert budget.used == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"GET / HTTP/1.1\r\nA: " + b"x" * 120_000, b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 900, b"GET /" + b"x" * 120_000],
+    ids=["one header", "many headers", "a target"],
+)
+def test_incomplete_heads_of_all_connections_have_a_limit(data: bytes) -> None:
+    service = HttpService(lambda request: Reply(200, request.body), refuse, lambda _: 0)
+    budget = ReceiveBudget()
+    parsers = [RequestParser(service, budget=budget) for _ in range(1000)]
+    for http_parser in parsers:
+        for start in range(0, len(data), 50_000):
+            http_parser.feed(data[start : start + 50_000])
+            http_parser.advance()
+    statuses = Counter(None if one.refusal is None else one.refusal.status for one in parsers)
+    assert statuses[503] > 300
+    assert statuses[None] > 100
+    assert budget.used <= MAX_RECEIVED + 2 * MAX_HEAD
+    for http_parser in parsers:
+        http_parser.close()
+    assert budget.used == 0
+
+
+def test_complete_requests_do_not_count_as_incomplete() -> None:
+    service = HttpService(lambda request: Reply(200, request.body), refuse, lambda _: 100)
+    budget = ReceiveBudget()
+    http_parser = RequestParser(service, budget=budget)
+    for request in (b"GET / HTTP/1.1\r\n\r\n", b"PUT / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc") * 3:
+        http_parser.feed(request)
+        assert budget.used == len(request)
+        http_parser.advance()
+        http_parser.requests.clear()
+        assert budget.used == 0
 
 
 REQUESTS = (

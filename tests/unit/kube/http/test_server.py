@@ -434,6 +434,24 @@ def test_with_all_connections_busy_one_more_waits() -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
+def test_connections_with_pipelined_requests_are_replaced() -> None:
+    async def main() -> None:
+        site = Site()
+        server = HttpServer(HttpService(site.answer, refuse, lambda _: MAX_BODY), max_connections=2)
+        port = await server.listen("127.0.0.1", 0)
+        flood = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        for _, writer in flood:
+            writer.write(b"GET /slow HTTP/1.1\r\n\r\n" * 100)
+        probe = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+        probe[1].write(b"GET /a HTTP/1.1\r\n\r\n")
+        assert (await heard(probe[0]))[0] == 200
+        for _, writer in (probe, *flood):
+            writer.close()
+        await server.stop(0)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
 def test_many_simultaneous_connections_are_all_served() -> None:
     async def main() -> None:
         server = HttpServer(HttpService(Site().answer, refuse, lambda _: MAX_BODY), max_connections=3)

@@ -21,7 +21,7 @@ from moorage.kube.admission.checks.updates import RULES as UPDATE_RULES
 from moorage.kube.admission.checks.updates import update_problems
 from moorage.kube.admission.defaults import default_pod
 from moorage.kube.admission.device_admission import DeviceAdmission
-from moorage.kube.admission.group_admission import POD_GROUPS, WORDS, GroupAdmission
+from moorage.kube.admission.group_admission import COMPOSITES, POD_GROUPS, WORDS, GroupAdmission
 from moorage.kube.admission.pod_admission import PodAdmission
 from moorage.kube.admission.type_defaults import set_defaults
 from moorage.kube.api.cluster import PriorityClass
@@ -48,6 +48,8 @@ PROTECTED: Final = {
     "volumeattributesclasses.storage.k8s.io": "kubernetes.io/vac-protection",
 }
 """The finalizers of new volumes, claims and groups; controllers remove them when the objects are not in use."""
+PROTECTED_COMPOSITES: Final = "scheduling.k8s.io/compositepodgroup-protection"
+"""The finalizer of new composite groups from 1.38."""
 MAX_SPECS: Final = 1024
 MAX_SPEC_BYTES: Final = 16 * 1024
 GATED: Final = {
@@ -70,6 +72,8 @@ class Admission:
         self._pods: PodAdmission | None = None
         self._groups = GroupAdmission(features)
         self._devices = DeviceAdmission(features)
+        self._protected = {**PROTECTED, **({COMPOSITES: PROTECTED_COMPOSITES} if features.since(1, 38) else {})}
+        self._has_groups = features.enabled("GenericWorkload")
         self._compares_taints = features.enabled("TaintTolerationComparisonOperators")
         self._admitted_specs: LRU[bytes, tuple[bytes, str]] = LRU("admitted pod specs", MAX_SPECS)
         store.subscribe(self._changed)
@@ -131,8 +135,10 @@ class Admission:
             set_defaults(data, schema)
         self._groups.complete(resource, data)
         self._devices.drop(resource, data)
+        if not self._has_groups and schema is not None and (template := _template_spec(data)):
+            template.pop("schedulingGroup", None)
         self._complete_kind(resource, data)
-        finalizer, finalizers = PROTECTED.get(resource.storage), data["metadata"].get("finalizers") or []
+        finalizer, finalizers = self._protected.get(resource.storage), data["metadata"].get("finalizers") or []
         if finalizer is not None and finalizer not in finalizers:
             data["metadata"]["finalizers"] = [*finalizers, finalizer]
         gated: Iterable[FieldError] = ()
@@ -143,6 +149,15 @@ class Admission:
             gated = comparisons(data["spec"], "spec") if not self._compares_taints else ()
         _raise_if_invalid(resource, data, [*_problems(resource, data), *gated])
         if schema is not None:
+            complete(data, schema)
+        return data
+
+    def with_defaults(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
+        """Return a copy of an object with the defaults of its types only."""
+        self.check_types(resource, data)
+        data = deepcopy(data)
+        if (schema := _find_schema(resource, data)) is not None:
+            set_defaults(data, schema)
             complete(data, schema)
         return data
 
@@ -204,7 +219,9 @@ class Admission:
             stored = deepcopy(dict(old))
             set_defaults(stored, schema)
             old = stored
-        _raise_if_invalid(resource, data, [*_problems(resource, data), *update_problems(resource.storage, old, data)])
+        _raise_if_invalid(
+            resource, data, [*_problems(resource, data), *update_problems(resource.storage, old, data, self._features)]
+        )
         if schema is not None:
             complete(data, schema)
         return data
@@ -215,10 +232,15 @@ class Admission:
             self.check_types(resource, {"metadata": data["metadata"]})
             _raise_if_invalid(resource, data, metadata_problems(resource, data["metadata"]))
         schema = _find_schema(resource, data)
+        if schema is not None and "status" in schema.always_encoded:
+            data.setdefault("status", {})
         if schema is not None and "status" in data:
             status = {"status": data["status"]}
             if (problem := type_problem(status, schema)) is not None:
                 raise undecodable(resource, problem)
+            below = schema.by_name["status"].schema
+            if below is not None:
+                set_defaults(status["status"], below)
             complete(status, schema)
         self._devices.drop(resource, data, old)
         if resource.storage in WORDS:
@@ -254,6 +276,18 @@ class Admission:
         return changed
 
 
+def _template_spec(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the pod spec in the template of a workload; empty for other kinds."""
+    spec: dict[str, Any] = data
+    for name in ("spec", "jobTemplate", "spec", "template", "spec"):
+        # Pod templates have no spec around the template, and only cron jobs a template of jobs.
+        below = spec.get(name, spec if name != "template" else {})
+        if not isinstance(below, dict):
+            return {}
+        spec = below
+    return spec
+
+
 def _copy_data_source(spec: dict[str, Any]) -> None:
     """Keep both references to the source of a claim's data equal; the older one supports only claims and snapshots."""
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
@@ -282,7 +316,8 @@ def _add_default_tolerations(spec: dict[str, Any]) -> None:
 
 def _find_schema(resource: ServedResource, data: Mapping[str, Any]) -> Schema | None:
     # Objects are validated in their stored version, independent of the version of the request.
-    return find_kind_schema(data.get("apiVersion") or resource.api_version, resource.name)
+    version = data.get("apiVersion")
+    return find_kind_schema(version if version and isinstance(version, str) else resource.api_version, resource.name)
 
 
 def _decode_pod(resource: ServedResource, data: Mapping[str, Any]) -> Pod:

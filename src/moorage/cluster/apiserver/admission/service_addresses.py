@@ -8,7 +8,7 @@ from typing import Any, Final
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.kube.admission.checks.type_checks import NOT_AN_ADDRESS
 from moorage.kube.api.struct import Data
-from moorage.kube.field_errors import FieldError, invalid_value
+from moorage.kube.field_errors import FieldError, invalid_value, unsupported_value
 from moorage.kube.resources import ServedResource
 from moorage.kube.status_errors import invalid
 
@@ -63,6 +63,9 @@ def _address_problems(spec: Data, requested: str) -> Iterator[FieldError]:
     if spec.get("ipFamilyPolicy") == "RequireDualStack" and (requested != "None" or spec.get("selector")):
         why = "this cluster is not configured for dual-stack services"
         yield invalid_value("spec.ipFamilyPolicy", "RequireDualStack", why)
+    for number, family in enumerate(spec.get("ipFamilies") or ()):
+        if family not in ("IPv4", "IPv6"):
+            yield unsupported_value(f"spec.ipFamilies[{number}]", family, ("IPv4", "IPv6"))
     if requested != "None" or spec.get("selector"):
         for number, family in enumerate(spec.get("ipFamilies") or ()):
             if family == "IPv6":
@@ -76,7 +79,7 @@ def _address_problems(spec: Data, requested: str) -> Iterator[FieldError]:
         return
     if address.version == 6:
         yield invalid_value("spec.clusterIPs[0]", [requested], "IPv6 is not configured on this cluster")
-    elif address not in NETWORK:
+    elif address not in NETWORK or address in (NETWORK.network_address, NETWORK.broadcast_address):
         why = f"the provided IP ({requested}) is not in the valid range. The range of valid IPs is {NETWORK}"
         yield invalid_value("spec.clusterIPs", [requested], f"failed to allocate IP {requested}: {why}")
 
@@ -87,6 +90,9 @@ def keep_address(old: Mapping[str, Any], data: Data) -> None:
     If its type changes, fields of the old type that the client did not change are removed.
     """
     before, after = old.get("spec") or {}, data["spec"]
+    is_reachable = after.get("type") in EXTERNAL or after.get("externalIPs")
+    if not is_reachable and after.get("externalTrafficPolicy") == before.get("externalTrafficPolicy"):
+        after.pop("externalTrafficPolicy", None)
     if after.get("type") == before.get("type"):
         for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if name in before:

@@ -1,50 +1,51 @@
 """Custom resource definitions: their served resources, and validation and defaulting by their schemas."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
+from moorage.cluster.apiserver.discovery.custom_rules import definition_problems, rule_problems, unenforced
+from moorage.cluster.apiserver.discovery.custom_schemas import (
+    EMBEDDED,
+    NOT_DEFAULTED,
+    drop_invalid_nulls,
+    fill_defaults,
+    has_defaults,
+    schema_problems,
+    structure_problems,
+    undeclared,
+)
 from moorage.cluster.apiserver.storage.store import Store, StoredChange
 from moorage.common.text import shortened
 from moorage.kube.api.kinds import KINDS
 from moorage.kube.api.meta import format_time
 from moorage.kube.api.struct import Data
-from moorage.kube.field_errors import FieldError, invalid_value, required_value, too_many_items
+from moorage.kube.field_errors import FieldError, invalid_value, required_value, unsupported_value
 from moorage.kube.resources import Resources, ServedResource
-from moorage.kube.schema import find_schema
 from moorage.kube.status_errors import bad_request, invalid
 
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
-EMBEDDED: Final = "x-kubernetes-embedded-resource"
 APPROVAL: Final = "api-approved.kubernetes.io"
 APPROVAL_RULES: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
 PROTECTED_GROUPS: Final = (".k8s.io", ".kubernetes.io")
-METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 ACCEPTED: Final = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
     ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
 )
+COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 MAX_CAUSES: Final = 100
-MAX_DEFAULTS: Final = 3 << 20
-_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "boolean": (bool,),
-    "integer": (int,),
-    "number": (int, float),
-}
-_TYPE_NAMES: Final = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
+MAX_WARNINGS: Final = 5
+PREVENTS_RULES: Final = ("FieldValueRequired", "FieldValueTypeInvalid", "FieldValueTooLong", "FieldValueTooMany")
+"""Rules are evaluated only for objects without these problems."""
 
 
 class DefinitionNames(msgspec.Struct, frozen=True, rename="camel"):
     """The names of a custom resource."""
 
-    plural: str
-    kind: str
+    plural: str = ""
+    kind: str = ""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
 
@@ -69,16 +70,16 @@ class DefinedVersion(msgspec.Struct, frozen=True, rename="camel"):
 class DefinitionSpec(msgspec.Struct, frozen=True):
     """The spec of a definition."""
 
-    group: str
-    names: DefinitionNames
-    scope: str
-    versions: tuple[DefinedVersion, ...]
+    group: str = ""
+    names: DefinitionNames = DefinitionNames()
+    scope: str = ""
+    versions: tuple[DefinedVersion, ...] = ()
 
 
 class Definition(msgspec.Struct, frozen=True):
     """The relevant part of a CustomResourceDefinition."""
 
-    spec: DefinitionSpec
+    spec: DefinitionSpec = DefinitionSpec()
 
 
 class DefinitionStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -100,6 +101,7 @@ class CustomResources:
     def __init__(self, store: Store, resources: Resources) -> None:
         self.schemas: dict[str, Data] = {}
         self._columns: dict[str, Sequence[Mapping[str, Any]]] = {}
+        self._with_defaults: dict[str, Data] = {}
         self._store = store
         self._resources = resources
         store.subscribe(self._changed)
@@ -109,6 +111,13 @@ class CustomResources:
     def columns(self, resource: ServedResource) -> Sequence[Mapping[str, Any]]:
         """Return the additionalPrinterColumns of a definition."""
         return self._columns.get(f"{resource.api_version}/{resource.name}", ())
+
+    def defaults_filler(self, resource: ServedResource) -> Callable[[Data, int], int] | None:
+        """Return a function that sets defaults; objects may be older than these. ``None`` if there are no defaults."""
+        schema = self._with_defaults.get(f"{resource.api_version}/{resource.name}")
+        if schema is None:
+            return None
+        return lambda data, left: fill_defaults(data, schema, NOT_DEFAULTED, left)
 
     def _changed(self, resource: str, change: StoredChange) -> None:
         if resource != DEFINITIONS:
@@ -126,6 +135,9 @@ class CustomResources:
             api_version = f"{spec.group}/{version.name}/{spec.names.kind}"
             self.schemas[api_version] = version.schema.openapi
             self._columns[api_version] = version.additional_printer_columns
+            self._with_defaults.pop(api_version, None)
+            if has_defaults(version.schema.openapi):
+                self._with_defaults[api_version] = version.schema.openapi
             parts = tuple(part for part in ("status", "scale") if part in version.subresources)
             resources.append(
                 ServedResource(
@@ -154,18 +166,29 @@ class CustomResources:
         schema = self.schemas.get(f"{resource.api_version}/{resource.name}")
         return [path for _, _, path in undeclared(data, {**schema, EMBEDDED: True})] if schema else []
 
-    def complete(self, resource: ServedResource, data: Data) -> None:
-        """Prune undeclared fields, set defaults, and validate; raise a 422 error that lists the problems."""
+    def complete(
+        self, resource: ServedResource, data: Data, old: Data | None = None, *, keeps_nulls: bool = False
+    ) -> None:
+        """Prune undeclared fields, set defaults, and validate; raise a 422 error that lists the problems.
+
+        The result of server-side apply keeps its nulls, so that invalid ones are reported.
+        """
+        metadata = data["metadata"]
+        for name in [name for name, content in metadata.items() if content is None or content in ({}, [])]:
+            del metadata[name]
         schema = self.schemas.get(f"{resource.api_version}/{resource.name}")
         if not schema:
             return
-        drop_invalid_nulls(data, schema)
+        if not keeps_nulls:
+            drop_invalid_nulls(data, schema)
         for parent, name, _ in list(undeclared(data, {**schema, EMBEDDED: True})):
             del parent[name]
-        fill_defaults(data, schema, skipped=("apiVersion", "kind", "metadata"))
+        fill_defaults(data, schema, skipped=NOT_DEFAULTED)
         problems = (cause for cause in schema_problems(data, schema, "") if not cause.field.startswith("metadata"))
         # A schema can have long enumerations and patterns, and an object many values that violate it.
         causes = [cause._replace(message=shortened(cause.message)) for cause in islice(problems, MAX_CAUSES)]
+        if not any(cause.reason in PREVENTS_RULES for cause in causes):
+            causes += islice(rule_problems(data, schema, old=old), MAX_CAUSES)
         if causes:
             raise invalid(resource, data["metadata"].get("name", ""), causes)
 
@@ -182,13 +205,17 @@ def complete_definition(resource: ServedResource, data: Data, now: float) -> Non
     causes = []
     if name != f"{spec.names.plural}.{spec.group}":
         causes.append(invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
-    if "." not in spec.group:
+    if not spec.group:
+        causes.append(required_value("spec.group"))
+    elif "." not in spec.group:
         causes.append(invalid_value("spec.group", spec.group, "should be a domain with at least one dot"))
     built_in = [kind for kind in KINDS if kind.group == spec.group]
     if any(spec.names.plural == kind.plural or spec.names.kind == kind.name for kind in built_in):
         causes.append(invalid_value("spec.names", spec.names.kind, f"{name} is a resource of Kubernetes itself"))
-    if spec.scope not in ("Namespaced", "Cluster"):
-        causes.append(invalid_value("spec.scope", spec.scope, "write Namespaced or Cluster"))
+    names = {"spec.scope": spec.scope, "spec.names.plural": spec.names.plural, "spec.names.kind": spec.names.kind}
+    causes += (required_value(field) for field, text in names.items() if not text)
+    if spec.scope not in ("", "Namespaced", "Cluster"):
+        causes.append(unsupported_value("spec.scope", spec.scope, ("Cluster", "Namespaced")))
     if sum(version.storage for version in spec.versions) != 1:
         causes.append(invalid_value("spec.versions", [], "must have exactly one version marked as storage version"))
     if f".{spec.group}".endswith(PROTECTED_GROUPS) and APPROVAL not in (data["metadata"].get("annotations") or {}):
@@ -197,12 +224,51 @@ def complete_definition(resource: ServedResource, data: Data, now: float) -> Non
     for number, version in enumerate(spec.versions):
         if not version.schema.openapi:
             causes.append(required_value(f"spec.versions[{number}].schema.openAPIV3Schema"))
-    if data["spec"].get("preserveUnknownFields"):
+        else:
+            causes += _version_problems(version, data["spec"]["versions"][number], number, len(spec.versions))
+    if (data.get("spec") or {}).get("preserveUnknownFields"):
         why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         causes.append(invalid_value("spec.preserveUnknownFields", True, why))
     if causes:
         raise invalid(resource, name, causes)
     data["status"] = _definition_status(data, definition, format_time(now))
+
+
+def _version_problems(version: DefinedVersion, data: Data, number: int, count: int) -> Iterator[FieldError]:
+    """Yield the errors of the schema, the printed columns and the selectable fields of a version."""
+    here = f"spec.versions[{number}]"
+    # Upstream reports the only version at the place that it has inside of the server.
+    version_path = "spec" if count == 1 else here
+    schema = "spec.validation.openAPIV3Schema" if count == 1 else f"{here}.schema.openAPIV3Schema"
+    yield from structure_problems(version.schema.openapi, schema)
+    yield from definition_problems(version.schema.openapi, schema)
+    if data.get("deprecationWarning") is not None and not data.get("deprecated"):
+        yield invalid_value(
+            f"{here}.deprecationWarning", data["deprecationWarning"], "can only be set for deprecated versions"
+        )
+    for index, column in enumerate(version.additional_printer_columns):
+        where, kind, path = (
+            f"{version_path}.additionalPrinterColumns[{index}]",
+            column.get("type", ""),
+            column.get("jsonPath"),
+        )
+        if kind not in COLUMN_TYPES:
+            yield invalid_value(f"{where}.type", kind, f"must be one of {','.join(COLUMN_TYPES)}")
+        if not path:
+            yield required_value(f"{where}.JSONPath")
+        elif not path.startswith((".", "[")):
+            yield invalid_value(f"{where}.JSONPath", path, "is an invalid path: expected [ or .")
+    for index, field in enumerate(data.get("selectableFields") or ()):
+        if not str(field.get("jsonPath", "")).startswith((".", "[")):
+            where = f"{version_path}.selectableFields[{index}].jsonPath"
+            yield invalid_value(where, field.get("jsonPath", ""), "is an invalid path: expected [ or .")
+
+
+def definition_warnings(data: Data) -> tuple[str, ...]:
+    """Report the rules of an accepted definition that cannot be evaluated."""
+    versions = msgspec.convert(data, Definition).spec.versions
+    warnings = (f"{version.name}: {text}" for version in versions for text in unenforced(version.schema.openapi))
+    return tuple(islice(warnings, MAX_WARNINGS))
 
 
 def _definition_status(data: Data, definition: WrittenDefinition, moment: str) -> Data:
@@ -219,155 +285,3 @@ def _definition_status(data: Data, definition: WrittenDefinition, moment: str) -
     names = {"listKind": f"{spec.names.kind}List", "singular": spec.names.kind.lower(), **data["spec"]["names"]}
     data["spec"]["names"] = names
     return {"acceptedNames": names, "storedVersions": stored, "conditions": conditions}
-
-
-def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    properties = schema.get("properties")
-    return properties if isinstance(properties, dict) else {}
-
-
-def drop_invalid_nulls(data: Any, schema: Mapping[str, Any]) -> None:
-    """Remove the nulls of fields that are not nullable."""
-    items, additional = schema.get("items"), schema.get("additionalProperties")
-    if isinstance(data, dict):
-        properties = _properties(schema)
-        for name, content in list(data.items()):
-            below = properties.get(name, additional)
-            if isinstance(below, dict):
-                if content is None and below.get("nullable") is not True:
-                    del data[name]
-                drop_invalid_nulls(content, below)
-    elif isinstance(data, list) and isinstance(items, dict):
-        for item in data:
-            drop_invalid_nulls(item, items)
-
-
-def fill_defaults(data: Any, schema: Mapping[str, Any], skipped: Sequence[str] = (), left: int = MAX_DEFAULTS) -> int:
-    """Set missing fields that have a default, at any depth; return how many bytes of defaults are still allowed."""
-    if isinstance(data, dict):
-        for name, below in _properties(schema).items():
-            if not isinstance(below, dict) or name in skipped:
-                continue
-            if name not in data and "default" in below:
-                left -= len(msgspec.json.encode(below["default"]))
-                if left < 0:
-                    raise bad_request(f"the defaults of the schema add more than {MAX_DEFAULTS >> 20} MiB")
-                data[name] = deepcopy(below["default"])
-            if name in data:
-                left = fill_defaults(data[name], below, left=left)
-    items = schema.get("items")
-    if isinstance(data, list) and isinstance(items, dict):
-        for item in data:
-            left = fill_defaults(item, items, left=left)
-    return left
-
-
-def undeclared(data: Any, schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[Data, str, str]]:
-    """Yield the fields that a schema does not declare: their parents, names and paths."""
-    items = schema.get("items")
-    if isinstance(data, list) and isinstance(items, dict):
-        for number, item in enumerate(data):
-            yield from undeclared(item, items, f"{path}[{number}]")
-    if not isinstance(data, dict):
-        return
-    properties, additional = _properties(schema), schema.get("additionalProperties")
-    is_object = schema.get(EMBEDDED) is True
-    keeps = schema.get("x-kubernetes-preserve-unknown-fields") is True or additional is True
-    for name, content in data.items():
-        here = f"{path}.{name}" if path else name
-        if is_object and name in ("apiVersion", "kind"):
-            continue
-        if is_object and name == "metadata":
-            metadata = find_schema(METADATA)
-            assert metadata is not None
-            names = content if isinstance(content, dict) else ()
-            yield from ((content, field, f"{here}.{field}") for field in names if metadata.field(field) is None)
-        elif isinstance(properties.get(name), dict):
-            yield from undeclared(content, properties[name], here)
-        elif isinstance(additional, dict):
-            yield from undeclared(content, additional, here)
-        elif not keeps:
-            yield data, name, here
-
-
-def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """Yield the schema violations of data: types, required fields, enumerations and ranges."""
-    types = _TYPES.get(str(schema.get("type", ""))) if schema.get("x-kubernetes-int-or-string") is not True else None
-    if data is None and schema.get("nullable") is True:
-        return
-    # In Python a bool is an int, in JSON it is not.
-    if types is not None and not (isinstance(data, types) and (bool in types or not isinstance(data, bool))):
-        type_name = _TYPE_NAMES.get(type(data), "null")
-        why = f'Invalid value: "{type_name}": {path or "the object"} must be of type {schema["type"]}'
-        yield FieldError("FieldValueTypeInvalid", why, path)
-        return
-    choices = schema.get("enum")
-    if isinstance(choices, list) and data not in choices:
-        supported = ", ".join(f'"{item}"' for item in choices)
-        yield FieldError("FieldValueNotSupported", f"Unsupported value: {data!r}: supported values: {supported}", path)
-    if isinstance(data, int | float) and not isinstance(data, bool):
-        least, most = schema.get("minimum"), schema.get("maximum")
-        if isinstance(least, int | float) and data < least:
-            yield invalid_value(path, data, f"{path} in body should be greater than or equal to {least}")
-        if isinstance(most, int | float) and data > most:
-            yield invalid_value(path, data, f"{path} in body should be less than or equal to {most}")
-    yield from _text_and_size_problems(data, schema, path)
-    if isinstance(data, dict):
-        yield from _object_problems(data, schema, path)
-    elif isinstance(data, list) and isinstance(schema.get("items"), dict):
-        for number, item in enumerate(data):
-            yield from schema_problems(item, schema["items"], f"{path}[{number}]")
-
-
-_SIZES: Final[Mapping[type, tuple[str, str]]] = {
-    str: ("Length", "chars long"),
-    list: ("Items", "items"),
-    dict: ("Properties", "properties"),
-}
-"""The keywords that limit the size of each type, and the unit in messages."""
-
-
-def _text_and_size_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """Check the pattern of a text, and the size of a text, list or object."""
-    pattern = schema.get("pattern")
-    if isinstance(data, str) and isinstance(pattern, str) and not _matches(pattern, data):
-        yield invalid_value(path, data, f"{path} in body should match '{pattern}'")
-    if (size := _SIZES.get(type(data))) is None:
-        return
-    keyword, unit = size
-    least, most = schema.get(f"min{keyword}"), schema.get(f"max{keyword}")
-    if isinstance(least, int) and len(data) < least:
-        yield invalid_value(path, data, f"{path} in body should be at least {least} {unit}")
-    if isinstance(most, int) and len(data) > most:
-        if isinstance(data, str):
-            yield FieldError("FieldValueTooLong", f"Too long: may not be more than {most} bytes", path)
-        else:
-            yield too_many_items(path, len(data), most)
-
-
-def _matches(pattern: str, text: str) -> bool:
-    """Return whether a pattern occurs in a text; true for invalid patterns, and if RE2 is not installed.
-
-    Python's own engine would backtrack, so a pattern could block the server.
-    """
-    try:
-        import re2
-    except ImportError:
-        return True
-    try:
-        return re2.search(pattern, text) is not None
-    except re2.error:
-        return True
-
-
-def _object_problems(data: Data, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    required = schema.get("required")
-    for name in required if isinstance(required, list) else ():
-        if name not in data:
-            yield required_value(f"{path}.{name}" if path else str(name))
-    properties = _properties(schema)
-    additional = schema.get("additionalProperties")
-    for name, content in data.items():
-        below = properties.get(name, additional)
-        if isinstance(below, dict):
-            yield from schema_problems(content, below, f"{path}.{name}" if path else name)

@@ -3,24 +3,33 @@
 from typing import Final
 
 from moorage.cluster.apiserver.requests.request import JSON
+from moorage.common.version import KUBERNETES, RELEASE
 from moorage.kube.api.struct import Data
+from moorage.kube.features import FeatureGates
 from moorage.kube.resources import Resources, ServedResource
 
-VERSION: Final[Data] = {
-    "major": "1",
-    "minor": "37",
-    "gitVersion": "v1.37.1",
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "2026-01-01T00:00:00Z",
-    "goVersion": "",
-    "compiler": "",
-    "platform": "",
-    "emulationMajor": "1",
-    "emulationMinor": "37",
-    "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "36",
-}
+
+def server_version(features: FeatureGates) -> Data:
+    """Return the content of ``/version``. An emulated release does not change the version of the binary."""
+    major, minor = RELEASE.split(".")
+    emulated, oldest = features.release.split("."), features.oldest.split(".")
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": KUBERNETES,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "2026-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": "",
+        "emulationMajor": emulated[0],
+        "emulationMinor": emulated[1],
+        "minCompatibilityMajor": oldest[0],
+        "minCompatibilityMinor": oldest[1],
+    }
+
+
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 SUBRESOURCE_KINDS: Final = {
     "binding": ("", "v1", "Binding", ("create",)),

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from moorage.cluster.apiserver.discovery.documents import VERSION
+from moorage.cluster.apiserver.discovery.custom_schemas import KEEPS
+from moorage.cluster.apiserver.discovery.descriptions import describe
+from moorage.common.version import KUBERNETES
 from moorage.kube.api.struct import Data
 from moorage.kube.resources import Resources, ServedResource
-from moorage.kube.schema import Field, find_schema, tables
+from moorage.kube.schema import METADATA, Field, find_schema, tables
 
 _SCALARS: Final[Mapping[str, Data]] = {
     "string": {"type": "string"},
@@ -20,7 +22,7 @@ _SCALARS: Final[Mapping[str, Data]] = {
     "duration": {"type": "string"},
     "quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
     "intorstring": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
-    "raw": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    "raw": {"type": "object", KEEPS: True},
     "fields": {"type": "object"},
     "strings": {"type": "array", "items": {"type": "string"}},
     "json": {},
@@ -56,10 +58,47 @@ def document(resources: Resources, group: str, version: str, schemas: Mapping[st
         paths |= _paths(item, name)
     return {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": VERSION["gitVersion"]},
+        "info": {"title": "Kubernetes", "version": KUBERNETES},
         "paths": paths,
         "components": {"schemas": components},
     }
+
+
+def version_2(resources: Resources, schemas: Mapping[str, Data]) -> Data:
+    """Describe all types as an OpenAPI 2 document, without paths."""
+    components: dict[str, Data] = {}
+    for item in resources:
+        name = _component(item, components, schemas)
+        if components[name].get(KEEPS):
+            kind = "x-kubernetes-group-version-kind"
+            components[name] = {"type": "object", kind: components[name][kind]}
+    definitions = {name: _without_version_3(schema) for name, schema in components.items()}
+    info = {"title": "Kubernetes", "version": KUBERNETES}
+    return {"swagger": "2.0", "info": info, "paths": {}, "definitions": definitions}
+
+
+def _without_version_3(schema: Data) -> Data:
+    """Convert a schema to OpenAPI 2, which has no alternatives and no null.
+
+    Types of nullable values and of integers or strings are left out, and so are the fields of objects that keep
+    unknown ones: clients would reject valid objects otherwise.
+    """
+    if "$ref" in schema or (len(schema.get("allOf") or ()) == 1 and "$ref" in schema["allOf"][0]):
+        path = schema.get("$ref") or schema["allOf"][0]["$ref"]
+        kept = {key: content for key, content in schema.items() if key not in ("allOf", "$ref")}
+        return {**kept, "$ref": path.replace("#/components/schemas/", "#/definitions/")}
+    left_out = {"allOf", "anyOf", "oneOf", "not", "nullable", "default"}
+    if schema.get("nullable") or schema.get(KEEPS):
+        left_out |= {"type", "items", "properties"}
+    if schema.get("x-kubernetes-int-or-string"):
+        left_out.add("type")
+    converted = {key: content for key, content in schema.items() if key not in left_out}
+    for key in ("items", "additionalProperties"):
+        if isinstance(converted.get(key), dict):
+            converted[key] = _without_version_3(converted[key])
+    if isinstance(converted.get("properties"), dict):
+        converted["properties"] = {name: _without_version_3(item) for name, item in converted["properties"].items()}
+    return converted
 
 
 def _kind_data(item: ServedResource) -> Data:
@@ -75,7 +114,11 @@ def _component(item: ServedResource, components: dict[str, Data], schemas: Mappi
         components[name] = dict(schemas.get(f"{item.api_version}/{item.name}", {"type": "object"}))
     components[name] = {**components[name], "x-kubernetes-group-version-kind": [_kind_data(item)]}
     properties = dict(components[name].get("properties") or {})
-    properties |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
+    for field in ("apiVersion", "kind"):
+        properties[field] = {"type": "string", "description": describe(name, field, is_object=True)}
+    if item.is_custom:
+        _add(METADATA, components)
+        properties["metadata"] = {"description": describe(name, "metadata", is_object=True)} | _reference(METADATA)
     components[name]["properties"] = properties
     return name
 
@@ -85,8 +128,15 @@ def _add(name: str, components: dict[str, Data]) -> None:
     if name in components or schema is None:
         return
     components[name] = {"type": "object"}
+    if text := describe(name):
+        components[name]["description"] = text
     fields = [field for field in schema.by_name.values() if field.name]
-    components[name]["properties"] = {field.name: _property(field, components) for field in fields}
+    is_object = schema.field("metadata") is not None
+    properties = {}
+    for field in fields:
+        text = describe(name, field.name, is_object=is_object)
+        properties[field.name] = _property(field, components) | ({"description": text} if text else {})
+    components[name]["properties"] = properties
     if required := [field.name for field in fields if field.required]:
         components[name]["required"] = required
 
@@ -96,7 +146,7 @@ def _property(field: Field, components: dict[str, Data]) -> Data:
         content = dict(_SCALARS[field.type])
     else:
         _add(field.type, components)
-        content = {"allOf": [{"$ref": f"#/components/schemas/{field.type}"}]}
+        content = _reference(field.type)
     if field.shape == "list":
         content = {"type": "array", "items": content}
     elif field.shape == "map":
@@ -108,6 +158,10 @@ def _property(field: Field, components: dict[str, Data]) -> Data:
         "x-kubernetes-list-map-keys": list(field.list_keys),
     }
     return content | {key: mark for key, mark in marks.items() if mark}
+
+
+def _reference(name: str) -> Data:
+    return {"allOf": [{"$ref": f"#/components/schemas/{name}"}]}
 
 
 def _paths(item: ServedResource, name: str) -> dict[str, Data]:

@@ -1,7 +1,7 @@
 """Representations of objects: as stored, converted to another version, metadata only, or as a table."""
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -12,6 +12,9 @@ from moorage.kube.api.struct import Data
 from moorage.kube.resources import ServedResource
 from moorage.kube.status_errors import bad_request
 
+FillDefaults: TypeAlias = Callable[[Data, int], int]
+"""Sets missing fields of an object, up to a number of bytes; returns how many are left."""
+MAX_DEFAULTS: Final = 3 << 20
 PARTIAL: Final = "PartialObjectMetadata"
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -75,6 +78,31 @@ class ConvertedRepresentation(Representation):
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), self.one(change.body(kind)))
 
 
+class DefaultedRepresentation(ConvertedRepresentation):
+    """Adds the current defaults of a custom resource to objects that are older than these defaults."""
+
+    def __init__(self, resource: ServedResource, fill: FillDefaults) -> None:
+        super().__init__(resource)
+        self._fill = fill
+        self._left = MAX_DEFAULTS
+
+    def convert(self, data: Data) -> Data:
+        """Convert stored data and set missing fields."""
+        data = super().convert(data)
+        self._left = self._fill(data, self._left)
+        return data
+
+    def event(self, kind: str, change: StoredChange) -> bytes:
+        """Show a change as a line of a watch; the limit of defaults applies to each line, and to a list as a whole."""
+        self._left = MAX_DEFAULTS
+        return super().event(kind, change)
+
+    def added(self, entry: Entry) -> bytes:
+        """Show an object that exists when a watch begins."""
+        self._left = MAX_DEFAULTS
+        return super().added(entry)
+
+
 class PartialRepresentation(ConvertedRepresentation):
     """Shows metadata only."""
 
@@ -133,8 +161,13 @@ class TableRepresentation(ConvertedRepresentation):
         return _encode({"type": "BOOKMARK", "object": table_data | {"rows": [row]}}) + b"\n"
 
 
-def select_representation(resource: ServedResource, accept: str, printer: Printer, include: str) -> Representation:
-    """Choose the representation from the Accept header, in its order of preference."""
+def select_representation(
+    resource: ServedResource, accept: str, printer: Printer, include: str, fill: FillDefaults | None = None
+) -> Representation:
+    """Choose the representation from the Accept header, in its order of preference.
+
+    ``fill`` sets the defaults of a custom resource.
+    """
     for offer in accept.split(","):
         kind, _, parameters = offer.strip().partition(";")
         options = dict(part.strip().partition("=")[::2] for part in parameters.split(";"))
@@ -149,6 +182,8 @@ def select_representation(resource: ServedResource, accept: str, printer: Printe
             return PartialRepresentation(resource)
         if not shape:
             break
+    if fill is not None:
+        return DefaultedRepresentation(resource, fill)
     if resource.converts:
         return ConvertedRepresentation(resource)
     return Representation(resource)

@@ -38,7 +38,7 @@ _SET: Final = re.compile(r"\s*([^\s,()=!<>]+)\s+(in|notin)\s*\(([^()]*)\)\s*\Z")
 _COMPARISON: Final = re.compile(r"\s*([^\s,()=!<>]+)\s*(==|=|!=|>|<)\s*([^\s,()=!<>]*)\s*\Z")
 _PRESENCE: Final = re.compile(r"\s*(!?)\s*([^\s,()=!<>]+)\s*\Z")
 _OPERATORS: Final = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt", "in": "In", "notin": "NotIn"}
-_KNOWN: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+_SUPPORTED: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _FIELD: Final = re.compile(r"([^=!]+)(==|=|!=)(.*)\Z", re.DOTALL)
 
 
@@ -104,11 +104,11 @@ def _split(text: str) -> Iterator[str]:
 def _requirement(part: str) -> Requirement:
     if match := _SET.match(part):
         operands = [operand.strip() for operand in match[3].split(",")]
-        return parse_requirement(match[1], _OPERATORS[match[2]], operands, known=_KNOWN)
+        return parse_requirement(match[1], _OPERATORS[match[2]], operands, operators=_SUPPORTED)
     if match := _COMPARISON.match(part):
-        return parse_requirement(match[1], _OPERATORS[match[2]], [match[3]], known=_KNOWN)
+        return parse_requirement(match[1], _OPERATORS[match[2]], [match[3]], operators=_SUPPORTED)
     if match := _PRESENCE.match(part):
-        return parse_requirement(match[2], "DoesNotExist" if match[1] else "Exists", [], known=_KNOWN)
+        return parse_requirement(match[2], "DoesNotExist" if match[1] else "Exists", [], operators=_SUPPORTED)
     raise SelectorError(f"{part!r} is not a label selector; write key=value, key!=value, key in (a,b), key or !key")
 
 

@@ -59,7 +59,7 @@ def read_patch(request: ApiRequest) -> tuple[str, Any]:
     if kind == JSON_PATCH:
         return kind, patch
     if not isinstance(patch, dict):
-        raise bad_request(f"a patch is an object, found a {describe_type(patch)}")
+        raise bad_request(f"a patch is an object, found {describe_type(patch)}")
     return kind, _checked(without_nulls(patch)) if kind == APPLY_PATCH else patch
 
 
@@ -180,11 +180,11 @@ def _check_depth(data: Any) -> None:
 
 def _checked(cleaned: Any) -> dict[str, Any]:
     if not isinstance(cleaned, dict):
-        raise bad_request(f"an object is expected, found a {describe_type(cleaned)}")
+        raise bad_request(f"an object is expected, found {describe_type(cleaned)}")
     metadata = cleaned.setdefault("metadata", {})
     if not isinstance(metadata, dict):
-        raise bad_request(f"metadata: an object is expected, found a {describe_type(metadata)}")
+        raise bad_request(f"metadata: an object is expected, found {describe_type(metadata)}")
     for name in ("apiVersion", "kind"):
         if not isinstance(cleaned.get(name, ""), str):
-            raise bad_request(f"{name}: a string is expected, found a {describe_type(cleaned[name])}")
+            raise bad_request(f"{name}: a string is expected, found {describe_type(cleaned[name])}")
     return cleaned

@@ -62,8 +62,8 @@ class Journal:
             self.store = self._read()
         except (sqlite3.Error, TypeError, ValueError) as error:
             self._database.close()
-            hint = "give another --data-dir, or a copy of the file from before it was damaged"
-            raise InputError(str(self._file), f"the data cannot be read: {error}", hint=hint) from error
+            hint = "use another --data-dir, or a copy of the file from before it was damaged"
+            raise InputError(str(self._file), f"cannot read the database: {error}", hint=hint) from error
         self.store.subscribe(self._changed)
 
     def _open(self, directory: Path) -> sqlite3.Connection:
@@ -76,11 +76,13 @@ class Journal:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = FULL")
             database.executescript(_SCHEMA)
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # messages of SQLite may quote damaged text
             if database is not None:
                 database.close()
-            hint = "give another --data-dir, or end the process that uses this one"
-            raise InputError(str(self._file), f"the data cannot be opened: {error}", hint=hint) from error
+            hint = "use another --data-dir, or stop the process that uses it"
+            raise InputError(
+                str(self._file), f"cannot open the database: {getattr(error, 'strerror', None) or error}", hint=hint
+            ) from error
         return database
 
     def _read(self) -> Store:
@@ -91,7 +93,7 @@ class Journal:
         store = Store(version=version)
         rows = self._database.execute("SELECT resource, key, version, body FROM objects ORDER BY created")
         for resource, key, at, body in rows:
-            if _is_object(body, key) and isinstance(at, int) and 0 < at <= MAX_VERSION:
+            if isinstance(at, int) and 0 < at <= MAX_VERSION and _is_object(body, key, at):
                 store.restore(resource, Entry(key, at, body))
             else:
                 # One unreadable object would prevent the listing of its kind.
@@ -204,8 +206,13 @@ def _make_private(directory: Path, file: Path) -> None:
             part.chmod(0o600)
 
 
-class _Metadata(msgspec.Struct):
+class _Metadata(msgspec.Struct, rename="camel"):
+    """The fields that the server relies on."""
+
     name: str
+    uid: str
+    resource_version: str
+    creation_timestamp: str
     namespace: str = ""
 
 
@@ -213,10 +220,12 @@ class _Stored(msgspec.Struct):
     metadata: _Metadata
 
 
-def _is_object(body: bytes, key: str) -> bool:
-    """Return whether a row contains the object of its key."""
+def _is_object(body: bytes, key: str, version: int) -> bool:
+    """Return whether a row contains the object of its key and version."""
     try:
         metadata = msgspec.json.decode(body, type=_Stored).metadata
     except (*UNREADABLE, TypeError):
+        return False
+    if metadata.resource_version != str(version):
         return False
     return key == (f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name)

@@ -1,159 +1,145 @@
 """Server-side apply: a field manager applies fields and owns them."""
 
-import copy
-from typing import Any
+from dataclasses import dataclass
 
 import msgspec
 
-from moorage.cluster.apiserver.writing.managed_fields import (
-    Tree,
-    changed_fields,
-    field_tree,
-    is_entry_of,
-    is_item,
-    item_key,
-    leaves,
-    minus,
-    owner,
-    union,
+from moorage.cluster.apiserver.writing.field_sets import Path, build_tree, list_paths, write_path
+from moorage.cluster.apiserver.writing.field_types import FieldType
+from moorage.cluster.apiserver.writing.field_values import (
+    Changes,
+    compare,
+    field_set,
+    merge,
+    remove,
+    with_named_fields,
 )
+from moorage.cluster.apiserver.writing.managed_fields import Writing, creation_entries, sort_entries
 from moorage.common.clock import Clock
 from moorage.common.errors import Conflict
+from moorage.kube.api.codec import without_nulls
 from moorage.kube.api.struct import Data
-from moorage.kube.resources import ServedResource
-from moorage.kube.schema import Field, Schema, find_kind_schema
 
 BEFORE_FIRST_APPLY = "before-first-apply"
+KUBECTL = "kubectl"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def applied(resource: ServedResource, live: Data, desired: Data, manager: str, *, force: bool, clock: Clock) -> Data:
-    """Return an object with a manager's fields applied; 409 lists conflicts with the fields of other managers."""
-    schema = find_kind_schema(resource.api_version, resource.name)
-    entries = live["metadata"].get("managedFields") or []
-    if not entries and "uid" in live["metadata"]:
-        entries = [owner(resource, BEFORE_FIRST_APPLY, "Update", field_tree(live, resource), "", clock)]
-    desired["metadata"].pop("managedFields", None)
-    fields = field_tree(desired, resource)
-    previous: Tree = next((item["fieldsV1"] for item in entries if is_entry_of(item, manager, "Apply", "")), {})
-    foreign = [item for item in entries if not is_entry_of(item, manager, "Apply", "")]
-    merged: Data = _merge(copy.deepcopy(live), desired, schema)
-    changed = changed_fields(live, merged, fields, field_tree(live, resource))
-    conflicts = [(item, _common(item["fieldsV1"], changed)) for item in foreign]
-    if not force:
-        _raise_conflict([(item, overlap) for item, overlap in conflicts if overlap])
-    # Metadata remains even if nothing in it has an owner.
-    owned: Tree = union({"f:metadata": {}}, fields)
-    for item in foreign:
-        owned = union(owned, item["fieldsV1"])
-    _drop(merged, previous, owned)
-    remaining_entries = [
-        {**item, "fieldsV1": remaining}
-        for item, overlap in conflicts
-        if (remaining := minus(item["fieldsV1"], overlap))
-    ]
-    merged["metadata"]["managedFields"] = [*remaining_entries, owner(resource, manager, "Apply", fields, "", clock)]
-    return merged
+@dataclass(frozen=True, slots=True)
+class ApplyRequest:
+    """An apply request: the writer, its fields, and whether it takes fields from other managers."""
 
+    writing: Writing
+    desired: Data
+    kind: FieldType
+    force: bool
+    clock: Clock
 
-def _merge(live: Any, desired: Any, schema: Schema | None) -> Any:
-    if not isinstance(live, dict) or not isinstance(desired, dict):
-        return desired
-    for name, content in desired.items():
-        live[name] = _merge_field(live.get(name), content, schema.field(name) if schema is not None else None)
-    return live
+    def create(self) -> Data:
+        """Return a new object with all its fields owned by the manager."""
+        self.desired["metadata"].pop("managedFields", None)
+        paths = self.writing.owned(field_set(self.desired, self.kind))
+        if paths:
+            self.desired["metadata"]["managedFields"] = [self.writing.entry(build_tree(paths), self.clock)]
+        return self.desired
 
-
-def _merge_field(live: Any, desired: Any, field: Field | None) -> Any:
-    if field is not None and field.list_type == "atomic":
-        return desired
-    if isinstance(desired, dict):
-        return _merge(live, desired, field.schema if field is not None and not field.shape else None)
-    if not isinstance(desired, list) or not isinstance(live, list) or field is None:
-        return desired
-    if field.list_type == "set":
-        return live + [item for item in desired if item not in live]
-    if field.list_type != "map":
-        return desired
-    positions = {item_key(item, field): number for number, item in enumerate(live)}
-    for item in desired:
-        position = positions.get(item_key(item, field))
-        if position is None:
-            live.append(item)
-        else:
-            live[position] = _merge(live[position], item, field.schema)
-    return live
-
-
-def _common(first: Tree, second: Tree) -> Tree:
-    """Return the leaves that both have."""
-    common: Tree = {}
-    for key, below in first.items():
-        if key not in second or key == ".":
-            continue
-        if not below or not second[key]:
-            common[key] = below
-        elif inner := _common(below, second[key]):
-            common[key] = inner
-    return common
-
-
-def _drop(data: Any, previous: Tree, owned: Tree) -> None:
-    """Remove fields that no manager owns any more; a field is removed with its defaults when nothing in it is owned."""
-    for key, below in previous.items():
-        if key == ".":
-            continue
-        if key.startswith("f:") and isinstance(data, dict):
-            if key not in owned:
-                data.pop(key[2:], None)
-            elif below:
-                _drop(data.get(key[2:]), below, owned[key])
-        elif isinstance(data, list):
-            desired = msgspec.json.decode(key[2:])
-            for item in list(data):
-                is_match = item == desired if key.startswith("v:") else is_item(item, desired)
-                if is_match and key not in owned and ("." in below or key.startswith("v:")):
-                    data.remove(item)
-                elif is_match:
-                    _drop(item, below, owned.get(key, {}))
-
-
-def _raise_conflict(conflicts: list[tuple[Data, Tree]]) -> None:
-    if not conflicts:
-        return
-    causes = []
-    for entry, fields in conflicts:
-        message = f'conflict with "{entry["manager"]}"' + (
-            "" if entry["operation"] == "Apply" else f" using {entry['apiVersion']}"
-        )
-        causes += [
-            {"reason": "FieldManagerConflict", "message": message, "field": _path(leaf)} for leaf in leaves(fields)
+    def change(self, live: Data) -> Data:
+        """Return an object with the manager's fields applied; 409 lists conflicts with the fields of others."""
+        entries = live["metadata"].pop("managedFields", None) or []
+        if not entries:
+            before = Writing(self.writing.resource, BEFORE_FIRST_APPLY)
+            entries = creation_entries(before, live, self.kind, self.clock)
+        own_entry = next((entry for entry in entries if self.writing.wrote(entry)), None)
+        previous = set(list_paths(own_entry["fieldsV1"])) if own_entry is not None else set()
+        foreign = [(entry, set(list_paths(entry["fieldsV1"]))) for entry in entries if entry is not own_entry]
+        self.desired["metadata"].pop("managedFields", None)
+        requested = set(field_set(self.desired, self.kind))
+        fields = self.writing.owned(requested)
+        merged = merge(live, self.desired, self.kind)
+        # The request names the object, so its metadata is never removed.
+        owned = requested.union(*(paths for _, paths in foreign))
+        new: Data = self._prune(merged, previous, owned)
+        # A map without its last key is null here, so its owners do not change.
+        changes = compare(live, new, self.kind, Changes())
+        if not self.writing.resource.is_custom:
+            new = without_nulls(new)
+        changed, removed = self.writing.owned(changes.added | changes.modified), self.writing.owned(changes.removed)
+        if not self.force:
+            self._check_conflicts(live, [(entry, paths & changed) for entry, paths in foreign])
+        remaining = [
+            {**entry, "fieldsV1": build_tree(remaining_paths)}
+            for entry, paths in foreign
+            if (remaining_paths := paths - changed - removed)
         ]
-    summary = ", ".join(f"{cause['message']}: {cause['field']}" for cause in causes)
-    number = len(causes)
-    raise Conflict(
-        f"Apply failed with {number} conflict{'' if number == 1 else 's'}: {summary}",
-        status=409,
-        reason="Conflict",
-        details={"causes": causes},
-    )
+        if fields == previous and own_entry is not None and new == live:
+            own = [own_entry]
+        else:
+            own = [self.writing.entry(build_tree(fields), self.clock)] if fields else []
+        annotations = new["metadata"].get("annotations") or {}
+        if self.writing.manager == KUBECTL and LAST_APPLIED in annotations:
+            new["metadata"] = {**new["metadata"], "annotations": {**annotations, LAST_APPLIED: self._last_applied()}}
+        new["metadata"] = {**new["metadata"], "managedFields": sort_entries([*remaining, *own])}
+        return new
+
+    def _prune(self, merged: Data, previous: set[Path], owned: set[Path]) -> Data:
+        """Remove the fields that the manager applied before, does not apply now, and no other manager owns."""
+        if not previous:
+            return merged
+        kind = self.kind
+        previous_paths = with_named_fields(previous, kind)
+        all_paths = with_named_fields(set(field_set(merged, kind)), kind)
+        unapplied_paths = with_named_fields(set(field_set(remove(merged, previous_paths, kind), kind)), kind)
+        # Items inside of a removed object are kept if another manager owns them.
+        pruned = remove(merged, all_paths - unapplied_paths - with_named_fields(owned, kind), kind)
+        pruned_paths = with_named_fields(set(field_set(pruned, kind)), kind)
+        # Fields that the manager never applied, such as defaults, remain in objects that are not removed.
+        result: Data = remove(merged, (all_paths - pruned_paths) & previous_paths, kind)
+        return result
+
+    def _check_conflicts(self, live: Data, conflicts: list[tuple[Data, set[Path]]]) -> None:
+        unchanged = self._unchanged_since_last_applied(live) if self.writing.manager == KUBECTL else set()
+        by_manager = [(_describe(entry), sorted(paths)) for entry, paths in conflicts if paths]
+        if not any(path not in unchanged for _, paths in by_manager for path in paths):
+            return
+        causes = [
+            {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": write_path(path)}
+            for manager, paths in by_manager
+            for path in paths
+            if path not in unchanged
+        ]
+        text = f"{len(causes)} conflicts: " + "\n".join(
+            "\n".join([f"conflicts with {manager}:", *(f"- {write_path(path)}" for path in paths)])
+            for manager, paths in sorted(by_manager)
+        )
+        if len(causes) == 1:
+            text = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
+        raise Conflict(f"Apply failed with {text}", status=409, reason="Conflict", details={"causes": causes})
+
+    def _unchanged_since_last_applied(self, live: Data) -> set[Path]:
+        """Return the unchanged fields of client-side apply: server-side kubectl may take them over."""
+        try:
+            last = msgspec.json.decode((live["metadata"].get("annotations") or {}).get(LAST_APPLIED, ""))
+        except msgspec.DecodeError:
+            return set()
+        if not isinstance(last, dict) or last.get("apiVersion") != live["apiVersion"]:
+            return set()
+        changes = compare(last, live, self.kind, Changes())
+        return set(field_set(last, self.kind)) - changes.added - changes.modified - changes.removed
+
+    def _last_applied(self) -> str:
+        metadata = dict(self.desired["metadata"])
+        if "annotations" in metadata:
+            metadata["annotations"] = {
+                name: text for name, text in metadata["annotations"].items() if name != LAST_APPLIED
+            }
+        return msgspec.json.encode({**self.desired, "metadata": metadata}, order="sorted").decode() + "\n"
 
 
-def _path(leaf: tuple[str, ...]) -> str:
-    """Write a path as the API does in its messages: ``.spec.containers[name="a"].image``."""
-    text = ""
-    for key in leaf:
-        if key.startswith("f:"):
-            text += f".{key[2:]}"
-        elif key.startswith("k:"):
-            keys = msgspec.json.decode(key[2:])
-            text += "[" + ",".join(f"{name}={msgspec.json.encode(item).decode()}" for name, item in keys.items()) + "]"
-        elif key.startswith("v:"):
-            text += f"[={key[2:]}]"
-    return text
-
-
-def first_applied(resource: ServedResource, desired: Data, manager: str, clock: Clock) -> Data:
-    """Return a new object with all its fields owned by a manager."""
-    desired["metadata"].pop("managedFields", None)
-    desired["metadata"]["managedFields"] = [owner(resource, manager, "Apply", field_tree(desired, resource), "", clock)]
-    return desired
+def _describe(entry: Data) -> str:
+    """Write a manager as the API does in its messages."""
+    text = f'"{entry["manager"]}"'
+    if entry.get("subresource"):
+        text += f' with subresource "{entry["subresource"]}"'
+    if entry["operation"] == "Apply":
+        return text
+    return f"{text} using {entry['apiVersion']}" + (f" at {entry['time']}" if entry.get("time") else "")

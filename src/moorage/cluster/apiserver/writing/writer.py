@@ -2,7 +2,7 @@
 
 import random
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,20 +11,22 @@ import msgspec
 from moorage.cluster.apiserver.admission.chain import Admission
 from moorage.cluster.apiserver.requests.request import Target, is_dry_run
 from moorage.cluster.apiserver.storage.store import Entry, Store
-from moorage.cluster.apiserver.writing.managed_fields import note_update
+from moorage.cluster.apiserver.writing.field_types import FieldTypes
+from moorage.cluster.apiserver.writing.managed_fields import OWN_COMPONENTS, Writing, creation_entries, note_update
 from moorage.common.clock import Clock
 from moorage.kube.admission.group_admission import COMPOSITES, POD_GROUPS, WORKLOADS
 from moorage.kube.admission.type_defaults import INITIAL_STATUS, KEEPS_STATUS, OWN_STATUS, copy_template_labels
 from moorage.kube.api.kinds import BY_NAME
 from moorage.kube.api.meta import format_time, parse_time
 from moorage.kube.api.struct import Data
-from moorage.kube.field_errors import unsupported_value
+from moorage.kube.field_errors import FieldError, invalid_value, unsupported_value
 from moorage.kube.resources import ServedResource, served
 from moorage.kube.status_errors import (
     already_exists,
     bad_request,
     conflict,
     forbidden,
+    invalid,
     invalid_options,
     not_found,
     precondition_failed,
@@ -66,7 +68,7 @@ UNCOUNTED_SPECS: Final = WITHOUT_GENERATION | frozenset(
         *("services", "apiservices.apiregistration.k8s.io", "leases.coordination.k8s.io"),
         *("csidrivers.storage.k8s.io", "csinodes.storage.k8s.io"),
         *("resourceclaims.resource.k8s.io", "resourceclaimtemplates.resource.k8s.io"),
-        "certificatesigningrequests.certificates.k8s.io",
+        *("certificatesigningrequests.certificates.k8s.io", "volumeattachments.storage.k8s.io"),
     )
 )
 """Kinds with a spec whose changes upstream does not count."""
@@ -137,10 +139,18 @@ def _grace_period(value: Any) -> int:
 class Writer:
     """The only way to change the store; enforces all rules that span versions of an object."""
 
-    def __init__(self, store: Store, admission: Admission, clock: Clock, chance: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        admission: Admission,
+        clock: Clock,
+        types: FieldTypes,
+        chance: random.Random | None = None,
+    ) -> None:
         self.store = store
         self.admission = admission
         self.clock = clock
+        self._types = types
         self._chance = chance or random.Random()
 
     def find(self, target: Target) -> Entry:
@@ -170,6 +180,8 @@ class Writer:
                 data["status"] = dict(INITIAL_STATUS[resource.storage])
         if not options.is_apply:
             metadata.pop("managedFields", None)
+            if options.manager not in ("", OWN_COMPONENTS):
+                self._note_creation(resource, data, options)
         data = self.admission.admit_new(resource, data)
         metadata = data["metadata"]
         key = resource.key(target.namespace, metadata["name"])
@@ -186,6 +198,14 @@ class Writer:
         if options.is_dry_run:
             return Entry(key, 0, encode_body(data))
         return self.store.put(resource.storage, key, data)
+
+    def _note_creation(self, resource: ServedResource, data: Data, options: WriteOptions) -> None:
+        """Set the owner of a new object: of the fields in the request and their defaults, not those of admission."""
+        writing = Writing(resource, options.manager)
+        defaulted = self.admission.with_defaults(resource, data)
+        entries = creation_entries(writing, defaulted, self._types.find(data), self.clock)
+        if entries:
+            data["metadata"]["managedFields"] = entries
 
     def _check_namespace(self, target: Target, metadata: Data) -> None:
         if not target.resource.namespaced:
@@ -225,7 +245,8 @@ class Writer:
         if self.admission.quotas.limits(target.namespace) and not options.subresource:
             self.admission.quotas.check(resource, Entry(entry.key, 0, encode_body(new)))
         if not options.is_apply:
-            note_update(resource, old, new, options.manager, options.subresource, self.clock)
+            writing = Writing(resource, options.manager, options.subresource)
+            note_update(writing, old, new, self._types.find(new), self.clock)
         if options.is_dry_run:
             return Entry(entry.key, entry.version, encode_body(new))
         metadata = new["metadata"]
@@ -352,21 +373,36 @@ def _complete_identity(resource: ServedResource, data: Data) -> None:
             condition["lastTransitionTime"] = data["metadata"]["creationTimestamp"]
     elif resource.storage == "jobs.batch":
         select_own_pods(data)
+        if causes := list(_foreign_labels(data)):
+            raise invalid(resource, data["metadata"]["name"], causes)
         copy_template_labels(data)
 
 
 def select_own_pods(job: Data) -> None:
-    """Set the default selector of a job: its UID."""
+    """Set the default selector and labels of a job: its UID and its name."""
     spec = job["spec"]
     if spec.get("manualSelector"):
         return
     template = spec["template"].setdefault("metadata", {})
     labels = template.setdefault("labels", {})
-    for name in JOB_LABELS:
-        labels[name] = job["metadata"]["uid"]
-    for name in JOB_NAME_LABELS:
-        labels.setdefault(name, job["metadata"]["name"])
-    spec["selector"] = {"matchLabels": {JOB_LABELS[0]: job["metadata"]["uid"]}}
+    for name in (*JOB_NAME_LABELS, *JOB_LABELS):
+        labels.setdefault(name, job["metadata"]["uid" if name in JOB_LABELS else "name"])
+    selector = spec.setdefault("selector", {})
+    selector.setdefault("matchLabels", {}).setdefault(JOB_LABELS[0], job["metadata"]["uid"])
+
+
+def _foreign_labels(job: Data) -> Iterator[FieldError]:
+    """Yield the labels and the selector of a new job that belong to another one, such as an exported one."""
+    spec = job["spec"]
+    if spec.get("manualSelector"):
+        return
+    labels, uid = spec["template"]["metadata"]["labels"], job["metadata"]["uid"]
+    for name in (*JOB_LABELS, *JOB_NAME_LABELS):
+        expected = uid if name in JOB_LABELS else job["metadata"]["name"]
+        if labels[name] != expected:
+            yield invalid_value(f"spec.template.metadata.labels[{name}]", labels, f"must be '{expected}'")
+    if spec["selector"] != {"matchLabels": {JOB_LABELS[0]: uid}}:
+        yield invalid_value("spec.selector", spec["selector"], "`selector` not auto-generated")
 
 
 _NAMESPACES: Final = served(BY_NAME["Namespace"])

@@ -94,7 +94,7 @@ def label_value(text: str) -> Iterator[str]:
 
 
 def labels(content: Mapping[str, str], path: str) -> Iterator[FieldError]:
-    """Check labels, or a selector that is a map."""
+    """Check labels, or a selector in the form of a map."""
     for key, text in content.items():
         yield from invalid_values(path, key, qualified_name(key))
         yield from invalid_values(path, text, label_value(text))

@@ -51,6 +51,8 @@ def pod_spec(spec: Data, path: str) -> Iterator[FieldError]:
         yield invalid_value(f"{path}.activeDeadlineSeconds", deadline, why)
     yield from labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
     yield from placement(spec, path)
+    for name, amount in (spec.get("overhead") or {}).items():
+        yield from _amount(name, amount, f"{path}.overhead.limits[{name}]")
     yield from _gates(spec, path)
     if (group := spec.get("schedulingGroup")) is not None:
         here, name = f"{path}.schedulingGroup.podGroupName", group.get("podGroupName")

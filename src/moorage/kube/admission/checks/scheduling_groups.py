@@ -293,10 +293,18 @@ def changed_pod_group(old: Stored, new: Stored) -> Iterator[FieldError]:
 
 
 def changed_composite(old: Stored, new: Stored) -> Iterator[FieldError]:
-    """Reject changes of a composite group."""
+    """Reject changes of a composite group (until 1.37)."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
     first = ("parentCompositePodGroupName", "workloadRef", "schedulingPolicy", "schedulingConstraints")
     yield from _fixed(before, after, "spec", *first, *_LATER)
+
+
+def changed_composite_but_count(old: Stored, new: Stored) -> Iterator[FieldError]:
+    """Reject changes of a composite group, except to its gang's minGroupCount (from 1.38)."""
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    yield from _fixed(before, after, "spec", "parentCompositePodGroupName", "workloadRef")
+    yield from _kept_policy(before, after, "spec")
+    yield from _fixed(before, after, "spec", "schedulingConstraints", *_LATER)
 
 
 def changed_workload(old: Stored, new: Stored) -> Iterator[FieldError]:

@@ -4,10 +4,12 @@ Each row names a field of a type of the Kubernetes API. Checks that depend on se
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from ipaddress import ip_network
 from typing import Final
 
 from moorage.common.caches import cached
 from moorage.kube.admission.checks.names import dns_label, is_ip_address, port_number, qualified_name, subdomain
+from moorage.kube.admission.checks.pod_specs import HUGE, STANDARD
 from moorage.kube.api.struct import Data
 from moorage.kube.field_errors import (
     FieldError,
@@ -72,7 +74,11 @@ _REQUIRED: Final[Mapping[str, str]] = {
     "admissionregistration.v1.ParamRef.parameterNotFoundAction": "",
     "admissionregistration.v1.ServiceReference.name": "",
     "admissionregistration.v1.ServiceReference.namespace": "",
+    "admissionregistration.v1.MutatingAdmissionPolicyBindingSpec.policyName": "",
+    "admissionregistration.v1.MutatingAdmissionPolicySpec.matchConstraints": "",
+    "admissionregistration.v1.MutatingAdmissionPolicySpec.mutations": "mutations must contain at least one item",
     "admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec.policyName": "",
+    "admissionregistration.v1.ValidatingAdmissionPolicySpec.matchConstraints": "",
     "admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec.validationActions": "",
     "admissionregistration.v1.ValidatingWebhook.admissionReviewVersions": _REVIEWS,
     "admissionregistration.v1.ValidatingWebhook.name": "",
@@ -100,6 +106,11 @@ _REQUIRED: Final[Mapping[str, str]] = {
 """Fields without which an object is invalid, and the explanation in the message."""
 _ADDRESSES: Final = frozenset(("core.v1.EndpointAddress.ip", "core.v1.HostAlias.ip", "core.v1.ServiceSpec.externalIPs"))
 _PORTS: Final = frozenset(("core.v1.EndpointPort.port", "core.v1.TCPSocketAction.port", "core.v1.HTTPGetAction.port"))
+_SCOPES: Final = (
+    *("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass"),
+    *("CrossNamespacePodAffinity", "VolumeAttributesClass"),
+)
+NOT_A_RANGE: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 NOT_AN_ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _FIELD_REFERENCES: Final = frozenset(
     (
@@ -216,6 +227,11 @@ def _field_reference(reference: Data, path: str) -> Iterator[FieldError]:
 
 def _limit(item: Data, path: str) -> Iterator[FieldError]:
     yield from invalid_values(f"{path}.type", item.get("type", ""), qualified_name(item.get("type", "")))
+    for field in ("default", "defaultRequest", "min", "max", "maxLimitRequestRatio"):
+        for name in (item.get(field) or ()) if item.get("type") in ("Pod", "Container") else ():
+            if "/" not in name and name not in STANDARD and not name.startswith(HUGE):
+                why = "must be a standard resource type or fully qualified"
+                yield invalid_value(f"{path}.{field}[{name}]", name, why)
 
 
 def _probe(probe: Data, path: str) -> Iterator[FieldError]:
@@ -231,6 +247,75 @@ def _subset(subset: Data, path: str) -> Iterator[FieldError]:
         yield required_value(path, "must specify `addresses` or `notReadyAddresses`")
 
 
+def _policy(spec: Data, path: str) -> Iterator[FieldError]:
+    if not (spec.get("validations") or spec.get("auditAnnotations")):
+        why = "validations or auditAnnotations must contain at least one item"
+        yield required_value(f"{path}.validations", why)
+        yield required_value(f"{path}.auditAnnotations", why)
+
+
+def _address_block(block: Data, path: str) -> Iterator[FieldError]:
+    cidr = block.get("cidr", "")
+    if not cidr:
+        yield required_value(f"{path}.cidr")
+    elif not is_address_range(cidr):
+        yield invalid_value(f"{path}.cidr", cidr, NOT_A_RANGE)
+    for number, item in enumerate(block.get("except") or ()):
+        if not is_address_range(item):
+            yield invalid_value(f"{path}.except[{number}]", item, NOT_A_RANGE)
+        elif is_address_range(cidr) and not _is_within(item, cidr):
+            yield invalid_value(f"{path}.except[{number}]", item, "must be a strict subset of `cidr`")
+
+
+def is_address_range(text: str) -> bool:
+    """Return whether a text is an IP address with the length of its prefix."""
+    try:
+        ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return "/" in text
+
+
+def _is_within(inner: str, outer: str) -> bool:
+    within, around = ip_network(inner, strict=False), ip_network(outer, strict=False)
+    same_family = within.version == around.version
+    return same_family and within.prefixlen > around.prefixlen and within.network_address in around
+
+
+def _driver(spec: Data, path: str) -> Iterator[FieldError]:
+    period = spec.get("nodeAllocatableUpdatePeriodSeconds")
+    if period is not None and period < 10:
+        why = "must be greater than or equal to 10 seconds"
+        yield invalid_value(f"{path}.nodeAllocatableUpdatePeriodSeconds", period, why)
+    if spec.get("serviceAccountTokenInSecrets") is True and not spec.get("tokenRequests"):
+        why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
+        yield invalid_value(f"{path}.serviceAccountTokenInSecrets", True, why)
+
+
+def _revision(revision: Data, _path: str) -> Iterator[FieldError]:
+    if revision.get("data") is None:
+        yield required_value("data", "data is mandatory")
+
+
+def _quota(spec: Data, path: str) -> Iterator[FieldError]:
+    if unknown := [scope for scope in spec.get("scopes") or () if scope not in _SCOPES]:
+        yield invalid_value(f"{path}.scopes", unknown, "unsupported scope")
+
+
+def _volume(spec: Data, path: str) -> Iterator[FieldError]:
+    if spec.get("nodeAffinity") == {}:
+        yield required_value(f"{path}.nodeAffinity.required", "must specify required node constraints")
+    if "volumeAttributesClassName" in spec and "csi" not in spec:
+        yield required_value(f"{path}.csi", "has to be specified when using volumeAttributesClassName")
+
+
+def _claim(spec: Data, path: str) -> Iterator[FieldError]:
+    source = spec.get("dataSourceRef") or {}
+    if source and not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":
+        why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+        yield invalid_value(f"{path}.dataSourceRef", source.get("kind", ""), why)
+
+
 def _policy_port(port: Data, path: str) -> Iterator[FieldError]:
     first, last = port.get("port"), port.get("endPort")
     if last is not None and isinstance(first, int) and last < first:
@@ -239,16 +324,23 @@ def _policy_port(port: Data, path: str) -> Iterator[FieldError]:
 
 _FUNCTIONS: Final[Mapping[str, Check]] = {
     "admissionregistration.v1.MutatingWebhook": _webhook,
+    "admissionregistration.v1.ValidatingAdmissionPolicySpec": _policy,
     "admissionregistration.v1.ValidatingWebhook": _webhook,
+    "apps.v1.ControllerRevision": _revision,
     "autoscaling.v2.HorizontalPodAutoscalerSpec": _autoscaler,
     "batch.v1.JobSpec": _job,
     "core.v1.Container": _container,
     "core.v1.EndpointSubset": _subset,
     "core.v1.LimitRangeItem": _limit,
     "core.v1.ObjectFieldSelector": _field_reference,
+    "core.v1.PersistentVolumeClaimSpec": _claim,
+    "core.v1.PersistentVolumeSpec": _volume,
     "core.v1.Probe": _probe,
+    "core.v1.ResourceQuotaSpec": _quota,
     "core.v1.ServiceSpec": _service,
+    "networking.v1.IPBlock": _address_block,
     "networking.v1.NetworkPolicyPort": _policy_port,
+    "storage.v1.CSIDriverSpec": _driver,
 }
 
 
@@ -276,10 +368,11 @@ def type_problems(data: Data, schema: Schema, path: str = "") -> Iterator[FieldE
         yield from check(data, path)
     for nested in below:
         content, here, inner = data.get(nested.name), f"{prefix}{nested.name}", nested.schema
-        if not content or inner is None:
+        if inner is None or not (content or here == "spec"):
             continue
         if not nested.shape:
-            yield from type_problems(content, inner, here)
+            # The spec of an object is never absent in Go, only empty.
+            yield from type_problems(content or {}, inner, here)
         elif isinstance(content, list):
             for number, item in enumerate(content):
                 yield from type_problems(item or {}, inner, f"{here}[{number}]")

@@ -5,9 +5,12 @@ from typing import Any, Final
 
 from moorage.kube.admission.checks import scheduling_groups, workload_specs
 from moorage.kube.admission.checks.names import IMMUTABLE, is_ip_address
+from moorage.kube.features import FeatureGates
 from moorage.kube.field_errors import FieldError, forbidden_field, invalid_value
 
 Stored = Mapping[str, Any]
+_DEFAULT_GATES: Final = FeatureGates()
+COMPOSITES: Final = "compositepodgroups.scheduling.k8s.io"
 GRACE: Final = "terminationGracePeriodSeconds"
 MUTABLE_IN_PODS: Final = frozenset(("activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"))
 MUTABLE_IN_GATED_PODS: Final = MUTABLE_IN_PODS | {"nodeSelector", "affinity"}
@@ -29,9 +32,13 @@ _POD_RULE: Final = (
 )
 
 
-def update_problems(storage: str, old: Stored, new: Stored) -> Iterator[FieldError]:
+def update_problems(
+    storage: str, old: Stored, new: Stored, features: FeatureGates = _DEFAULT_GATES
+) -> Iterator[FieldError]:
     """Yield the errors for changed immutable fields."""
     rule = RULES.get(storage)
+    if storage == COMPOSITES and features.since(1, 38):
+        rule = scheduling_groups.changed_composite_but_count
     if rule is not None:
         yield from rule(old, new)
 
@@ -136,7 +143,7 @@ def _claim(old: Stored, new: Stored) -> Iterator[FieldError]:
 
 def _job(old: Stored, new: Stored) -> Iterator[FieldError]:
     mode = (old.get("spec") or {}).get("completionMode")
-    # The server writes the selector of a new job; afterwards it is required.
+    # The server generates the selector of a new job; updates must contain it.
     yield from workload_specs.pod_selector(new.get("spec") or {}, "job")
     yield from _fixed(*FIXED_IN_JOBS)(old, new)
     yield from scheduling_groups.changed_job(old, new)
@@ -166,7 +173,7 @@ def _resource_claim(old: Stored, new: Stored) -> Iterator[FieldError]:
 
 RULES: Final[Mapping[str, Callable[[Stored, Stored], Iterator[FieldError]]]] = {
     "clusterrolebindings.rbac.authorization.k8s.io": _fixed("roleRef", root=""),
-    "compositepodgroups.scheduling.k8s.io": scheduling_groups.changed_composite,
+    COMPOSITES: scheduling_groups.changed_composite,
     "configmaps": _locked,
     "controllerrevisions.apps": _fixed("data", root=""),
     "csidrivers.storage.k8s.io": _fixed("attachRequired", "volumeLifecycleModes"),

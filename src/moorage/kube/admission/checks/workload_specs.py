@@ -138,6 +138,8 @@ def job_spec(spec: Data, path: str) -> Iterator[FieldError]:
         yield required_value(f"{path}.completions", "when completion mode is Indexed")
     if spec.get("completionMode", "NonIndexed") not in ("NonIndexed", "Indexed"):
         yield unsupported_value(f"{path}.completionMode", spec["completionMode"], ("NonIndexed", "Indexed"))
+    if path == "spec" and spec.get("manualSelector") and not spec.get("selector"):
+        yield required_value(f"{path}.selector")
     yield from job_scheduling(spec, f"{path}.scheduling")
     template = spec.get("template") or {}
     yield from pod_template(template, f"{path}.template")
@@ -202,4 +204,10 @@ def cron_job(data: Data) -> Iterator[FieldError]:
     yield from not_negative(spec, "spec", *limits)
     if spec.get("concurrencyPolicy", "Allow") not in POLICIES:
         yield unsupported_value("spec.concurrencyPolicy", spec["concurrencyPolicy"], POLICIES)
-    yield from job_spec((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
+    job = (spec.get("jobTemplate") or {}).get("spec") or {}
+    if job.get("manualSelector") is True:
+        yield unsupported_value("spec.jobTemplate.spec.manualSelector", True, ("nil", "false"))
+    if job.get("selector") is not None:
+        why = "`selector` will be auto-generated"
+        yield invalid_value("spec.jobTemplate.spec.selector", job["selector"], why)
+    yield from job_spec(job, "spec.jobTemplate.spec")

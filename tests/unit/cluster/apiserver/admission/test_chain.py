@@ -101,10 +101,10 @@ def test_required_fields_of_a_kind_are_always_written():
     client.create(PODS, pod("web"))
     status = {"containerStatuses": [{"name": "web"}], "conditions": [{"type": "Ready"}]}
     conditions = client.request("PATCH", f"{PODS}/web/status", {"status": status}, content_type=MERGE)["status"]
-    assert conditions["containerStatuses"] == [
-        {"name": "web", "ready": False, "restartCount": 0, "image": "", "imageID": ""}
-    ]
-    assert conditions["conditions"] == [{"type": "Ready", "status": ""}]
+    zeros = {"ready": False, "restartCount": 0, "image": "", "imageID": "", "state": {}, "lastState": {}}
+    assert conditions["containerStatuses"] == [{"name": "web", **zeros}]
+    times = {"lastProbeTime": None, "lastTransitionTime": None}
+    assert conditions["conditions"] == [{"type": "Ready", "status": "", **times}]
 
 
 FEW = "GenericWorkload=true"

@@ -191,3 +191,23 @@ def test_large_defaults_and_enumerations_have_limits():
     assert message == "the defaults of the schema add more than 3 MiB"
     rejected = client.request("POST", path, quota("codes", most=3, codes=["z"] * 1000), want=422)
     assert len(str(rejected)) < 8 << 20
+
+
+def test_defaults_added_later_are_shown_in_older_objects():
+    client, crd = ApiHarness(), definition()
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    unit = spec["properties"].pop("unit")
+    client.create(definitions, crd)
+    client.create(QUOTAS, quota("q", most=3))
+    spec["properties"]["unit"] = unit
+    client.request("PATCH", f"{definitions}/quotas.example.org", {"spec": crd["spec"]}, content_type=MERGE)
+    expected = {"most": 3, "unit": "gpu"}
+    assert client.get(f"{QUOTAS}/q")["spec"] == expected
+    assert [item["spec"] for item in client.get(QUOTAS)["items"]] == [expected]
+    (event,) = client.watch(f"{QUOTAS}?watch=1").first()
+    assert event["object"]["spec"] == expected
+    del spec["properties"]["unit"]
+    stored = client.get(f"{definitions}/quotas.example.org")
+    client.request("PUT", f"{definitions}/quotas.example.org", {**stored, "spec": crd["spec"]})
+    assert client.get(f"{QUOTAS}/q")["spec"] == {"most": 3}

@@ -1,6 +1,7 @@
 """A store on disk: full disks and file permissions."""
 
 import asyncio
+import json
 import sqlite3
 import stat
 from contextlib import closing
@@ -14,7 +15,8 @@ from moorage.common.errors import InputError, ServerError
 
 
 def thing(name: str, size: int = 10) -> dict[str, Any]:
-    return {"metadata": {"name": name, "uid": name}, "data": {"text": "x" * size}}
+    metadata = {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"metadata": metadata, "data": {"text": "x" * size}}
 
 
 def give_room(journal: Journal, pages: int) -> None:
@@ -98,17 +100,30 @@ def test_new_directory_is_private(tmp_path: Path) -> None:
 
 def test_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / FILE).symlink_to(tmp_path / "planted")
-    with pytest.raises(InputError, match="the data cannot be opened"):
+    with pytest.raises(InputError, match="cannot open the database"):
         Journal(tmp_path)
     assert not (tmp_path / "planted").exists()
+
+
+METADATA = {"name": "x", "uid": "u", "resourceVersion": "2", "creationTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def stored(**changes: object) -> bytes:
+    """Return a node with other metadata; None removes a field."""
+    metadata = {key: field for key, field in (METADATA | changes).items() if field is not None}
+    return json.dumps({"metadata": metadata}).encode()
 
 
 DAMAGED = {
     "invalid JSON": ("pods", "default/x", b"\xff\x00"),
     "not an object": ("pods", "default/x", b"[]"),
-    "no name": ("nodes", "x", b'{"metadata": {}}'),
-    "another name": ("nodes", "x", b'{"metadata": {"name": "y"}}'),
-    "nested too deeply": ("pods", "default/x", b'{"metadata": {"name": "x"}, "a": ' + b"[" * 5000),
+    "no name": ("nodes", "x", stored(name=None)),
+    "another name": ("nodes", "x", stored(name="y")),
+    "no version": ("nodes", "x", stored(resourceVersion=None)),
+    "another version": ("nodes", "x", stored(resourceVersion="3")),
+    "no uid": ("nodes", "x", stored(uid=None)),
+    "no time": ("nodes", "x", stored(creationTimestamp=None)),
+    "nested too deeply": ("nodes", "x", stored()[:-1] + b', "a": ' + b"[" * 5000),
     "not bytes": ("pods", "default/x", 5),
 }
 
@@ -118,7 +133,7 @@ def test_corrupt_object_is_skipped(row: tuple[str, str, object], tmp_path: Path)
     asyncio.run(Journal(tmp_path).close())
     resource, key, body = row
     with closing(sqlite3.connect(tmp_path / FILE)) as database, database:
-        sound = ("nodes", "sound", 1, 1, b'{"metadata": {"name": "sound"}}')
+        sound = ("nodes", "sound", 1, 1, stored(name="sound", resourceVersion="1"))
         database.executemany("INSERT INTO objects VALUES (?, ?, ?, ?, ?)", [sound, (resource, key, 2, 2, body)])
     journal = Journal(tmp_path)
     assert [entry.key for each in ("nodes", "pods") for entry in journal.store.list(each)] == ["sound"]
@@ -139,5 +154,14 @@ def test_corrupt_database_is_rejected(statement: str, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / FILE)) as database, database:
         database.execute("INSERT OR REPLACE INTO latest VALUES (1, 7)")
         database.execute(statement)
-    with pytest.raises(InputError, match=r"the data cannot be read: .*\n  hint: "):
+    with pytest.raises(InputError, match=r"cannot read the database: .*\n  hint: "):
+        Journal(tmp_path)
+
+
+def test_database_with_a_damaged_schema_is_rejected(tmp_path: Path) -> None:
+    asyncio.run(Journal(tmp_path).close())
+    content = (tmp_path / FILE).read_bytes()
+    assert b"CREATE TABLE objects" in content
+    (tmp_path / FILE).write_bytes(content.replace(b"CREATE TABLE objects", b"CREATE T\xceBLE objects"))
+    with pytest.raises(InputError, match=r"cannot open the database: .*\n  hint: "):
         Journal(tmp_path)

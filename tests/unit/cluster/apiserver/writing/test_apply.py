@@ -1,3 +1,4 @@
+import json
 from typing import Any
 
 import pytest
@@ -7,6 +8,10 @@ from tests.support.api import (
     ApiHarness,
     deployment,
 )
+
+from moorage.cluster.apiserver.writing.apply import LAST_APPLIED
+from moorage.cluster.apiserver.writing.field_types import CustomType
+from moorage.cluster.apiserver.writing.field_values import merge
 
 
 def test_server_side_apply_creates_updates_and_releases_fields():
@@ -76,3 +81,39 @@ def test_the_last_key_of_a_map_is_removed() -> None:
     obj: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
     client.request("PATCH", path, {**obj, "data": {"k": "v"}}, content_type=APPLY, want=201)
     assert "data" not in client.request("PATCH", path, obj, content_type=APPLY)
+
+
+def test_kubectl_takes_the_fields_of_its_client_side_apply() -> None:
+    client, path = ApiHarness(), "/api/v1/namespaces/default/configmaps"
+    obj: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}}
+    annotations = {LAST_APPLIED: json.dumps(obj)}
+    by_client = {**obj, "metadata": {"name": "a", "annotations": annotations}}
+    client.request("POST", f"{path}?fieldManager=kubectl-client-side-apply", by_client, want=201)
+    desired = {**obj, "data": {"k": "w"}}
+    client.request("PATCH", f"{path}/a?fieldManager=other", desired, content_type=APPLY, want=409)
+    applied = client.request("PATCH", f"{path}/a?fieldManager=kubectl", desired, content_type=APPLY)
+    assert applied["data"] == {"k": "w"}
+    assert json.loads(applied["metadata"]["annotations"][LAST_APPLIED]) == desired
+
+
+def test_several_conflicts_are_listed_by_manager() -> None:
+    client, path = ApiHarness(), "/api/v1/namespaces/default/configmaps/a?fieldManager="
+    obj: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    client.request("PATCH", f"{path}me", {**obj, "data": {"k": "v", "l": "v"}}, content_type=APPLY, want=201)
+    desired = {**obj, "data": {"k": "w", "l": "w"}}
+    error = client.request("PATCH", f"{path}you", desired, content_type=APPLY, want=409)
+    assert error["message"] == 'Apply failed with 2 conflicts: conflicts with "me":\n- .data.k\n- .data.l'
+
+
+ORDERS: dict[str, tuple[str, str, str]] = {
+    "new items follow": ("ab", "c", "abc"),
+    "the applied order wins": ("abc", "ca", "bca"),
+    "other items stay in front of their successors": ("xay", "ba", "xbay"),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_lists_with_keys_are_merged_in_order(name: str) -> None:
+    live, desired, expected = ORDERS[name]
+    kind = CustomType({"x-kubernetes-list-type": "set", "items": {"type": "string"}})
+    assert "".join(merge(list(live), list(desired), kind)) == expected

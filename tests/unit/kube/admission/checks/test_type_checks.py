@@ -88,6 +88,59 @@ PROBLEMS: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
         {"spec": {"type": "ClusterIP", "healthCheckNodePort": 30000, "loadBalancerSourceRanges": ["10.0.0.0/8"]}},
         ["spec.healthCheckNodePort: Invalid value", "spec.LoadBalancerSourceRanges: Forbidden"],
     ),
+    "a binding of a policy without a spec": (
+        "admissionregistration.k8s.io/v1",
+        "ValidatingAdmissionPolicyBinding",
+        {},
+        ["spec.policyName: Required value", "spec.validationActions: Required value"],
+    ),
+    "a policy without validations": (
+        "admissionregistration.k8s.io/v1",
+        "ValidatingAdmissionPolicy",
+        {"spec": {"matchConstraints": {"resourceRules": []}}},
+        ["spec.validations: Required value", "spec.auditAnnotations: Required value"],
+    ),
+    "an invalid network, and an exception outside of it": (
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        {
+            "spec": {
+                "egress": [
+                    {"to": [{"ipBlock": {"cidr": "{{.CIDR}}"}}]},
+                    {"to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["11.0.0.0/16", "10.1.0.0/16"]}}]},
+                ]
+            }
+        },
+        ["spec.egress[0].to[0].ipBlock.cidr: Invalid value", "spec.egress[1].to[0].ipBlock.except[0]: Invalid value"],
+    ),
+    "a driver with a short period and tokens that are not requested": (
+        "storage.k8s.io/v1",
+        "CSIDriver",
+        {"spec": {"nodeAllocatableUpdatePeriodSeconds": 3, "serviceAccountTokenInSecrets": True}},
+        [
+            "spec.nodeAllocatableUpdatePeriodSeconds: Invalid value",
+            "spec.serviceAccountTokenInSecrets: Invalid value",
+        ],
+    ),
+    "an unknown scope": (
+        "v1",
+        "ResourceQuota",
+        {"spec": {"scopes": ["BestEffort", "Other"]}},
+        ["spec.scopes: Invalid value"],
+    ),
+    "a limit of an unknown resource": (
+        "v1",
+        "LimitRange",
+        {"spec": {"limits": [{"type": "Container", "max": {"cpu": "1", "core": "1"}}]}},
+        ["spec.limits[0].max[core]: Invalid value"],
+    ),
+    "a revision without data": ("apps/v1", "ControllerRevision", {"revision": 1}, ["data: Required value"]),
+    "a volume with an attributes class of no driver": (
+        "v1",
+        "PersistentVolume",
+        {"spec": {"nodeAffinity": {}, "volumeAttributesClassName": "gold"}},
+        ["spec.nodeAffinity.required: Required value", "spec.csi: Required value"],
+    ),
     "an unknown field reference": (
         "v1",
         "Pod",

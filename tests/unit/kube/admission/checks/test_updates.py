@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from moorage.kube.admission.checks.updates import update_problems
+from moorage.kube.features import FeatureGates
 
 POD = {"containers": [{"name": "c", "image": "i"}], "tolerations": [{"key": "a"}]}
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -138,3 +139,26 @@ def test_rejected_changes_of_objects(
     storage: str, before: dict[str, Any], after: dict[str, Any], want: list[str]
 ) -> None:
     assert [error.field for error in update_problems(storage, before, after)] == want
+
+
+def composite(policy: dict[str, Any]) -> dict[str, Any]:
+    return {"spec": {"workloadRef": {"workloadName": "w", "templateName": "t"}, "schedulingPolicy": policy}}
+
+
+TWO: dict[str, Any] = {"gang": {"minGroupCount": 2}}
+COUNTS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
+    "the count": (TWO, {"gang": {"minGroupCount": 1}}, []),
+    "another policy": (TWO, {"basic": {}}, ["spec.schedulingPolicy.basic", "spec.schedulingPolicy.gang"]),
+    "a gang later": ({}, TWO, ["spec.schedulingPolicy.gang"]),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "paths"), COUNTS.values(), ids=COUNTS)
+def test_the_group_count_of_a_composite_group_is_mutable_from_1_38(
+    before: dict[str, Any], after: dict[str, Any], paths: list[str]
+) -> None:
+    storage = "compositepodgroups.scheduling.k8s.io"
+    old, new = composite(before), composite(after)
+    problems = update_problems(storage, old, new, FeatureGates(release="1.38"))
+    assert [problem.field for problem in problems] == paths
+    assert [problem.field for problem in update_problems(storage, old, new)] == ["spec.schedulingPolicy"]

@@ -123,9 +123,9 @@ def count(path: str) -> Cell:
     return lambda data, _: len(list_items(data, path))
 
 
-def ratio(part: str, whole: str) -> Cell:
+def ratio(part: str, total: str) -> Cell:
     """Return a cell such as ``2/3`` with two numbers."""
-    return lambda data, _: f"{find(data, part, 0)}/{find(data, whole, 0)}"
+    return lambda data, _: f"{find(data, part, 0)}/{find(data, total, 0)}"
 
 
 def list_items(data: Data, path: str) -> list[Data]:

@@ -77,9 +77,9 @@ def _class_name(data: Data, _: float) -> str:
 
 def _quota_usage(*, of_limits: bool) -> Cell:
     def cell(data: Data, _: float) -> str:
-        used = find(data, "status.used", {})
+        usage = find(data, "status.used", {})
         return ", ".join(
-            f"{name}: {used.get(name, 0)}/{most}"
+            f"{name}: {usage.get(name, 0)}/{most}"
             for name, most in sorted(find(data, "status.hard", find(data, "spec.hard", {})).items())
             if name.startswith("limits.") == of_limits
         )
@@ -134,8 +134,8 @@ def _subsets(data: Data, _: float) -> str:
 
 def _shortened(texts: Iterable[str]) -> str:
     """Join three texts, and count the others."""
-    shown = list(texts)
-    return ",".join(shown[:3]) + (f" + {len(shown) - 3} more..." if len(shown) > 3 else "")
+    items = list(texts)
+    return ",".join(items[:3]) + (f" + {len(items) - 3} more..." if len(items) > 3 else "")
 
 
 _BINDING: Final = columns(

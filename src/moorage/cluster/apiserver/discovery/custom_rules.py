@@ -1,0 +1,330 @@
+"""The rules of custom resources in CEL (``x-kubernetes-validations``).
+
+cel-cpp evaluates them on untyped data, so rules are not type-checked against the schema. A rule that cel-cpp cannot
+compile or that lacks an overload at run time is not enforced; :func:`definition_problems` and :func:`unenforced` report
+what is known when the definition is created.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from moorage.common.caches import LRU
+from moorage.kube.cel.syntax_tree import Call, Expression, Fold, ListNode, MapNode, Name, Select, read_tree
+from moorage.kube.field_errors import FieldError, invalid_value, required_value
+
+if TYPE_CHECKING:
+    from cel_expr_python import cel
+
+RULES: Final = "x-kubernetes-validations"
+OBJECT_FIELDS: Final = ("apiVersion", "kind", "metadata")
+MAX_PROGRAMS: Final = 4096
+_FAILURES: Final = (RuntimeError, ValueError, TypeError, OverflowError)
+_REASONS: Final = {
+    "FieldValueRequired": ("FieldValueRequired", "Required value"),
+    "FieldValueForbidden": ("FieldValueForbidden", "Forbidden"),
+    "FieldValueDuplicate": ("FieldValueDuplicate", "Duplicate value"),
+}
+_RESERVED: Final = re.compile(
+    "true|false|null|in|as|break|const|continue|else|for|function|if|import|let|loop|package|namespace|return|var"
+    "|void|while"
+)
+_ESCAPES: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_UNDECLARED: Final = re.compile(r"undeclared reference to '([^']*)'")
+_NO_OVERLOAD: Final = "No matching overloads"
+
+
+class RuleProgram(NamedTuple):
+    """A compiled expression, or the reason why it cannot be compiled."""
+
+    expression: "cel.Expression | None"
+    tree: Expression | None
+    problem: str = ""
+
+    @property
+    def uses_old(self) -> bool:
+        """Whether the expression compares with the previous value."""
+        return self.tree is not None and any(node == Name("oldSelf") for node in walk(self.tree))
+
+    def evaluate(self, new: Any, old: Any) -> Any:
+        """Return the result; raise ValueError with upstream's text if the expression fails."""
+        assert self.expression is not None
+        try:
+            result = self.expression.eval(data={"self": new, "oldSelf": old})
+        except _FAILURES as error:
+            raise ValueError(str(error)) from error
+        if result.type().name() == "ERROR":
+            text = str(result.value())
+            missing = re.search(r'Key not found in map : "(.*)"', text, re.DOTALL)
+            raise ValueError(f"no such key: {missing[1]}" if missing else text)
+        return result.plain_value()
+
+
+_PROGRAMS: Final[LRU[str, RuleProgram]] = LRU("CEL rules", MAX_PROGRAMS)
+
+
+@cache
+def _environment() -> "cel.Env | None":
+    try:
+        from cel_expr_python import cel
+
+        from moorage.kube.cel.functions import environment
+    except ImportError:
+        return None
+    return environment({"self": cel.Type.DYN, "oldSelf": cel.Type.DYN}, loosely=True)
+
+
+def compile_rule(text: str) -> RuleProgram:
+    """Compile an expression, or return the cached program."""
+    program = _PROGRAMS.find(text)
+    if program is None:
+        program = _compile(text)
+        _PROGRAMS.put(text, program)
+    return program
+
+
+def _compile(text: str) -> RuleProgram:
+    env = _environment()
+    if env is None:
+        return RuleProgram(None, None, "CEL is not installed: pip install 'moorage[dra]'")
+    try:
+        expression = env.compile(text, disable_check=False)
+        return RuleProgram(expression, read_tree(env.compile(text, disable_check=True).serialize()))
+    except _FAILURES as error:
+        return RuleProgram(
+            None, None, str(error).removesuffix(" [INVALID_ARGUMENT]").removeprefix("INVALID_ARGUMENT: ")
+        )
+
+
+def walk(node: Expression) -> Iterator[Expression]:
+    """Yield all nodes of a syntax tree."""
+    yield node
+    below: tuple[Expression, ...] = ()
+    match node:
+        case Select():
+            below = (node.operand,)
+        case Call():
+            below = node.arguments
+        case ListNode():
+            below = node.items
+        case MapNode():
+            below = tuple(part for entry in node.entries for part in entry)
+        case Fold():
+            below = (node.source, node.start, node.condition, node.step, node.result)
+        case _:
+            pass
+    for part in below:
+        yield from walk(part)
+
+
+def escaped(name: str) -> str | None:
+    """Return the name of a field in expressions; ``None`` if it cannot be used there."""
+    if _RESERVED.fullmatch(name):
+        return f"__{name}__"
+    if not _IDENTIFIER.fullmatch(name):
+        return None
+    for mark, replacement in _ESCAPES:
+        name = name.replace(mark, replacement)
+    return name
+
+
+def _rules(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    rules = schema.get(RULES)
+    return [rule for rule in rules if isinstance(rule, dict)] if isinstance(rules, list) else []
+
+
+def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
+def has_rules(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema has rules at any depth."""
+    below = [*_properties(schema).values(), schema.get("items"), schema.get("additionalProperties")]
+    return bool(_rules(schema)) or any(has_rules(part) for part in below if isinstance(part, dict))
+
+
+def rule_problems(
+    data: Any, schema: Mapping[str, Any], path: str = "", old: Any = None, *, is_root: bool = True
+) -> Iterator[FieldError]:
+    """Yield the violated rules of a value and of all values in it; ``old`` is the previous value, if there is one."""
+    rules = _rules(schema) if data is not None else []
+    if rules:
+        new_value = to_cel(data, schema, is_root=is_root)
+        old_value = to_cel(old, schema, is_root=is_root) if old is not None else None
+        for rule in rules:
+            yield from _rule_problem(rule, new_value, old_value, schema, path)
+    additional, items = schema.get("additionalProperties"), schema.get("items")
+    if isinstance(data, dict):
+        properties = _properties(schema)
+        before = old if isinstance(old, dict) else {}
+        for name, content in data.items():
+            below = properties.get(name, additional)
+            if isinstance(below, dict):
+                here = f"{path}[{name}]" if name not in properties else f"{path}.{name}" if path else name
+                yield from rule_problems(content, below, here, before.get(name), is_root=False)
+    elif isinstance(data, list) and isinstance(items, dict):
+        keyed = _keyed(old, schema)
+        for number, item in enumerate(data):
+            previous = keyed.get(_key(item, schema)) if keyed else None
+            yield from rule_problems(item, items, f"{path}[{number}]", previous, is_root=False)
+
+
+def _keyed(old: Any, schema: Mapping[str, Any]) -> dict[tuple[Any, ...], Any]:
+    """Return the previous items by their keys; only the items of list maps correspond to each other."""
+    if not isinstance(old, list) or schema.get("x-kubernetes-list-type") != "map":
+        return {}
+    return {_key(item, schema): item for item in old}
+
+
+def _key(item: Any, schema: Mapping[str, Any]) -> tuple[Any, ...]:
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    return tuple(str(item.get(key)) for key in keys) if isinstance(item, dict) else ()
+
+
+def _rule_problem(
+    rule: Mapping[str, Any], new: Any, old: Any, schema: Mapping[str, Any], path: str
+) -> Iterator[FieldError]:
+    text = str(rule.get("rule", ""))
+    if rule.get("optionalOldSelf") is True:
+        optional = "optional.none()" if old is None else "optional.of(oldSelf)"
+        program = compile_rule(re.sub(r"\boldSelf\b", optional, text))
+    else:
+        program = compile_rule(text)
+    if program.expression is None or (program.uses_old and old is None):
+        return
+    type_name = str(schema.get("type", ""))
+    try:
+        if program.evaluate(new, old) is not False:
+            return
+    except ValueError as error:
+        # Upstream's rules are type-checked: an overload is missing only because dates and durations are texts here.
+        if _NO_OVERLOAD not in str(error):
+            yield invalid_value(path, type_name, f"rule evaluation error: {error} evaluating rule: {_label(rule)}")
+        return
+    message = str(rule.get("message") or "").strip() or f"failed rule: {text.strip()}"
+    if rule.get("messageExpression"):
+        message = _computed_message(compile_rule(str(rule["messageExpression"])), new, old) or message
+    where = f"{path}{rule.get('fieldPath') or ''}".removeprefix(".") if rule.get("fieldPath") else path
+    reason = _REASONS.get(str(rule.get("reason")))
+    if reason is None:
+        yield invalid_value(where, type_name, message)
+    elif reason[0] == "FieldValueDuplicate":
+        yield FieldError(reason[0], f'{reason[1]}: "{type_name}"', where)
+    else:
+        yield FieldError(reason[0], f"{reason[1]}: {message}", where)
+
+
+def _label(rule: Mapping[str, Any]) -> str:
+    return str(rule.get("message") or "").strip() or str(rule.get("rule", "")).strip()
+
+
+def _computed_message(program: RuleProgram, new: Any, old: Any) -> str:
+    if program.expression is None:
+        return ""
+    try:
+        text = program.evaluate(new, old)
+    except ValueError:
+        return ""
+    return text.strip() if isinstance(text, str) and "\n" not in text.strip() else ""
+
+
+def to_cel(data: Any, schema: Mapping[str, Any], *, is_root: bool = False) -> Any:
+    """Return a value as expressions see it: declared fields by escaped names, numbers by their declared type."""
+    if isinstance(data, dict):
+        if schema.get("x-kubernetes-int-or-string") is True:
+            return data
+        properties, additional = _properties(schema), schema.get("additionalProperties")
+        if isinstance(additional, dict):
+            return {name: to_cel(content, additional) for name, content in data.items()}
+        if schema.get("x-kubernetes-preserve-unknown-fields") is True and not properties:
+            return data
+        result = {}
+        for name, content in data.items():
+            if isinstance(properties.get(name), dict) and (key := escaped(name)) is not None:
+                result[key] = to_cel(content, properties[name])
+        if is_root or schema.get("x-kubernetes-embedded-resource") is True:
+            metadata = data.get("metadata") or {}
+            result |= {name: data[name] for name in ("apiVersion", "kind") if name in data}
+            result["metadata"] = {name: metadata[name] for name in ("name", "generateName") if name in metadata}
+        return result
+    items = schema.get("items")
+    if isinstance(data, list) and isinstance(items, dict):
+        return [to_cel(item, items) for item in data]
+    if schema.get("type") == "number" and isinstance(data, int) and not isinstance(data, bool):
+        return float(data)
+    return data
+
+
+def definition_problems(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    """Yield the rules of a definition with syntax errors, unknown variables and undeclared fields."""
+    for rule, where, below in _all_rules(schema, path):
+        text = str(rule.get("rule", ""))
+        if not text.strip():
+            yield required_value(f"{where}.rule", "rule is not specified")
+            continue
+        program = compile_rule(text)
+        problem = program.problem if _is_certain(program.problem, text) else ""
+        if program.tree is not None and not problem:
+            missing = next(_undeclared_fields(rule, program.tree, below, is_root=below is schema), "")
+            problem = f"ERROR: <input>:1:1: undefined field '{missing}'" if missing else ""
+        if problem:
+            yield invalid_value(f"{where}.rule", text, f"compilation failed: {problem}")
+
+
+def unenforced(schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the rules that cannot be evaluated, with the reason."""
+    for rule, where, _ in _all_rules(schema, ""):
+        if (problem := compile_rule(str(rule.get("rule", ""))).problem) and not _is_certain(problem, rule["rule"]):
+            first = problem.splitlines()[0]
+            yield f"{where.removeprefix('.')}: this rule is not enforced: {first}"
+
+
+def _is_certain(problem: str, text: str) -> bool:
+    """Return whether upstream's compiler also rejects an expression: cel-cpp lacks some functions and macros."""
+    if "Syntax error" in problem:
+        return True
+    # Loops with two variables are macros that cel-cpp lacks; their variables appear as undeclared.
+    if re.search(r"\(\s*\w+\s*,\s*\w+\s*,", text):
+        return False
+    names = _UNDECLARED.findall(problem)
+    return bool(names) and not any(re.search(rf"\b{re.escape(name)}\s*[.(]", text) for name in names)
+
+
+def _all_rules(schema: Mapping[str, Any], path: str) -> Iterator[tuple[Mapping[str, Any], str, Mapping[str, Any]]]:
+    for number, rule in enumerate(_rules(schema)):
+        yield rule, f"{path}.{RULES}[{number}]", schema
+    for name, below in _properties(schema).items():
+        if isinstance(below, dict):
+            yield from _all_rules(below, f"{path}.properties[{name}]")
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(schema.get(keyword), dict):
+            yield from _all_rules(schema[keyword], f"{path}.{keyword}")
+
+
+def _undeclared_fields(
+    rule: Mapping[str, Any], tree: Expression, schema: Mapping[str, Any], *, is_root: bool
+) -> Iterator[str]:
+    """Yield the fields of ``self`` and ``oldSelf`` in an expression that the schema does not declare."""
+
+    def is_object(parent: Mapping[str, Any]) -> bool:
+        return (parent is schema and is_root) or parent.get("x-kubernetes-embedded-resource") is True
+
+    def resolve(node: Expression) -> Mapping[str, Any] | None:
+        """Return the schema of a chain of fields; ``None`` if it is not an object with declared fields."""
+        below: Any = None
+        if isinstance(node, Name):
+            below = schema if node.name in ("self", "oldSelf") and not rule.get("optionalOldSelf") else None
+        elif isinstance(node, Select) and (parent := resolve(node.operand)) is not None:
+            declared = {escaped(name): part for name, part in _properties(parent).items()}
+            below = None if is_object(parent) and node.field in OBJECT_FIELDS else declared.get(node.field)
+        is_declared = isinstance(below, dict) and below.get("type") == "object"
+        return below if is_declared and not isinstance(below.get("additionalProperties"), dict) else None
+
+    for node in walk(tree):
+        if isinstance(node, Select) and (parent := resolve(node.operand)) is not None:
+            names = {escaped(name) for name in _properties(parent)}
+            if node.field not in names and not (is_object(parent) and node.field in OBJECT_FIELDS):
+                yield node.field
