@@ -28,11 +28,14 @@ def one_unit_nearer(edit: Edit, priority: int = 0) -> Iterator[tuple[str, Edit]]
     if edit.get("create", {}).get("kind") == "PriorityClass" and edit["create"]["value"] > priority:
         created = {**edit["create"], "value": edit["create"]["value"] - 1}
         yield "the priority", {"create": created}
+    removed = {item["path"].rpartition("/")[0] for item in edit.get("patch", ()) if item["op"] == "remove"}
     together: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for number, operation in enumerate(edit.get("patch", ())):
         for kind, pattern, direction in PLACES:
             match = re.fullmatch(pattern, operation["path"])
             if match and kind == edit["object"]["kind"] and operation["op"] != "remove":
+                if operation["op"] == "add" and operation["path"].rpartition("/")[0] in removed:
+                    continue  # the same amount under a corrected name
                 together.setdefault((match[1], match[2]), []).append((number, direction))
     for (location, name), amounts in together.items():
         changed = deepcopy(edit)

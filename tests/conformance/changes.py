@@ -35,6 +35,7 @@ from tests.conformance.generator import Case, generate
 from tests.conformance.oracle import KubeSchedulerCrash, Oracle, OracleError
 from tests.conformance.ours import BASE_GATES, REGISTRY, config_of
 from tests.conformance.planting import PLANTS, planted, with_room
+from tests.integration import test_first_suggestions, test_pending_situations
 
 Edit = dict[str, Any]
 Object = dict[str, Any]
@@ -137,7 +138,7 @@ class Prover:
         if explained["result"] == "scheduled":
             self._plant(case, key, policy)
             return
-        self._judge(case, key, explained, policy)
+        self.judge(case, key, explained, policy)
 
     def _plant(self, case: Case, key: str, policy: Policy) -> None:
         """Add an obstacle for a feasible pod; the suggestions must contain the change that removes it."""
@@ -157,7 +158,7 @@ class Prover:
             expected = plants[0].kind if len(plants) == 1 else "change"
             description = f"{' and '.join(names)} planted, and no {expected} is offered"
             self._tell(f"{case.seed} {key}: {description}: {explained['changes']}")
-        self._judge(obstructed, key, explained, policy)
+        self.judge(obstructed, key, explained, policy)
 
     def _is_placed(self, case: Case, key: str) -> bool:
         try:
@@ -172,7 +173,8 @@ class Prover:
         self.tally.wrong.append(text)
         self._console.print(text, markup=False, highlight=False)
 
-    def _judge(self, case: Case, key: str, explained: dict[str, Any], policy: Policy) -> None:
+    def judge(self, case: Case, key: str, explained: dict[str, Any], policy: Policy) -> None:
+        """Check all suggestions for a pod."""
         self.tally.pods += 1
         if not explained["changes"]:
             self.tally.without += 1
@@ -228,11 +230,23 @@ class Prover:
         return result, node, decision.get("tied", _equals(decision, node))
 
 
+def prove_situations(oracle: Oracle, console: Console) -> Tally:
+    """Check all suggestions for the usual reasons why a pod is pending."""
+    prover = Prover(oracle, console)
+    gates = FeatureGates(BASE_GATES)
+    for name, (objects, _, _) in {**test_first_suggestions.SITUATIONS, **test_pending_situations.SITUATIONS}.items():
+        case = Case(name, objects)
+        policy = Policy(config_of(case, gates), REGISTRY, gates)
+        with Session(to_documents(objects, source=name), policy, honours_nominations=False) as session:
+            prover.judge(case, "default/p", explain_pod(session, "default/p", seconds=inf).as_data(), policy)
+    return prover.tally
+
+
 def is_whole(session: Session, key: str) -> bool:
     """Return whether a group has no parent."""
     groups = session.groups()
     group = groups.group(key)
-    return group is not None and groups.root_of_group(group) is group
+    return group is not None and groups.find_group_root(group) is group
 
 
 def _chosen(number: int) -> list[str]:

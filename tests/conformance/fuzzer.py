@@ -91,7 +91,7 @@ class Fuzzer:
         """Run both sides in parallel; return no decisions of the oracle if it rejects the cluster."""
         case = case.without(self._options.without)
         self._oracle.ask(case)
-        own, crash = _guarded(self._ours, case)
+        own, crash = guarded(self._ours, case)
         try:
             upstream = self._oracle.answer()
         except OracleError:
@@ -119,7 +119,8 @@ class Fuzzer:
             _save(case, self._options.save)
 
 
-def _guarded(decide: Decide, case: Case) -> tuple[list[dict[str, Any]], Difference | None]:
+def guarded(decide: Decide, case: Case) -> tuple[list[dict[str, Any]], Difference | None]:
+    """Run one side; an exception is a difference."""
     try:
         return decide(case), None
     except Exception as error:  # any exception of ours where kube-scheduler decides is a difference

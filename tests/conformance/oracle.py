@@ -29,10 +29,9 @@ KNOWN_CRASHES: Final = (
 class Oracle:
     """A running oracle. Send a request, do other work, then fetch the response; one request at a time."""
 
-    def __init__(self, binary: str | None = None) -> None:
-        self._process = subprocess.Popen(
-            [binary or find_binary(), "--stream"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+    def __init__(self, binary: str | None = None, emulated: str = "") -> None:
+        command = [binary or find_binary(), "--stream", *(["--emulated-version", emulated] if emulated else ())]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._asked = 0
 
     def __enter__(self) -> Self:

@@ -7,7 +7,8 @@ import msgspec
 
 from moorage.cluster.dry_run import DryRun
 from moorage.cluster.files.loading import cluster_from
-from moorage.kube.features import FeatureGates
+from moorage.common.version import RELEASE
+from moorage.kube.features import RELEASES, FeatureGates
 from moorage.scheduler.config import SchedulerConfiguration, default_config, load_config
 from moorage.scheduler.decisions.decision import to_builtins
 from moorage.scheduler.framework.registry import Registry
@@ -20,9 +21,10 @@ BASE_GATES: Final = {"SchedulerAsyncPreemption": False, "OpportunisticBatching":
 REGISTRY: Final = Registry(IN_TREE)
 
 
-def decide(case: Case) -> list[dict[str, Any]]:
+def decide(case: Case, release: str = RELEASE) -> list[dict[str, Any]]:
     """Try each pending pod of a case once; return the decisions in the decisions format, those on groups last."""
-    gates = FeatureGates({**BASE_GATES, **case.feature_gates})
+    base = {name: value for name, value in BASE_GATES.items() if not RELEASES[release][name].locked}
+    gates = FeatureGates({**base, **case.feature_gates}, release=release)
     cluster = cluster_from(case.objects, features=gates)
     policy = Policy(config_of(case, gates), REGISTRY, gates)
     single = DryRun(cluster, policy, search_all=case.search == "all", cross_check=True)

@@ -7,16 +7,19 @@ from typing import Final
 
 from rich.console import Console
 
-from tests.conformance.changes import prove
+from tests.conformance.changes import prove, prove_situations
 from tests.conformance.fuzz import compare, features_of, report
 from tests.conformance.fuzzer import Options
 from tests.conformance.oracle import Oracle, find_binary
+from tests.conformance.plans import prove as prove_plans
 from tests.parity.queue_histories import history
 from tests.parity.queue_oracle import ask, first_difference
 
 QUEUE_HISTORIES: Final = 60
 CHANGES: Final = 30
 """Number of clusters of each kind whose pending pods are explained."""
+PLANS: Final = 20
+"""Number of clusters of each kind for which plans are made."""
 HISTORY_STEPS: Final = 120
 
 
@@ -33,6 +36,7 @@ def main() -> int:
     console = Console(soft_wrap=True)
     differing = _decisions(f"random-{seed}", console)
     differing += _changes(f"random-{seed}", console)
+    differing += _plans(f"random-{seed}", console)
     differing += _queues(1, console) + _queues(seed, console)
     return 1 if differing else 0
 
@@ -65,10 +69,25 @@ def _changes(random_seed: str, console: Console) -> int:
     """Check the suggestions of explain for pending pods with kube-scheduler's code."""
     wrong = 0
     with Oracle() as oracle:
+        tally = prove_situations(oracle, console)
+        console.print(f"changes, usual situations: {tally}", highlight=False)
+        wrong += len(tally.wrong)
         budget = (("fixed", CHANGES, ""), ("fixed", CHANGES, "all"), (random_seed, 10, "all"), ("fixed", 20, "groups"))
         for seed, count, features in budget:
             tally = prove(seed, count, features, oracle, console)
             console.print(f"changes, seed {seed} {features}: {tally}", highlight=False)
+            wrong += len(tally.wrong)
+    return wrong
+
+
+def _plans(random_seed: str, console: Console) -> int:
+    """Check plans step by step with kube-scheduler's code."""
+    wrong = 0
+    with Oracle() as oracle:
+        budget = (("fixed", PLANS, ""), ("fixed", PLANS, "all"), (random_seed, PLANS, "all"), ("fixed", 15, "groups"))
+        for seed, count, features in budget:
+            tally = prove_plans(seed, count, features, oracle, console)
+            console.print(f"plans, seed {seed} {features}: {tally}", highlight=False)
             wrong += len(tally.wrong)
     return wrong
 

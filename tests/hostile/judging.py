@@ -2,6 +2,7 @@
 
 import json
 import urllib.error
+import urllib.parse
 import urllib.request
 from typing import Any
 
@@ -78,7 +79,8 @@ class Audit:
     def _object_problems(self, resource: ServedResource, prefix: str, item: Data, version: int) -> list[str]:
         metadata = item["metadata"]
         location = f"{prefix}/namespaces/{metadata['namespace']}" if resource.namespaced else prefix
-        path = f"{location}/{resource.plural}/{metadata['name']}"
+        # Some kinds allow names with any characters.
+        path = f"{location}/{resource.plural}/{urllib.parse.quote(metadata['name'])}"
         if self._read(path) != item:
             return [f"{path} is not what is listed"]
         if int(metadata["resourceVersion"]) > version:

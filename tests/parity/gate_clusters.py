@@ -9,7 +9,7 @@ from tests.conformance import goldens
 from tests.conformance.generator import Case
 from tests.conformance.oracle import Oracle
 
-from moorage.kube.features import RELEASE
+from moorage.common.version import RELEASE
 
 Object = dict[str, Any]
 DRIVER: Final = "gpu.example.com"

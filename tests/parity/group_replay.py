@@ -32,7 +32,10 @@ class GroupReplay(Replay):
     """A history on a separate scheduler without writes."""
 
     def __init__(self, gates: dict[str, bool]) -> None:
-        self._features = features = FeatureGates({**BASE_GATES, **gates})
+        # Gates that a release has locked or removed cannot be set any more.
+        settable = {name for name, gate in FeatureGates().gates.items() if not gate.locked}
+        gates = {name: on for name, on in {**BASE_GATES, **gates}.items() if name in settable}
+        self._features = features = FeatureGates(gates)
         self._log = FirstAttempts(with_nodes=True)
         clock = VirtualClock()
         parts = assemble(

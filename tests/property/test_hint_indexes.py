@@ -1,4 +1,4 @@
-"""A hint index leaves no pod out: an event that a hint answers with Queue has a key in common with the pod."""
+"""A hint index omits no pod: an event for which a hint returns Queue has a key in common with the pod."""
 
 from typing import Any
 

@@ -17,10 +17,11 @@ from moorage.cluster.files.loading import cluster_from
 from moorage.cluster.simulation.simulated_cluster import SimulatedCluster
 from moorage.cluster.simulation.simulation import Simulation
 from moorage.common.clock import VirtualClock
+from moorage.common.version import RELEASE
 from moorage.common.virtual_time import run_virtual
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
-from moorage.kube.features import GATES, RELEASE, RELEASES, FeatureGates
+from moorage.kube.features import GATES, RELEASES, FeatureGates
 from moorage.scheduler.config import completed_view, default_config
 from moorage.scheduler.daemon.feature_gates import MOOT, PERMANENT
 from moorage.scheduler.decisions.decision import to_builtins
@@ -129,6 +130,13 @@ def page(path: str) -> Callable[[FeatureGates], int]:
     return visit
 
 
+def default_plugin(name: str) -> Callable[[FeatureGates], bool]:
+    def is_enabled(features: FeatureGates) -> bool:
+        return f'"name": "{name}"' in json.dumps(completed_view(default_config(gates=features)))
+
+    return is_enabled
+
+
 EFFECTS: dict[str, tuple[Callable[[FeatureGates], Any], Any, Any]] = {
     "DRASchedulerFilterTimeout": (filter_timeout, "bounded", "unbounded"),
     "SchedulerAsyncPreemption": (writes_within_post_filter, [], ["patch victim", "delete victim"]),
@@ -136,14 +144,18 @@ EFFECTS: dict[str, tuple[Callable[[FeatureGates], Any], Any, Any]] = {
     "NominatedNodeNameForExpectation": (announced, "n2", ""),
     "ComponentFlagz": (page("/flagz"), 200, 404),
     "ComponentStatusz": (page("/statusz"), 200, 404),
+    "GenericWorkload": (default_plugin("GangScheduling"), True, False),
+    "TopologyAwareWorkloadScheduling": (default_plugin("TopologyPlacementGenerator"), True, False),
+    "InPlacePodVerticalScalingSchedulerPreemption": (default_plugin("DeferredPodScheduling"), True, False),
 }
 
 
 @pytest.mark.parametrize("gate", EFFECTS)
 def test_gate_changes_its_effect(gate: str) -> None:
     look, on, off = EFFECTS[gate]
-    assert look(FeatureGates({gate: True})) == on
-    assert look(FeatureGates({gate: False})) == off
+    needs = dict.fromkeys(GATES[gate].needs, True)
+    assert look(FeatureGates({**needs, gate: True})) == on
+    assert look(FeatureGates({**needs, gate: False})) == off
 
 
 SWITCHABLE = [name for name, gate in GATES.items() if gate.default and not gate.locked]

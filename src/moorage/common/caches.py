@@ -215,6 +215,16 @@ def cached(size: int, length: Callable[[Any], int] | None = None) -> Callable[[C
         remember = lru_cache(size, typed=True)(function)
         _functions[f"{function.__module__}.{function.__qualname__}"] = lambda: (remember.cache_info().currsize, size)
 
+        if length is None and function.__code__.co_argcount == 1:
+            # One large object may have a hundred thousand names, and each is checked several times.
+            @wraps(function)
+            def call_one(text: Any) -> R:
+                if text.__class__ is str and len(text) > MAX_KEY_LENGTH:
+                    return function(text)  # type: ignore[call-arg, arg-type]
+                return remember(text)
+
+            return call_one  # type: ignore[return-value]
+
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             for arg in args:

@@ -5,14 +5,17 @@ import ctypes
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from moorage.common.errors import MoorageError
+
+INTERRUPT_SECONDS: Final = 2.0
+"""Time in which an interrupted thread ends."""
 
 T = TypeVar("T")
 
 
-async def call_in_thread(call: Callable[[], T], seconds: float, what: str) -> T:
+async def call_in_thread(call: Callable[[], T], seconds: float, description: str) -> T:
     """Run a function in a thread and return its result; raise MoorageError if it does not end in time.
 
     A thread that runs Python code is then interrupted. One that waits in a system call remains, and ends with the
@@ -20,8 +23,10 @@ async def call_in_thread(call: Callable[[], T], seconds: float, what: str) -> T:
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
+    completion = asyncio.Event()
 
     def settle(result: T | None, error: BaseException | None) -> None:
+        completion.set()
         if future.done():
             return
         if error is not None:
@@ -38,7 +43,7 @@ async def call_in_thread(call: Callable[[], T], seconds: float, what: str) -> T:
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(settle, result, error)
 
-    thread = threading.Thread(target=run, name=what, daemon=True)
+    thread = threading.Thread(target=run, name=description, daemon=True)
     thread.start()
     try:
         async with asyncio.timeout(seconds):
@@ -46,4 +51,8 @@ async def call_in_thread(call: Callable[[], T], seconds: float, what: str) -> T:
     except TimeoutError as error:
         interrupt = ctypes.pythonapi.PyThreadState_SetAsyncExc
         interrupt(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
-        raise MoorageError(f"{what} did not end within {seconds:g} s") from error
+        with suppress(TimeoutError):
+            async with asyncio.timeout(INTERRUPT_SECONDS):
+                await completion.wait()
+        remains = "; it cannot be interrupted: restart this process after a fix" if not completion.is_set() else ""
+        raise MoorageError(f"{description} did not end within {seconds:g} s{remains}") from error

@@ -73,8 +73,8 @@ class ConfigErrors(ConfigError):
 class UnknownPluginError(ConfigError):
     """The configuration names a plugin that does not exist."""
 
-    def __init__(self, name: str, *, where: str, known: Collection[str]) -> None:
-        hint = did_you_mean(name, known) or (
+    def __init__(self, name: str, *, where: str, names: Collection[str]) -> None:
+        hint = did_you_mean(name, names) or (
             "third-party plugins must be registered first, e.g. --plugin my_package.my_module:MyPlugin"
         )
         super().__init__(where, f"no plugin is named {name!r}", hint=hint)
@@ -98,6 +98,10 @@ class PluginError(MoorageError):
     def __init__(self, plugin: str, problem: str) -> None:
         super().__init__(problem)
         self.plugin = plugin
+
+
+class AttemptSuspended(MoorageError):
+    """A plugin has used the time of one attempt, and keeps its partial result: the pod is retried after other pods."""
 
 
 class ServiceError(MoorageError):
@@ -193,14 +197,45 @@ def comment_hint(text: object) -> str:
     return "in YAML '#' begins a comment, not '//'" if is_comment else ""
 
 
-def did_you_mean(name: str, known: Collection[str], *, cutoff: float = 0.6) -> str:
-    """Return a hint with the closest known name, or an empty string if none is as similar as ``cutoff`` (at most 1)."""
+def did_you_mean(name: str, names: Collection[str], *, cutoff: float = 0.6) -> str:
+    """Return a hint with the closest known name, or an empty string if its similarity is below ``cutoff``."""
     if len(name) > MAX_NAME:
         return ""
     from difflib import get_close_matches
 
-    close = get_close_matches(name, known, n=1, cutoff=cutoff)
+    close = get_close_matches(name, names, n=1, cutoff=cutoff)
     return f"did you mean {close[0]!r}?" if close else ""
+
+
+_TYPES_IN_WORDS: Final = {
+    "str": "a string",
+    "int": "an integer",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "null",
+}
+
+
+def describe_mismatch(error: Exception) -> tuple[str, str]:
+    """Split the text of a ``msgspec.ValidationError`` into the path of the field and the problem, in the terms of YAML.
+
+    >>> describe_mismatch(ValueError("Expected `int | null`, got `str` - at `$.spec.priority`"))
+    ('spec.priority', 'expected an integer or null, found a string')
+    >>> describe_mismatch(ValueError("Object contains unknown field `nodez`"))
+    ('', "unknown field 'nodez'")
+    """
+    text, _, path = str(error).partition(" - at `$")
+    field_path = path.rstrip("`").lstrip(".")
+    if match := re.fullmatch(r"Object contains unknown field `(.+)`", text):
+        return field_path, f"unknown field {match[1]!r}"
+    if match := re.fullmatch(r"Object missing required field `(.+)`", text):
+        return field_path, f"the field {match[1]!r} is missing"
+    if match := re.fullmatch(r"Expected `([\w| ]+)`, got `(\w+)`", text):
+        expected = " or ".join(_TYPES_IN_WORDS.get(name, name) for name in match[1].split(" | "))
+        return field_path, f"expected {expected}, found {_TYPES_IN_WORDS.get(match[2], match[2])}"
+    return field_path, text
 
 
 def explain(error: MoorageError) -> str:

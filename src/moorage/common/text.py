@@ -65,6 +65,6 @@ def shorten_values(_logger: Any, _method: str, event: MutableMapping[str, Any]) 
 
 
 def describe_type(content: Any) -> str:
-    """Return the YAML type of a value for messages."""
-    names = {list: "list", str: "text", bool: "boolean", int: "number", float: "number", dict: "mapping"}
-    return "null" if content is None else names.get(type(content), type(content).__name__)
+    """Return the YAML type of a value for messages, with an article: ``a list``, ``null``."""
+    names = {list: "list", str: "string", bool: "boolean", int: "number", float: "number", dict: "mapping"}
+    return "null" if content is None else f"a {names.get(type(content), type(content).__name__)}"

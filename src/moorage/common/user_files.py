@@ -95,17 +95,17 @@ def not_writable(path: str | Path, error: OSError, *, where: str = "", hint: str
     return InputError(location, problem, hint=hint or "use a file in an existing, writable directory")
 
 
-def not_utf8(place: str, lines: Iterable[bytes]) -> InputError:
+def not_utf8(source: str, lines: Iterable[bytes]) -> InputError:
     """Return the error for a file of invalid text, with the position of the first invalid byte."""
     for number, line in enumerate(lines, start=1):
         try:
             line.decode()
         except UnicodeDecodeError as error:
-            place = f"{place}, line {number}, column {error.start + 1}"
+            source = f"{source}, line {number}, column {error.start + 1}"
             break
-    return InputError(place, "the file is not UTF-8 text", hint="save it as UTF-8")
+    return InputError(source, "the file is not UTF-8 text", hint="save it as UTF-8")
 
 
-def too_large(place: str, limit: int) -> InputError:
+def too_large(source: str, limit: int) -> InputError:
     """Return the error for a file above the limit."""
-    return InputError(place, f"the file is too large: the limit is {limit >> 20:,} MiB")
+    return InputError(source, f"the file is too large: the limit is {limit >> 20:,} MiB")

@@ -4,6 +4,13 @@ from typing import Any, Final
 
 VERSION: Final = "0.1.0"
 KUBERNETES: Final = "v1.37.1"
+"""The release that is compared with kube-scheduler: every other constant with a Kubernetes version follows it."""
+RELEASE: Final = "1.37"
+"""The release that is emulated by default."""
+RELEASES: Final = ("1.34", "1.35", "1.36", "1.37", "1.38")
+"""The releases that can be emulated. The newest is being prepared while it is newer than ``RELEASE``."""
+OLDEST: Final = RELEASES[0]
+NEWEST: Final = RELEASES[-1]
 USER_AGENT: Final = f"kube-scheduler/{KUBERNETES} moorage"
 
 

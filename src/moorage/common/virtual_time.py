@@ -58,6 +58,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the virtual time."""
         return self.clock.now()
 
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Log a failed task, unless Ctrl-C interrupted it: the loop also raises that to its caller."""
+        if not isinstance(context.get("exception"), KeyboardInterrupt):
+            super().call_exception_handler(context)
+
     @property
     def has_timers(self) -> bool:
         """Whether a timer is set. If not, the clock may be advanced without the loop."""

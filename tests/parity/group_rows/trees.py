@@ -15,6 +15,7 @@ from tests.parity.group_rows.parts import (
     group,
     lows,
     node,
+    pod,
     pods,
     tree,
 )
@@ -92,5 +93,13 @@ TREE_ROWS: Final[dict[str, Row]] = {
     "children in order of creation, pods elsewhere are seen": (
         TREES,
         [*apply(node("n1", "2"), node("n2", "2"), _pair(), pods(2, "h"), pods(2)), *SCHEDULE],
+    ),
+    "C sibling: a lower count of a group without pending pods wakes the others": (
+        TREES,
+        [
+            *apply(N1, tree("t", 2), group("g", 1, parent="t"), group("h", 2, parent="t")),
+            *apply(pod("h-0", "h", on="n1"), pods(1), group("h", 1, parent="t")),
+            *SCHEDULE,
+        ],
     ),
 }

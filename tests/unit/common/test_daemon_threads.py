@@ -21,9 +21,17 @@ def test_endless_call_is_reported_and_interrupted() -> None:
         while True:
             pass
 
-    with pytest.raises(MoorageError, match=r"spinning did not end within 0\.1 s"):
+    with pytest.raises(MoorageError, match=r"spinning did not end within 0\.1 s$"):
         asyncio.run(call_in_thread(spin, 0.1, "spinning"))
     deadline = time.monotonic() + 30
     while any(thread.name == "spinning" for thread in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_call_that_cannot_be_interrupted_needs_a_restart() -> None:
+    gate = threading.Lock()
+    gate.acquire()
+    with pytest.raises(MoorageError, match="it cannot be interrupted: restart this process"):
+        asyncio.run(call_in_thread(gate.acquire, 0.1, "waiting"))
+    gate.release()

@@ -5,7 +5,7 @@ import pytest
 from moorage.common.durations import parse_duration
 from moorage.common.errors import InputError
 
-DURATIONS = {"90": 90.0, "1.5s": 1.5, "500ms": 0.5, "1m30s": 90.0, "2h": 7200.0}
+DURATIONS = {"90": 90.0, "1.5s": 1.5, "500ms": 0.5, "1m30s": 90.0, "2h": 7200.0, "7d": 604_800.0}
 
 
 @pytest.mark.parametrize(("text", "want"), DURATIONS.items())
@@ -13,7 +13,7 @@ def test_duration_is_parsed(text: str, want: float) -> None:
     assert parse_duration(text, where="--for") == want
 
 
-@pytest.mark.parametrize("text", ["", "soon", "5 s", "-3s", "3d"])
+@pytest.mark.parametrize("text", ["", "soon", "5 s", "-3s", "3w"])
 def test_invalid_duration_raises_with_a_hint(text: str) -> None:
     with pytest.raises(InputError, match="use a duration such as 30s"):
         parse_duration(text, where="--for")

@@ -26,8 +26,8 @@ def test_closest_name_is_suggested_for_short_names_only() -> None:
 
 
 def test_unknown_plugin_suggests_a_name_or_the_flag() -> None:
-    assert UnknownPluginError("NodeNmae", where="x", known=["NodeName"]).hint == "did you mean 'NodeName'?"
-    assert "--plugin" in UnknownPluginError("Mine", where="x", known=["NodeName"]).hint
+    assert UnknownPluginError("NodeNmae", where="x", names=["NodeName"]).hint == "did you mean 'NodeName'?"
+    assert "--plugin" in UnknownPluginError("Mine", where="x", names=["NodeName"]).hint
 
 
 def test_several_problems_are_listed_up_to_a_limit() -> None:

@@ -1,6 +1,7 @@
 """One message for each problem with a file of a user, without delay and without reading devices."""
 
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from moorage.common import user_files
 from moorage.common.errors import InputError
 from moorage.common.user_files import MAX_SETTINGS, open_file, private_file, read_file, read_text
 
@@ -42,7 +44,9 @@ PROBLEMS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("where", ["", "--config"])
-def test_each_problem_has_one_message(problem: str, where: str, tmp_path: Path, monkeypatch) -> None:
+def test_each_problem_has_one_message(
+    problem: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)  # the address of a socket is short
     make, message = PROBLEMS[problem]
     make(Path("FILE"))
@@ -107,3 +111,27 @@ def test_private_file_is_not_replaced_after_an_error(tmp_path: Path) -> None:
         file.writelines([b"half", "a text"])  # type: ignore[list-item]
     assert path.read_text() == "before"
     assert [*tmp_path.iterdir()] == [path]
+
+
+DIRECT_READS = {
+    "cli/new_project/project.py": "templates of the package",
+    "insight/page/paths.py": "files of the package",
+    "insight/plan/applying.py": "the plan that the command has read and replaces",
+    "insight/shadow/shadow_process.py": "/proc",
+    "kube/schema.py": "a table of the package",
+    "lab/evaluating.py": "results that the command has written",
+    "lab/on_ray.py": "the log of a process that the command has started",
+    "lab/report/page.py": "a style of the package",
+    "lab/results.py": "results that the command has written",
+}
+"""Modules that read files without limits, and what they read."""
+
+
+def test_files_of_users_are_read_with_limits() -> None:
+    root = Path(user_files.__file__).parents[1]
+    reading = re.compile(r"\.read_(text|bytes)\(|(?<![\w.])open\([^)]*\"rb?\"|\bopen\(\"r")
+    modules = {
+        str(path.relative_to(root)) for path in root.rglob("*.py") if reading.search(path.read_text(encoding="utf-8"))
+    }
+    devices = {"common/user_files.py", "common/child_process.py"}  # the one reader; os.devnull
+    assert modules - devices == set(DIRECT_READS)

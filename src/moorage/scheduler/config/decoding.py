@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import Struct, field
 
-from moorage.common.errors import ConfigError, comment_hint, did_you_mean
+from moorage.common.errors import ConfigError, comment_hint, describe_mismatch, did_you_mean
 from moorage.scheduler.config.durations import Duration
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -23,7 +23,7 @@ _IN_WORDS: Final = {
     bool: "true or false",
     int: "an integer",
     float: "a number",
-    str: "a text",
+    str: "a string",
     bytes: "base64 text",
 }
 
@@ -33,13 +33,15 @@ class Decoder(Struct):
 
     `surplus` contains unknown fields; the rest of the document is still used. `mismatches` contains values of the wrong
     type, which count as absent: fields near them are not validated. `shortened` contains lists that lost such
-    an element, which moves the following ones. `replaced` has hints for the paths of unknown fields.
+    an element, which moves the following ones. `replaced` has hints for the paths of unknown fields. `later` contains
+    names of fields that the release does not have yet.
     """
 
     surplus: list[ConfigError] = field(default_factory=list)
     mismatches: list[ConfigError] = field(default_factory=list)
     shortened: list[str] = field(default_factory=list)
     replaced: Mapping[str, str] = {}
+    later: frozenset[str] = frozenset()
 
     def struct(self, kind: type[T], data: Any, where: str) -> T | None:
         """Decode a mapping; a field that cannot be decoded keeps its default. `None` when that leaves no struct."""
@@ -48,6 +50,8 @@ class Decoder(Struct):
             self._mismatch(where, "a mapping of fields", data)
             return None
         fields = {info.encode_name: info for info in msgspec.structs.fields(kind)}
+        for name in self.later & fields.keys():
+            del fields[name]
         for name, content in data.items():
             path = _field_path(where, str(name))
             if name not in fields:
@@ -111,8 +115,9 @@ class Decoder(Struct):
                 # An invalid base64 value may be a key, so it is not shown.
                 self._mismatch(where, _words_for(kind), content if bare is not bytes else HIDDEN)
             else:
-                problem, _, inner = str(error).partition(" - at `$")
-                self.mismatches.append(ConfigError(where + inner.rstrip("`"), problem))
+                inner, problem = describe_mismatch(error)
+                separator = "." if inner and not inner.startswith("[") else ""
+                self.mismatches.append(ConfigError(f"{where}{separator}{inner}", problem))
             return _MISSING
 
     def _mismatch(self, where: str, expected: str, content: Any) -> None:

@@ -59,6 +59,8 @@ def completed_view(config: SchedulerConfiguration) -> dict[str, Any]:
     }
     if config.extenders:
         view["extenders"] = [_extender(extender) for extender in config.extenders]
+    if config.percentage_of_placements_to_score is not None:
+        view["percentageOfPlacementsToScore"] = config.percentage_of_placements_to_score
     if config.delay_cache_until_active:
         view["delayCacheUntilActive"] = True
     return view
@@ -84,10 +86,13 @@ def _profile(profile: ProfileConfig) -> dict[str, Any]:
             if (entries := getattr(getattr(profile.plugins, point.name), field))
         }
         for point in msgspec.structs.fields(Plugins)
+        if getattr(profile.plugins, point.name) is not None
     }
     view: dict[str, Any] = {"schedulerName": profile.scheduler_name, "plugins": plugins}
     if profile.percentage_of_nodes_to_score is not None:
         view["percentageOfNodesToScore"] = profile.percentage_of_nodes_to_score
+    if profile.percentage_of_placements_to_score is not None:
+        view["percentageOfPlacementsToScore"] = profile.percentage_of_placements_to_score
     enabled = {*enabled_names(profile.plugins)}
     configs = [entry for entry in profile.plugin_config if entry.name in enabled and entry.args is not None]
     if configs:

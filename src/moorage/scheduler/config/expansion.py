@@ -20,7 +20,14 @@ Implements = Callable[[str], Collection[str] | None]
 def merge_plugins(defaults: Plugins, custom: Plugins) -> Plugins:
     """Merge every plugin set on its own."""
     names = [field.name for field in msgspec.structs.fields(Plugins)]
-    return Plugins(**{name: merge_set(getattr(defaults, name), getattr(custom, name)) for name in names})
+    sets = {name: (getattr(defaults, name), getattr(custom, name)) for name in names}
+    return Plugins(
+        **{
+            name: merge_set(default or PluginSet(), own or PluginSet())
+            for name, (default, own) in sets.items()
+            if default is not None
+        }
+    )
 
 
 def merge_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
@@ -52,8 +59,8 @@ def merge_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
 def enabled_names(plugins: Plugins) -> Iterator[str]:
     """Yield the names of all enabled plugins, in the order of the struct, with repetitions."""
     for field in msgspec.structs.fields(Plugins):
-        plugin_set: PluginSet = getattr(plugins, field.name)
-        yield from (plugin.name for plugin in plugin_set.enabled)
+        plugin_set: PluginSet | None = getattr(plugins, field.name)
+        yield from (plugin.name for plugin in plugin_set.enabled) if plugin_set is not None else ()
 
 
 class EnabledPlugins(Struct, frozen=True):
@@ -96,7 +103,7 @@ class _Expansion:
     def __init__(self, profile: ProfileConfig, implements: Implements, where: str) -> None:
         self.plugins, self.where = profile.plugins, where
         self.points_of = {
-            plugin.name: implements(plugin.name)
+            plugin.name: self._current(plugin.name, implements(plugin.name))
             for plugins in (*map(self.plugins.at, ExtensionPoint), self.plugins.multi_point)
             for plugin in plugins.enabled
         }
@@ -114,6 +121,15 @@ class _Expansion:
                     self.problems.append(ConfigError(f"{self.where}.{point}.enabled[{index}]", problem, hint=hint))
                 seen_names.add(plugin.name)
         self._check_multi_point_names()
+
+    def _current(self, name: str, points: Collection[str] | None) -> Collection[str] | None:
+        """Return the extension points of a plugin in the release of the profile."""
+        if points is None:
+            return None
+        missing: ExtensionPoint | None = None if self.plugins.is_since_1_38 else ExtensionPoint.PLACEMENT_FEASIBLE
+        if self.plugins.is_since_1_38 and name == "GangScheduling":
+            missing = ExtensionPoint.PERMIT
+        return [point for point in points if point != missing]
 
     def at(self, point: ExtensionPoint) -> tuple[str, ...]:
         """Return the plugins of a point in calling order."""
@@ -173,7 +189,7 @@ def _count_problems(
         yield ConfigError(f"{where}.queueSort", text, hint=hint)
     if not by_point[ExtensionPoint.BIND]:
         yield ConfigError(f"{where}.bind", f"at least one bind plugin is needed {of_profile}")
-    if len(by_point[ExtensionPoint.PLACEMENT_GENERATE]) > 1:
+    if len(by_point[ExtensionPoint.PLACEMENT_GENERATE]) > 1 and not profile.plugins.is_since_1_38:
         text = f"at most one placement generate plugin is allowed {of_profile}"
         yield ConfigError(f"{where}.placementGenerate", text)
 

@@ -55,6 +55,9 @@ FORMER_FIELDS = {
 _A_PROFILE = re.compile(r"profiles\[\d+\]")
 
 
+FIELDS_OF_1_38: Final = frozenset(["placementFeasible", "percentageOfPlacementsToScore"])
+
+
 def load_config(
     text: str,
     *,
@@ -88,7 +91,8 @@ def _load(text: str, source: str, gates: FeatureGates, catalogue: Catalogue) -> 
             profiles = [{**only, "schedulerName": DEFAULT_SCHEDULER_NAME}]
     body["profiles"] = profiles
 
-    decoder = Decoder(surplus=repeated, replaced=FORMER_FIELDS)
+    later = frozenset() if gates.since(1, 38) else FIELDS_OF_1_38
+    decoder = Decoder(surplus=repeated, replaced=FORMER_FIELDS, later=later)
     decoded = decoder.struct(SchedulerConfiguration, body, "") or SchedulerConfiguration()
     config = _decode_all_args(decoded, decoder, catalogue)
     if decoder.mismatches:
@@ -165,7 +169,7 @@ def _complete_and_check(
 def _check_header(data: Any, source: str) -> None:
     correction = f"write apiVersion: {API_VERSION} and kind: {KIND}"
     if not isinstance(data, dict):
-        content = "nothing" if data is None else f"a {describe_type(data)}"
+        content = "nothing" if data is None else describe_type(data)
         raise ConfigError(source, f"expected a {KIND}, found {content}", hint=comment_hint(data) or correction)
     for name, upstream_name in (("kind", "Kind"), ("apiVersion", "apiVersion")):
         if not data.get(name):
@@ -315,7 +319,7 @@ def _ignored_resources(config: SchedulerConfiguration) -> tuple[str, ...]:
 
 def _unknown_plugins(profile: ProfileConfig, catalogue: Catalogue, where: str) -> Iterator[ConfigError]:
     for field in fields(Plugins):
-        plugin_set: PluginSet = getattr(profile.plugins, field.name)
+        plugin_set: PluginSet = getattr(profile.plugins, field.name) or PluginSet()
         for index, plugin in enumerate(plugin_set.enabled):
             if plugin.name not in catalogue:
                 field_path = f"{where}.{field.encode_name}.enabled[{index}]"
@@ -323,7 +327,7 @@ def _unknown_plugins(profile: ProfileConfig, catalogue: Catalogue, where: str) -
                     text = f"plugin {plugin.name} was removed from Kubernetes"
                     yield ConfigError(field_path, text, hint="NodeVolumeLimits does its work")
                 else:
-                    yield UnknownPluginError(plugin.name, where=field_path, known=catalogue)
+                    yield UnknownPluginError(plugin.name, where=field_path, names=catalogue)
 
 
 def _missing_args(profile: ProfileConfig, catalogue: Catalogue, where: str) -> Iterator[ConfigError]:

@@ -68,7 +68,7 @@ IN_TREE_PLUGINS: Final[Catalogue] = MappingProxyType(
         "ImageLocality": _facts("score"),
         "DefaultBinder": _facts("bind"),
         "NodeDeclaredFeatures": _facts(_FILTER),
-        "GangScheduling": _facts("preEnqueue permit"),
+        "GangScheduling": _facts("preEnqueue permit placementFeasible"),
         "TopologyPlacementGenerator": _facts("placementGenerate"),
         "PodGroupPodsCount": _facts("placementScore"),
     }
@@ -79,7 +79,7 @@ COMMUNITY_PLUGINS: Final[Catalogue] = MappingProxyType(
     {
         "CapacityScheduling": _facts("preEnqueue preFilter postFilter podGroupPostFilter reserve"),
         "Coscheduling": _facts(
-            "preEnqueue queueSort preFilter postFilter reserve permit", contrib_args.CoschedulingArgs
+            "preEnqueue queueSort preFilter postFilter reserve permit placementFeasible", contrib_args.CoschedulingArgs
         ),
         "LoadVariationRiskBalancing": _facts("preScore score", contrib_args.LoadVariationRiskBalancingArgs),
         "NodeMetadata": _facts("score", contrib_args.NodeMetadataArgs),
@@ -156,5 +156,6 @@ def default_plugins(gates: FeatureGates) -> Plugins:
     """Return the default plugins of a profile: MultiPoint entries in upstream's order."""
     enabled = (default for default in _DEFAULTS if not default.gate or gates.enabled(default.gate))
     return Plugins(
-        multi_point=PluginSet(enabled=tuple(PluginEntry(default.name, default.weight) for default in enabled))
+        multi_point=PluginSet(enabled=tuple(PluginEntry(default.name, default.weight) for default in enabled)),
+        placement_feasible=PluginSet() if gates.since(1, 38) else None,
     )

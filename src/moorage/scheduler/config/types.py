@@ -41,6 +41,7 @@ class ExtensionPoint(StrEnum):
     QUEUE_SORT = "queueSort"
     PLACEMENT_GENERATE = "placementGenerate"
     PLACEMENT_SCORE = "placementScore"
+    PLACEMENT_FEASIBLE = "placementFeasible"
     POD_GROUP_POST_FILTER = "podGroupPostFilter"
 
     @property
@@ -82,11 +83,21 @@ class Plugins(KubeStruct, frozen=True):
     placement_generate: PluginSet = PluginSet()
     placement_score: PluginSet = PluginSet()
     pod_group_post_filter: PluginSet = PluginSet()
+    placement_feasible: PluginSet | None = None
+    """Configurable from 1.38; ``None`` before."""
 
     def at(self, point: ExtensionPoint) -> PluginSet:
         """Return the set written for one extension point."""
-        plugin_set: PluginSet = getattr(self, point.name.lower())
-        return plugin_set
+        plugin_set: PluginSet | None = getattr(self, point.name.lower())
+        return PluginSet() if plugin_set is None else plugin_set
+
+    @property
+    def is_since_1_38(self) -> bool:
+        """Whether this is a completed configuration of 1.38 or later.
+
+        GangScheduling has no permit then, and several plugins can generate placements.
+        """
+        return self.placement_feasible is not None
 
 
 class PluginConfig(KubeStruct, frozen=True):
@@ -101,6 +112,7 @@ class ProfileConfig(KubeStruct, frozen=True):
 
     scheduler_name: str = ""
     percentage_of_nodes_to_score: Int32 | None = None
+    percentage_of_placements_to_score: Int32 | None = None
     plugins: Plugins = Plugins()
     plugin_config: tuple[PluginConfig, ...] = ()
 
@@ -181,6 +193,7 @@ class SchedulerConfiguration(KubeStruct, frozen=True):
     enable_profiling: bool = True
     enable_contention_profiling: bool | None = None
     percentage_of_nodes_to_score: Int32 | None = None
+    percentage_of_placements_to_score: Int32 | None = None
     pod_initial_backoff_seconds: Int64 = 1
     pod_max_backoff_seconds: Int64 = 10
     profiles: tuple[ProfileConfig, ...] = ()
@@ -191,3 +204,8 @@ class SchedulerConfiguration(KubeStruct, frozen=True):
         """Return the percentage of nodes to search: of the profile or the global one; `None` means every node."""
         own = profile.percentage_of_nodes_to_score
         return self.percentage_of_nodes_to_score if own is None else own
+
+    def placement_percentage_for(self, profile: ProfileConfig) -> int | None:
+        """Return the percentage of placements to search, as :meth:`percentage_for` does for nodes (from 1.38)."""
+        own = profile.percentage_of_placements_to_score
+        return self.percentage_of_placements_to_score if own is None else own

@@ -45,7 +45,7 @@ from moorage.scheduler.config.types import (
 )
 
 # Upstream does not look for removed plugins here.
-_NOT_SEARCHED_FOR_REMOVED = ("multi_point", "placement_generate", "placement_score")
+_NOT_SEARCHED_FOR_REMOVED = ("multi_point", "placement_generate", "placement_score", "placement_feasible")
 
 
 def validate(config: SchedulerConfiguration, gates: FeatureGates) -> Iterator[ConfigError]:
@@ -67,6 +67,7 @@ def validate(config: SchedulerConfiguration, gates: FeatureGates) -> Iterator[Co
         seen_names[profile.scheduler_name] = index
     yield from _common_queue_sort(config.profiles)
     yield from _percentage(config.percentage_of_nodes_to_score, "percentageOfNodesToScore")
+    yield from _percentage(config.percentage_of_placements_to_score, "percentageOfPlacementsToScore")
     initial, maximum = config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds
     if initial <= 0:
         yield invalid("podInitialBackoffSeconds", initial, "must be greater than 0")
@@ -110,6 +111,7 @@ def _profile(profile: ProfileConfig, where: str, gates: FeatureGates) -> Iterato
         hint = "only a profile that is alone is called default-scheduler by itself"
         yield required(f"{where}.schedulerName", hint=hint)
     yield from _percentage(profile.percentage_of_nodes_to_score, f"{where}.percentageOfNodesToScore")
+    yield from _percentage(profile.percentage_of_placements_to_score, f"{where}.percentageOfPlacementsToScore")
     yield from _removed_plugins(profile.plugins, f"{where}.plugins")
     seen_names: set[str] = set()
     for index, entry in enumerate(profile.plugin_config):
@@ -126,7 +128,7 @@ def _profile(profile: ProfileConfig, where: str, gates: FeatureGates) -> Iterato
 def _removed_plugins(plugins: Plugins, where: str) -> Iterator[ConfigError]:
     for field in msgspec.structs.fields(Plugins):
         if field.name not in _NOT_SEARCHED_FOR_REMOVED:
-            plugin_set: PluginSet = getattr(plugins, field.name)
+            plugin_set: PluginSet = getattr(plugins, field.name) or PluginSet()
             for index, plugin in enumerate(plugin_set.enabled):
                 if plugin.name in REMOVED:
                     yield _removed(f"{where}.{field.encode_name}.enabled[{index}]", plugin.name)

@@ -17,6 +17,7 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
+from moorage.common.background import keep_running, start_task
 from moorage.common.clock import SteadyClock
 from moorage.common.errors import ApiError, Forbidden, ServerError, TooManyRequests, Unreachable
 from moorage.common.forked_process import EXIT_FAILURE
@@ -38,7 +39,7 @@ from moorage.scheduler.daemon.metrics.instruments import (
     read_process,
     read_scheduler,
 )
-from moorage.scheduler.daemon.metrics.table import GATED
+from moorage.scheduler.daemon.metrics.table import GATED, select_metrics
 from moorage.scheduler.daemon.options import Options
 from moorage.scheduler.daemon.services import (
     DaemonParts,
@@ -99,7 +100,8 @@ class Daemon:
     def __init__(self, options: Options, ends: Ends, services: Iterable[ServiceFactory] = ()) -> None:
         self.options = options
         gated = frozenset(metric for metric, gate in GATED.items() if not options.features.enabled(gate))
-        self._registry = CellRegistry(replace(options.metrics, disabled=options.metrics.disabled | gated))
+        metrics = replace(options.metrics, disabled=options.metrics.disabled | gated)
+        self._registry = CellRegistry(metrics, select_metrics(options.features))
         self._setup = make_setup(options)
         self._supervisor = SupervisorClient(ends, self._setup, self._registry)
         self._stopping = self._supervisor.stopping
@@ -177,14 +179,14 @@ class Daemon:
             self._start_informers(parts)
         self._leader_task = leading = asyncio.create_task(self._lead(parts, resources), name="leading")
         helpers = [
-            asyncio.create_task(parts.connection.recorder.run(), name="event series"),
-            asyncio.create_task(_fold(self._registry), name="folding metrics"),
-            asyncio.create_task(self._stop_on_signal(parts, leading), name="waiting for a signal"),
+            keep_running(parts.connection.recorder.run, "event series"),
+            keep_running(partial(_fold, self._registry), "folding metrics"),
+            start_task(self._stop_on_signal(parts, leading), "waiting for a signal"),
         ]
         if self.options.flags["reload"]:
             follower = self._reloads.follower()
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, follower.request_reload)
-            helpers.append(asyncio.create_task(follower.run(), name="following the configuration"))
+            helpers.append(keep_running(follower.run, "following the configuration"))
         try:
             await leading
         except asyncio.CancelledError:
@@ -252,7 +254,7 @@ class Daemon:
         cycling = asyncio.create_task(parts.loop.run(), name="scheduling")
         self._supervisor.cycling(cycling)
         stopping = asyncio.create_task(self._stopping.wait())
-        background = [asyncio.create_task(service.run(), name=type(service).__name__) for service in self._services]
+        background = [keep_running(service.run, type(service).__name__) for service in self._services]
         try:
             await asyncio.wait((cycling, stopping), return_when=asyncio.FIRST_COMPLETED)
             if not cycling.done():

@@ -6,6 +6,7 @@ from typing import Final
 
 import structlog
 
+from moorage.common.background import start_task
 from moorage.common.errors import MoorageError
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
@@ -31,7 +32,7 @@ class Debugger:
     def start(self) -> None:
         """Dump and compare in the background."""
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self.run(), name="debugger")
+            self._task = start_task(self.run(), "debugger")
 
     async def run(self) -> None:
         """Dump and compare; if the API server does not respond, skip the comparison."""

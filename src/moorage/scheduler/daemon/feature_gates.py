@@ -11,19 +11,19 @@ from typing import Final
 from msgspec import Struct, field
 
 from moorage.common.errors import ConfigError, ConfigErrors, did_you_mean
+from moorage.common.version import NEWEST, OLDEST, RELEASE
 from moorage.kube.features import (
     COMPONENT,
     FLAG,
-    GATES,
     GROUPS,
-    OLDEST,
-    RELEASE,
     RELEASES,
     FeatureGates,
     Stage,
     assignments,
     go_bool,
+    known_gates,
     one_before,
+    version_pair,
 )
 
 EMULATED: Final = "--emulated-version"
@@ -129,7 +129,21 @@ LOCKED_OFF: Final = frozenset(
     ]
 )
 
-ELSEWHERE: Final = FREE | LOCKED_ON | LOCKED_OFF
+#: Gates of other components that 1.38 adds; all but the first two are planned only.
+_NEW_IN_1_38: Final = frozenset(
+    """
+    ManagedFieldsOptOut PodCertificateMLDSA CSIControllerGetNodeInfo WorkloadControlledSwap MutableContainerProbes
+    PodDefaultNetwork ContainerUlimits SecurityProfileOCI CgroupNamespacesSupport PodImplicitRootWarnings
+    ExternalNodeLivenessDetection WatchCacheStallResume
+    """.split()  # noqa: SIM905 - as above
+)
+_GONE_IN_1_38: Final = frozenset(["AggregatedDiscoveryRemoveBetaType"])
+
+
+def elsewhere(release: str) -> frozenset[str]:
+    """Return the gates of other components that a release knows."""
+    gates = FREE | LOCKED_ON | LOCKED_OFF
+    return gates if version_pair(release) < (1, 38) else (gates | _NEW_IN_1_38) - _GONE_IN_1_38
 
 
 class GateChoice(Struct, frozen=True):
@@ -145,7 +159,8 @@ def choose_gates(flags: Sequence[str], emulated: Sequence[str] = (), compatible:
     """Read --feature-gates, --emulated-version and --min-compatibility-version; ConfigErrors lists invalid values."""
     release, oldest = _releases(emulated, compatible)
     gate_values = _read_gates(flags, release)
-    own = {name: value for name, value in gate_values.items() if name not in ELSEWHERE}
+    foreign = elsewhere(release)
+    own = {name: value for name, value in gate_values.items() if name not in foreign}
     features = FeatureGates(own, release=release, oldest=oldest)
     if problems := [
         ConfigError(
@@ -160,39 +175,42 @@ def choose_gates(flags: Sequence[str], emulated: Sequence[str] = (), compatible:
     moot = {
         name: MOOT.get(name, "it belongs to another component")
         for name in gate_values
-        if name in MOOT or name in ELSEWHERE
+        if name in MOOT or name in foreign
     }
     unsupported = tuple(
         name
         for name, gate in features.gates.items()
-        if features.release != RELEASE and gate.stage is Stage.ALPHA and features.enabled(name)
+        if not features.since(*version_pair(RELEASE)) and gate.stage is Stage.ALPHA and features.enabled(name)
     )
     return GateChoice(features, moot, unsupported)
 
 
-def all_gates(flags: Sequence[str]) -> FeatureGates:
-    """Read --feature-gates for commands that run no scheduler: permanent features may be off."""
-    gate_values = _read_gates(flags, RELEASE)
-    return FeatureGates({name: value for name, value in gate_values.items() if name not in ELSEWHERE})
+def all_gates(flags: Sequence[str], emulated: Sequence[str] = (), compatible: Sequence[str] = ()) -> FeatureGates:
+    """Read the same flags for commands that run no scheduler: permanent features may be off."""
+    release, oldest = _releases(emulated, compatible)
+    gate_values = _read_gates(flags, release)
+    own = {name: value for name, value in gate_values.items() if name not in elsewhere(release)}
+    return FeatureGates(own, release=release, oldest=oldest)
 
 
 def _read_gates(flags: Sequence[str], release: str) -> dict[str, bool]:
     gate_values = dict(assignments(*flags))
-    if problems := [*_unknown(gate_values), *_locked(gate_values, release)]:
+    if problems := [*_unknown(gate_values, release), *_locked(gate_values, release)]:
         raise ConfigErrors(problems)
     return gate_values
 
 
-def _unknown(gate_values: Mapping[str, bool]) -> Iterator[ConfigError]:
+def _unknown(gate_values: Mapping[str, bool], release: str) -> Iterator[ConfigError]:
+    names = {*known_gates(release), *GROUPS, *elsewhere(release)}
     for name in gate_values:
-        if name not in GATES and name not in GROUPS and name not in ELSEWHERE:
-            hint = did_you_mean(name, [*GATES, *GROUPS, *ELSEWHERE])
+        if name not in names:
+            hint = did_you_mean(name, names)
             yield ConfigError(FLAG, f"unrecognized feature gate: {name}", hint=hint)
 
 
 def _locked(gate_values: Mapping[str, bool], release: str) -> Iterator[ConfigError]:
     # The history of other components' gates is not available here, and changes nothing.
-    for name, value in gate_values.items() if release == RELEASE else ():
+    for name, value in gate_values.items() if version_pair(release) >= version_pair(RELEASE) else ():
         if (name in LOCKED_ON and not value) or (name in LOCKED_OFF and value):
             text = f"cannot set feature gate {name} to {go_bool(value)}, feature is locked to {go_bool(not value)}"
             yield ConfigError(FLAG, text, hint=f"remove {name}: the gate is locked")
@@ -202,10 +220,10 @@ def _releases(emulated: Sequence[str], compatible: Sequence[str]) -> tuple[str, 
     """Return the release to emulate and the oldest compatible one, validated as in kube-scheduler."""
     release = _version(EMULATED, emulated) or RELEASE
     if release not in RELEASES:
-        text = f"emulation version {release} is not between [{OLDEST}, {RELEASE}.0]"
+        text = f"emulation version {release} is not between [{OLDEST}, {NEWEST}.0]"
         raise ConfigError(EMULATED, text, hint=f"write one of {', '.join(RELEASES)}, or leave it out")
     oldest = _version(COMPATIBLE, compatible) or one_before(release)
-    if oldest not in RELEASES or oldest > release:
+    if oldest not in RELEASES or version_pair(oldest) > version_pair(release):
         text = f"minCompatibilityVersion version {oldest} is not between [{OLDEST}, {release}]"
         raise ConfigError(COMPATIBLE, text, hint=f"write {one_before(release)} or {release}, or leave it out")
     return release, oldest

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from moorage.common.errors import ConfigErrors, InputError, did_you_mean
 from moorage.common.user_files import read_text
-from moorage.kube.features import FeatureGates
+from moorage.common.version import RELEASE
+from moorage.kube.features import FeatureGates, one_before
 from moorage.scheduler.config.loading import default_config, load_config_file
 from moorage.scheduler.config.plugin_facts import Catalogue
 from moorage.scheduler.config.types import SchedulerConfiguration
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 LOG_FORMATS: Final = ("text", "json")
 TLS_VERSIONS: Final = ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13")
-PREVIOUS_RELEASE: Final = "1.36"
+PREVIOUS_RELEASE: Final = one_before(RELEASE)
 
 _ELECTION_FIELDS: Final = {
     flag.name: flag.name.removeprefix("leader-elect-").replace("-", "_") for flag in GROUPS[LEADER_ELECTION]

@@ -110,7 +110,8 @@ def group_decision(attempt: GroupAttempt) -> GroupDecision:
 def _scoring(group: str, scores: PlacementScores) -> PlacementScoring:
     totals = scores.totals.tolist()
     names = [placement.name for placement in scores.placements]
-    best = [name for name, total in zip(names, totals, strict=True) if total == max(totals)]
+    highest = max(totals, default=0)
+    best = [name for name, total in zip(names, totals, strict=True) if total == highest]
     by_name = {
         name: {"total": total, **{plugin: int(part[position]) for plugin, part in scores.by_plugin.items()}}
         for position, (name, total) in enumerate(zip(names, totals, strict=True))

@@ -244,7 +244,7 @@ class EventHandlers:
                 self._queue.move_all_to_active_or_backoff(event, old, new)
         elif new.spec.node_name:
             self._count(new)
-            if self._groups is not None:
+            if self._groups is not None and old.spec.scheduling_group is not None:
                 self._groups.drop_waiting(old)
             if old.scheduler_name in self._profiles:
                 # It was bound, most likely by ourselves: the binder has announced what that set free.
@@ -265,7 +265,7 @@ class EventHandlers:
             if not pod.nominated_node_name:
                 self._queue.end_nomination(pod)  # one that its status never knew of
             self._queue.delete(pod)
-            if self._groups is not None:
+            if self._groups is not None and pod.spec.scheduling_group is not None:
                 self._groups.drop_waiting(pod)
             if self._cache.is_assumed(pod):
                 self._assumed_pod_deleted(pod)
@@ -292,7 +292,7 @@ class EventHandlers:
         # A repeated event must not queue a pod twice.
         if old.metadata.resource_version == new.metadata.resource_version:
             return
-        if self._groups is not None:
+        if self._groups is not None and new.spec.scheduling_group is not None:
             self._groups.add_waiting(new)
         if self._cache.is_assumed(new):
             if new.is_terminating and not old.is_terminating:
@@ -329,7 +329,7 @@ def _warn(pod: Pod, refusal: CacheError) -> None:
     log.warning("cache refused an event", pod=pod.key, reason=str(refusal))
 
 
-def resource_of(obj: KubeObject) -> str:
+def find_event_resource(obj: KubeObject) -> str:
     """Name the resource of an object's events, as metrics do; kinds that no plugin registers for by their struct."""
     if isinstance(obj, Pod):
         return Resource.ASSIGNED_POD if obj.node_name else Resource.UNSCHEDULED_POD

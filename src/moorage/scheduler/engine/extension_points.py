@@ -4,7 +4,6 @@ Only this module turns a plugin's exception into an error of the attempt, named 
 the time of a single plugin (``plugin._timer``), without changing the call.
 """
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -14,10 +13,11 @@ import numpy as np
 import structlog
 from msgspec import Struct
 
-from moorage.common.errors import PluginError
+from moorage.common.errors import AttemptSuspended, PluginError
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.deadlines import DeadlineExceeded, call_within
 from moorage.scheduler.framework.faults import (
     PLUGIN_FAULTS,
     described_call,
@@ -143,7 +143,7 @@ def call_plugin(point: Point, plugin: Plugin, method: Callable[..., T], *argumen
         if plugin._timer is None:
             return method(*arguments)
         answer: T = plugin._timer.call(point, plugin.name, method, arguments)
-    except PluginError:
+    except (PluginError, AttemptSuspended):
         raise
     except PLUGIN_FAULTS as error:
         pass_on_interrupt(error)
@@ -169,14 +169,11 @@ async def call_plugin_async(point: Point, plugin: Plugin, method: Callable[..., 
 
 async def _call_in_time(point: Point, plugin: Plugin, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
     """Await a call of a plugin until its timeout, so that a plugin that waits forever fails one attempt only."""
+    assert plugin.call_timeout is not None
     try:
-        async with asyncio.timeout(plugin.call_timeout) as limit:
-            return await method(*arguments)
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        problem = f"did not return within {plugin.call_timeout:g} s (call_timeout)"
-        raise invalid(point, plugin, problem) from None
+        return await call_within(plugin.call_timeout, method, *arguments)
+    except DeadlineExceeded as error:
+        raise invalid(point, plugin, f"{error} (call_timeout)") from None
 
 
 def call_each(point: Point, plugins: Sequence[P], method: Callable[[P], T]) -> tuple[T, ...]:

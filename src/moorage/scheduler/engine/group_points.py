@@ -19,12 +19,17 @@ from moorage.scheduler.engine.extension_points import (
 from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.faults import described, shown
-from moorage.scheduler.framework.group_plugins import GroupPostFilterResult, PlacementScorePlugin
+from moorage.scheduler.framework.group_plugins import (
+    GroupPostFilterResult,
+    PlacementGeneratePlugin,
+    PlacementScorePlugin,
+)
 from moorage.scheduler.framework.groups import DescribedGroup, GroupTree, Placement
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, Code, IntArray, Status
 
 PLACEMENT_GENERATE: Final = Point("PlacementGenerate", python=("generate_placements", "placement_of"))
+NO_PLACEMENTS: Final = "no feasible placements found"
 PLACEMENT_FEASIBLE: Final = Point("PlacementFeasible", "failed to evaluate placement feasibility: {problem}")
 PLACEMENT_SCORE: Final = Point(
     "PlacementScore",
@@ -60,7 +65,21 @@ def generate_placements(
     """Return the parts of the cluster to try for a group; without plugins, the entire cluster."""
     if not profile.placement_generate:
         return (Placement("", nodes),)
-    plugin = profile.placement_generate[0]
+    parts: list[Sequence[Placement]] = []
+    for plugin in profile.placement_generate:
+        answer = _generate(plugin, cycle, group, nodes)
+        if isinstance(answer, Status) or len(profile.placement_generate) == 1:
+            return answer
+        _check_names(plugin, answer)
+        # A plugin that returns the cluster unchanged does not constrain the group.
+        if len(answer) != 1 or len(answer[0].nodes) != len(nodes):
+            parts.append(answer)
+    return intersect_placements(parts) if parts else (Placement("", nodes),)
+
+
+def _generate(
+    plugin: PlacementGeneratePlugin, cycle: CycleState, group: GroupTree, nodes: NodeTable
+) -> Sequence[Placement] | Status:
     answer = call_plugin(PLACEMENT_GENERATE, plugin, plugin.generate_placements, cycle, group, nodes)
     if isinstance(answer, Status):
         return answer
@@ -69,7 +88,33 @@ def generate_placements(
         for part in answer
     ):
         raise invalid(PLACEMENT_GENERATE, plugin, f"returned {shown(answer)}, which is not a list of placements")
-    return answer or Status.unschedulable("no feasible placements found")
+    # Each group gets its own status: the group cycle adds a reason once for each group that shares a status.
+    return answer or Status.unschedulable(NO_PLACEMENTS)
+
+
+def _check_names(plugin: PlacementGeneratePlugin, placements: Sequence[Placement]) -> None:
+    """Raise PluginError for names that cannot be combined with those of other plugins."""
+    names: set[str] = set()
+    for placement in placements:
+        if "/" in placement.name or placement.name in names:
+            problem = "contains a slash" if "/" in placement.name else "is not unique"
+            raise invalid(
+                PLACEMENT_GENERATE, plugin, f"returned the placement {placement.name!r}, whose name {problem}"
+            )
+        names.add(placement.name)
+
+
+def intersect_placements(parts: Sequence[Sequence[Placement]]) -> Sequence[Placement] | Status:
+    """Combine the placements of several plugins: each with each, without empty intersections (from 1.38)."""
+    combined = parts[0]
+    for placements in parts[1:]:
+        shared = (
+            (f"{left.name}/{right.name}", left.nodes.take(np.flatnonzero(np.isin(left.nodes.rows, right.nodes.rows))))
+            for left in combined
+            for right in placements
+        )
+        combined = [Placement(name, nodes) for name, nodes in shared if len(nodes)]
+    return combined or Status.unschedulable(NO_PLACEMENTS)
 
 
 class PlacementScores(Struct):

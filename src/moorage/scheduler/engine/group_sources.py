@@ -96,14 +96,14 @@ class GroupSources:
     def adapt(self, pod: Pod, last_version: Pod | None) -> Pod:
         """Return a pod as a member of its group; ``last_version`` has the group assigned before."""
         is_known = last_version is not None and last_version.metadata.uid == pod.metadata.uid
-        group = last_version.spec.scheduling_group if last_version is not None and is_known else self._group_of(pod)
+        group = last_version.spec.scheduling_group if last_version is not None and is_known else self._find_group(pod)
         if group == pod.spec.scheduling_group:
             return pod
         member = replace(pod, spec=replace(pod.spec, scheduling_group=group))
         carry_original(pod, member)
         return member
 
-    def _group_of(self, pod: Pod) -> SchedulingGroup | None:
+    def _find_group(self, pod: Pod) -> SchedulingGroup | None:
         if self._with_objects and pod.spec.scheduling_group is not None:
             return pod.spec.scheduling_group
         for source in self._sources.get(pod.scheduler_name, ()):

@@ -219,7 +219,7 @@ class EngineHandle:
             await work
         except GeneratorExit:  # it is torn down
             raise
-        except PLUGIN_FAULTS as error:  # the author's code may raise anything, and none of it may end the process
+        except PLUGIN_FAULTS as error:  # exceptions of plugin code must not end the process
             pass_on_interrupt(error)
             self._record(error, f"background work {name!r}")
             self.log.exception("background work failed", work=name, error=described(error))

@@ -86,7 +86,7 @@ class Failed(Struct, frozen=True):
 
 
 class Dropped(Struct, frozen=True):
-    """The pod was not tried: it is being deleted, or is already placed."""
+    """The attempt has no outcome: the pod is being deleted, is already placed, or the attempt was suspended."""
 
 
 class Tried(Struct, frozen=True):

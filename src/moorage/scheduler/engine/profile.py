@@ -10,7 +10,7 @@ from moorage.scheduler.config.plugin_facts import KNOWN_PLUGINS
 from moorage.scheduler.config.types import ExtensionPoint, ProfileConfig
 from moorage.scheduler.framework import group_plugins as group_points
 from moorage.scheduler.framework import plugin as points
-from moorage.scheduler.framework.contracts import EXTENSION_POINTS, signature_of
+from moorage.scheduler.framework.contracts import EXTENSION_POINTS, read_signature
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, Resource
 from moorage.scheduler.framework.faults import PLUGIN_FAULTS, described_call, invalid_result, pass_on_interrupt, shown
 from moorage.scheduler.framework.handle import Handle
@@ -62,9 +62,12 @@ class Profile:
         self.placement_weights: Mapping[str, int] = enabled.placement_score_weights
         # These extension points cannot be configured: every plugin that implements one is called.
         plugins = self.plugins.values()
-        self.placement_feasible = tuple(
-            plugin for plugin in plugins if isinstance(plugin, group_points.PlacementFeasiblePlugin)
-        )
+        self.placement_feasible: tuple[group_points.PlacementFeasiblePlugin, ...] = at("placementFeasible")
+        if not config.plugins.is_since_1_38:
+            # 1.38 adds the point to the configuration.
+            self.placement_feasible = tuple(
+                plugin for plugin in plugins if isinstance(plugin, group_points.PlacementFeasiblePlugin)
+            )
         self.group_sources = tuple(plugin for plugin in plugins if isinstance(plugin, group_points.GroupSourcePlugin))
         self.reserving = frozenset(plugin.name for plugin in self.reserve)
         self.pre_binding = frozenset(plugin.name for plugin in self.pre_bind)
@@ -90,8 +93,8 @@ class Profile:
         rejecting = (*self.pre_enqueue, *self.pre_filter, *self.filter, *self.reserve, *self.permit)
         by_plugin: dict[str, tuple[EventRegistration, ...]] = {}
         for plugin in rejecting:
-            listed = (events_of_listed_kinds or {}).get(plugin.name, ())
-            inherited = listed if _inherits(plugin, points.Plugin, "events_to_register") else ()
+            registrations = (events_of_listed_kinds or {}).get(plugin.name, ())
+            inherited = registrations if _inherits(plugin, points.Plugin, "events_to_register") else ()
             by_plugin[plugin.name] = (*_read_registrations(plugin), *inherited)
         return by_plugin
 
@@ -134,15 +137,15 @@ def _invalid_registration(entry: object) -> str:
         return f"names {shown(entry)}; list EventRegistration(ClusterEvent(Resource.NODE, Action.ADD)) or others"
     resource = entry.event.resource
     if resource not in _RESOURCES and resource.count(".") < 2:
-        wanted = f"Resource.{resource.removesuffix('s').upper()}"
-        near = did_you_mean(wanted, [f"Resource.{item.name}" for item in Resource])
+        member_name = f"Resource.{resource.removesuffix('s').upper()}"
+        near = did_you_mean(member_name, [f"Resource.{item.name}" for item in Resource])
         hint = near or "write Resource.NODE or another Resource; for custom resources KIND.event_resource"
         return f"names the resource {resource!r}, which has no events; {hint}"
     if entry.hint is not None:
         try:
-            signature_of(entry.hint).bind(None, None, None)
+            read_signature(entry.hint).bind(None, None, None)
         except TypeError:
-            return f"names a hint that takes {signature_of(entry.hint)}; write `def hint(self, pod, old, new)`"
+            return f"names a hint that takes {read_signature(entry.hint)}; write `def hint(self, pod, old, new)`"
         except ValueError:
             pass  # it has no signature
     return ""

@@ -27,8 +27,9 @@ from moorage.scheduler.engine.observing import ObserverHooks
 from moorage.scheduler.engine.profile import Profile, find_extension_points
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.framework.cycle import StateKey
+from moorage.scheduler.framework.deadlines import DeadlineExceeded, call_within
 from moorage.scheduler.framework.events import EVERY_EVENT, with_groups
-from moorage.scheduler.framework.faults import PLUGIN_FAULTS, FaultRecord, described, pass_on_interrupt
+from moorage.scheduler.framework.faults import PLUGIN_FAULTS, FaultRecord, described, invalid_result, pass_on_interrupt
 from moorage.scheduler.framework.group_plugins import GroupSourcePlugin
 from moorage.scheduler.framework.logs import VERBOSITY
 from moorage.scheduler.framework.plugin import Plugin
@@ -71,6 +72,8 @@ class Profiles:
             rotation, runners = Rotation(), {}
             for profile in config.profiles:
                 name, percentage = profile.scheduler_name or "", config.percentage_for(profile)
+                placements = config.placement_percentage_for(profile)
+                profile = replace(profile, percentage_of_placements_to_score=placements)  # noqa: PLW2901
                 hooks = ObserverHooks(observers, name)
                 runner = ProfileRunner(profile, registry, services, rotation, percentage, cross_check, extenders, hooks)
                 runners[name] = runner
@@ -202,13 +205,13 @@ class PluginLifecycle:
                 continue
             where = f"starting plugin {plugin.name!r}"
             try:
-                async with asyncio.timeout(START_SECONDS) as limit:
-                    await plugin.start()
+                await call_within(START_SECONDS, plugin.start)
+            except DeadlineExceeded as error:
+                problem = invalid_result(plugin, ("start",), str(error))
+                advice = "start long work with handle.in_background"
+                raise PluginError(plugin.name, f"{where}: {problem}; {advice}") from error
             except PLUGIN_FAULTS as error:  # plugin code may raise anything
                 pass_on_interrupt(error)
-                if limit.expired():
-                    advice = "what takes long belongs into handle.in_background"
-                    raise PluginError(plugin.name, f"{where}: not done after {START_SECONDS:g} s; {advice}") from error
                 raise PluginError(plugin.name, f"{where}: {described(error, f'{plugin.name}.start')}") from error
 
     def follow(self, former: "PluginLifecycle") -> None:
@@ -226,14 +229,13 @@ class PluginLifecycle:
             if type(plugin).close is Plugin.close:
                 continue
             try:
-                async with asyncio.timeout(CLOSE_SECONDS) as limit:
-                    await plugin.close()
+                await call_within(CLOSE_SECONDS, plugin.close)
+            except DeadlineExceeded as error:
+                problem = invalid_result(plugin, ("close",), str(error))
+                log.warning("plugin takes too long to close", plugin=plugin.name, error=problem)
             except PLUGIN_FAULTS as error:  # the other plugins must still be closed
                 pass_on_interrupt(error)
-                if limit.expired():
-                    log.warning("plugin takes too long to close", plugin=plugin.name, seconds=CLOSE_SECONDS)
-                else:
-                    plugin._faults.note(plugin.name, error, described(error, f"{plugin.name}.close"))
+                plugin._faults.note(plugin.name, error, described(error, f"{plugin.name}.close"))
         for _, handle in self._members:
             await handle.close()
         self.is_closed = True

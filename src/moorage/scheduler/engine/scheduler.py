@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from moorage.common.clock import Clock
-from moorage.common.errors import MoorageError
+from moorage.common.errors import AttemptSuspended, MoorageError
 from moorage.common.observers import Observer, select
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
@@ -15,6 +15,7 @@ from moorage.kube.api.records import EventNote
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config.types import SchedulerConfiguration
 from moorage.scheduler.engine.binding.binding_phases import PendingBinding, Undo
+from moorage.scheduler.engine.cycle.filter import QUEUED_POD
 from moorage.scheduler.engine.cycle.profile_runner import NOT_RUN, ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import (
     ExtendedNodes,
@@ -233,12 +234,14 @@ class Scheduler:
         if self.observer is not None:
             self.observer.trying(queued)
         try:
-            outcome: Placed | Unschedulable | Failed
+            outcome: Placed | Unschedulable | Failed | Dropped
             if self.services.holds:
                 with self.lift_holds(pod):
                     outcome = await self.schedule_one(queued, preempts=preempts)
             else:
                 outcome = await self.schedule_one(queued, preempts=preempts)
+        except AttemptSuspended:
+            outcome = Dropped()
         except MoorageError as error:
             outcome = Failed(str(error))
         except Exception as error:
@@ -248,7 +251,9 @@ class Scheduler:
             outcome = Failed(f"internal error: {described(error)}")
         if self.observer is not None:
             self.observer.ended(queued, outcome)
-        if not isinstance(outcome, Placed):
+        if isinstance(outcome, Dropped):
+            self.queue.suspend(queued)
+        elif not isinstance(outcome, Placed):
             self.failures.handle(queued, outcome)
         return outcome
 
@@ -270,10 +275,10 @@ class Scheduler:
 
         result: SearchResult | ExtendedNodes
         if not runner.extenders:
-            result = runner.find(pod)
+            result = runner.find(pod, QUEUED_POD)
         else:
             with self.services.freeze:
-                result = await runner.find_extended(pod)
+                result = await runner.find_extended(pod, QUEUED_POD)
         if self.observer is not None:
             self.observer.found(queued, runner, result)
         if isinstance(result, NoNode):

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct, field
 
-from moorage.common.arrays import NDArray
+from moorage.common.arrays import NDArray, group_rows
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.engine.extension_points import FILTER, FILTER_NODES, call_plugin, failure, invalid, wrong_result
 from moorage.scheduler.framework.cycle import CycleState
@@ -18,8 +18,6 @@ from moorage.scheduler.framework.plugin import FilterPlugin, Plugin
 from moorage.scheduler.framework.status import BoolArray, Code, Status, Verdict, combined
 
 FEASIBLE: Final = 0
-MAX_REJECTIONS: Final = 62
-"""The limit of distinct rejections in one verdict: each is one bit of an int64."""
 IdArray = NDArray[np.int32]
 
 
@@ -113,14 +111,10 @@ def _numbered(verdict: Verdict, plugin: str, rows: BoolArray, table: StatusTable
         mask, status = rejections[0]
         yield mask & rows, table.number(status.by(plugin))
     elif rejections:
-        combination = np.zeros(len(rows), dtype=np.int64)
-        for bit, (mask, _) in enumerate(rejections[:MAX_REJECTIONS]):
-            combination |= mask.astype(np.int64) << bit
-        combination[~rows] = 0
-        for bits in np.unique(combination):
-            statuses = [status for bit, (_, status) in enumerate(rejections[:MAX_REJECTIONS]) if bits >> bit & 1]
-            if (merged := combined(statuses)) is not None:
-                yield combination == bits, table.number(merged.by(plugin))
+        groups, group_ids = group_rows([mask & rows for mask, _ in rejections], len(rows))
+        for number, members in enumerate(groups):
+            if (merged := combined([rejections[member][1] for member in members])) is not None:
+                yield group_ids == number, table.number(merged.by(plugin))
 
 
 class RowStatuses(NodeStatuses):

@@ -9,6 +9,8 @@ from typing import Any
 import structlog
 from msgspec import Struct
 
+from moorage.common.background import start_task
+
 log = structlog.get_logger(__name__)
 
 
@@ -55,7 +57,7 @@ class TaskBackground:
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None] | None:
         """Run a coroutine that :meth:`drain` does not wait for, and return its task to the caller."""
-        return asyncio.get_running_loop().create_task(work, name=name)
+        return start_task(work, name)
 
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
         """Call a function after a delay, between cycles."""

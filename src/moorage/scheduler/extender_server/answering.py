@@ -132,11 +132,11 @@ def _pod(fields: Mapping[str, Raw]) -> Pod:
     return pod
 
 
-def filter_result(kept: Iterable[str], failed: Mapping[str, str], unresolvable: Mapping[str, str]) -> bytes:
+def filter_result(feasible: Iterable[str], failed: Mapping[str, str], unresolvable: Mapping[str, str]) -> bytes:
     """Write the response of filter: the names of feasible nodes, and the reasons of the rest."""
     result = {
         "Nodes": None,
-        "NodeNames": list(kept),
+        "NodeNames": list(feasible),
         "FailedNodes": failed,
         "FailedAndUnresolvableNodes": unresolvable,
         "Error": "",

@@ -37,6 +37,7 @@ REFUSED: Final[Mapping[ExtensionPoint, str]] = {
     ExtensionPoint.PERMIT: "kube-scheduler does not let extenders hold a pod back",
     ExtensionPoint.PRE_BIND: "kube-scheduler does not notify extenders before a binding",
     ExtensionPoint.PLACEMENT_GENERATE: "kube-scheduler does not call extenders for groups",
+    ExtensionPoint.PLACEMENT_FEASIBLE: "kube-scheduler does not call extenders for groups",
     ExtensionPoint.PLACEMENT_SCORE: "kube-scheduler does not call extenders for groups",
     ExtensionPoint.POD_GROUP_POST_FILTER: "kube-scheduler does not call extenders for groups",
 }

@@ -5,12 +5,14 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
 import structlog
 from msgspec import Struct
 
+from moorage.common.background import keep_running
 from moorage.common.clock import SteadyClock
 from moorage.common.errors import ApiError, InputError, MoorageError, PluginError
 from moorage.common.forked_process import EXIT_FAILURE
@@ -203,7 +205,7 @@ class ExtenderServer:
                 options.address, options.port, cert_file=options.cert_file, key_file=options.key_file
             )
             tls = ServingTls(serving, [self._authority] if self._authority else [])
-            reloading = asyncio.create_task(self._reload(tls), name="certificates")
+            reloading = keep_running(partial(self._reload, tls), "certificates")
             ending.callback(reloading.cancel)
         try:
             host = None if options.address in EVERYWHERE else options.address

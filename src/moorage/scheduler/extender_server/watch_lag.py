@@ -26,9 +26,9 @@ MAX_PODS: Final = 20_000
 class WatchLag(ApplyObserver):
     """Counts applied changes, and delays rejections that may rest on an old state.
 
-    A pod that is rejected, and requested again although no change was applied, is a sign of a missing change. The
-    change may also be of a kind that is not watched here, and such a change retries all pending pods. So only the
-    first of them waits: ``_waited`` is the number of repetitions at the current state that were waited for.
+    If a rejected pod is retried although no change was applied, a change is probably missing. The change may also be
+    of a kind that is not watched here, and such a change retries all pending pods. Therefore only the first retried
+    pod waits: ``_waited`` is the number of retries at the current state for which the server waited.
     """
 
     def __init__(self) -> None:

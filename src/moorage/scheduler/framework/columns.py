@@ -121,7 +121,7 @@ class Vocabulary(Generic[V]):
         return self._codes.get(value)
 
     def numbers(self) -> tuple[IntArray, BoolArray]:
-        """Return the values as integers by code, and which of them are integers; parsed once for all selectors."""
+        """Return the values as integers by code, and a mask of the valid integers; parsed once for all selectors."""
         if self._numbers is None or len(self._numbers[0]) != len(self._values):
             parsed = [to_int64(value) if isinstance(value, str) else None for value in self._values]
             integers = np.array([number or 0 for number in parsed], dtype=np.int64)

@@ -34,6 +34,7 @@ EXTENSION_POINTS: Final[dict[str, type[points.Plugin]]] = {
     "placementGenerate": group_points.PlacementGeneratePlugin,
     "placementScore": group_points.PlacementScorePlugin,
     "podGroupPostFilter": group_points.PodGroupPostFilterPlugin,
+    "placementFeasible": group_points.PlacementFeasiblePlugin,
 }
 """The extension points by their name in the configuration."""
 
@@ -45,7 +46,6 @@ _BASES: Final[tuple[type[points.Plugin], ...]] = (
     *EXTENSION_POINTS.values(),
     points.PreFilterExtensions,
     group_points.GroupSourcePlugin,
-    group_points.PlacementFeasiblePlugin,
 )
 _OWNERS: Final = {
     name: base
@@ -135,15 +135,15 @@ def _uncalled(plugin: type[points.Plugin]) -> Iterator[str]:
     own = [
         kind for kind in plugin.__mro__ if str(kind.__module__).partition(".")[0] != "moorage" and kind is not object
     ]
-    members = [_function_of(member) for kind in own for member in vars(kind).values()]
-    used = {name for member in members for name in _names_in(getattr(member, "__code__", None))}
+    members = [_unwrap_function(member) for kind in own for member in vars(kind).values()]
+    referenced = {name for member in members for name in _names_in(getattr(member, "__code__", None))}
     for kind in own:
         for name, method in vars(kind).items():
-            if not name.startswith("_") and inspect.isfunction(inspect.unwrap(method)) and name not in used:
+            if not name.startswith("_") and inspect.isfunction(inspect.unwrap(method)) and name not in referenced:
                 yield name
 
 
-def _function_of(member: Any) -> Any:
+def _unwrap_function(member: Any) -> Any:
     """Return the function of a method, class method, static method, property or decorated method."""
     member = member.fget if isinstance(member, property) else member
     return inspect.unwrap(getattr(member, "__func__", member))
@@ -186,15 +186,15 @@ def _compare(plugin: type[points.Plugin], name: str, promised: Any) -> tuple[str
     called_with = list(inspect.signature(promised).parameters)
     is_bound = isinstance(inspect.getattr_static(plugin, name), _FUNCTIONS)
     try:
-        signature = signature_of(method)
+        signature = read_signature(method)
     except (TypeError, ValueError):
         return None
     try:
         signature.bind(*(called_with[1:] if is_bound else called_with))
     except TypeError:
         # Annotations are texts, which Python quotes from 3.14 on.
-        shown = str(signature).replace("'", "")
-        problem = f"{where} takes {shown}, but is called with ({', '.join(called_with)})"
+        signature_text = str(signature).replace("'", "")
+        problem = f"{where} takes {signature_text}, but is called with ({', '.join(called_with)})"
         return problem, _instead(name, method)
     expected = _hints(promised)
     arguments = called_with[1:] if is_bound else called_with
@@ -222,7 +222,7 @@ def _is_concrete(hint: Any) -> bool:
 
 
 def _conflicts(hint: Any, expected: Any) -> bool:
-    """Return whether no value can have both types, as far as classes of Python, NumPy and Moorage tell."""
+    """Return whether no value can have both types, as far as this is known for classes of Python, NumPy and Moorage."""
     return not any(_overlap(left, right) for left in _members(hint) for right in _members(expected))
 
 
@@ -266,7 +266,7 @@ def _annotations(function: Any) -> dict[str, Any]:
     return dict(function.__annotations__)
 
 
-def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+def read_signature(function: Callable[..., Any]) -> inspect.Signature:
     """Return the signature of a function; names that only type checkers import do not matter."""
     if sys.version_info >= (3, 14):
         from annotationlib import Format
@@ -280,7 +280,7 @@ def _shown(hint: Any) -> str:
 
 
 def _instead(name: str, method: Any) -> str:
-    is_old = name == "post_filter" and any("node" in parameter for parameter in signature_of(method).parameters)
+    is_old = name == "post_filter" and any("node" in parameter for parameter in read_signature(method).parameters)
     return f"write `{heading(_OWNERS[name], name)}`{_OLD_POST_FILTER if is_old else ''}"
 
 

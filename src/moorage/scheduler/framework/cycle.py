@@ -41,11 +41,13 @@ class CycleState:
     4
     """
 
-    __slots__ = ("_values", "group", "pods_to_activate", "skipped_filters", "skipped_scores")
+    __slots__ = ("_values", "group", "may_suspend", "pods_to_activate", "skipped_filters", "skipped_scores")
 
     def __init__(self) -> None:
         self.group: CycleState | None = None
         """The state of the group's attempt, if the pod is scheduled as a member of a group."""
+        self.may_suspend = False
+        """Whether a filter may raise :class:`AttemptSuspended`."""
         self._values: dict[StateKey[Any], Any] = {}
         self.skipped_filters: set[str] = set()
         self.skipped_scores: set[str] = set()

@@ -82,7 +82,7 @@ def described(error: BaseException, method: str = "") -> str:
 class FaultRecord:
     """The faults of one plugin: exceptions, invalid results and timeouts.
 
-    Each is recorded and logged once for each place, so that a plugin that fails for every pod does not fill the log.
+    Each fault is recorded and logged once per location: a plugin that fails for every pod must not fill the log.
     """
 
     def __init__(self) -> None:
@@ -116,11 +116,11 @@ class FaultRecord:
         location = (type(error).__name__, None if frame is None else (frame.filename, frame.lineno))
         return self._is_new(location, error, problem)
 
-    def _is_new(self, place: Hashable, error: BaseException, problem: str) -> bool:
+    def _is_new(self, location: Hashable, error: BaseException, problem: str) -> bool:
         self.first = self.first or error
-        if place in self._problems or len(self._problems) >= MAX_PLACES:
+        if location in self._problems or len(self._problems) >= MAX_PLACES:
             return False
-        self._problems[place] = problem
+        self._problems[location] = problem
         return True
 
 
@@ -207,12 +207,16 @@ def pass_on_interrupt(error: BaseException) -> None:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    raised_in = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
+    frame = None if trace is None else trace.tb_frame
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    # A command with its own signal handler, such as `moorage lab`, raises in the handler, at any line of a plugin.
+    is_raised_by_handler = frame is not None and any(
+        frame.f_code is getattr(handler, "__code__", None) for handler in handlers
+    )
+    is_raised_by_loop = frame is not None and frame.f_globals.get("__name__", "") == "asyncio.runners"
     # SIGINT is ignored in background processes; treat that like Python's default handler.
-    if raised_in == "asyncio.runners" or signal.getsignal(signal.SIGINT) in (
-        signal.default_int_handler,
-        signal.SIG_IGN,
-    ):
+    is_default = handlers[0] in (signal.default_int_handler, signal.SIG_IGN)
+    if is_raised_by_handler or is_raised_by_loop or is_default:
         raise error
 
 

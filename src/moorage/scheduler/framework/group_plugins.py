@@ -100,7 +100,8 @@ class PlacementGeneratePlugin(Plugin):
 class PlacementFeasiblePlugin(Plugin):
     """Decides whether to continue while the pods of a group are placed one by one. GangScheduling is one.
 
-    Not configurable: every such plugin that is enabled at any extension point is called; the first rejection counts.
+    Until 1.37 not configurable: every such plugin that is enabled at any extension point is called. From 1.38 the
+    plugins of ``placementFeasible`` are. The first rejection counts; an unresolvable one prevents preemption.
     """
 
     @abstractmethod

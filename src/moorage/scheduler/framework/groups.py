@@ -46,6 +46,11 @@ class GroupTree(Struct, frozen=True):
         return isinstance(self.group, CompositePodGroup)
 
     @property
+    def type_label(self) -> str:
+        """The group's type in metrics."""
+        return "compositepodgroup" if self.is_composite else "podgroup"
+
+    @property
     def quorum(self) -> int:
         """Number of pods, or groups, that must be placed together; 1 if each may be placed alone."""
         group = self.group

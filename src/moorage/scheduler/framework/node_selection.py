@@ -48,6 +48,10 @@ def weigh_nodes(terms: Iterable[tuple[NodeTermMatcher, int]], nodes: NodeTable) 
             for value in requirements[0].values:
                 weights[value] = weights.get(value, 0) + weight
             continue
+        if len(requirements) == 1 and not term.fields and not nodes.may_have_label(requirements[0].key):
+            # Without an array over all nodes for each of tens of thousands of keys that no node has.
+            everywhere += weight if requirements[0].accepts(None) else 0
+            continue
         mask = None if term.matches_nothing else _nodes_satisfying(term, nodes)
         if mask is not None:
             total += weight * mask
@@ -75,8 +79,8 @@ def nodes_matching_term(term: NodeTermMatcher, nodes: NodeTable) -> BoolArray:
 
 
 def _nodes_satisfying(term: NodeTermMatcher, nodes: NodeTable) -> BoolArray | None:
-    named = [_nodes_named(item, nodes) for item in _distinct(term.fields)]
-    return all_of((nodes_meeting_all(term.expressions, nodes), *named))
+    field_masks = [_nodes_named(item, nodes) for item in _distinct(term.fields)]
+    return all_of((nodes_meeting_all(term.expressions, nodes), *field_masks))
 
 
 def nodes_meeting_all(requirements: tuple[Requirement, ...], nodes: NodeTable) -> BoolArray | None:

@@ -4,7 +4,7 @@ It is sufficient for a table of single nodes (``NodeTable.of``). The cluster's t
 ``moorage.scheduler.state.cache``, also follows changes of nodes and pods.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -15,9 +15,11 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 
 Extract = Callable[[NodeInfo], Hashable]
 
-SPARE_LABEL_KEYS: Final = 1024
+SPARE_NAMES: Final = 1024
 MAX_LABEL_COLUMNS: Final = 256
 """Maximum number of label columns; users may use any number of keys."""
+MAX_RESOURCE_COLUMNS: Final = 256
+"""Maximum number of columns of amounts; users may invent any number of resources."""
 
 
 class ImageFacts:
@@ -28,6 +30,66 @@ class ImageFacts:
     def __init__(self, size: int) -> None:
         self.size = size
         self.node_count = 0
+
+
+class KnownNames(set[str]):
+    """All names that the nodes have, and some of nodes that are deleted or have changed."""
+
+    def __init__(self, infos: list[NodeInfo], names_on: Callable[[NodeInfo], Mapping[str, object]]) -> None:
+        super().__init__()
+        self.version = 0
+        """Grows when a name is added."""
+        self._infos = infos
+        self._names_on = names_on
+        self._limit = SPARE_NAMES
+
+    def read(self, info: NodeInfo) -> None:
+        """Add the names of a node; forget those of deleted nodes if there are too many."""
+        names = self._names_on(info).keys()
+        if not names <= self:
+            self.update(names)
+            self.version += 1
+            if len(self) > self._limit:
+                self.clear()
+                self.update(name for other in self._infos for name in self._names_on(other))
+                self._limit = 2 * len(self) + SPARE_NAMES
+
+
+class AmountColumns:
+    """Amounts per resource: a column is created when a plugin reads it, and updated from then on.
+
+    One node or pod may have a hundred thousand resources, and a column for each would fill the memory.
+    """
+
+    def __init__(self, infos: list[NodeInfo], amounts_on: Callable[[NodeInfo], Mapping[str, int]]) -> None:
+        self.names = KnownNames(infos, amounts_on)
+        self._columns: LRU[str, Growing] = LRU("resource columns", MAX_RESOURCE_COLUMNS, self._fill)
+        self.lookup = self._columns.lookup
+        self._infos = infos
+        self._amounts_on = amounts_on
+
+    def write(self, info: NodeInfo) -> None:
+        """Write the row of a node."""
+        self.names.read(info)
+        amounts = self._amounts_on(info)
+        for name, column in self._columns.items():
+            column.put(info.row, amounts.get(name, 0))
+
+    def write_some(self, info: NodeInfo, names: Iterable[str]) -> None:
+        """Write some resources of a row; raise KeyError for a new name, IndexError and OverflowError as arrays do."""
+        row, amounts, find = info.row, self._amounts_on(info), self._columns.find
+        for name in names:
+            if (column := find(name)) is not None:
+                column.array[row] = amounts[name]
+            elif name not in self.names:
+                raise KeyError(name)
+
+    def _fill(self, name: str) -> Growing:
+        column = Growing(np.int64, max(1, len(self._infos)))
+        for row, info in enumerate(self._infos):
+            if amount := self._amounts_on(info).get(name, 0):
+                column.put(row, amount)
+        return column
 
 
 class CategoricalColumn:
@@ -75,23 +137,20 @@ class NodeStorage:
         self.count = 0
         """Number of nodes."""
         self.row_of: dict[str, int] = {}
-        self.allocatable: dict[str, Growing] = {}
-        self.requested: dict[str, Growing] = {}
+        self.allocatable = AmountColumns(self.infos, lambda info: info.allocatable)
+        self.requested = AmountColumns(self.infos, lambda info: info.requested)
         self.nonzero = {"cpu": Growing(np.int64), "memory": Growing(np.int64)}
         self.pod_count = Growing(np.int64)
         self.unschedulable = Growing(np.bool_)
         self.taints = CategoricalColumn(lambda info: info.taints)
         self.host_ports = CategoricalColumn(lambda info: frozenset(info.used_ports))
         self.features = CategoricalColumn(lambda info: frozenset(info.node.status.declared_features))
-        self.label_keys: set[str] = set()
-        """The keys of all labels of the nodes, and some of nodes that are deleted or have changed."""
-        self.label_keys_version = 0
-        """Grows when a label key is added."""
-        self._max_label_keys = SPARE_LABEL_KEYS
+        self.label_keys = KnownNames(self.infos, lambda info: info.labels)
         self.labels: LRU[str, CategoricalColumn] = LRU("label columns", MAX_LABEL_COLUMNS, self._new_label_column)
         self._label_views: LRU[str, Categorical[str | None]] = LRU(
-            "label column views", MAX_LABEL_COLUMNS, lambda key: self.labels.lookup(key).view(len(self.infos))
+            "label column views", MAX_LABEL_COLUMNS, lambda key: self._label_column(key).view(len(self.infos))
         )
+        self._absent_label = CategoricalColumn(lambda _info: None)
 
     def __len__(self) -> int:
         return self.count
@@ -129,34 +188,17 @@ class NodeStorage:
         """Bring a row in line with its node object and its pods."""
         row = info.row
         self._label_views.clear()
-        self._add_label_keys(info)
-        for name in info.allocatable:
-            if name not in self.allocatable:
-                self.allocatable[name] = Growing(np.int64)
-        for name, column in self.allocatable.items():
-            column.reserve(row + 1)
-            column.array[row] = info.allocatable.get(name, 0)
+        self.label_keys.read(info)
+        self.allocatable.write(info)
         self.unschedulable.reserve(row + 1)
         self.unschedulable.array[row] = info.node.spec.unschedulable
         for categorical in self.categoricals():
             categorical.write(row, info)
         self.write_requests(info)
 
-    def _add_label_keys(self, info: NodeInfo) -> None:
-        if not info.labels.keys() <= self.label_keys:
-            self.label_keys.update(info.labels)
-            self.label_keys_version += 1
-            if len(self.label_keys) > self._max_label_keys:
-                self.label_keys = {key for other in self.infos for key in other.labels}
-                self._max_label_keys = 2 * len(self.label_keys) + SPARE_LABEL_KEYS
-
     def write_requests(self, info: NodeInfo) -> None:
         """Write the requests on a node, also if a column is missing or too short, or a sum exceeds its range."""
-        for name in info.requested:
-            if name not in self.requested:
-                self.requested[name] = Growing(np.int64)
-        for name, column in self.requested.items():
-            column.put(info.row, info.requested.get(name, 0))
+        self.requested.write(info)
         self.nonzero["cpu"].put(info.row, info.nonzero_cpu)
         self.nonzero["memory"].put(info.row, info.nonzero_memory)
         self.pod_count.put(info.row, len(info.pods))
@@ -165,6 +207,10 @@ class NodeStorage:
         """Return the column of a label; it is created at first use and cached."""
         return self._label_views.lookup(key)
 
+    def _label_column(self, key: str) -> CategoricalColumn:
+        # Keys that no node has share a column: pods may name thousands, and each node event would write them all.
+        return self.labels.lookup(key) if key in self.label_keys else self._absent_label
+
     def _new_label_column(self, key: str) -> CategoricalColumn:
         column = CategoricalColumn(lambda info: info.labels.get(key))
         column.fill(self.infos)
@@ -172,7 +218,8 @@ class NodeStorage:
 
     def categoricals(self) -> list[CategoricalColumn]:
         """List all categorical columns there are."""
-        return [self.taints, self.features, self.host_ports, *(column for _, column in self.labels.items())]
+        labels = (column for _, column in self.labels.items())
+        return [self.taints, self.features, self.host_ports, self._absent_label, *labels]
 
     def image(self, name: str) -> Growing:
         """Return which nodes hold an image."""

@@ -1,6 +1,6 @@
 """Every node as columns, seen through a window: the entire cluster, or some of its rows."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,23 +19,23 @@ RowArray = NDArray[np.int64]
 class ResourceColumns:
     """A column per resource; one that no node has is all zeros."""
 
-    __slots__ = ("_columns", "_table")
+    __slots__ = ("_find_column", "_names", "_table")
 
-    def __init__(self, columns: Mapping[str, Growing], table: "NodeTable") -> None:
-        self._columns = columns
+    def __init__(self, names: Collection[str], find_column: Callable[[str], Growing], table: "NodeTable") -> None:
+        self._names = names
+        self._find_column = find_column
         self._table = table
 
     def __getitem__(self, resource: str) -> IntArray:
-        column = self._columns.get(resource)
-        if column is None:
+        if resource not in self._names:
             return np.zeros(len(self._table), dtype=np.int64)
-        return self._table.through(column)
+        return self._table.through(self._find_column(resource))
 
     def __contains__(self, resource: str) -> bool:
-        return resource in self._columns
+        return resource in self._names
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
+        return iter(self._names)
 
 
 class NodeTable:
@@ -97,6 +97,11 @@ class NodeTable:
         row = self._columns.row_of.get(name)
         return None if row is None else self._columns.infos[row]
 
+    def find_rows(self, names: Iterable[str]) -> list[int]:
+        """Return the rows of the named nodes of the cluster; skip unknown names."""
+        rows = map(self._columns.row_of.get, names)
+        return [row for row in rows if row is not None]
+
     @property
     def rows(self) -> RowArray:
         """The rows of the cluster that this window shows, in its order."""
@@ -145,17 +150,20 @@ class NodeTable:
     @property
     def allocatable(self) -> ResourceColumns:
         """The allocatable amounts per resource; CPU in thousandths."""
-        return ResourceColumns(self._columns.allocatable, self)
+        columns = self._columns.allocatable
+        return ResourceColumns(columns.names, columns.lookup, self)
 
     @property
     def requested(self) -> ResourceColumns:
         """The requests of the pods on the nodes, per resource."""
-        return ResourceColumns(self._columns.requested, self)
+        columns = self._columns.requested
+        return ResourceColumns(columns.names, columns.lookup, self)
 
     @property
     def nonzero_requested(self) -> ResourceColumns:
         """CPU and memory requests for scores, with defaults for containers without requests."""
-        return ResourceColumns(self._columns.nonzero, self)
+        columns = self._columns.nonzero
+        return ResourceColumns(columns, columns.__getitem__, self)
 
     @property
     def pod_count(self) -> IntArray:
@@ -189,7 +197,7 @@ class NodeTable:
     @property
     def label_keys_version(self) -> int:
         """A number that grows when a node gets a label whose key no node had."""
-        return self._columns.label_keys_version
+        return self._columns.label_keys.version
 
     def label(self, key: str) -> Categorical[str | None]:
         """The value of a label on each node; ``None`` where it is missing.

@@ -38,8 +38,11 @@ class PluginCode:
     def files(self) -> list[Path]:
         """Return the files of the modules; called every second, so the list is cached until more modules are loaded."""
         if self._found[0] != len(sys.modules):
-            paths = (_file(module) for module in self.modules().values())
-            self._found = len(sys.modules), sorted({file for file in paths if file is not None})
+            files = {file for module in self.modules().values() if (file := _file(module)) is not None}
+            if not self._packages <= sys.modules.keys():
+                # An import that failed after its timeout removes the module: its files are still followed.
+                files.update(self._found[1])
+            self._found = len(sys.modules), sorted(files)
         return self._found[1]
 
     @contextmanager
@@ -64,7 +67,7 @@ class PluginCode:
             sys.modules.update(former)
             raise
         finally:
-            self._found = (0, [])
+            self._found = (0, self._found[1])
 
     def _is_ours(self, name: str, module: ModuleType, beside: tuple[str, ...]) -> bool:
         if name.partition(".")[0] in self._packages:

@@ -63,13 +63,15 @@ class Status(Struct, frozen=True):
         # Here the traceback names the plugin's line; later it would be the line that writes an event.
         if self.code.__class__ is not Code:
             kind = type(self.code).__name__
-            raise TypeError(f"the code of a status is a Code, not the {kind} {self.code!r}: {_instead_of(self.code)}")
+            raise TypeError(f"the code of a status is a Code, not the {kind} {self.code!r}: {_suggest_line(self.code)}")
         if self.reasons.__class__ is not tuple:
             kind = type(self.reasons).__name__
-            raise TypeError(f"the reasons of a status are a tuple, not a {kind}: {_instead_of(self.code)}")
+            raise TypeError(f"the reasons of a status are a tuple, not a {kind}: {_suggest_line(self.code)}")
         for reason in self.reasons:
             if reason.__class__ is not str:
-                raise TypeError(f"a reason is a text, not a {type(reason).__name__}: write Status.unschedulable('…')")
+                raise TypeError(
+                    f"a reason must be a string, not {type(reason).__name__}: write Status.unschedulable('…')"
+                )
 
     @classmethod
     def unschedulable(cls, *reasons: str) -> "Status":
@@ -111,9 +113,9 @@ class Status(Struct, frozen=True):
         return ", ".join(self.reasons)
 
 
-def _instead_of(code: object) -> str:
+def _suggest_line(code: object) -> str:
     """Return the line to write instead of a status with this code, which may be a number or a name as in Go."""
-    lines = (line for known, line in _LINES.items() if code in (known.label, int(known)))
+    lines = (line for candidate, line in _LINES.items() if code in (candidate.label, int(candidate)))
     return f"write {next(lines, _LINES[Code.UNSCHEDULABLE])}"
 
 

@@ -35,7 +35,7 @@ class DeferredPodScheduling(PreFilterPlugin, FilterPlugin, PermitPlugin):
         return self._is_on and pod.has_deferred_resize
 
     def sign(self, pod: Pod) -> Hashable:
-        return pod.node_name if self._concerns(pod) else None, self._concerns(pod)
+        return (pod.node_name, True) if self._concerns(pod) else (None, False)
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
         return None if self._concerns(pod) else Status.skip()

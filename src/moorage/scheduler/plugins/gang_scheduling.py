@@ -30,6 +30,8 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
 
     def __init__(self, *, handle: ClusterHandle) -> None:
         self._handle = handle
+        self._is_since_1_38 = handle.features.since(1, 38)
+        self._whose = "pod's" if self._is_since_1_38 else "pods's"
 
     @property
     def _groups(self) -> PodGroups:
@@ -53,10 +55,10 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
                 problem = f"pod group object not found in state for podgroup/{key}"
                 return Status.unresolvable(f"failed to build hierarchy snapshot: {problem}")
             name = key.removeprefix(f"{pod.namespace}/")
-            return Status.unresolvable(f'waiting for pods\'s pod group "{name}" to appear in scheduling queue')
+            return Status.unresolvable(f'waiting for {self._whose} pod group "{name}" to appear in scheduling queue')
         if not self._judges(group):
             return None
-        if self._groups.parent_of(group) is None:
+        if self._groups.find_parent(group) is None:
             return TOO_FEW if members.known_count < (group.min_count or 0) else None
         try:
             root = root_above(self._groups, group)
@@ -80,10 +82,10 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         group = self._groups.group(key)
         if group is None:
             raise PluginError(self.name, f'failed to get podGroup {key}: podgroup "{key}" not found')
-        if not self._judges(group) or (self._groups.parent_of(group) is None and group.min_count is None):
+        if not self._judges(group) or (self._groups.find_parent(group) is None and group.min_count is None):
             return None
         keys, has_quorum = [key], False
-        if self._groups.parent_of(group) is None:
+        if self._groups.find_parent(group) is None:
             members = self._groups.members(key)
             has_quorum = members is not None and members.scheduled_count >= (group.min_count or 0)
         else:
@@ -122,6 +124,9 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
         if self._groups.with_composites:
             added = ClusterEvent(Resource.COMPOSITE_POD_GROUP, Action.ADD)
             registered.append(EventRegistration(added, self.after_group_added, same_group=True))
+            if self._is_since_1_38:
+                changed = ClusterEvent(Resource.COMPOSITE_POD_GROUP, Action.UPDATE)
+                registered.append(EventRegistration(changed, self.after_composite_changed, same_group=True))
         return tuple(registered)
 
     def after_pod_added(self, pod: Pod, _old: None, new: Pod) -> QueueingHint:
@@ -130,19 +135,28 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
 
     def after_group_added(self, pod: Pod, _old: None, new: Group) -> QueueingHint:
         """Queue if a group of the same tree was added."""
-        above = self._groups.root_of_group(new)
+        above = self._groups.find_group_root(new)
         return queue_if(above is not None and self._root(pod) == _identity(above))
 
     def after_group_changed(self, pod: Pod, old: PodGroup, new: PodGroup) -> QueueingHint:
-        """Queue if the minimum count of the pod's own group decreased."""
-        before, after = old.min_count, new.min_count
-        return queue_if(group_key(pod) == new.key and before is not None and after is not None and after < before)
+        """Queue if the minimum count of a group of the same tree decreased."""
+        return self._after_decrease(pod, new, old.min_count, new.min_count)
+
+    def after_composite_changed(self, pod: Pod, old: CompositePodGroup, new: CompositePodGroup) -> QueueingHint:
+        """Queue if the minimum group count of a composite group of the same tree decreased (from 1.38)."""
+        return self._after_decrease(pod, new, old.min_group_count, new.min_group_count)
+
+    def _after_decrease(self, pod: Pod, group: Group, before: int | None, after: int | None) -> QueueingHint:
+        if before is None or after is None or after >= before:
+            return QueueingHint.SKIP
+        above = self._groups.find_group_root(group)
+        return queue_if(above is not None and self._root(pod) == _identity(above))
 
     def _root(self, pod: Pod) -> tuple[bool, str] | None:
         if not self._groups.with_composites:
             key = group_key(pod)
             return None if key is None else (False, key)
-        root = self._groups.root_of(pod)
+        root = self._groups.find_root(pod)
         return None if root is None else _identity(root)
 
 
@@ -165,7 +179,7 @@ def root_above(groups: PodGroups, group: PodGroup) -> Group:
         if level > MAX_LEVELS:
             raise BrokenTree(f"composite pod groups above podgroup/{group.key} are nested too deeply")
         top = above
-    parent = groups.parent_of(top)
+    parent = groups.find_parent(top)
     if parent is not None:
         if groups.composite(parent) is not None:
             raise BrokenTree(f"composite pod groups above podgroup/{group.key} are part of each other")

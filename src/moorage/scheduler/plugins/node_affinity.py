@@ -42,7 +42,7 @@ from moorage.scheduler.framework.plugin import (
     default_normalize,
 )
 from moorage.scheduler.framework.status import BoolArray, IntArray, Status, Verdict
-from moorage.scheduler.state.selector_index import places, places_of
+from moorage.scheduler.state.selector_index import list_places, places
 
 NOT_WANTED: Final = Status.unresolvable("node(s) didn't match Pod's node affinity/selector")
 NOT_ENFORCED: Final = Status.unresolvable("node(s) didn't match scheduler-enforced node affinity")
@@ -71,8 +71,8 @@ class Demands(Struct, frozen=True):
     def accepted_nodes(self, nodes: NodeTable) -> BoolArray:
         """Find the nodes of a window that satisfy the requirements."""
         labelled = nodes_meeting_all(self.labels.requirements, nodes)
-        chosen = None if self.affinity is None else matching_nodes(self.affinity, nodes)
-        accepted = all_of((labelled, chosen))
+        affinity_mask = None if self.affinity is None else matching_nodes(self.affinity, nodes)
+        accepted = all_of((labelled, affinity_mask))
         return np.ones(len(nodes), dtype=np.bool_) if accepted is None else accepted
 
 
@@ -180,10 +180,10 @@ class _PodsByNodeLabel:
         terms = [term for term in demands.affinity.terms if not term.matches_nothing]
         if any(term.fields for term in terms):
             return None
-        return {place for term in terms for place in places(None, LabelMatcher(term.expressions))}
+        return {key for term in terms for key in places(None, LabelMatcher(term.expressions))}
 
     def affected(self, _old: Node | None, new: Node) -> set[Hashable]:
-        return set(places_of("", new.labels))
+        return set(list_places("", new.labels))
 
 
 _NO_AFFINITY: Final = NodeAffinitySpec()
@@ -196,7 +196,7 @@ def find_node_affinity(pod: Pod) -> NodeAffinitySpec:
 
 
 def read_demands(pod: Pod) -> Demands:
-    """Parse what a pod demands of a node; the result of a large selector is kept for all pods of the template."""
+    """Parse the node selector and affinity of a pod; large results are cached for all pods of the template."""
     shape = pod.shape
     demands: Demands | None = shape.demands
     if demands is None:
@@ -205,7 +205,7 @@ def read_demands(pod: Pod) -> Demands:
             label_set_matcher(selector) if selector else EVERYTHING,
             None if required is None else node_matcher(required),
         )
-        # Small selectors are parsed again: each pod of a DaemonSet has its own template.
+        # Do not cache small selectors: each pod of a DaemonSet has a different one, and parsing is cheap.
         if demands.is_large:
             shape.demands = demands
     return demands

@@ -7,6 +7,7 @@ from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
+from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, PreFilterAnswer, PreFilterPlugin
@@ -21,6 +22,8 @@ REQUIRED: Final = StateKey[frozenset[str]](
 RESTART_ALL: Final = "RestartAllContainersOnContainerExits"
 HOST_NETWORK_USERS: Final = "UserNamespacesHostNetworkSupport"
 MOUNT_OPTIONS: Final = "VolumeBindMountOptions"
+CERTIFICATES: Final = "PodCertificateMLDSA"
+CERTIFICATE_KEYS: Final = ("MLDSA44", "MLDSA65", "MLDSA87")
 
 
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
@@ -29,11 +32,14 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     depends_on = DependsOn.NODE
     _signs_template = True
 
+    def __init__(self, *, handle: Handle) -> None:
+        self._required = required_features_1_38 if handle.features.since(1, 38) else required_features
+
     def sign(self, pod: Pod) -> Hashable:
-        return required_features(pod)
+        return self._required(pod)
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
-        required = required_features(pod)
+        required = self._required(pod)
         if not required:
             return Status.skip()
         cycle[REQUIRED] = required
@@ -51,18 +57,17 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
         node_change = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
         return (
             EventRegistration(node_change, after_node_change),
-            EventRegistration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE), after_pod_change),
+            EventRegistration(ClusterEvent(Resource.TARGET_POD, Action.UPDATE), self.after_pod_change),
         )
+
+    def after_pod_change(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:
+        """Queue when the required features of the pod changed."""
+        return queue_if(self._required(old) != self._required(new))
 
 
 def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
     """Queue after every new node, and after every change of a node's declared features."""
     return queue_if(old is None or old.status.declared_features != new.status.declared_features)
-
-
-def after_pod_change(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
-    """Queue when the required features of the pod changed."""
-    return queue_if(required_features(old) != required_features(new))
 
 
 def required_features(pod: Pod) -> frozenset[str]:
@@ -79,3 +84,13 @@ def required_features(pod: Pod) -> frozenset[str]:
         if container.volume_mounts and any(mount.bind_mount_options for mount in container.volume_mounts):
             required.add(MOUNT_OPTIONS)
     return frozenset(required)
+
+
+def required_features_1_38(pod: Pod) -> frozenset[str]:
+    """Infer the required node features from a pod's spec, from 1.38."""
+    required = required_features(pod)
+    for volume in pod.spec.volumes:
+        for source in volume.projected.sources if volume.projected is not None else ():
+            if source.pod_certificate is not None and source.pod_certificate.key_type in CERTIFICATE_KEYS:
+                return required | {CERTIFICATES}
+    return required

@@ -92,13 +92,13 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             return 0
         before, after = [], []
         for resource, amount in amounts:
-            capacity, used = allocatable.get(resource, 0), requested.get(resource, 0)
+            capacity, usage = allocatable.get(resource, 0), requested.get(resource, 0)
             if not capacity and self._device_counts is not None:
-                capacity, used = self._device_counts.on_node(node, resource)
+                capacity, usage = self._device_counts.on_node(node, resource)
             if capacity:
                 # Convert to floats first, as upstream: beyond 2**53, integer division gives another result.
                 divisor = float(capacity)
-                now, then = float(used) / divisor, float(used + amount) / divisor
+                now, then = float(usage) / divisor, float(usage + amount) / divisor
                 before.append(now if now < 1.0 else 1.0)
                 after.append(then if then < 1.0 else 1.0)
         # Evenness is between 50 and 100, so no term is negative.
@@ -114,12 +114,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             return scores
         before, after, present = [], [], []
         for resource, amount in amounts:
-            allocatable, used = nodes.allocatable[resource], nodes.requested[resource]
+            allocatable, usage = nodes.allocatable[resource], nodes.requested[resource]
             if self._device_counts is not None:
-                allocatable, used = self._device_counts.on_nodes(nodes, resource, allocatable, used)
+                allocatable, usage = self._device_counts.on_nodes(nodes, resource, allocatable, usage)
             capacity = measure_capacity(allocatable)
-            before.append(np.minimum(used / capacity.floats, 1.0))
-            after.append(np.minimum((used + amount) / capacity.floats, 1.0))
+            before.append(np.minimum(usage / capacity.floats, 1.0))
+            after.append(np.minimum((usage + amount) / capacity.floats, 1.0))
             present.append(capacity.present)
         gain = evenness_nodes(after, present).astype(np.int64)
         gain += EVEN - evenness_nodes(before, present).astype(np.int64)

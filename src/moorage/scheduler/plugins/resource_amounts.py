@@ -79,11 +79,11 @@ class ResourceAmounts:
     def __init__(self, nodes: NodeTable, resource: str) -> None:
         self.resource = resource
         self.capacity: Capacity = measure_capacity(nodes.allocatable[resource])
-        used = nodes.pod_count if resource == PODS else nodes.requested[resource]
-        self.used: FloatArray = used.astype(np.float64)
-        self.most_used = int(used.max(initial=0))
+        usage = nodes.pod_count if resource == PODS else nodes.requested[resource]
+        self.used: FloatArray = usage.astype(np.float64)
+        self.most_used = int(usage.max(initial=0))
         """An upper bound on the usage; not lowered when pods are removed."""
-        self._lowest_free = int((nodes.allocatable[resource] - used).min(initial=EXACT_FLOATS))
+        self._lowest_free = int((nodes.allocatable[resource] - usage).min(initial=EXACT_FLOATS))
         self._is_lowest = True
         self._left: FloatArray | None = None
         self._lowest_left = 0.0
@@ -91,13 +91,13 @@ class ResourceAmounts:
     def write(self, node: NodeInfo) -> None:
         row, resource = node.row, self.resource
         capacity = node.allocatable.get(resource, 0)
-        used = len(node.pods) if resource == PODS else node.requested.get(resource, 0)
-        free, before = capacity - used, self.used.item(row)
-        self.used[row] = used
-        self.most_used = max(self.most_used, used)
+        usage = len(node.pods) if resource == PODS else node.requested.get(resource, 0)
+        free, before = capacity - usage, self.used.item(row)
+        self.used[row] = usage
+        self.most_used = max(self.most_used, usage)
         if free <= self._lowest_free:
             self._lowest_free = free
-        elif used < before and capacity - before <= self._lowest_free:
+        elif usage < before and capacity - before <= self._lowest_free:
             self._is_lowest = False
         if self._left is not None:
             self._left[row] = free_hundredfold = (capacity - scored_usage(node, resource)) * MAX_NODE_SCORE

@@ -18,7 +18,7 @@ from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.plugin import FilterPlugin, PreFilterExtensions
 from moorage.scheduler.framework.pods_by_claim import BY_VOLUME_CLAIM
 from moorage.scheduler.framework.status import Status, Verdict
-from moorage.scheduler.state.claim_index import disk_of
+from moorage.scheduler.state.claim_index import find_disk
 from moorage.scheduler.state.handle import ClusterHandle
 
 DISK_CONFLICT: Final = Status.unschedulable("node(s) had no available disk")
@@ -61,7 +61,9 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
     def sign(self, pod: Pod) -> Hashable | None:
         """Share results among pods without restricted volumes."""
         return (
-            None if pod.spec.volumes and any(v.persistent_volume_claim or disk_of(v) for v in pod.spec.volumes) else ()
+            None
+            if pod.spec.volumes and any(v.persistent_volume_claim or find_disk(v) for v in pod.spec.volumes)
+            else ()
         )
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
@@ -79,7 +81,7 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
                 claims.add(name)
         # Each claim counts once, even if several pods use it.
         uses = sum(self._handle.claims.uses(f"{pod.namespace}/{name}") > 0 for name in claims)
-        if not uses and not any(disk_of(volume) for volume in pod.spec.volumes):
+        if not uses and not any(find_disk(volume) for volume in pod.spec.volumes):
             return Status.skip()
         cycle[KEY] = Restrictions(frozenset(claims), uses)
         return None
@@ -101,7 +103,7 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
         """Filter all nodes; only nodes with users of the same disks are checked."""
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
-        disks = {disk for volume in pod.spec.volumes if (disk := disk_of(volume)) is not None}
+        disks = {disk for volume in pod.spec.volumes if (disk := find_disk(volume)) is not None}
         users = [user for disk in disks for user in self._handle.claims.disk_users(disk)]
         names = {user.node_name for user in users if disks_clash(pod, (user,))}
         rows = [info.row for name in names if (info := nodes.find(name)) is not None]
@@ -127,7 +129,7 @@ class _PodsByVolume:
 
     def keys(self, pod: Pod) -> set[Hashable]:
         keys: set[Hashable] = {f"{pod.namespace}/{name}" for name in _claim_names(pod)}
-        return keys | {_DISKS} if any(disk_of(volume) is not None for volume in pod.spec.volumes) else keys
+        return keys | {_DISKS} if any(find_disk(volume) is not None for volume in pod.spec.volumes) else keys
 
     def affected(self, old: Pod, _new: None) -> set[Hashable]:
         return self.keys(old)
@@ -149,7 +151,7 @@ def after_claim_added(pod: Pod, _old: None, new: PersistentVolumeClaim) -> Queue
 
 def disks_clash(pod: Pod, existing_pods: Iterable[Pod]) -> bool:
     """Return whether the pod has an inline disk that an existing pod uses and does not share."""
-    disks = [volume for volume in pod.spec.volumes if disk_of(volume) is not None]
+    disks = [volume for volume in pod.spec.volumes if find_disk(volume) is not None]
     if not disks:
         return False
     return any(
@@ -161,8 +163,8 @@ def disks_clash(pod: Pod, existing_pods: Iterable[Pod]) -> bool:
 
 
 def _clash(volume: Volume, existing_volume: Volume) -> bool:
-    disk = disk_of(volume)
-    if disk is None or disk != disk_of(existing_volume):
+    disk = find_disk(volume)
+    if disk is None or disk != find_disk(existing_volume):
         return False
     if volume.rbd and existing_volume.rbd and set(volume.rbd.monitors).isdisjoint(existing_volume.rbd.monitors):
         return False

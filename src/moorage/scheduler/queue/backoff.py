@@ -14,11 +14,11 @@ WINDOW: Final = 1.0
 """Pods whose backoff ends within the same second are released together, in the order of the QueueSort plugin."""
 
 _NANO: Final = 10**9
-_NEVER: Final = -math.inf
+_NO_BACKOFF: Final = -math.inf
 
 
 class Backoff(Struct, frozen=True):
-    """The backoff in seconds: ``initial``, doubled with every failure, up to ``maximum``; 0 disables it.
+    """The backoff in seconds: ``initial``, doubled with every failure, up to ``maximum``; a maximum of 0 disables it.
 
     >>> [Backoff().duration(failures) for failures in range(1, 7)]
     [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
@@ -69,13 +69,13 @@ class BackoffQueue:
         """Return when a pod's backoff ends; it is computed once for each failed attempt."""
         failures = info.consecutive_errors or info.unschedulable_count
         if failures == 0 or self._backoff.maximum == 0:
-            return _NEVER
+            return _NO_BACKOFF
         if info.backoff_expiration is None:
             info.backoff_expiration = self._window(info.timestamp + self._backoff.duration(failures, info.size))
         return info.backoff_expiration
 
     def is_backing_off(self, info: QueuedEntity, now: float) -> bool:
-        """Return whether the backoff has not ended; it includes the second in which it ends."""
+        """Return whether the backoff has not ended; an entity still backs off in the second in which it ends."""
         return self.expiry(info) >= self._window(now)
 
     def get(self, key: str) -> QueuedEntity | None:

@@ -6,6 +6,7 @@ from copy import copy
 from typing import Any, ClassVar, Final, Literal, Self
 
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.pod_groups import CompositePodGroup
 from moorage.scheduler.framework.groups import Group
 from moorage.scheduler.state.pod_groups import ENTITY, group_key
 
@@ -113,7 +114,7 @@ class QueuedPodGroupInfo(EntityState):
     Members are sorted within each PodGroup in scheduling order; the order of a member is fixed when it is added.
     """
 
-    __slots__ = ("_sequence", "by_leaf", "needs_own_event", "root")
+    __slots__ = ("_sequence", "by_leaf", "needs_own_event", "root", "type_label")
 
     is_group: ClassVar[Literal[True]] = True
 
@@ -122,6 +123,7 @@ class QueuedPodGroupInfo(EntityState):
         self.key = ENTITY + root.key
         self.priority = root.priority
         self.root = root
+        self.type_label = "compositepodgroup" if isinstance(root, CompositePodGroup) else "podgroup"
         self.needs_own_event = False
         self._sequence = 0
         self.by_leaf: dict[str, list[tuple[Any, ...]]] = {}

@@ -44,6 +44,11 @@ class GroupQueue:
         self.pending: dict[str, QueuedPodInfo] = {}
 
     @property
+    def has_entities(self) -> bool:
+        """Whether a group is queued."""
+        return bool(self._entities)
+
+    @property
     def surplus(self) -> int:
         """The number of pending pods minus the number of entities in the queue."""
         return len(self._entity_by_member) - len(self._entities) + len(self.incomplete) + len(self.pending)
@@ -68,14 +73,14 @@ class GroupQueue:
 
     def find_entity_key(self, pod: Pod) -> str | None:
         """Return the key of the queued group of a pod's tree, whether or not the pod is a pending member."""
-        root = self._groups.root_of(pod)
+        root = self._groups.find_root(pod)
         return None if root is None or ENTITY + root.key not in self._entities else ENTITY + root.key
 
     # ── members ──────────────────────────────────────────────────────────────────────────────────────────
 
     def add(self, info: QueuedPodInfo, label: str) -> None:
         """Add a new member, or one whose attempt failed."""
-        root = self._groups.root_of(info.pod)
+        root = self._groups.find_root(info.pod)
         if root is None:
             self.incomplete[info.key] = info
             return
@@ -96,6 +101,9 @@ class GroupQueue:
 
     def remove(self, key: str) -> None:
         """Remove a member, and its group if it was the last one."""
+        # Called for every pod: it must cost nothing in clusters without groups.
+        if not (self._entity_by_member or self.incomplete or self.pending):
+            return
         info = self.incomplete.pop(key, None) or self.pending.pop(key, None)
         entity = self._entity_by_member.pop(key, None)
         if entity is not None:
@@ -172,7 +180,7 @@ class GroupQueue:
         now = self._clock.now()
         self._attempted_key = ""
         returning, self.pending = list(self.pending.values()), {}
-        roots = {info.key: self._groups.root_of(info.pod) for info in returning}
+        roots = {info.key: self._groups.find_root(info.pod) for info in returning}
         members = [info for info in returning if (root := roots[info.key]) and ENTITY + root.key == attempted.key]
         self.incomplete.update((info.key, info) for info in returning if info not in members)
         root = roots[members[0].key] if members else None
@@ -205,9 +213,9 @@ class GroupQueue:
     def gated_by(self, plugins: Iterable[tuple[str, str]], about: object) -> list[QueuedEntity]:
         """Return the queued group that an event is about, if one of these plugins gates it."""
         if isinstance(about, Pod):
-            root = self._groups.root_of(about)
+            root = self._groups.find_root(about)
         elif isinstance(about, PodGroup | CompositePodGroup):
-            root = self._groups.root_of_group(about)
+            root = self._groups.find_group_root(about)
         else:
             root = None
         entity = None if root is None else self._entities.get(ENTITY + root.key)

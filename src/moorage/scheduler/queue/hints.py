@@ -102,7 +102,7 @@ class Hints:
         self._interests[event] = interest
         return interest
 
-    def indexes_of(self, profile: str, plugin: str) -> Iterable[HintIndex]:
+    def find_indexes(self, profile: str, plugin: str) -> Iterable[HintIndex]:
         """Return all indexes of a plugin, each once."""
         if profile not in self._profiles:
             return ()

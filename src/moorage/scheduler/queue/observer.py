@@ -23,7 +23,7 @@ class QueueObserver(Observer):
     def moved(self, pod: Pod, queue: str, event: str) -> None:
         """Called when a pod entered the active, backoff or unschedulable queue because of an event."""
 
-    def group_moved(self, pods: Sequence[Pod], queue: str, event: str) -> None:
+    def group_moved(self, pods: Sequence[Pod], queue: str, event: str, group_type: str) -> None:
         """Called when a group with these pods entered a queue, or these pods were added to it there."""
 
     def rejected(self, plugin: str, profile: str, delta: int) -> None:
@@ -61,7 +61,7 @@ class Story(QueueObserver):
         """Record the move."""
         self._steps.append((pod.metadata.uid, queue, event))
 
-    def group_moved(self, pods: Sequence[Pod], queue: str, event: str) -> None:
+    def group_moved(self, pods: Sequence[Pod], queue: str, event: str, group_type: str = "") -> None:
         """Record the move of each pod."""
         self._steps.extend((pod.metadata.uid, queue, event) for pod in pods)
 

@@ -67,6 +67,7 @@ DEFAULT_MAX_UNSCHEDULABLE: Final = 300.0
 POD_ADDED: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD).label
 BACKOFF_COMPLETE: Final = "BackoffComplete"
 POPPED_EARLY: Final = "PopFromBackoffQ"
+ATTEMPT_SUSPENDED: Final = "AttemptSuspended"
 
 log = structlog.get_logger(__name__)
 
@@ -110,7 +111,7 @@ class SchedulingQueue:
         self._observer = observer
         self._failures = failures or observer
         self._pop_from_backoff = pop_from_backoff
-        self._unschedulable = UnschedulablePods(self._indexes_of)
+        self._unschedulable = UnschedulablePods(self._find_indexes)
         self._in_flight = InFlightEvents()
         self._must_sort = False
         self._configure(sort, profiles, backoff or Backoff())
@@ -133,8 +134,8 @@ class SchedulingQueue:
         self._entries: tuple[dict[str, list[Any]], ...]
         self._entries = (self._active.entries, *self._backoff.entries, self._unschedulable.entries)
 
-    def _indexes_of(self, profile: str, plugin: str) -> Iterable[HintIndex]:
-        return self._hints.indexes_of(profile, plugin)  # those of the present configuration
+    def _find_indexes(self, profile: str, plugin: str) -> Iterable[HintIndex]:
+        return self._hints.find_indexes(profile, plugin)  # those of the present configuration
 
     def reconfigure(self, queueing: Queueing) -> None:
         """Replace the plugins, and re-sort and re-admit all pending pods.
@@ -272,6 +273,20 @@ class SchedulingQueue:
         self.done(pod.uid)
         return True
 
+    def suspend(self, info: QueuedPodInfo) -> None:
+        """End an attempt that continues later: immediately if no other pod is active, else after the next flush.
+
+        No event was applied since the pod was popped, so its entry is current.
+        """
+        self.done(info.uid)
+        if self._find(info.key) is None:
+            info.attempts -= 1
+            self.count_rejectors(info, +1)
+            if len(self._active):
+                self.move_to_backoff(info, ATTEMPT_SUSPENDED)
+            else:
+                self.move_to_active(info, ATTEMPT_SUSPENDED, self._clock.now())
+
     def update(self, old: Pod, new: Pod) -> None:
         """Update a pending pod, which the change may make schedulable; add it if it is not in the queue."""
         events = pod_changes(old, new, is_target=True)
@@ -341,9 +356,10 @@ class SchedulingQueue:
             candidates = list(self._unschedulable)
         else:
             candidates = self._unschedulable.rejected_by(interest, old, new)
+            has_groups = self.groups is not None and self.groups.has_entities
             for gate in interest.registered:
                 # Plugins return keys of pods, but with groups the gated entity may be a group.
-                reconsidered = partial(self._gates.reconsidered, *gate) if self.groups is None else lambda: None
+                reconsidered = partial(self._gates.reconsidered, *gate) if not has_groups else lambda: None
                 candidates += self._unschedulable.gated_by(gate, reconsidered)
             if interest.registered_for_group and self.groups is not None:
                 candidates += self.groups.gated_by(interest.registered_for_group, new if new is not None else old)
@@ -460,7 +476,7 @@ class SchedulingQueue:
         """Notify the observer that an entity entered a queue."""
         if self._observer is not None:
             if info.is_group:
-                self._observer.group_moved([member.pod for member in info.members], queue, label)
+                self._observer.group_moved([member.pod for member in info.members], queue, label, info.type_label)
             else:
                 self._observer.moved(info.pod, queue, label)
 
@@ -487,7 +503,7 @@ class SchedulingQueue:
         if member.initial_attempt_timestamp is None:
             member.initial_attempt_timestamp = now
         if self._observer is not None:
-            self._observer.group_moved([member.pod], self.find_queue(group.key) or ACTIVE, label)
+            self._observer.group_moved([member.pod], self.find_queue(group.key) or ACTIVE, label, group.type_label)
 
     def requeue(self, info: QueuedEntity, strategy: RequeueStrategy, label: str, now: float) -> bool:
         """Add an entity to the queue that the strategy selects; return whether it can be popped from there."""
@@ -558,11 +574,11 @@ class SchedulingQueue:
         )
 
     def entity_counts(self) -> dict[tuple[str, str], int]:
-        """Return the number of entities by queue and type, ``pod`` or ``podgroup``."""
+        """Return the number of entities by queue and type: ``pod``, ``podgroup`` or ``compositepodgroup``."""
         counts: Counter[tuple[str, str]] = Counter()
         for queue, infos in ((ACTIVE, self._active), (BACKOFF, self._backoff), (UNSCHEDULABLE, self._unschedulable)):
             for info in infos:
-                counts[GATED if info.is_gated else queue, "podgroup" if info.is_group else "pod"] += 1
+                counts[GATED if info.is_gated else queue, info.type_label if info.is_group else "pod"] += 1
         return dict(counts)
 
     def in_flight(self) -> tuple[str, ...]:

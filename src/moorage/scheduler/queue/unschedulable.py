@@ -75,8 +75,8 @@ def _call(function: Callable[..., Collection[Hashable] | None], *args: Any) -> C
 class UnschedulablePods:
     """The unschedulable and gated pods, by key, by the plugin that rejected them, and by age."""
 
-    def __init__(self, indexes_of: Callable[[str, str], Iterable[HintIndex]] | None = None) -> None:
-        self._indexes_of = indexes_of
+    def __init__(self, find_indexes: Callable[[str, str], Iterable[HintIndex]] | None = None) -> None:
+        self._find_indexes = find_indexes
         self._indexed = HintIndexes()
         self._by_age = KeyedHeap()
         self._by_rejector: dict[ProfilePlugin, dict[str, QueuedEntity]] = {}
@@ -110,7 +110,7 @@ class UnschedulablePods:
         rejectors = self._rejectors[entity.key] = [(profile, plugin) for plugin in entity.rejectors]
         for rejector in rejectors:
             self._by_rejector.setdefault(rejector, {})[entity.key] = entity
-            for index in self._indexes_of(*rejector) if self._indexes_of is not None else ():
+            for index in self._find_indexes(*rejector) if self._find_indexes is not None else ():
                 self._indexed.add(rejector, index, entity)
 
     def remove(self, key: str) -> QueuedEntity | None:

@@ -177,7 +177,7 @@ class Cache:
             self.groups.displace(pod)
 
     def lift(self, pods: Iterable[Pod]) -> "Lifted":
-        """Remove pods from their nodes temporarily; :meth:`restore_lifted` adds them again."""
+        """Remove pods from their nodes temporarily; :meth:`restore_lifted` restores them."""
         lifted = Lifted()
         for pod in pods:
             cached_pod = self._pods[pod.metadata.uid]
@@ -188,7 +188,7 @@ class Cache:
         return lifted
 
     def restore_lifted(self, lifted: "Lifted") -> None:
-        """Add lifted pods again."""
+        """Restore lifted pods."""
         self.columns.image_index.hide(False)
         for pod, was_assumed in lifted.pods:
             self._place(pod)
@@ -362,10 +362,9 @@ class NodeColumns(NodeStorage):
 
     def write_pods(self, info: NodeInfo, pod: Pod) -> None:
         """Update a row after a pod was added to its node or removed from it."""
-        row, requested = info.row, info.requested
+        row = info.row
         try:
-            for name in pod.requests_on_node:
-                self.requested[name].array[row] = requested[name]
+            self.requested.write_some(info, pod.requests_on_node)
             self.nonzero["cpu"].array[row] = info.nonzero_cpu
             self.nonzero["memory"].array[row] = info.nonzero_memory
             self.pod_count.array[row] = len(info.pods)
@@ -417,7 +416,7 @@ class ImageIndex:
         return None if self._is_hidden else self._images.get(name)
 
     def hide(self, is_hidden: bool) -> None:
-        """Hide all images, or show them again."""
+        """Hide all images, or make them visible."""
         self._is_hidden = is_hidden
         self.version += bool(self._images)
 

@@ -52,7 +52,7 @@ class ClaimIndex:
                 del self._disks[disk]
 
 
-def disk_of(volume: Volume) -> Disk | None:
+def find_disk(volume: Volume) -> Disk | None:
     """Return the disk that a volume names in line, if it is one that pods cannot always share."""
     if volume.gce_persistent_disk is not None:
         return Disk("gce", (volume.gce_persistent_disk.pd_name,))
@@ -72,4 +72,4 @@ def _claims(pod: Pod) -> Iterator[str]:
 
 
 def _disks(pod: Pod) -> Iterator[Disk]:
-    return (disk for volume in pod.spec.volumes if (disk := disk_of(volume)) is not None)
+    return (disk for volume in pod.spec.volumes if (disk := find_disk(volume)) is not None)

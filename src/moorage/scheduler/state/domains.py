@@ -88,7 +88,7 @@ class Domains:
 
     def rows_nowhere(self) -> BoolArray | None:
         """Find the rows that are in no domain; ``None`` if every row is in a domain."""
-        return _rows_of(self.nowhere, self.codes)
+        return _match_code(self.nowhere, self.codes)
 
     def sum(self, per_row: IntArray) -> IntArray:
         """Add up a number of each row by domain."""
@@ -320,10 +320,10 @@ def is_any_counted(tallies: Iterable[DomainTally]) -> bool:
 
 def nodes_lacking(column: Labels) -> BoolArray | None:
     """Find the nodes without the label; ``None`` if all have it."""
-    return _rows_of(column.values.find(None), column.codes)
+    return _match_code(column.values.find(None), column.codes)
 
 
-def _rows_of(code: int | None, codes: CodeArray | IntArray) -> BoolArray | None:
+def _match_code(code: int | None, codes: CodeArray | IntArray) -> BoolArray | None:
     if code is None:
         return None
     mask: BoolArray = np.equal(codes, code)

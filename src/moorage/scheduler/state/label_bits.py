@@ -1,6 +1,6 @@
 """Label sets as bits of integers: a selector costs a few operations, however many label sets there are.
 
-A pod of a megabyte has 25,000 affinity terms. Each is evaluated on all label sets of the cluster at once.
+A pod of a megabyte has 25,000 affinity terms. Each is evaluated on all label sets of the cluster in one operation.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,16 +51,16 @@ class LabelBits:
         digits: list[int] = []
         for namespaces, matcher in questions:
             carry = self.select(namespaces, matcher)
-            for place, digit in enumerate(digits):
+            for position, digit in enumerate(digits):
                 if not carry:
                     break
-                digits[place], carry = digit ^ carry, digit & carry
+                digits[position], carry = digit ^ carry, digit & carry
             if carry:
                 digits.append(carry)
         counts = np.zeros(self._count, dtype=np.int64)
-        for place, digit in enumerate(digits):
+        for position, digit in enumerate(digits):
             packed = np.frombuffer(digit.to_bytes(self._count // 8 + 1, "little"), dtype=np.uint8)
-            counts += np.unpackbits(packed, count=self._count, bitorder="little").astype(np.int64) << place
+            counts += np.unpackbits(packed, count=self._count, bitorder="little").astype(np.int64) << position
         return counts
 
     def _meeting(self, requirement: Requirement) -> int:

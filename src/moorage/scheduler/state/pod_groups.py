@@ -74,6 +74,8 @@ class PodGroups:
 
     def __init__(self, *, with_composites: bool = False) -> None:
         self.with_composites = with_composites
+        self.has_been_used = False
+        """Whether there ever was a group, or a pod that names one: without them, everything is as fast as before."""
         self._members: dict[str, Members] = {}
         self._composites: dict[str, CompositePodGroup] = {}
         self._children: dict[str, dict[tuple[bool, str], None]] = {}
@@ -135,6 +137,7 @@ class PodGroups:
         members = self._members.get(key)
         if members is None:
             members = self._members[key] = Members()
+            self.has_been_used = True
         return members
 
     # ── the forest ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -147,6 +150,7 @@ class PodGroups:
             members.group = group
         else:
             self._move(self._composites.get(group.key), group)
+            self.has_been_used = True
             self._composites[group.key] = group
 
     def drop(self, group: Group) -> None:
@@ -162,28 +166,28 @@ class PodGroups:
             self._composites.pop(group.key, None)
 
     def _move(self, before: Group | None, after: Group | None) -> None:
-        if before is not None and (parent := self.parent_of(before)) is not None:
+        if before is not None and (parent := self.find_parent(before)) is not None:
             siblings = self._children.get(parent, {})
             siblings.pop(_place(before), None)
             if not siblings:
                 self._children.pop(parent, None)
-        if after is not None and (parent := self.parent_of(after)) is not None:
+        if after is not None and (parent := self.find_parent(after)) is not None:
             self._children.setdefault(parent, {})[_place(after)] = None
 
-    def parent_of(self, group: Group) -> str | None:
+    def find_parent(self, group: Group) -> str | None:
         """Return the key of the group that this one is part of, if groups may be."""
         return group.parent_key if self.with_composites else None
 
-    def root_of(self, pod: Pod) -> Group | None:
+    def find_root(self, pod: Pod) -> Group | None:
         """Return the top of the chain of groups that a pod belongs to; ``None`` if it is not (completely) there."""
         key = group_key(pod)
         group = self.group(key) if key is not None else None
-        return None if group is None else self.root_of_group(group)
+        return None if group is None else self.find_group_root(group)
 
-    def root_of_group(self, group: Group) -> Group | None:
+    def find_group_root(self, group: Group) -> Group | None:
         """Return the top of the chain above a group; ``None`` if it is not complete, or a circle."""
         chain = [*self.chain(group)]
-        return chain[-1] if self.parent_of(chain[-1]) is None else None
+        return chain[-1] if self.find_parent(chain[-1]) is None else None
 
     def chain(self, group: Group) -> Iterator[Group]:
         """Go up from a group while parents exist; stop at a cycle."""
@@ -191,7 +195,7 @@ class PodGroups:
         above: Group | None = group
         while above is not None:
             yield above
-            parent = self.parent_of(above)
+            parent = self.find_parent(above)
             if parent is not None and parent in visited:
                 log.error("composite pod groups are part of each other", group=group.key, again=parent)
                 return

@@ -59,7 +59,7 @@ class SelectorIndex(Generic[T]):
         return [item for slot in slots if slot in self._filed for item in self._filed[slot]]
 
 
-def places_of(namespace: str, labels: Mapping[str, str]) -> Iterator[Place]:
+def list_places(namespace: str, labels: Mapping[str, str]) -> Iterator[Place]:
     """Return all places of selectors that may select a label set of this namespace."""
     for name in (namespace, None):
         yield name, "", None

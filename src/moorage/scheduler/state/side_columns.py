@@ -9,7 +9,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 
 ALL_ROWS = None
-"""The result of :meth:`SideColumns.rows_of` if a change may concern every row."""
+"""The result of :meth:`SideColumns.find_rows` if a change may concern every row."""
 
 
 class SideColumns:
@@ -33,7 +33,7 @@ class SideColumns:
     def clear(self, row: int) -> None:
         """Clear the row of a removed node; not needed if rows are only read after they were written."""
 
-    def rows_of(self, source: str, key: str) -> Iterable[int] | None:
+    def find_rows(self, source: str, key: str) -> Iterable[int] | None:
         """Return the rows that an object of a source concerns, or ``ALL_ROWS``; for columns with sources."""
         return ()
 
@@ -46,7 +46,7 @@ class SideColumns:
         stale = ALL_ROWS if changed is None else set(changed)
         for name, lister in self._sources.items():
             if lister.version != self._versions[name]:
-                stale = self._with_changes_of(name, lister, stale)
+                stale = self._add_changed_rows(name, lister, stale)
         self._position = self._nodes.position
         rows = len(self._nodes)
         if stale is ALL_ROWS:
@@ -60,14 +60,14 @@ class SideColumns:
             else:
                 self.clear(row)
 
-    def _with_changes_of(self, name: str, lister: Lister[Any], stale: set[int] | None) -> set[int] | None:
+    def _add_changed_rows(self, name: str, lister: Lister[Any], stale: set[int] | None) -> set[int] | None:
         keys = lister.changed_since(self._versions[name])
         self._versions[name] = lister.version
         if keys is None:
             self.reread(name)
             return ALL_ROWS
         for key in set(keys):
-            rows = self.rows_of(name, key)
+            rows = self.find_rows(name, key)
             if rows is None or stale is None:
                 stale = ALL_ROWS
             else:

@@ -149,7 +149,7 @@ class ApiWriter:
         if not patch:
             return obj
         patch.setdefault("metadata", {})["resourceVersion"] = obj.metadata.resource_version
-        path = find_kind(type(obj)).path(obj.name, obj.namespace, subresource)
+        path = self._client.kind_of(type(obj)).path(obj.name, obj.namespace, subresource)
         body = _encoder.encode(patch)
         outcome = UnknownOutcome()
         while True:
@@ -201,7 +201,7 @@ class ApiWriter:
 
     async def _patch(self, obj: KubeObject, patch: Mapping[str, Any], subresource: str, content_type: str) -> bytes:
         body = _encoder.encode(patch)
-        path = find_kind(type(obj)).path(obj.name, obj.namespace, subresource)
+        path = self._client.kind_of(type(obj)).path(obj.name, obj.namespace, subresource)
         priority = obj.priority if isinstance(obj, Pod) else 0
         try:
             async with self._locks.lock(obj.uid or obj.key):

@@ -43,7 +43,7 @@ class HttpExtender:
         self._service = WebService(
             config.url_prefix,
             seconds=self._timeout,
-            tls=_tls_of(config) if address.scheme == "https" else None,
+            tls=_read_tls(config) if address.scheme == "https" else None,
             server_name=config.tls_config.server_name if config.tls_config else "",
             where=f"extender {self.name}",
             gate=gate,
@@ -217,7 +217,7 @@ def _folded(content: Any) -> dict[str, Any]:
     return {key.lower(): item for key, item in content.items()} if isinstance(content, dict) else {}
 
 
-def _tls_of(config: ExtenderConfig) -> ClientTls:
+def _read_tls(config: ExtenderConfig) -> ClientTls:
     """Return the TLS settings for an extender. As upstream: enableHTTPS without an authority verifies nothing."""
     tls = config.tls_config or ExtenderTLS()
     has_authority = bool(tls.ca_data or tls.ca_file)

@@ -85,7 +85,7 @@ class RegistryFacts(Mapping[str, PluginFacts]):
 
 
 def build_catalogue(registry: Registry) -> Catalogue:
-    """Return the catalogue that configurations are validated with; it always contains the in-tree plugins."""
+    """Return the catalog that configurations are validated with; it always contains the in-tree plugins."""
     return RegistryFacts(registry)
 
 

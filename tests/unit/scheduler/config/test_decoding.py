@@ -36,11 +36,11 @@ NOT_DECODED = {
     ),
     "a number for a text": (
         HEADER + "profiles: [{schedulerName: 12}]",
-        ["profiles[0].schedulerName: expected a text, found 12", "put it in quotes"],
+        ["profiles[0].schedulerName: expected a string, found 12", "put it in quotes"],
     ),
     "YAML's short bool for a text": (
         HEADER + "profiles: [{schedulerName: y}]",
-        ["profiles[0].schedulerName: expected a text, found true", "put it in quotes"],
+        ["profiles[0].schedulerName: expected a string, found true", "put it in quotes"],
     ),
     "a text for a bool": (HEADER + "enableProfiling: maybe", ["enableProfiling: expected true or false"]),
     "a mapping for a list": (HEADER + "profiles: {}\nextenders: {a: 1}", ["extenders: expected a list"]),

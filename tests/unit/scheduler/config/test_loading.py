@@ -176,7 +176,7 @@ THIRD_PARTY_REFUSED = {
     ),
     "a wrong type deep down": (
         {"labelKey": "a", "limits": {"a": "x"}},
-        "profiles[0].pluginConfig[0].args.limits[...]: Expected `int`, got `str`",
+        "profiles[0].pluginConfig[0].args.limits[...]: expected an integer, found a string",
     ),
     "an unknown argument": ({"labelKey": "a", "labelKye": "b"}, "did you mean 'labelKey'?"),
 }

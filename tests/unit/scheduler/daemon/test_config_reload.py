@@ -87,7 +87,7 @@ def test_saving_a_plugin_or_a_configuration_is_enough(tmp_path: Path, monkeypatc
     plugin.write_text(PLUGIN.format(answer='Status.unschedulable("picky")'))
     text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{plugins: %s}]\n"
     config.write_text(text % "{multiPoint: {enabled: [{name: Picky}]}}")
-    load_policy(config, ["followed_plugin:Picky"], None)
+    load_policy(config, ["followed_plugin:Picky"])
 
     @in_virtual_time
     async def story() -> None:
@@ -97,7 +97,7 @@ def test_saving_a_plugin_or_a_configuration_is_enough(tmp_path: Path, monkeypatc
             follower = FileFollower(
                 config,
                 ["followed_plugin:Picky"],
-                lambda: scheduling.reload(load_policy(config, ["followed_plugin:Picky"], None)),
+                lambda: scheduling.reload(load_policy(config, ["followed_plugin:Picky"])),
                 report,
             )
             following = asyncio.create_task(follower.run())

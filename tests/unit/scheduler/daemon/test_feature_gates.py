@@ -39,7 +39,13 @@ NO_DECLARED_FEATURES = [
 SETTINGS = {
     "no settings": ([], [], [], "DRAFractionalCapacityRange", False),
     "a control plane all of this release": ([], [], ["1.37"], "DRAFractionalCapacityRange", True),
-    "unless its feature is off": (["DRAConsumableCapacity=false"], [], ["1.37"], "DRAFractionalCapacityRange", False),
+    "unless all beta features are off": (["AllBeta=false"], [], ["1.37"], "DRAFractionalCapacityRange", False),
+    "a control plane of the release before the next": ([], ["1.38"], [], "DRAFractionalCapacityRange", True),
+    "an older one": ([], ["1.38"], ["1.36"], "DRAFractionalCapacityRange", False),
+    "a gate that needs the next release everywhere": ([], ["1.38"], ["1.38"], "DRANodeAllocatableResources", True),
+    "a control plane that is partly older": ([], ["1.38"], [], "DRANodeAllocatableResources", False),
+    "a removed gate of a feature that is always on": ([], ["1.38"], [], "DynamicResourceAllocation", True),
+    "groups become stable": ([], ["1.38"], [], "GenericWorkload", True),
     "a beta that was alpha": ([], ["1.36"], [], "StorageCapacityScoring", False),
     "alpha may be switched on": (["StorageCapacityScoring=true"], ["1.36"], [], "StorageCapacityScoring", True),
     "a stable one that was alpha": ([], ["1.35"], [], "NodeDeclaredFeatures", False),
@@ -70,6 +76,11 @@ def test_gates_of_other_components_may_have_values_of_an_emulated_release() -> N
     assert choose_gates(["NodeSwap=false"], ["1.34"]).moot == {"NodeSwap": "it belongs to another component"}
 
 
+def test_gates_of_other_components_follow_the_release() -> None:
+    assert "ManagedFieldsOptOut" in choose_gates(["ManagedFieldsOptOut=true"], ["1.38"]).moot
+    assert "AggregatedDiscoveryRemoveBetaType" in choose_gates(["AggregatedDiscoveryRemoveBetaType=true"]).moot
+
+
 def test_gates_of_other_components_are_accepted_and_reported() -> None:
     assert choose_gates(["WatchList=false"]).moot == {"WatchList": "it belongs to another component"}
 
@@ -77,7 +88,27 @@ def test_gates_of_other_components_are_accepted_and_reported() -> None:
 REFUSED = {
     "an unknown gate": (["SchedulerAsyncPremption=true"], [], [], "did you mean 'SchedulerAsyncPreemption'"),
     "an unknown gate like another component's": (["WatchLst=true"], [], [], "did you mean 'WatchList'"),
-    "a future release": ([], ["1.38"], [], r"emulation version 1.38 is not between \[1.34, 1.37.0\]"),
+    "a future release": ([], ["1.39"], [], r"emulation version 1.39 is not between \[1.34, 1.38.0\]"),
+    "a removed gate": (["DynamicResourceAllocation=true"], ["1.38"], [], "unrecognized feature gate: DynamicRes"),
+    "another component's removed gate": (["AggregatedDiscoveryRemoveBetaType=true"], ["1.38"], [], "unrecognized"),
+    "a gate of the next release": (
+        ["ManagedFieldsOptOut=true"],
+        [],
+        [],
+        "unrecognized feature gate",
+    ),
+    "a default without what it needs": (
+        ["DRAConsumableCapacity=false"],
+        [],
+        ["1.37"],
+        r"DRAFractionalCapacityRange is enabled, but depends on features that are disabled: \[DRAConsumableCapacity\]",
+    ),
+    "needs do not depend on the emulated release": (
+        ["RestartAllContainersOnContainerExits=true"],
+        ["1.35"],
+        [],
+        r"depends on features that are disabled: \[NodeDeclaredFeatures\]",
+    ),
     "a release too long ago": ([], ["1.33"], [], "emulation version 1.33 is not between"),
     "no release": ([], ["latest"], [], "could not parse 'latest' as version"),
     "a patch release": ([], ["1.36.2"], [], "patch version not allowed, got: kube=1.36.2"),

@@ -78,7 +78,8 @@ async def test_plugin_lifecycle_runs_from_start_to_close() -> None:
     # The second pod's cleaning up is waited for, the ticking is not.
     assert loop.time() - end_time <= 2.0
     assert plugin.story[0] == "started with 2 priority classes"
-    assert plugin.story[-3:] == ["cleaned up", "closed", "ticking ended"]
+    # Work that close starts is cancelled, too.
+    assert plugin.story[-4:] == ["cleaned up", "closed", "ticking ended", "ticking ended"]
     await asyncio.sleep(7200)
     assert plugin.story[-1] == "ticking ended"
 
@@ -103,7 +104,10 @@ STARTS: dict[str, tuple[type[Plugin], str]] = {
         FailsToStart,
         r"'FailsToStart': FailsToStart.start raised ConnectionError: no route .* \(test_profiles.py:\d+\)",
     ),
-    "one that takes too long": (NeverStarts, f"not done after {START_SECONDS:g} s; what takes long belongs into"),
+    "one that takes too long": (
+        NeverStarts,
+        rf"NeverStarts.start \(test_profiles.py:\d+\) did not return within {START_SECONDS:g} s; start long work with",
+    ),
     "one that would leave": (
         LeavesInStart,
         r"'LeavesInStart': LeavesInStart.start raised SystemExit: 3",

@@ -4,10 +4,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.scheduler.engine.statuses import RowStatuses, StatusTable, with_ids
+from moorage.kube.api.pod import Pod
+from moorage.scheduler.engine.statuses import RowStatuses, StatusTable, rejected_rows, with_ids
+from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.node_statuses import NodeStatuses
-from moorage.scheduler.framework.status import Code, Status
-from moorage.testing import make_node
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.plugin import FilterPlugin
+from moorage.scheduler.framework.status import Code, Status, Verdict
+from moorage.testing import make_node, make_pod
 from moorage.testing.rig import Rig
 
 STATUSES = (
@@ -60,3 +64,21 @@ def test_equal_statuses_have_one_number_and_columns_are_copied() -> None:
     ids = np.zeros(3, dtype=np.int32)
     assert with_ids(ids, {2: second}).tolist() == [0, 0, second]
     assert ids.tolist() == [0, 0, 0]
+
+
+class RejectsForManyReasons(FilterPlugin):
+    """Reject node ``a`` for a hundred reasons, and node ``b`` for the last of these."""
+
+    def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        masks = [np.array([True, number == 99, False]) for number in range(100)]
+        return Verdict(3, tuple((mask, Status.unschedulable(f"r{number}")) for number, mask in enumerate(masks)))
+
+
+def test_every_one_of_many_rejections_counts() -> None:
+    rig, table = Rig(*map(make_node, "abc")), StatusTable()
+    rejections = rejected_rows(RejectsForManyReasons(), CycleState(), make_pod(), rig.nodes, table, None)
+    reasons = {tuple(mask.tolist()): table[number].reasons for mask, number in rejections}  # type: ignore[union-attr]
+    assert reasons == {
+        (True, False, False): tuple(f"r{number}" for number in range(100)),
+        (False, True, False): ("r99",),
+    }

@@ -192,7 +192,7 @@ def test_replacements_of_old_names_exist() -> None:
     assert set(RENAMED.values()) <= methods
     assert not RENAMED.keys() & REMOVED.keys()
     assert not {method.replace("_", "") for method in methods} & (RENAMED.keys() | REMOVED.keys())
-    assert len(EXTENSION_POINTS) == 15
+    assert len(EXTENSION_POINTS) == 16
 
 
 def test_misspelt_methods_and_missing_bases_are_warned_about(logged: list[Any]) -> None:

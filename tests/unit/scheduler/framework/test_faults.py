@@ -51,6 +51,22 @@ def test_interrupt_with_the_python_handler_is_passed_on() -> None:
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_raised_by_the_handler_of_a_command_is_passed_on(number: signal.Signals) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            signal.raise_signal(number)
+        with pytest.raises(KeyboardInterrupt):
+            pass_on_interrupt(caught.value)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
 def raise_here() -> BaseException:
     with pytest.raises(KeyError) as caught:
         {}["nope"]

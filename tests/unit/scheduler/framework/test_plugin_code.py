@@ -46,6 +46,17 @@ def test_failed_import_restores_the_previous_modules(directory: Path) -> None:
     assert loaded().tell() == "one"
 
 
+def test_files_of_a_module_that_a_late_failure_removed_are_followed(directory: Path) -> None:
+    loaded()
+    code = PluginCode(["reloaded_plugin:Class"])
+    files = code.files()
+    del sys.modules["reloaded_plugin"]
+    assert code.files() == files
+    with code.imported_again():
+        loaded()
+    assert code.files() == files
+
+
 def test_packages_are_loaded_completely(directory: Path) -> None:
     package = directory / "reloaded_package"
     package.mkdir()

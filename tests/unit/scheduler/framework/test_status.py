@@ -16,7 +16,7 @@ LINES: dict[str, tuple[tuple[Any, ...], str]] = {
     "a reason for a code": (("no room",), "not the str 'no room': write Status.unschedulable('why')"),
     "one text for the reasons": ((Code.UNSCHEDULABLE, "no room"), "not a str: write Status.unschedulable('why')"),
     "a list of reasons": ((Code.PENDING, ["no room"]), "not a list: write Status.pending('why')"),
-    "a number as reason": ((Code.ERROR, (3,)), "a reason is a text, not a int"),
+    "a number as reason": ((Code.ERROR, (3,)), "a reason must be a string, not int"),
 }
 
 

@@ -1,18 +1,21 @@
 import pytest
+from msgspec import convert
 
 from moorage.kube.api.container import Container, RestartRule, VolumeMount
 from moorage.kube.api.pod import Pod
+from moorage.kube.api.volume import Volume
+from moorage.kube.features import FeatureGates
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.events import Action, ClusterEvent, QueueingHint, Resource
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.plugins.node_declared_features import (
+    CERTIFICATES,
     HOST_NETWORK_USERS,
     MISSING,
     MOUNT_OPTIONS,
     RESTART_ALL,
     NodeDeclaredFeatures,
     after_node_change,
-    after_pod_change,
     required_features,
 )
 from moorage.testing import make_node, make_pod
@@ -46,6 +49,26 @@ def test_required_features(pod: Pod, want: set[str]) -> None:
     assert required_features(pod) == want
 
 
+CERTIFICATES_1_38 = {
+    "a post-quantum key": ("MLDSA65", {CERTIFICATES}),
+    "a classic key": ("ED25519", set()),
+}
+
+
+@pytest.mark.parametrize(("key_type", "want"), CERTIFICATES_1_38.values(), ids=CERTIFICATES_1_38)
+def test_certificates_need_a_feature_from_1_38(key_type: str, want: set[str]) -> None:
+    source = {"podCertificate": {"keyType": key_type, "signerName": "example.com/signer"}}
+    data = {"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}, source]}}
+    pod = make_pod(volumes=(convert(data, Volume),))
+    assert pod.spec.volumes[0].is_plain
+    old, new = (
+        NodeDeclaredFeatures(handle=Rig()),
+        NodeDeclaredFeatures(handle=Rig(features=FeatureGates(release="1.38"))),
+    )
+    assert (old.sign(pod), new.sign(pod)) == (frozenset(), want)
+    assert new.after_pod_change(pod, pod, make_pod()) is (QueueingHint.QUEUE if want else QueueingHint.SKIP)
+
+
 PICKY = make_pod(init_containers=(MOUNTING,), containers=(RESTARTING,))
 
 
@@ -56,7 +79,7 @@ def test_filter(form: FilterForm) -> None:
         make_node("half", features=[RESTART_ALL]),
         make_node("new", features=["Unknown", RESTART_ALL, MOUNT_OPTIONS]),
     )
-    assert run_filter(NodeDeclaredFeatures(), rig, PICKY, form) == [MISSING, MISSING, None]
+    assert run_filter(NodeDeclaredFeatures(handle=rig), rig, PICKY, form) == [MISSING, MISSING, None]
 
 
 def test_the_reason_is_upstreams() -> None:
@@ -64,7 +87,7 @@ def test_the_reason_is_upstreams() -> None:
 
 
 def test_a_pod_without_needs_is_passed_over() -> None:
-    assert NodeDeclaredFeatures().pre_filter(CycleState(), make_pod(), Rig().nodes) == Status.skip()
+    assert NodeDeclaredFeatures(handle=Rig()).pre_filter(CycleState(), make_pod(), Rig().nodes) == Status.skip()
 
 
 def test_hints() -> None:
@@ -72,12 +95,13 @@ def test_hints() -> None:
     assert after_node_change(PICKY, None, old) is QueueingHint.QUEUE
     assert after_node_change(PICKY, old, new) is QueueingHint.QUEUE
     assert after_node_change(PICKY, new, new) is QueueingHint.SKIP
+    after_pod_change = NodeDeclaredFeatures(handle=Rig()).after_pod_change
     assert after_pod_change(PICKY, PICKY, make_pod()) is QueueingHint.QUEUE
     assert after_pod_change(PICKY, PICKY, PICKY) is QueueingHint.SKIP
 
 
 def test_events() -> None:
-    assert [item.event for item in NodeDeclaredFeatures().events_to_register()] == [
+    assert [item.event for item in NodeDeclaredFeatures(handle=Rig()).events_to_register()] == [
         ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE),
         ClusterEvent(Resource.TARGET_POD, Action.UPDATE),
     ]

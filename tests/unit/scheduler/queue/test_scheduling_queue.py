@@ -50,6 +50,26 @@ def test_a_new_pod_is_active_then_in_flight_then_removed() -> None:
     assert bench.counts.events == {"PodPopped": 0}
 
 
+def test_a_suspended_attempt_continues_at_once_if_no_other_pod_is_active() -> None:
+    bench = Bench()
+    bench.add("p")
+    bench.queue.suspend(bench.pop("p"))
+    assert (bench.where("p"), bench.counts.incoming["active", "AttemptSuspended"]) == ("active", 1)
+    assert bench.pop("p").attempts == 1
+
+
+def test_a_suspended_attempt_lets_active_pods_pass() -> None:
+    bench = Bench()
+    bench.add("p")
+    bench.add("q")
+    bench.queue.suspend(bench.pop("p"))
+    assert bench.where("p") == "backoff"
+    bench.pop("q")
+    assert bench.queue.pop() is None
+    bench.wait(2.0)
+    assert bench.pop("p").attempts == 1
+
+
 @pytest.mark.parametrize("queue_name", ["active", "backoff", "unschedulable", "gated"])
 def test_a_recreated_pod_replaces_the_former_pod(queue_name: str) -> None:
     bench = Bench()
@@ -197,7 +217,7 @@ EVENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...], float, ClusterEvent, Q
     "not helped": (("Fit",), (), 2, NODE_ADD, SKIP, "unschedulable"),
     "an event the plugin did not register for": (("Fit",), (), 2, NODE_TAINT, QueueingHint.QUEUE, "unschedulable"),
     "pending plugins skip the penalty": ((), ("Claims",), 0, CLAIM_ADD, QueueingHint.QUEUE, "active"),
-    "other plugins' pods do not when none is pending": (("Claims",), (), 0, CLAIM_ADD, SKIP, "backoff"),
+    "without pending plugins the penalty applies": (("Claims",), (), 0, CLAIM_ADD, SKIP, "backoff"),
 }
 
 

@@ -54,19 +54,19 @@ def test_without_the_gate_no_group_has_a_parent() -> None:
     groups = PodGroups()
     groups.put(gang(parent="top"))
     groups.add_waiting(member("a"))
-    assert groups.root_of(member("a")) == groups.group(KEY)
+    assert groups.find_root(member("a")) == groups.group(KEY)
 
 
 def test_the_root_is_there_once_all_of_the_chain_is() -> None:
     groups = PodGroups(with_composites=True)
     groups.put(gang(parent="mid"))
     groups.put(composite("mid", parent="top"))
-    assert groups.root_of(member("a")) is None
+    assert groups.find_root(member("a")) is None
     groups.put(top := composite("top"))
-    assert groups.root_of(member("a")) == top
+    assert groups.find_root(member("a")) == top
     assert groups.leaf_keys(top) == [KEY]
     groups.drop(composite("mid", parent="top"))
-    assert groups.root_of(member("a")) is None
+    assert groups.find_root(member("a")) is None
     assert groups.leaf_keys(top) == []
 
 
@@ -84,7 +84,7 @@ def test_groups_in_a_circle_have_no_root_and_no_end_of_work(names: tuple[str, ..
     for name, parent in zip(names, (*names[1:], names[0]), strict=True):
         groups.put(composite(name, parent=parent))
     groups.put(gang(parent="a"))
-    assert groups.root_of(member("p")) is None
+    assert groups.find_root(member("p")) is None
     for name in names:
         parent_group = groups.composite(f"default/{name}")
         assert parent_group is not None

@@ -30,7 +30,7 @@ class DriversAndPods(SideColumns):
     def clear(self, row: int) -> None:
         self.facts.pop(row, None)
 
-    def rows_of(self, source: str, key: str) -> Iterable[int] | None:
+    def find_rows(self, source: str, key: str) -> Iterable[int] | None:
         return self.row_of(key)
 
 

@@ -43,7 +43,7 @@ def convert_text(text: str, source: str) -> list[Converted]:
     if not configurations:
         raise ConfigError(
             source,
-            "there is no scheduler configuration in it",
+            "no scheduler configuration found",
             hint="give a KubeSchedulerConfiguration, a Policy, or a ConfigMap with one of them",
         )
     return configurations
@@ -88,7 +88,7 @@ def _convert(where: str, data: Mapping[str, Any]) -> Converted:
         raise ConfigError(
             where,
             f"apiVersion {data.get('apiVersion')!r} is not a version of the scheduler's configuration",
-            hint=f"write one of {', '.join(f'{_GROUPS[0]}/{known}' for known in VERSIONS)}",
+            hint=f"write one of {', '.join(f'{_GROUPS[0]}/{supported}' for supported in VERSIONS)}",
         )
     if version == VERSIONS[-1]:
         notes.add(Effect.UNCHANGED, "apiVersion", "the configuration is v1 already; nothing had to be changed")

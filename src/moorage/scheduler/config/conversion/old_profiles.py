@@ -23,7 +23,7 @@ from moorage.scheduler.config.types import API_VERSION, Plugins
 VERSIONS: Final = ("v1alpha1", "v1alpha2", "v1beta1", "v1beta2", "v1beta3", "v1")
 _GROUP: Final = API_VERSION.partition("/")[0]
 KNOWN_POINTS: Final = frozenset(Plugins.__struct_encode_fields__) - {
-    *("placementGenerate", "placementScore", "podGroupPostFilter")
+    *("placementGenerate", "placementScore", "placementFeasible", "podGroupPostFilter")
 }
 """Extension points that old versions may name."""
 

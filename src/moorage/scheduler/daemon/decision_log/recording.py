@@ -205,9 +205,9 @@ class BestRows:
             self._best[position if rows_of is None else int(rows_of[position])] = total
             remaining[position] = INFEASIBLE_TOTAL
 
-    def entries(self, runner: ProfileRunner, uid: str, chosen: str) -> dict[str, NodeEntry]:
+    def entries(self, runner: ProfileRunner, uid: str, node: str) -> dict[str, NodeEntry]:
         """Describe the chosen node and its runners-up, if the last choice was this pod's."""
-        info = runner.cache.node(chosen)
+        info = runner.cache.node(node)
         if self._uid != uid or info is None or not self._best:
             return {}
         best = self._best

@@ -44,8 +44,8 @@ CONFIG_FIELDS: Final = {
 class FlagValues(Mapping[str, Any]):
     """The value of every flag, by its name."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self._given = dict(given)
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._given = dict(values)
 
     def __getitem__(self, name: str) -> Any:
         return self._given[name] if name in self._given else FLAGS[name].default
@@ -88,7 +88,7 @@ def parse(arguments: Sequence[str]) -> FlagValues:
             if flag is None:
                 raise UsageError(
                     f"unknown flag: --{raw_name}",
-                    REMOVED.get(name) or did_you_mean(f"--{name}", [f"--{known}" for known in FLAGS]),
+                    REMOVED.get(name) or did_you_mean(f"--{name}", [f"--{flag_name}" for flag_name in FLAGS]),
                 )
             _set(flag, f"--{name}", text if equals else _next_value(flag, f"--{name}", remaining), values)
         elif argument.startswith("-") and argument != "-":

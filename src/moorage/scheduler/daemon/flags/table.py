@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 
 from moorage.common.errors import QuantityError
+from moorage.common.version import NEWEST, OLDEST, RELEASE
 from moorage.kube.api import quantity
 from moorage.scheduler.config.durations import Duration
 from moorage.scheduler.config.types import DEFAULT_BURST, DEFAULT_QPS, ClientConnection, LeaderElection
@@ -319,8 +320,8 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
     ),
     "Feature gate": (
         Flag("feature-gates", GATES, (), "Feature gates: A=true,B=false or kube:A=true; may be repeated."),
-        Flag("emulated-version", TEXTS, (), "Release whose feature gate defaults apply: 1.34 to 1.37."),
-        Flag("min-compatibility-version", TEXTS, (), "Oldest release in the control plane: 1.34 to 1.37."),
+        Flag("emulated-version", TEXTS, (), f"Release to emulate: {OLDEST} to {NEWEST} (default: {RELEASE})."),
+        Flag("min-compatibility-version", TEXTS, (), f"Oldest release in the control plane: {OLDEST} to {NEWEST}."),
     ),
     "Metrics": (
         Flag(

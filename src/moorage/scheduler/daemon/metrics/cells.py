@@ -123,6 +123,11 @@ class CellRegistry(PluginMeter):
     def __getitem__(self, name: str) -> CellMetric:
         return self._metrics[name]
 
+    @property
+    def has_group_types(self) -> bool:
+        """Whether metrics distinguish types of groups, as from 1.38."""
+        return "type" in self._metrics["scheduler_podgroup_schedule_attempts_total"].spec.labels
+
     def count(self, metric: str, *labels: str) -> None:
         """Add one to a counter."""
         self._metrics[metric].number(*labels).inc()

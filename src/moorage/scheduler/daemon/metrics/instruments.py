@@ -26,7 +26,7 @@ from moorage.scheduler.daemon.metrics.cells import CellRegistry, LabelValues
 from moorage.scheduler.daemon.metrics.sampling import PluginSampler, time_phase
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, NoNode, OneNode, SearchResult
-from moorage.scheduler.engine.event_handlers import resource_of
+from moorage.scheduler.engine.event_handlers import find_event_resource
 from moorage.scheduler.engine.extension_points import FILTER, PRE_FILTER, PRE_SCORE, SCORE
 from moorage.scheduler.engine.observing import Apply, ApplyObserver, AttemptObserver
 from moorage.scheduler.engine.outcomes import Failed, Outcome, Placed, Unschedulable
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 MAX_ATTEMPTS: Final = 15
 SLOW_SECONDS: Final = 0.1
 """Attempts that take longer are always logged."""
+GROUP: Final = "podgroup"
+COMPOSITE: Final = "compositepodgroup"
 SCHEDULED: Final = "scheduled"
 UNSCHEDULABLE: Final = "unschedulable"
 ERROR: Final = "error"
@@ -200,6 +202,7 @@ class QueueInstruments(QueueObserver):
         self._attempts = attempts
         self._incoming = registry["scheduler_queue_incoming_pods_total"]
         self._entities = registry["scheduler_queue_incoming_entities_total"]
+        self._has_types = registry.has_group_types
         self._unschedulable = registry["scheduler_unschedulable_pods"]
         self._in_flight: Counter[str] = Counter()
         self._cells: dict[tuple[str, str], tuple[NumberCell, NumberCell]] = {}
@@ -220,10 +223,10 @@ class QueueInstruments(QueueObserver):
         cells[1].value += 1
         self.story.moved(pod, queue, event)
 
-    def group_moved(self, pods: Sequence[Pod], queue: str, event: str) -> None:
+    def group_moved(self, pods: Sequence[Pod], queue: str, event: str, group_type: str = GROUP) -> None:
         """Count a group that enters a queue, and its pods."""
         self._incoming.number(queue, event).inc(len(pods))
-        self._entities.number(queue, event, "podgroup").inc()
+        self._entities.number(queue, event, group_type if self._has_types else GROUP).inc()
         for pod in pods:
             self.story.moved(pod, queue, event)
 
@@ -283,7 +286,7 @@ class EventInstruments(ApplyObserver):
             has_node = kube_object.__class__ is Pod and kube_object.spec.node_name != ""
             key = (kube_object.__class__, has_node, before is None, after is None)
             if key not in cells:
-                event = ClusterEvent(resource_of(kube_object), _ACTIONS[key[2:]])
+                event = ClusterEvent(find_event_resource(kube_object), _ACTIONS[key[2:]])
                 labels = informer_labels(BY_TYPE[type(kube_object)])
                 cells[key] = self._handling.histogram(event.label), self._latency.histogram(*labels)
             handling, latency = cells[key]
@@ -362,7 +365,13 @@ def read_scheduler(registry: CellRegistry, scheduler: Scheduler) -> None:
 
     def entities() -> Values:
         counts = scheduler.queue.entity_counts()
-        kinds = ("pod",) if scheduler.groups is None else ("pod", "podgroup")
+        kinds = ("pod",) if scheduler.groups is None else ("pod", GROUP)
+        if scheduler.groups is not None and registry.has_group_types:
+            kinds = (*kinds, COMPOSITE)
+        else:
+            # Until 1.37, a composite group counts as a PodGroup.
+            for name in pending():
+                counts[name, GROUP] = counts.get((name, GROUP), 0) + counts.get((name, COMPOSITE), 0)
         return (((name, kind), float(counts.get((name, kind), 0))) for name in pending() for kind in kinds)
 
     def cache_sizes() -> Values:

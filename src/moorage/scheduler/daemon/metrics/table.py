@@ -1,11 +1,12 @@
 """Every metric: name, type, labels, buckets and stability of kube-scheduler's metrics, and a few additional ones."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from msgspec.structs import replace
 
+from moorage.kube.features import FeatureGates
 from moorage.scheduler.framework.metering import DEFAULT_BUCKETS, MetricKind, MetricSpec
 
 STABLE: Final = "STABLE"
@@ -272,6 +273,27 @@ _ALL: Final = (
 )
 
 METRICS: Final[Mapping[str, MetricSpec]] = MappingProxyType({spec.name: spec for spec in _ALL})
+
+_LABELS_OF_1_38: Final = {
+    "scheduler_podgroup_schedule_attempts_total": "result profile type",
+    "scheduler_podgroup_scheduling_attempt_duration_seconds": "result profile type",
+    "scheduler_podgroup_scheduling_algorithm_duration_seconds": "profile type",
+    "scheduler_generated_placements_total": "profile type",
+    "scheduler_placement_evaluations_total": "result profile type",
+    "scheduler_placement_evaluation_duration_seconds": "result profile type",
+    # The order of the two labels is not known yet.
+    "scheduler_workload_preemption_attempts_total": "preemptor result",
+    "scheduler_workload_preemption_victims": "preemptor",
+}
+"""Labels that 1.38 changes; these changes are planned."""
+
+
+def select_metrics(features: FeatureGates) -> Iterator[MetricSpec]:
+    """Yield the metrics of a release with its labels."""
+    labels = _LABELS_OF_1_38 if features.since(1, 38) else {}
+    for spec in METRICS.values():
+        yield replace(spec, labels=tuple(labels[spec.name].split())) if spec.name in labels else spec
+
 
 GATED: Final = MappingProxyType(
     {

@@ -263,7 +263,7 @@ class AccessReviewer:
 
 
 async def post_review(
-    client: ApiClient, meter: Meter, what: str, path: str, review: Mapping[str, object], kind: type[V]
+    client: ApiClient, meter: Meter, operation: str, path: str, review: Mapping[str, object], kind: type[V]
 ) -> V:
     """Return the API server's response to a review, and count the request; raise ServerError for an invalid one."""
     began, code = perf_counter(), "<error>"
@@ -274,8 +274,8 @@ async def post_review(
         code = str(error.status or "<error>")
         raise
     finally:
-        meter.count(f"apiserver_delegated_{what}_request_total", code)
-        meter.observe(f"apiserver_delegated_{what}_request_duration_seconds", perf_counter() - began, code)
+        meter.count(f"apiserver_delegated_{operation}_request_total", code)
+        meter.observe(f"apiserver_delegated_{operation}_request_duration_seconds", perf_counter() - began, code)
     try:
         return msgspec.json.decode(answer, type=kind)
     except UNREADABLE as error:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import structlog
 
+from moorage.common.background import keep_running
 from moorage.common.clock import Clock, SteadyClock
 from moorage.common.errors import InputError, MoorageError
 from moorage.kube.client.kubeconfig import SERVICE_ACCOUNT, load_connection
@@ -96,7 +97,7 @@ class Server:
         except OSError as error:
             where = f"--bind-address={options.address} --secure-port={options.port}"
             raise InputError(where, f"cannot listen: {error.strerror or error}") from error
-        self._reloading = asyncio.create_task(certificates.keep_reloading(), name="certificates")
+        self._reloading = keep_running(certificates.keep_reloading, "certificates")
         log.info(f"Serving securely on {self._options.address}:{self.port}")
 
     async def stop(self) -> None:

@@ -42,7 +42,8 @@ class Forwarding:
         self._asked[number] = answer
         target = f"{request.path}?{request.query_string}" if request.query_string else request.path
         headers = [(name, text) for name, text in request.all_headers if name in PASSED_ON]
-        self._meter.flush()
+        if request.path.startswith("/metrics"):  # other pages do not show counts
+            self._meter.flush()
         self._link.send(Asked(number, request.method, target.encode(), headers, request.body))
         try:
             while not answer.done():

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from moorage.scheduler.framework.deadlines import find_innermost_call
+
 _FRAME: Final = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _PACKAGE: Final = str(Path(__file__).parents[3])
 _PLUGINS: Final = str(Path(_PACKAGE, "scheduler", "plugins"))
@@ -45,7 +47,7 @@ def coroutine_stack(coroutine: Any) -> list[Frame]:
     while isinstance(coroutine, CoroutineType) and coroutine.cr_frame is not None:
         frame = coroutine.cr_frame
         frames.insert(0, Frame(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
-        coroutine = coroutine.cr_await
+        coroutine = find_innermost_call(coroutine) or coroutine.cr_await
     return frames
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 import structlog
 
+from moorage.common.background import keep_running
 from moorage.common.clock import boot_time
 from moorage.common.errors import LeadershipLost, MoorageError
 from moorage.common.forked_process import EXIT_FAILURE
@@ -108,7 +109,7 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGUSR2, self._child.send, signal.SIGUSR2)
         if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # it does not end us: it is for the scheduler
             loop.add_signal_handler(signal.SIGHUP, self._child.send, signal.SIGHUP)
-        watching = asyncio.create_task(self._incidents.watch(), name="watchdog")
+        watching = keep_running(self._incidents.watch, "watchdog")
         async for message in self._link.messages():
             self._take(message)
         code = await self._child.wait()

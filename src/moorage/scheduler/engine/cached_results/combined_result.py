@@ -103,7 +103,7 @@ class TotalOrder:
     def put(self, row: int, total: int) -> None:
         """Update the total of one row."""
         if self._ranks is not None:
-            self._column[row] = total * self._ranks.size - int(self._ranks.column[row])
+            self._column[row] = total * self._ranks.size - self._ranks.column.item(row)
 
     def best(self, totals: IntArray, ranks: Ranks, max_total: int) -> int:
         """Return the row of the winner; no total is higher than ``max_total``."""
@@ -229,8 +229,15 @@ class CombinedResult:
         self._totals_dirty = True
         self._rows_to_total: dict[int, None] = {}
         self._order = TotalOrder()
-        self.with_nominated: LRU[int, WithNominated] = LRU("results with nominated pods", MAX_PRIORITIES)
+        self._with_nominated: LRU[int, WithNominated] | None = None
+
+    @property
+    def with_nominated(self) -> LRU[int, WithNominated]:
         """The verdicts on nodes with their nominated pods, by the priority of the pod."""
+        # Created at first use: most results meet no nominated pod, and each pod with its own shape has a new result.
+        if self._with_nominated is None:
+            self._with_nominated = LRU("results with nominated pods", MAX_PRIORITIES)
+        return self._with_nominated
 
     def begin(self) -> tuple[CycleState, list[tuple[PreFilterPlugin, PluginResult | None]]]:
         """Return the initial state of an attempt, and the pre-filters to process, in order.
@@ -303,7 +310,7 @@ class CombinedResult:
             for row in dict.fromkeys(dirty):
                 number = FEASIBLE
                 for part in self.active_filters:
-                    if part.rejects_any and (number := int(part.status_ids[row])) != FEASIBLE:
+                    if part.rejects_any and (number := part.status_ids.item(row)) != FEASIBLE:
                         break
                 self.status_ids[row] = number
                 self._rows_to_total[row] = None
@@ -375,7 +382,7 @@ class CombinedResult:
         total = 0
         for share in shares:
             column = share.column
-            score = column if type(column) is int else int(column[row])  # type: ignore[index]
+            score = column if type(column) is int else column.item(row)  # type: ignore[union-attr]
             if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
                 check_range(share.plugin, np.array([score]))
             total += share.weight * score

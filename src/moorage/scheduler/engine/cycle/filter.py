@@ -60,15 +60,19 @@ class SearchRequest(Struct, frozen=True):
 
     ``scope`` restricts it to a part of the cluster, ``group`` is the state of the group whose member is tried.
     ``evaluates_all``: every node is evaluated, the nominated node like any other, because the caller chooses.
+    ``may_suspend``: the caller retries the pod if a filter suspends the attempt.
     """
 
     scope: NodeScope | None = None
     group: CycleState | None = None
     evaluates_all: bool = False
+    may_suspend: bool = False
 
 
 WHOLE_CLUSTER: Final = SearchRequest()
 """The request for an ordinary pod."""
+QUEUED_POD: Final = SearchRequest(may_suspend=True)
+"""The request for a pod that the queue can retry."""
 EVERY_NODE: Final = SearchRequest(evaluates_all=True)
 
 
@@ -127,7 +131,7 @@ class Filtering:
         """Call the pre-filters in order, each at most once; plugins with a cached result are not called."""
         nodes, cached = self.cache.nodes, self.results.find(pod)
         cycle, steps = cached.begin()
-        cycle.group = request.group
+        cycle.group, cycle.may_suspend = request.group, request.may_suspend
         pre = PreFiltered(pod, request, cached, cycle)
         for plugin, part in steps:
             if part is None:
@@ -439,7 +443,8 @@ class NominatedFilter:
         renominated = nominator.changes.since(verdicts.nominations_position)
         changed = nodes.changed_since(verdicts.rows_position)
         # Members of groups are added and removed with their groups.
-        if renominated is None or changed is None or self._services.cache.groups is not None:
+        groups = self._services.cache.groups
+        if renominated is None or changed is None or (groups is not None and groups.has_been_used):
             return None
         nominated = nominator.nodes_with_nominations()
         names = (nodes[row].name for row in set(changed) if row < len(nodes))

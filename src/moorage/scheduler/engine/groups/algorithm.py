@@ -4,7 +4,8 @@ Members are assumed in the cache during the search, and reverted at the end.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from time import perf_counter
 from typing import Final
@@ -33,6 +34,9 @@ from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.nominator import PodNominator
 from moorage.scheduler.state.cache import Cache
 
+MIN_PLACEMENTS: Final = 1
+MIN_PLACEMENT_PERCENTAGE: Final = 5
+"""The limits of upstream's formula for ``percentageOfPlacementsToScore: 0``; its rounding is not known yet."""
 PODS_PER_TURN: Final = 200
 """The event loop runs after this number of pods (a few hundredths of a second): trees of groups take long."""
 
@@ -64,6 +68,8 @@ class GroupSearch:
         self._filtering_helpers = [
             plugin for plugin in self._profile.group_post_filter if isinstance(plugin, FilterPlugin)
         ]
+        self._is_since_1_38 = services.features.since(1, 38)
+        self._is_of_one_group = False
         self._tried = 0
         self._countings: dict[str, Counting] = {}
         self.scored: list[tuple[str, PlacementScores]] = []
@@ -73,6 +79,7 @@ class GroupSearch:
     async def run(self, tree: GroupTree) -> GroupTrial:
         """Try a tree of groups; all placements are reverted at the end."""
         before = len(self._stack)
+        self._is_of_one_group = not tree.is_composite
         try:
             cache = self._services.cache
             trial = await self._try(tree, cache.nodes.take(cache.order))
@@ -195,14 +202,14 @@ class GroupSearch:
             return GroupTrial(tree, Status.error(str(error)))
         if isinstance(placements, Status):
             return GroupTrial(tree, placements)
-        if not tree.is_composite:
-            for _ in placements:
-                self._services.meter.count("scheduler_generated_placements_total", self._profile.name)
-        counting = self._countings.get(tree.key)
-        if counting is None:
-            counting = self._countings[tree.key] = Counting(self._services, self._runner, tree, self._feasible)
+        self._count_generated(tree, placements)
+        counting = self._countings.get(tree.key) or Counting(self._services, self._runner, tree, self._feasible)
+        self._countings[tree.key] = counting
         first: GroupTrial | None = None
         feasible: list[tuple[Placement, GroupTrial]] = []
+        is_resolvable, limit = not self._is_since_1_38, self._placements_to_find(placements)
+        nominated = self._find_nominated(tree, placements)
+        placements = sorted(placements, key=lambda placement: placement is not nominated)
         before = len(self._stack)
         for placement in placements:
             trial = await self._try_placement(tree, placement, counting.known(placement))
@@ -214,33 +221,70 @@ class GroupSearch:
                 # Of a tree only the error is kept: all child groups share it.
                 return GroupTrial(tree, trial.status) if tree.is_composite else trial
             first = first or trial
+            is_resolvable |= trial.code is Code.UNSCHEDULABLE
             if trial.status is None:
                 feasible.append((placement, trial))
+                if len(feasible) == limit or (placement is nominated and any(True for _ in trial.placed)):
+                    break
             if not trial.is_counted and placement is not placements[-1]:
                 try:
                     counting.learn(trial)
                 except MoorageError as error:
                     return GroupTrial(tree, Status.error(str(error)))
-        if not feasible:
-            assert first is not None
-            if first.is_counted:
-                first = await self._try_again(tree, placements[0])
-                self._stack.revert_to(before)
-            assert first.status is not None
-            text = f"0/{len(placements)} placements are available, first placement status: {error_text(first.status)}"
-            first.status = unplaceable(text)
-            return first
-        return await self._settle(tree, feasible)
+        if feasible:
+            return await self._settle(tree, feasible)
+        assert first is not None
+        if first.is_counted:
+            first = await self._try_again(tree, placements[0])
+            self._stack.revert_to(before)
+        assert first.status is not None
+        which = "reported" if self._is_since_1_38 and not tree.is_composite else "first"
+        text = f"0/{len(placements)} placements are available, {which} placement status: {error_text(first.status)}"
+        status = unplaceable(text)
+        first.status = status if is_resolvable else Status.unresolvable(*status.reasons)
+        return first
+
+    def _count_generated(self, tree: GroupTree, placements: Sequence[Placement]) -> None:
+        # Until 1.37, placements of composite groups are not counted.
+        if not tree.is_composite or self._is_since_1_38:
+            for _ in placements:
+                self._services.meter.count(
+                    "scheduler_generated_placements_total", self._profile.name, *self._types(tree)
+                )
+
+    def _types(self, tree: GroupTree) -> tuple[str, ...]:
+        """Return the label ``type`` of metrics about placements, which 1.38 adds."""
+        return (tree.type_label,) if self._is_since_1_38 else ()
+
+    def _placements_to_find(self, placements: Sequence[Placement]) -> int:
+        """Return the number of feasible placements after which the search ends; 0 means all."""
+        percentage = self._profile.config.percentage_of_placements_to_score
+        if percentage is None or not self._profile.placement_score:
+            return 0
+        return placements_to_find(percentage, len(placements), sum(len(placement.nodes) for placement in placements))
+
+    def _find_nominated(self, tree: GroupTree, placements: Sequence[Placement]) -> Placement | None:
+        """Return the placement with most nominations of the group's pods (from 1.38, not for trees)."""
+        if not self._is_since_1_38 or not self._is_of_one_group:
+            return None
+        nominations = Counter(pod.nominated_node_name for pod in tree.members if pod.nominated_node_name)
+        if not nominations:
+            return None
+        counts = [sum(nominations[node.name] for node in placement.nodes) for placement in placements]
+        most = max(counts, default=0)
+        return placements[counts.index(most)] if most else None
 
     async def _try_placement(self, tree: GroupTree, placement: Placement, last_trial: GroupTrial | None) -> GroupTrial:
         began = perf_counter()
-        if tree.is_composite:
-            return await self._place_groups(tree, placement.nodes)
         trial = last_trial
-        if trial is None:
+        if tree.is_composite:
+            trial = await self._place_groups(tree, placement.nodes)
+        elif trial is None:
             trial = await self._place_pods(tree, SearchRequest(self._scope(placement.nodes), self.state))
-        if trial.code is not Code.ERROR:
-            labels = "feasible" if trial.status is None else "infeasible", self._profile.name
+        # Until 1.37, placements of composite groups are not counted.
+        if trial.code is not Code.ERROR and (not tree.is_composite or self._is_since_1_38):
+            result = "feasible" if trial.status is None else "infeasible"
+            labels = (result, self._profile.name, *self._types(tree))
             self._services.meter.count("scheduler_placement_evaluations_total", *labels)
             seconds = perf_counter() - began
             self._services.meter.observe("scheduler_placement_evaluation_duration_seconds", seconds, *labels)
@@ -288,7 +332,7 @@ class GroupSearch:
         """Try the child groups in the order of creation, while enough children may still succeed."""
         trial = GroupTrial(tree)
         before = len(self._stack)
-        remaining, scheduled = len(tree.children), 0
+        remaining, scheduled, resolvable = len(tree.children), 0, 0
         status = self._feasible(tree, remaining, scheduled)
         if status is not None and status.code is not Code.WAIT:
             # Unlike for a PodGroup, the plugin's status is not prefixed.
@@ -305,13 +349,31 @@ class GroupSearch:
                 return GroupTrial(tree, Status.error(problem))
             trial.children.append(child_trial)
             scheduled += child_trial.status is None
+            resolvable += child_trial.code is Code.UNSCHEDULABLE
             status = self._feasible(tree, remaining, scheduled)
             if status is not None and status.code is not Code.WAIT:
                 break
         if status is not None:
             trial.status = unplaceable(*status.reasons) if status.code is Code.WAIT else status
+            is_short = scheduled + remaining + resolvable < tree.quorum
+            if self._is_since_1_38 and status.code is Code.UNSCHEDULABLE and is_short:
+                # Preemption cannot help enough child groups.
+                trial.status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, status.reasons, status.plugin)
             self._stack.revert_to(before)
         return trial
+
+
+def placements_to_find(percentage: int, count: int, nodes: int) -> int:
+    """Return how many feasible placements are enough, of ``count`` placements with ``nodes`` nodes in total.
+
+    0 means a percentage that falls with the number of nodes.
+
+    >>> [placements_to_find(0, 100, nodes) for nodes in (0, 500, 1000, 5000, 6000)]
+    [100, 91, 82, 10, 5]
+    """
+    if percentage == 0:
+        percentage = max(MIN_PLACEMENT_PERCENTAGE, 100 - nodes * 9 // 500)
+    return count if percentage >= 100 else max(MIN_PLACEMENTS, count * percentage // 100)
 
 
 class TrialStack:

@@ -1,7 +1,7 @@
 """The scheduling cycle of a group: enough of its members are placed, or none."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain
@@ -13,7 +13,7 @@ import structlog
 from moorage.common.errors import MoorageError
 from moorage.kube.api.meta import format_time
 from moorage.kube.api.pod import Pod
-from moorage.kube.api.pod_groups import PodGroup
+from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.scheduler.engine.cycle.profile_runner import ProfileRunner
 from moorage.scheduler.engine.effects import AttemptFailures
 from moorage.scheduler.engine.group_points import NOT_RUN, GroupPostFiltered
@@ -33,6 +33,9 @@ from moorage.scheduler.state.pod_groups import PodGroups
 
 WAITING_ON_PREEMPTION: Final = "waiting_on_preemption"
 INITIALLY_SCHEDULED: Final = "PodGroupInitiallyScheduled"
+COMPOSITE_SCHEDULED: Final = "CompositePodGroupInitiallyScheduled"
+HIERARCHY: Final = "all pod groups in a hierarchy should have the same"
+MAX_TREE_DEPTH: Final = 4
 PREEMPT_LOWER: Final = "PreemptLowerPriority"
 TOGETHER: Final = "all pods in a single pod group should have the same"
 
@@ -70,6 +73,7 @@ class GroupCycle:
         self._groups = groups
         self._stack = TrialStack(services.cache, lambda: scheduler.queue.nominator)
         self._members: Mapping[str, QueuedPodInfo] = {}
+        self._is_since_1_38 = services.features.since(1, 38)
         self._with_policy = services.features.enabled("PodGroupPreemptionPolicy")
 
     def serve(self, runners: Iterable[ProfileRunner], sources: GroupSources | None) -> None:
@@ -81,9 +85,9 @@ class GroupCycle:
     async def try_group(self, queued: QueuedPodGroupInfo, *, preempts: bool = True) -> None:
         """Try a popped group; requeue members that are not placed. Post-filters run only if ``preempts`` is set."""
         began = perf_counter()
-        tree = self._tree_of(queued, queued.members)
+        tree = self._build_tree(queued, queued.members)
         if (problem := self._problem_with(queued, tree)) is not None:
-            self._fail(queued, tree, problem)
+            self._fail(queued, tree, problem, is_invalid=True)
             return
         cache = self._services.cache
         dropped = [each for each in queued.members if each.pod.is_terminating or cache.is_assumed(each.pod)]
@@ -98,17 +102,18 @@ class GroupCycle:
         if self._scheduler.observer is not None:
             self._scheduler.observer.trying_group(queued)
         search = GroupSearch(self._services, profile, self._members, self._stack, self._scheduler.observer)
-        tree = self._tree_of(queued, members)
+        tree = self._build_tree(queued, members)
         meter, name = self._services.meter, profile.profile.name
         try:
             # Between two calls of an extender the cache contains pods that are placed on trial only.
             with self._services.freeze if profile.extenders else nullcontext():
                 trial = await search.run(tree)
             code = trial.code
-            meter.observe("scheduler_podgroup_scheduling_algorithm_duration_seconds", perf_counter() - began)
-            helped = None
-            if may_be_helped(search, trial):
-                helped = await self._post_filter(search, profile, tree, trial, preempts=preempts)
+            # 1.38 adds the label type.
+            labels = (name, tree.type_label) if self._is_since_1_38 else ()
+            meter.observe("scheduler_podgroup_scheduling_algorithm_duration_seconds", perf_counter() - began, *labels)
+            may_help = may_be_helped(search, trial)
+            helped = await self._post_filter(search, profile, tree, trial, preempts=preempts) if may_help else None
         except Exception as error:
             # Everything was reverted, and only this attempt fails, as with single pods.
             log.exception("attempt of a group failed unexpectedly", group=queued.key)
@@ -116,9 +121,10 @@ class GroupCycle:
             self._fail(queued, tree, Status.error(f"internal error: {described(error)}"))
             return
         conditions = self._submit(trial, members)
-        result = result_of(trial)
-        meter.count("scheduler_podgroup_schedule_attempts_total", result, name)
-        meter.observe("scheduler_podgroup_scheduling_attempt_duration_seconds", perf_counter() - began, result, name)
+        result = describe_result(trial)
+        more, seconds = labels[1:], perf_counter() - began
+        meter.count("scheduler_podgroup_schedule_attempts_total", result, name, *more)
+        meter.observe("scheduler_podgroup_scheduling_attempt_duration_seconds", seconds, result, name, *more)
         log_result(queued, trial, result)
         if self._scheduler.observer is not None:
             in_order = _in_order(tree, members)
@@ -136,7 +142,7 @@ class GroupCycle:
         # Pods of failed child groups are included, as upstream does.
         return trial.status, trial.proposals(of_failed=True)
 
-    def _tree_of(self, queued: QueuedPodGroupInfo, members: Iterable[QueuedPodInfo]) -> GroupTree:
+    def _build_tree(self, queued: QueuedPodGroupInfo, members: Iterable[QueuedPodInfo]) -> GroupTree:
         waiting = {member.uid for member in members}
         by_leaf = {
             leaf: [entry[-1].pod for entry in entries if entry[-1].uid in waiting]
@@ -150,16 +156,21 @@ class GroupCycle:
         if isinstance(tree.group, DescribedGroup) and tree.group.problem:
             return Status.unresolvable(tree.group.problem)
         problem = violation(tree.group, pods, tree.all_scheduled, with_policy=self._with_policy)
+        if not problem and self._is_since_1_38:
+            problem = next(layout_problems(tree, with_policy=self._with_policy), "")
         if not problem and pods[0].scheduler_name not in self._scheduler.runners:
             problem = f'profile not found for scheduler name "{pods[0].scheduler_name}"'
         return Status.error(problem) if problem else None
 
-    def _fail(self, queued: QueuedPodGroupInfo, tree: GroupTree, status: Status) -> None:
+    def _fail(self, queued: QueuedPodGroupInfo, tree: GroupTree, status: Status, *, is_invalid: bool = False) -> None:
         """End the attempt with nothing placed; all pods get the same status."""
         members = _in_order(tree, queued.members)
         for member in members:
             self._end(member, Failed(status.message, status.is_rejection))
-        conditions = {leaf.key: self._report(leaf, status) for leaf in tree.leaves}
+        is_invalid = is_invalid and self._is_since_1_38
+        conditions = {leaf.key: self._report(leaf, status, is_invalid=is_invalid) for leaf in tree.leaves}
+        for group in composites(tree):
+            self._report_composite(group, status, is_invalid=is_invalid)
         if self._scheduler.observer is not None:
             result = "unschedulable" if status.is_rejection else "error"
             name = members[0].scheduler_name
@@ -207,6 +218,10 @@ class GroupCycle:
                 else:
                     self._end(member, refused(leaf, member, pod_trial))
             conditions[leaf.tree.key] = self._report(leaf.tree, leaf.status)
+        statuses = {part.tree.key: part.status for part in trial.everything if part.tree.is_composite}
+        for group in composites(trial.tree):
+            # A group that was not tried shares the status of the root.
+            self._report_composite(group, statuses.get(group.key, trial.status))
         return conditions
 
     def _commit(self, member: QueuedPodInfo, pod_trial: PodTrial) -> None:
@@ -233,14 +248,22 @@ class GroupCycle:
         assert groups is not None
         groups.finish(queued, code)
 
-    def _report(self, leaf: GroupTree, status: Status | None) -> Mapping[str, str]:
+    def _report_composite(self, group: CompositePodGroup, status: Status | None, *, is_invalid: bool = False) -> None:
+        """Write the result to a composite group (from 1.38)."""
+        if self._is_since_1_38:
+            reason = "CompositePodGroupError" if is_invalid else None
+            if patch := condition_patch(group, status, self._services.clock.wall(), reason):
+                self._services.write_status(group, patch)
+
+    def _report(self, leaf: GroupTree, status: Status | None, *, is_invalid: bool = False) -> Mapping[str, str]:
         """Write the result to the PodGroup, and return the condition; a scheduled group never becomes unscheduled."""
         assert isinstance(leaf.group, PodGroup)
         if isinstance(leaf.group, DescribedGroup):
             if self._sources is not None:
                 self._sources.attempted(leaf.group, status)
             return {}
-        patch = condition_patch(leaf.group, status, self._services.clock.wall())
+        reason = "PodGroupError" if is_invalid else None
+        patch = condition_patch(leaf.group, status, self._services.clock.wall(), reason)
         if not patch:
             return {}
         self._services.write_status(leaf.group, patch)
@@ -278,7 +301,7 @@ def refused(leaf: GroupTrial, member: QueuedPodInfo, pod_trial: PodTrial | None)
     return Failed(f"{UNPLACEABLE}, {status.message}", is_rejection=True)
 
 
-def result_of(trial: GroupTrial) -> str:
+def describe_result(trial: GroupTrial) -> str:
     """Return the result of an attempt as the label of metrics."""
     if trial.waits_for_victims:
         return WAITING_ON_PREEMPTION
@@ -299,14 +322,29 @@ def log_result(queued: QueuedPodGroupInfo, trial: GroupTrial, result: str) -> No
         log.info("pod group not scheduled", **about, result=result, reason=trial.status.message)
 
 
-def condition_patch(group: PodGroup, status: Status | None, now: float) -> Mapping[str, Any]:
-    """Return the patch of the group's status; empty if nothing changes."""
+def composites(tree: GroupTree) -> Iterator[CompositePodGroup]:
+    """Yield the composite groups of a tree, the root first."""
+    if isinstance(tree.group, CompositePodGroup):
+        yield tree.group
+    for child in tree.children:
+        yield from composites(child)
+
+
+def condition_patch(
+    group: Group, status: Status | None, now: float, invalid_reason: str | None = None
+) -> Mapping[str, Any]:
+    """Return the patch of the group's status; empty if nothing changes.
+
+    ``invalid_reason`` is the reason of an invalid group, from 1.38.
+    """
+    condition_type = COMPOSITE_SCHEDULED if isinstance(group, CompositePodGroup) else INITIALLY_SCHEDULED
     if status is None:
         desired = ("True", "Scheduled", "")
     else:
-        desired = ("False", "Unschedulable" if status.is_rejection else "SchedulerError", status.message)
+        reason = invalid_reason or ("Unschedulable" if status.is_rejection else "SchedulerError")
+        desired = ("False", reason, status.message)
     conditions = group.status.conditions
-    current = next((condition for condition in conditions if condition.type == INITIALLY_SCHEDULED), None)
+    current = next((condition for condition in conditions if condition.type == condition_type), None)
     generation = group.metadata.generation
     if current is not None:
         if current.status == "True" and status is not None:
@@ -315,7 +353,7 @@ def condition_patch(group: PodGroup, status: Status | None, now: float) -> Mappi
             return {}
     since = current.last_transition_time if current is not None and current.status == desired[0] else None
     condition: dict[str, Any] = {
-        "type": INITIALLY_SCHEDULED,
+        "type": condition_type,
         "status": desired[0],
         "reason": desired[1],
         "message": desired[2],
@@ -345,3 +383,35 @@ def violation(root: Group, queued: Sequence[Pod], scheduled: Iterable[Pod], *, w
         if not with_policy and policy != (expected_policy := first.spec.preemption_policy or PREEMPT_LOWER):
             return f"{TOGETHER} preemption policy, got {policy} and {expected_policy}"
     return ""
+
+
+def layout_problems(tree: GroupTree, *, with_policy: bool) -> Iterator[str]:
+    """Describe the problems of a tree of groups (from 1.38; the exact texts are not known yet)."""
+    root = tree.group
+    workloads: set[str] = set()
+    for parent, part, depth in _walk(tree):
+        group = part.group
+        if group.priority != root.priority:
+            yield f"{HIERARCHY} priority as the root pod group's priority, got {group.priority} and {root.priority}"
+        policy, expected = (item.spec.preemption_policy or PREEMPT_LOWER for item in (group, root))
+        if with_policy and policy != expected:
+            text = "preemption policy as the root pod group's preemption policy, got"
+            yield f"{HIERARCHY} {text} {policy} and {expected}"
+        if depth > MAX_TREE_DEPTH:
+            yield f"pod group {group.key} is nested deeper than {MAX_TREE_DEPTH} levels"
+        workloads |= {group.spec.workload_ref.workload_name} if group.spec.workload_ref is not None else set()
+        if len(workloads) > 1:
+            yield f"the groups of a hierarchy belong to several workloads: {', '.join(sorted(workloads))}"
+        if parent is not None and parent.spec.scheduling_policy.gang and group.spec.scheduling_policy.basic is not None:
+            yield f"gang {parent.key} must not contain {group.key}, which has the basic policy"
+        if parent is not None and parent.spec.is_disrupted_whole and not group.spec.is_disrupted_whole:
+            yield f"{parent.key} is disrupted as a whole, but {group.key} is not"
+
+
+def _walk(
+    tree: GroupTree, parent: Group | None = None, depth: int = 1
+) -> Iterator[tuple[Group | None, GroupTree, int]]:
+    """Yield each group of a tree with its parent and its depth, parents first."""
+    yield parent, tree, depth
+    for child in tree.children:
+        yield from _walk(child, tree.group, depth + 1)

@@ -76,7 +76,7 @@ class CandidateSearch:
         units: Units | None = None,
         rules: VictimRules | None = None,
     ) -> None:
-        self.units = units
+        self._units = units
         self.rules = rules
         self._handle = handle
         self._budgets = budgets
@@ -97,8 +97,7 @@ class CandidateSearch:
         if len(rows_to_try) < len(rows):
             findings.reasons[NO_VICTIMS.message] = len(rows) - len(rows_to_try)
         num_candidates = self.wanted(len(rows))
-        infos = map(nodes.find, self._handle.nominator.nodes_with_nominations())
-        nominated = [info.row for info in infos if info is not None]
+        nominated = nodes.find_rows(self._handle.nominator.nodes_with_nominations())
         if len(rows_to_try) > num_candidates and self._chance is None:
             # Upstream starts at a random node. If it always were the first, preemptors in a row would find only each
             # other's nodes, evict more pods than needed, and wait for one another: try nominated nodes last.
@@ -118,10 +117,16 @@ class CandidateSearch:
         self._try_nodes(dry_run, rows_to_try.tolist(), num_candidates, findings)
         return findings
 
+    @property
+    def units(self) -> Units | None:
+        """The units of pods; ``None`` in clusters without groups, which are searched faster."""
+        return self._units if self._units is not None and self._units.has_been_used else None
+
     def _dry_run(self, cycle: CycleState, pod: Pod) -> PreemptionDryRun:
-        if self.units is None:
+        units = self.units
+        if units is None:
             return PreemptionDryRun(self._handle, cycle, pod, self._budgets.split, self.rules)
-        return UnitDryRun(self._handle, cycle, pod, self._budgets.split, self.units, self.rules)
+        return UnitDryRun(self._handle, cycle, pod, self._budgets.split, units, self.rules)
 
     def wanted(self, nodes: int) -> int:
         """Return the number of candidates to find among this many nodes."""
@@ -164,20 +169,23 @@ class CachedOutcomes:
         self._nodes = nodes
         self._position = 0
         self._key: tuple[Hashable | None, int] = (None, 0)
+        self._nominated: frozenset[int] = frozenset()
         self.outcomes: dict[int, Outcome] = {}
 
     def keep_valid(self, kind: Hashable | None, budgets: int, nominated: Iterable[int]) -> None:
         """Drop outcomes that are invalid for this kind of pod, version of the budgets, and nominated rows.
 
-        A node with nominated pods is filtered with these pods, so earlier outcomes are invalid.
+        A node with nominated pods is filtered with these pods, so earlier outcomes are invalid, and new ones are not
+        stored. So only the rows that were nominated since the last call can have one.
         """
+        previous, self._nominated = self._nominated, frozenset(nominated)
         is_known = kind is not None and self._key == (kind, budgets)
         changed = self._nodes.changed_since(self._position) if is_known else None
         self._key, self._position = (kind, budgets), self._nodes.position
         if changed is None:
             self.outcomes.clear()
             return
-        for row in chain(changed, nominated):
+        for row in chain(changed, self._nominated - previous):
             self.outcomes.pop(row, None)
 
 

@@ -95,7 +95,8 @@ class GroupPreemption:
         if status is not None:
             return GroupPostFilterResult(Status(status.code, (PREFIX + status.message,)))
         pods = tuple(pod for unit in victims for pod in unit.pods)
-        meter.observe("scheduler_workload_preemption_victims", len(pods))
+        more = (group.type_label,) if self._handle.features.since(1, 38) else ()
+        meter.observe("scheduler_workload_preemption_victims", len(pods), *more)
         disrupted = sum(unit.group is not None for unit in victims)
         meter.observe("scheduler_preemption_workload_disruptions", disrupted, GROUP)
         for pod in pods:

@@ -66,7 +66,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
 
     def _group_uid(self, pod: Pod) -> str:
         """Return the UID of the preemptor: the root group of the pod, or the pod itself."""
-        root = self._handle.groups.root_of(pod) if is_grouped(pod) else None
+        root = self._handle.groups.find_root(pod) if is_grouped(pod) else None
         return pod.metadata.uid if root is None else root.uid
 
     def pre_enqueue(self, pod: Pod) -> Status | None:
@@ -80,7 +80,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     async def post_filter_group(self, cycle: CycleState, group: GroupTree) -> GroupPostFilterResult:
         result = await self._groups.run(group)
         code = Code.SUCCESS if result.status is None else result.status.code
-        self._handle.meter.count("scheduler_workload_preemption_attempts_total", code.label)
+        more = (group.type_label,) if self._handle.features.since(1, 38) else ()
+        self._handle.meter.count("scheduler_workload_preemption_attempts_total", *more, code.label)
         return result
 
     async def post_filter(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
@@ -171,7 +172,8 @@ def pick_one_node(candidates: Mapping[str, Victims], now: float) -> str:
     The criteria are: fewest budget violations, lowest maximum priority, lowest sum of priorities, fewest victims, and
     latest start of the most important victim.
     """
-    harms = {name: victims.harm for name, victims in candidates.items()}
-    least = min([harm.weight for harm in harms.values()])
-    best = [name for name, harm in harms.items() if harm.weight == least]
-    return max(best, key=lambda name: harms[name].start(now))
+    harms = [(name, victims.harm) for name, victims in candidates.items()]
+    least = min([harm.weight for _, harm in harms])
+    best = [(name, harm) for name, harm in harms if harm.weight == least]
+    starts = [harm.start(now) for _, harm in best]
+    return best[starts.index(max(starts))][0]

@@ -56,6 +56,11 @@ class Units:
     def __init__(self, groups: PodGroups) -> None:
         self._groups = groups
 
+    @property
+    def has_been_used(self) -> bool:
+        """Whether a pod ever belonged to a group."""
+        return self._groups.has_been_used
+
     def list_groups(self, pod: Pod) -> Sequence[Group]:
         """List the known groups above a pod, from its own to the root."""
         key = group_key(pod)

@@ -62,6 +62,7 @@ class DeviceState(Struct):
     pending_uids: list[str] = field(default_factory=list)
     reserved: Pattern | None = None
     budget: SearchBudget | None = None
+    may_suspend: bool = False
     fixed_score: int = 0
 
     @property

@@ -47,6 +47,7 @@ class DraManager:
             shares=self.features.consumable_capacity,
             on_change=self.views.touch,
             with_groups=self.features.group_claims,
+            qualifies=self.features.qualifies_capacities,
         )
         self._allocations: LRU[tuple[object, ...], CachedAllocations] = LRU("device allocations", MAX_CACHED)
 
@@ -100,24 +101,27 @@ class DeviceCounts:
             return 0, 0
         allocated = self._manager.claims.allocated
         try:
-            devices = [device for device in self._devices(info.node) if _matches_class(device, device_class)]
+            masks = self._manager.features.cidr_masks
+            devices = [
+                device for device in self._devices(info.node) if _matches_class(device, device_class, masks=masks)
+            ]
         except (CelCompileError, CelRuntimeError, PoolError):
             # As upstream, resources that cannot be counted are ignored.
             return 0, 0
         return len(devices), sum(allocated.is_taken(device.id) for device in devices)
 
     def on_nodes(
-        self, nodes: NodeTable, resource: str, capacity: IntArray, used: IntArray
+        self, nodes: NodeTable, resource: str, capacity: IntArray, usage: IntArray
     ) -> tuple[IntArray, IntArray]:
         """Replace capacity and usage by device counts where the capacity is zero."""
         if not may_have_class(resource) or self._manager.extended.find(resource) is None:
-            return capacity, used
-        capacity, used = capacity.copy(), used.copy()
+            return capacity, usage
+        capacity, usage = capacity.copy(), usage.copy()
         for index in np.flatnonzero(capacity == 0):
             count, allocated = self.on_node(nodes[int(index)], resource)
             if count:
-                capacity[index], used[index] = count, allocated
-        return capacity, used
+                capacity[index], usage[index] = count, allocated
+        return capacity, usage
 
     def _devices(self, node: Node) -> Iterator[PooledDevice]:
         """Yield all reachable devices; as upstream, independent of the state of their pools."""
@@ -138,11 +142,11 @@ def device_counts(handle: Handle, scored: Iterable[str]) -> DeviceCounts | None:
     return DeviceCounts(shared_dra_manager(handle)) if is_on and any(map(may_have_class, scored)) else None
 
 
-def _matches_class(device: PooledDevice, device_class: DeviceClass) -> bool:
+def _matches_class(device: PooledDevice, device_class: DeviceClass, *, masks: bool) -> bool:
     # As upstream, expressions in scoring do not see allowMultipleAllocations.
     facts = device_facts(device.id.driver, replace(device.device, allow_multiple_allocations=None))
     return all(
-        compile_selector(selector.cel.expression).matches(facts)
+        compile_selector(selector.cel.expression, masks=masks).matches(facts)
         for selector in device_class.spec.selectors
         if selector.cel is not None
     )

@@ -1,24 +1,28 @@
 """Filters and scores nodes by the devices that a pod's claims have, or could be allocated."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import numpy as np
 from msgspec.structs import replace
 
+from moorage.common.arrays import group_rows
 from moorage.common.clock import Clock
+from moorage.common.errors import AttemptSuspended
 from moorage.kube.api.devices import Device, DeviceRequestAllocationResult, ResourceClaim
 from moorage.kube.api.pod import ContainerExtendedResourceRequest, NodeAllocatableClaimStatus, Pod
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import BoolArray, IntArray, Status, Verdict
 from moorage.scheduler.plugins.dynamic_resources.allocation.allocation_results import device_result
-from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import SearchBudget, SearchTimeout
+from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import SLICE, SearchBudget, SearchTimeout
 from moorage.scheduler.plugins.dynamic_resources.allocation.cached_allocations import (
     ALLOCATED,
     UNKNOWN,
     AllocationOutcome,
     CachedAllocations,
 )
+from moorage.scheduler.plugins.dynamic_resources.cel.program import CelCompileError, compile_selector
 from moorage.scheduler.plugins.dynamic_resources.claims.extended_resource_claims import requests_for
 from moorage.scheduler.plugins.dynamic_resources.claims.node_allocatable import (
     MappingError,
@@ -73,8 +77,12 @@ class NodeFilter:
             return status
         return NOT_AVAILABLE if state.unavailable_on(info) else None
 
-    def filter_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Filter a window; only nodes that are still feasible are checked."""
+    def filter_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable, *, may_suspend: bool = False) -> Verdict:
+        """Filter a window; only nodes that are still feasible are checked.
+
+        Raise AttemptSuspended if that takes long; the cached results of a part of the nodes remain.
+        """
+        state.may_suspend = may_suspend
         rejections: Rejections = []
         numbers = self._manager.views.numbers(nodes)
         for mask, pattern in self._groups(state, pod, nodes, nodes.in_running, rejections):
@@ -126,7 +134,9 @@ class NodeFilter:
         """Return why a node cannot provide the node resources of the devices."""
         claims = self._claims_on_node(state, pod, info)
         try:
-            statuses = claim_statuses(claims, self._devices(claims, info))
+            statuses = claim_statuses(
+                claims, self._devices(claims, info), qualifies=self._manager.features.qualifies_capacities
+            )
         except MappingError as error:
             return Status.error(str(error), cause=error)
         return refusal(pod, statuses, info) if statuses else None
@@ -134,7 +144,9 @@ class NodeFilter:
     def statuses(self, state: DeviceState, pod: Pod, info: NodeInfo) -> tuple[NodeAllocatableClaimStatus, ...]:
         """Return the node resources of a pod's devices on a node."""
         claims = self._claims_on_node(state, pod, info)
-        return claim_statuses(claims, self._devices(claims, info))
+        return claim_statuses(
+            claims, self._devices(claims, info), qualifies=self._manager.features.qualifies_capacities
+        )
 
     def _claims_on_node(self, state: DeviceState, pod: Pod, info: NodeInfo) -> list[PodClaimOnNode]:
         """List the claims of a pod with their actual or proposed devices on a node."""
@@ -186,7 +198,7 @@ class NodeFilter:
 
     def outcome(self, state: DeviceState, cached: CachedAllocations, info: NodeInfo) -> AllocationOutcome:
         """Return the allocation result for a node; raise :class:`SearchTimeout` if the search takes too long."""
-        return cached.outcome(self._manager.views.at(info), self._budget(state))
+        return cached.outcome(self._manager.views.at(info), self._budget(state, cached))
 
     def pattern_for(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Pattern | Status:
         """Return the claims to allocate on a node, or a rejection."""
@@ -212,19 +224,23 @@ class NodeFilter:
         if state.extended.spec.devices.requests:
             rejections.append((mask, STALE_CLAIM))
             return
-        backed = [name for name in state.extended_resources if self._manager.extended.find(name) is not None]
+        by_resource, allocatable = self._manager.extended.by_resource(), nodes.allocatable
         for name in state.extended_resources:
-            if name not in backed:
-                lacking = mask & (nodes.allocatable[name] == 0)
-                for index in np.flatnonzero(lacking):
-                    lacking[index] = name not in nodes[int(index)].allocatable
-                if lacking.any():
-                    rejections.append((lacking, CANNOT_FIT))
-                    mask = mask & ~lacking
-        kinds = sum(((nodes.allocatable[name] == 0).astype(np.int64) << bit for bit, name in enumerate(backed)))
-        for kind in np.unique(kinds[mask]):
-            delegated = frozenset(name for bit, name in enumerate(backed) if int(kind) >> bit & 1)
-            yield mask & (kinds == kind), self._pattern(state, pod, delegated)
+            if name in by_resource:
+                continue
+            lacking = mask & (allocatable[name] == 0) if name in allocatable else mask
+            for index in np.flatnonzero(lacking) if name in allocatable else ():
+                lacking[index] = name not in nodes[int(index)].allocatable
+            if lacking.any():
+                rejections.append((lacking, CANNOT_FIT))
+                mask = mask & ~lacking
+                if not mask.any():
+                    return
+        backed = [name for name in state.extended_resources if name in by_resource]
+        groups, numbers = group_rows([mask & (allocatable[name] == 0) for name in backed], len(nodes))
+        for number, members in enumerate(groups):
+            if (where := mask & (numbers == number)).any():
+                yield where, self._pattern(state, pod, frozenset(backed[member] for member in members))
 
     def _pattern(self, state: DeviceState, pod: Pod, delegated: frozenset[str]) -> Pattern:
         pattern = state.patterns.get(delegated)
@@ -281,19 +297,33 @@ class NodeFilter:
         else:
             unknown: BoolArray = mask & (cached.codes(numbers) == UNKNOWN)
             view_numbers = np.unique(numbers[unknown]).tolist()
+        budget = self._budget(state, cached)
         try:
-            for number in view_numbers:
-                cached.outcome(self._manager.views.all[number], self._budget(state))
+            while cached.expressions:
+                with suppress(CelCompileError):  # reported if it is evaluated
+                    compile_selector(cached.expressions.pop())
+                self._suspend_if_long(state, cached, budget)
+            for position, number in enumerate(view_numbers):
+                if position:
+                    self._suspend_if_long(state, cached, budget)
+                cached.outcome(self._manager.views.all[number], budget)
+            cached.spent = 0.0
         except SearchTimeout:
             # The attempt fails, so the other nodes do not matter.
             timed_out: BoolArray = mask & (cached.codes(numbers) == UNKNOWN)
+            cached.spent = 0.0
             return timed_out
         return None
 
-    def _budget(self, state: DeviceState) -> SearchBudget:
+    def _suspend_if_long(self, state: DeviceState, cached: CachedAllocations, budget: SearchBudget) -> None:
+        if state.may_suspend and (steps := budget.used_by_attempt()) > SLICE:
+            cached.spent += steps
+            raise AttemptSuspended
+
+    def _budget(self, state: DeviceState, cached: CachedAllocations) -> SearchBudget:
         """Return the budget of all searches of an attempt; it starts with the first search."""
         if state.budget is None:
-            state.budget = SearchBudget(self._clock, self._timeout)
+            state.budget = SearchBudget(self._clock, self._timeout, cached.spent)
         return state.budget
 
 

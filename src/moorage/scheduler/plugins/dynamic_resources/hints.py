@@ -21,7 +21,7 @@ class PodsAwaitingClaims:
 
     def __init__(self, claims: Lister[ResourceClaim]) -> None:
         self._claims = claims
-        self._position = -1
+        self._position: int | None = None
         self._count = 0
         self._by_claim: dict[str, set[str]] = {}
 
@@ -29,6 +29,8 @@ class PodsAwaitingClaims:
         """Record that a pod needs a claim, both by key; without a claim, the pod waits for its own update."""
         if not claim or pod in self._by_claim.get(claim, ()):
             return
+        if self._position is None:
+            self._position = self._claims.version  # no pod was gated before
         if self._count >= MAX_AWAITING:
             self._by_claim.clear()
             self._count, self._position = 0, -1
@@ -37,7 +39,8 @@ class PodsAwaitingClaims:
 
     def reconsidered(self) -> Collection[str] | None:
         """Return the pods whose claims changed since the last call; None if all pods may be affected."""
-        changed = self._claims.changed_since(self._position) if self._position >= 0 else None
+        position = self._position
+        changed = self._claims.changed_since(position) if position is not None and position >= 0 else None
         self._position = self._claims.version
         if changed is None:
             return None

@@ -162,7 +162,7 @@ class DynamicResources(
             return Verdict.accept(len(nodes))
         if not nodes.is_window_of(self._nodes) or self._features.node_allocatable:
             return super().filter_nodes(cycle, pod, nodes)
-        return self._filter.filter_nodes(state, pod, nodes)
+        return self._filter.filter_nodes(state, pod, nodes, may_suspend=cycle.may_suspend)
 
     async def post_filter(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
         state = cycle.get(KEY)

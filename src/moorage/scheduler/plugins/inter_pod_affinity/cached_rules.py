@@ -141,7 +141,7 @@ class CachedRules:
         tallies = (
             self._by_key((key, matching_all, 1) for key in affinity_keys if matching_all is not None),
             avoided,
-            # Existing pods may have any number of topology keys, but those that no node has do not matter.
+            # Existing pods may have any number of topology keys; ignore keys that no node has.
             self._by_key(
                 (group.term.topology_key, group, 1)
                 for group in existing_anti_affinity

@@ -1,6 +1,6 @@
 """Required terms of the incoming pod and of existing pods: the nodes that they exclude."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from moorage.kube.api.affinity_terms import NO_LABELS, AffinityTerm, affinity_terms
 from moorage.kube.api.cluster import Namespace
 from moorage.kube.api.pod import Pod
-from moorage.kube.api.selectors import LabelMatcher
+from moorage.kube.api.selectors import MANY, LabelMatcher
 from moorage.scheduler.framework.handle import Lister
 from moorage.scheduler.framework.node_selection import any_of
 from moorage.scheduler.framework.nodeinfo import NodeInfo
@@ -47,16 +47,24 @@ class NamespaceExpansion:
 
     def __init__(self, namespaces: Lister[Namespace]) -> None:
         self._namespaces = namespaces
+        self._last: tuple[int, Sequence[AffinityTerm], tuple[IncomingTerm, ...]] = (-1, (), ())
 
     @property
     def version(self) -> int:
         """The version of the namespaces; it grows with every change."""
         return self._namespaces.version
 
-    def expand(self, terms: Iterable[AffinityTerm]) -> tuple[IncomingTerm, ...]:
-        # Most pods have one or two terms, but many terms may select among many namespaces.
+    def expand(self, terms: Sequence[AffinityTerm]) -> tuple[IncomingTerm, ...]:
+        # Most pods have one or two terms. Those of a pod with 40,000 are expanded once, not for each event.
+        is_large = len(terms) > MANY
+        if is_large and self._last[0] == self.version and self._last[1] is terms:
+            return self._last[2]
+        # Many terms may select among many namespaces.
         selected: dict[LabelMatcher, frozenset[str]] = {}
-        return tuple([self.expand_one(term, selected) for term in terms])
+        expanded = tuple([self.expand_one(term, selected) for term in terms])
+        if is_large:
+            self._last = (self.version, terms, expanded)
+        return expanded
 
     def expand_one(self, term: AffinityTerm, selected: dict[LabelMatcher, frozenset[str]]) -> IncomingTerm:
         """Expand one term; an empty namespace selector means all namespaces."""

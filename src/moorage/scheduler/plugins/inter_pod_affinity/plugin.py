@@ -41,7 +41,7 @@ from moorage.scheduler.plugins.inter_pod_affinity.filter import (
 )
 from moorage.scheduler.state.handle import ClusterHandle
 from moorage.scheduler.state.pod_index import PodIndex, term_places
-from moorage.scheduler.state.selector_index import places_of
+from moorage.scheduler.state.selector_index import list_places
 
 
 def hint_after_assigned_pod(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
@@ -75,8 +75,10 @@ def hint_after_node(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         helps = bool(terms.anti_affinity) or any(term.topology_key in new.labels for term in terms.affinity)
     else:
         before, after = old.labels, new.labels
-        wanted, avoided = ([term.topology_key for term in kind] for kind in (terms.affinity, terms.anti_affinity))
-        has_entered = any(key in after and before.get(key) != after[key] for key in wanted)
+        required_keys, avoided = (
+            [term.topology_key for term in kind] for kind in (terms.affinity, terms.anti_affinity)
+        )
+        has_entered = any(key in after and before.get(key) != after[key] for key in required_keys)
         helps = has_entered or any(key in before and after.get(key) != before[key] for key in avoided)
     return queue_if(helps)
 
@@ -92,26 +94,26 @@ class _PodsByTerm:
         terms = affinity_terms(pod)
         if terms.problems:
             return None
-        keys: set[Hashable] = {("own", place) for place in places_of(pod.namespace, pod.labels)}
-        keys.update(("away", place) for term in terms.anti_affinity for place in term_places(term))
+        keys: set[Hashable] = {("own", key) for key in list_places(pod.namespace, pod.labels)}
+        keys.update(("away", key) for term in terms.anti_affinity for key in term_places(term))
         if terms.affinity:
             # A pod must match all of them, so one is enough: rather one that names values.
             near = max(terms.affinity[:16], key=lambda term: any(r.operator == "In" for r in term.matcher.requirements))
-            keys.update(("near", place) for place in term_places(near))
+            keys.update(("near", key) for key in term_places(near))
             if all(term.matcher.matches(pod.labels) for term in terms.affinity):
-                keys.update(("first", place) for place in term_places(near))
+                keys.update(("first", key) for key in term_places(near))
         return keys
 
     def affected(self, old: Pod | None, new: Pod | None) -> set[Hashable] | None:
         keys: set[Hashable] = set()
         if new is not None:
-            keys.update(("near", place) for place in places_of(new.namespace, new.labels))
+            keys.update(("near", key) for key in list_places(new.namespace, new.labels))
         if old is not None:
             avoided = affinity_terms(old).anti_affinity
             if len(avoided) > MANY:
                 return None
-            keys.update((kind, place) for place in places_of(old.namespace, old.labels) for kind in ("away", "first"))
-            keys.update(("own", place) for term in avoided for place in term_places(term))
+            keys.update((kind, key) for key in list_places(old.namespace, old.labels) for kind in ("away", "first"))
+            keys.update(("own", key) for term in avoided for key in term_places(term))
         return keys
 
 

@@ -1,7 +1,7 @@
 """NodeResourcesFit: filter nodes by free resources, and score them by utilization."""
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -44,12 +44,10 @@ MAX_TOTAL_WEIGHT: Final = 1 << 20
 
 
 class Demand(NamedTuple):
-    """A request for one resource, and the statuses of nodes with too little free or too little in total."""
+    """A request for one resource."""
 
     resource: str
     amount: int
-    insufficient: Status
-    unresolvable: Status
     is_delegable: bool
     """Whether devices back the resource on nodes without it; DynamicResources filters these nodes."""
 
@@ -86,7 +84,7 @@ class NodeResourcesFit(
         self._scored = tuple(name for name, _ in self._weights)
         self._amounts = shared_amounts(handle)
         total_weight = sum(weight for _, weight in self._weights)
-        self._scores_left = self._strategy.goes_by_what_is_left and total_weight < MAX_TOTAL_WEIGHT
+        self._scores_left = self._strategy.scores_free_amounts and total_weight < MAX_TOTAL_WEIGHT
         self._device_counts = device_counts(handle, self._scored)
         self._signs_template = self._device_counts is None
         self._classes = ExtendedResourceClasses(handle)
@@ -123,7 +121,7 @@ class NodeResourcesFit(
     def left_over(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> dict[str, int]:
         allocatable, requested = node.allocatable, node.requested
         free = {PODS: allocatable.get(PODS, 0) - len(node.pods) - 1}
-        for resource, amount, _, _, is_delegable in cycle[DEMANDS]:
+        for resource, amount, is_delegable in cycle[DEMANDS]:
             capacity = allocatable.get(resource, 0)
             if capacity > 0 or not is_delegable:
                 free[resource] = capacity - requested.get(resource, 0) - amount
@@ -140,34 +138,44 @@ class NodeResourcesFit(
             full = nodes.pod_count >= nodes.allocatable[PODS]
             if full.any():
                 rejections.append((full, TOO_MANY_PODS))
-        for resource, amount, insufficient, unresolvable, is_delegable in cycle[DEMANDS]:
+        allocatable, requested = nodes.allocatable, nodes.requested
+        absent: list[str] = []
+        """Successive resources that no node has; these are one rejection of all nodes."""
+        for resource, amount, is_delegable in cycle[DEMANDS]:
+            if resource not in allocatable:
+                absent += () if is_delegable else (resource,)
+                continue
             if amounts is not None and amounts[resource].is_free_everywhere(nodes, amount):
                 continue
-            capacity = nodes.allocatable[resource]
-            lacking = capacity - nodes.requested[resource] < amount
+            capacity = allocatable[resource]
+            lacking = capacity - requested[resource] < amount
             if is_delegable:
                 lacking &= capacity > 0
             if lacking.any():
+                rejections += _reject_all(absent, size)
+                absent = []
                 too_small = lacking & (capacity < amount)
+                insufficient, unresolvable = _insufficient(resource)
                 rejections += [(lacking & ~too_small, insufficient), (too_small, unresolvable)]
-        return Verdict(size, tuple(rejections))
+        return Verdict(size, (*rejections, *_reject_all(absent, size)))
 
     def filter_without(self, cycle: CycleState, pod: Pod, nodes: NodeTable, gone: Mapping[str, IntArray]) -> Verdict:
         allocatable, requested = nodes.allocatable, nodes.requested
         rejections = [(nodes.pod_count - gone[PODS] >= allocatable[PODS], TOO_MANY_PODS)]
-        for resource, amount, insufficient, unresolvable, is_delegable in cycle[DEMANDS]:
+        for resource, amount, is_delegable in cycle[DEMANDS]:
             capacity = allocatable[resource]
             lacking = capacity - requested[resource] + gone.get(resource, 0) < amount
             if is_delegable:
                 lacking &= capacity > 0
             too_small = lacking & (capacity < amount)
+            insufficient, unresolvable = _insufficient(resource)
             rejections += [(lacking & ~too_small, insufficient), (too_small, unresolvable)]
         return Verdict(len(nodes), tuple(rejections))
 
     def how_many(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
         allocatable, requested = nodes.allocatable, nodes.requested
         counts = allocatable[PODS] - nodes.pod_count
-        for resource, amount, _, _, is_delegable in cycle[DEMANDS]:
+        for resource, amount, is_delegable in cycle[DEMANDS]:
             capacity = allocatable[resource]
             fitting = (capacity - requested[resource]) // amount
             counts = np.minimum(counts, np.where(capacity > 0, fitting, counts) if is_delegable else fitting)
@@ -238,7 +246,7 @@ class NodeResourcesFit(
             free = column.left(nodes) - hundredfold
             if not column.is_left_everywhere(hundredfold):
                 np.maximum(free, 0.0, out=free)
-            scores = self._strategy.score_left(free, column.capacity)
+            scores = self._strategy.score_free(free, column.capacity)
             weighted.append(WeightedScores(weight, scores, column.capacity.present))
         return self._strategy.mean_nodes(weighted, size)
 
@@ -301,29 +309,36 @@ def read_demands(
     pod: Pod, classes: ExtendedResourceClasses, ignored: Collection[str] = (), ignored_groups: Collection[str] = ()
 ) -> tuple[Demand, ...]:
     """List the requests that must be free on a node; the number of pods is checked separately."""
-    amounts = pod.requests
+    amounts, backed = pod.requests, classes.by_resource()
     # CPU, memory and storage are first; the order of other resources is random upstream, here by name.
-    demands = [Demand(name, amounts[name], *_insufficient(name), False) for name in NATIVE if amounts.get(name, 0) > 0]
+    demands = [Demand(name, amounts[name], False) for name in NATIVE if amounts.get(name, 0) > 0]
     for name in sorted([name for name in amounts if name not in NATIVE and name != PODS]):
-        is_ignored = name in ignored or name.partition("/")[0] in ignored_groups
+        is_ignored = name in ignored or (ignored_groups and name.partition("/")[0] in ignored_groups)
         if amounts[name] > 0 and not (is_ignored and is_extended(name)):
-            demands.append(Demand(name, amounts[name], *_insufficient(name), classes.find(name) is not None))
+            demands.append(Demand(name, amounts[name], name in backed))
     return tuple(demands)
 
 
 @cached(1024)
 def _insufficient(resource: str) -> tuple[Status, Status]:
+    """Return the statuses of nodes with too little free, and with too little in total."""
     reason = f"Insufficient {resource}"
     return Status.unschedulable(reason), Status.unresolvable(reason)
+
+
+def _reject_all(resources: Sequence[str], size: int) -> Iterator[tuple[BoolArray, Status]]:
+    if resources:
+        yield np.ones(size, dtype=np.bool_), Status.unresolvable(*[f"Insufficient {name}" for name in resources])
 
 
 def shortages(demands: tuple[Demand, ...], node: NodeInfo) -> list[Status]:
     """List all insufficient resources of a node."""
     allocatable, requested = node.allocatable, node.requested
     statuses = [TOO_MANY_PODS] if len(node.pods) >= allocatable.get(PODS, 0) else []
-    for resource, amount, insufficient, unresolvable, is_delegable in demands:
+    for resource, amount, is_delegable in demands:
         capacity = allocatable.get(resource, 0)
         if amount > capacity - requested.get(resource, 0) and not (is_delegable and capacity <= 0):
+            insufficient, unresolvable = _insufficient(resource)
             statuses.append(unresolvable if amount > capacity else insufficient)
     return statuses
 

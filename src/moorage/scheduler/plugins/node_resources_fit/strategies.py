@@ -38,21 +38,21 @@ class WeightedScores(NamedTuple):
 class Strategy(ABC):
     """Scores each resource by utilization, and returns the weighted mean over the node's resources."""
 
-    goes_by_what_is_left: ClassVar[bool] = False
-    """Whether :meth:`score_left` is supported."""
+    scores_free_amounts: ClassVar[bool] = False
+    """Whether :meth:`score_free` is supported."""
 
     @abstractmethod
-    def score_resource(self, used: int, capacity: int) -> int:
+    def score_resource(self, usage: int, capacity: int) -> int:
         """Score one resource of a node that has it."""
 
     @abstractmethod
-    def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
+    def score_resource_nodes(self, usage: IntArray, capacity: Capacity) -> IntArray:
         """Score one resource of many nodes."""
 
-    def score_left(self, left: FloatArray, capacity: Capacity) -> IntArray:
+    def score_free(self, free: FloatArray, capacity: Capacity) -> IntArray:
         """Score one resource of many nodes by a hundred times the free amount.
 
-        ``left`` holds exact integers and may be overwritten. The result has 32 bits.
+        ``free`` holds exact integers and may be overwritten. The result has 32 bits.
         """
         raise NotImplementedError
 
@@ -101,35 +101,35 @@ class Strategy(ABC):
 class LeastAllocated(Strategy):
     """Score by the free share of a resource."""
 
-    goes_by_what_is_left = True
+    scores_free_amounts = True
 
-    def score_resource(self, used: int, capacity: int) -> int:
-        if used > capacity:
+    def score_resource(self, usage: int, capacity: int) -> int:
+        if usage > capacity:
             return 0
         # Called for each changed node, so the common case avoids a function call.
-        hundredfold = (capacity - used) * MAX_NODE_SCORE
-        return hundredfold // capacity if hundredfold <= MAX_INT64 else percentage(capacity - used, capacity)
+        hundredfold = (capacity - usage) * MAX_NODE_SCORE
+        return hundredfold // capacity if hundredfold <= MAX_INT64 else percentage(capacity - usage, capacity)
 
-    def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
-        free = capacity.amounts - used
+    def score_resource_nodes(self, usage: IntArray, capacity: Capacity) -> IntArray:
+        free = capacity.amounts - usage
         np.maximum(free, 0, out=free)
         free *= MAX_NODE_SCORE
         return percentages(free, capacity)
 
-    def score_left(self, left: FloatArray, capacity: Capacity) -> IntArray:
-        left /= capacity.floats
+    def score_free(self, free: FloatArray, capacity: Capacity) -> IntArray:
+        free /= capacity.floats
         # 32-bit columns take half the time; CPUs convert floats to 64-bit integers one by one.
-        return left.astype(np.int32)
+        return free.astype(np.int32)
 
 
 class MostAllocated(Strategy):
     """Score by the used share of a resource."""
 
-    def score_resource(self, used: int, capacity: int) -> int:
-        return percentage(min(used, capacity), capacity)
+    def score_resource(self, usage: int, capacity: int) -> int:
+        return percentage(min(usage, capacity), capacity)
 
-    def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
-        shares = np.minimum(used, capacity.amounts)
+    def score_resource_nodes(self, usage: IntArray, capacity: Capacity) -> IntArray:
+        shares = np.minimum(usage, capacity.amounts)
         shares *= MAX_NODE_SCORE
         return percentages(shares, capacity)
 
@@ -146,12 +146,12 @@ class RequestedToCapacityRatio(MostAllocated):
         self._line = [broken_linear(points, utilization) for utilization in range(101)]
         self._line_column = np.array(self._line, dtype=np.int64)
 
-    def score_resource(self, used: int, capacity: int) -> int:
+    def score_resource(self, usage: int, capacity: int) -> int:
         # Before the first point the function is constant, also if upstream's integers overflow.
-        return self._line[max(0, super().score_resource(used, capacity))]
+        return self._line[max(0, super().score_resource(usage, capacity))]
 
-    def score_resource_nodes(self, used: IntArray, capacity: Capacity) -> IntArray:
-        return self._line_column[np.maximum(super().score_resource_nodes(used, capacity), 0)]
+    def score_resource_nodes(self, usage: IntArray, capacity: Capacity) -> IntArray:
+        return self._line_column[np.maximum(super().score_resource_nodes(usage, capacity), 0)]
 
     def mean(self, weighted: Sequence[WeightedScore]) -> int:
         weights = sum(weight for weight, score in weighted if score > 0)

@@ -218,7 +218,7 @@ class VolumeColumns(SideColumns):
         }
         super().__init__(handle.nodes, sources)
 
-    def rows_of(self, source: str, key: str) -> Iterable[int] | None:
+    def find_rows(self, source: str, key: str) -> Iterable[int] | None:
         match source:
             case "csi nodes":
                 return self.row_of(key)

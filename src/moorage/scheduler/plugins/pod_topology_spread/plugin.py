@@ -35,7 +35,7 @@ from moorage.scheduler.plugins.pod_topology_spread.score import PreferenceCounts
 from moorage.scheduler.plugins.pod_topology_spread.spread_constraints import Constraints, ConstraintSource, Inclusion
 from moorage.scheduler.plugins.taint_toleration import COMPARING
 from moorage.scheduler.state.handle import ClusterHandle
-from moorage.scheduler.state.selector_index import places, places_of
+from moorage.scheduler.state.selector_index import list_places, places
 
 FILTER_STATE: Final = StateKey[SpreadState](
     "PreFilterPodTopologySpread", missing='reading "PreFilterPodTopologySpread" from cycleState: not found'
@@ -169,11 +169,11 @@ class _PodsBySelector:
         if not pod.spec.topology_spread_constraints:
             return None  # a deduced selector may change
         namespaces = frozenset((pod.namespace,))
-        return {place for item in self._source.hard(pod) for place in places(namespaces, item.matcher)}
+        return {key for item in self._source.hard(pod) for key in places(namespaces, item.matcher)}
 
     def affected(self, old: Pod | None, new: Pod | None) -> set[Hashable]:
         changed = [pod for pod in (old, new) if pod is not None]
-        return {place for pod in changed for place in places_of(pod.namespace, pod.labels)}
+        return {key for pod in changed for key in list_places(pod.namespace, pod.labels)}
 
 
 class _PodsBySpreadKey:

@@ -121,5 +121,5 @@ class MigratedPlugins(SideColumns):
         if row < len(self._codes.array):
             self._codes.array[row] = 0
 
-    def rows_of(self, source: str, key: str) -> Iterable[int]:
+    def find_rows(self, source: str, key: str) -> Iterable[int]:
         return self.row_of(key)

@@ -1,6 +1,7 @@
 """Attempts in the decision log: the near misses equal those of scoring without caches."""
 
 import asyncio
+import gc
 import resource
 import signal
 from collections import Counter
@@ -34,6 +35,7 @@ from moorage.scheduler.engine.cycle.search_result import ExtendedNodes, SearchRe
 from moorage.scheduler.engine.observing import AttemptObserver
 from moorage.scheduler.engine.task_pool import TaskBackground
 from moorage.scheduler.queue.entities import QueuedPodInfo
+from moorage.testing import make_node, make_pod
 
 SPREAD = [
     {
@@ -232,3 +234,29 @@ def test_a_file_that_cannot_be_opened_is_rejected_at_the_start(tmp_path: Path) -
 def test_limits_out_of_bounds_are_rejected(size: int, files: int) -> None:
     with pytest.raises(InputError, match="--decision-log-max"):
         check_limits(size, files)
+
+
+async def runners_after_reloads(reloads: int) -> int:
+    """Reload the configuration between pods; return the number of profile runners in memory."""
+    log = DecisionLog(lambda _line: None, VirtualClock())
+    offline = OfflineScheduler(policy(), DiscardingApi(TaskBackground()), VirtualClock(), observers=(log,))
+    offline.load([make_node("a"), make_node("b")])
+    await offline.start()
+    scheduler = offline.scheduler
+    for number in range(reloads + 1):
+        scheduler.handlers.pod_added(make_pod(f"p{number}"))
+        scheduler.handlers.pod_added(make_pod(f"q{number}", requests={"cpu": "99"}))
+        await offline.settle()
+        profiles = scheduler.build_profiles(policy().config, policy().registry)
+        await profiles.lifecycle.start()
+        await scheduler.change_profiles(profiles).lifecycle.close()
+    gc.collect()
+    count = sum(isinstance(item, ProfileRunner) for item in gc.get_objects())
+    await offline.close()
+    return count
+
+
+def test_reloads_leave_no_former_profiles() -> None:
+    gc.collect()
+    few, many = (asyncio.run(runners_after_reloads(reloads)) for reloads in (2, 12))
+    assert many <= few

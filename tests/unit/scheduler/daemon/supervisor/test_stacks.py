@@ -11,6 +11,7 @@ import pytest
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.daemon.supervisor.stacks import Frame, coroutine_stack, find_spans, plugin_in, read_stack
 from moorage.scheduler.framework.cycle import CycleState
+from moorage.scheduler.framework.deadlines import call_within
 from moorage.scheduler.framework.functions import filter_function
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import FilterPlugin, PostFilterPlugin, PostFilterResult
@@ -117,16 +118,17 @@ def test_where_a_coroutine_waits() -> None:
         plugin = Waiting()
 
         async def cycle() -> None:
-            await plugin.post_filter(CycleState(), POD, {})
+            await call_within(60.0, plugin.post_filter, CycleState(), POD, {})
 
         task = asyncio.create_task(cycle())
-        await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
         stack = coroutine_stack(task.get_coro())
         task.cancel()
         return stack
 
     stack = asyncio.run(main())
-    assert [frame.function for frame in stack][-2:] == ["post_filter", "cycle"]
+    assert [frame.function for frame in stack][-4:] == ["post_filter", "invoke", "call_within", "cycle"]
     plugin, frame = plugin_in(stack, find_spans("Waiting", Waiting()))
     assert (plugin, frame and frame.function) == ("Waiting", "post_filter")
     assert coroutine_stack(None) == []

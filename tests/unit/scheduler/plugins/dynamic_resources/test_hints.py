@@ -175,3 +175,12 @@ def test_a_pod_is_admitted_whether_its_claim_or_its_claim_name_is_first(first: s
     queued = scheduler.queue.pop()
     assert queued is not None
     assert queued.pod is after
+
+
+def test_pods_that_were_indexed_from_the_start_are_not_all_checked_at_the_first_event() -> None:
+    claims = ObjectCache[ResourceClaim]()
+    result = PodsAwaitingClaims(claims)
+    result.add("a", "default/a")
+    assert result.reconsidered() == set()
+    claims.put(make_claim(name="a"))
+    assert result.reconsidered() == {"a"}

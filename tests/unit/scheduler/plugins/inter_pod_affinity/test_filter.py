@@ -1,13 +1,20 @@
 import pytest
 from tests.unit.scheduler.plugins.inter_pod_affinity.affinity_builders import ANY, CLUSTER, namespace, pod, to
 
+from moorage.kube.api.affinity_terms import AffinityTerm
+from moorage.kube.api.cluster import Namespace
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import HOSTNAME_LABEL
 from moorage.kube.api.pod import Pod
-from moorage.kube.api.selectors import LabelSelector, LabelSelectorRequirement
+from moorage.kube.api.selectors import EVERYTHING, NOTHING, LabelSelector, LabelSelectorRequirement
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.status import SKIP, Code, Status
-from moorage.scheduler.plugins.inter_pod_affinity.filter import AFFINITY_UNMET, ANTI_AFFINITY_BROKEN, EXISTING_BROKEN
+from moorage.scheduler.plugins.inter_pod_affinity.filter import (
+    AFFINITY_UNMET,
+    ANTI_AFFINITY_BROKEN,
+    EXISTING_BROKEN,
+    NamespaceExpansion,
+)
 from moorage.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from moorage.testing import make_pod
 from moorage.testing.rig import FORMS, FilterForm, Rig, run_filter
@@ -270,3 +277,13 @@ def test_adding_and_removing_pods_changes_the_result(
     (plugin.add_pod if description == "add" else plugin.remove_pod)(clone, incoming, other, node)
     assert form(plugin, clone, incoming, rig.nodes) == want
     assert form(plugin, cycle, incoming, rig.nodes) == before
+
+
+def test_many_terms_are_expanded_once_until_a_namespace_changes() -> None:
+    rig = Rig()
+    expansion = NamespaceExpansion(rig.lister(Namespace))
+    terms = tuple(AffinityTerm(f"k{number}", EVERYTHING, frozenset(("a",)), NOTHING) for number in range(50))
+    expanded = expansion.expand(terms)
+    assert expansion.expand(terms) is expanded
+    rig.add(namespace("b"))
+    assert expansion.expand(terms) is not expanded

@@ -152,6 +152,18 @@ def test_each_node_is_filtered_independently(form: FilterForm) -> None:
     ]
 
 
+def test_resources_that_no_node_has_are_one_rejection() -> None:
+    absent = [f"example.com/r{number:03}" for number in range(300)]
+    rig = Rig(make_node("a", allocatable={"example.com/r2": 1}), make_node("b"))
+    plugin, cycle, pod = NodeResourcesFit(handle=rig), CycleState(), asking(**dict.fromkeys([*absent, "z.org/z"], 1))
+    rig.add(make_node("c", allocatable={"example.com/r150": 1}))
+    plugin.pre_filter(cycle, pod, rig.nodes)
+    verdict = plugin.filter_nodes(cycle, pod, rig.nodes)
+    assert len(verdict.rejections) <= 4  # before and after r150, and two for r150
+    for row, node_info in enumerate(rig.nodes):
+        assert verdict.status_at(row) == plugin.filter(cycle, pod, node_info)
+
+
 IGNORED = {
     "a listed resource need not fit": (NodeResourcesFitArgs(ignored_resources=(GPU,)), UAU(f"Insufficient {FPGA}")),
     "nor does any of a listed group": (

@@ -1,6 +1,6 @@
 """Converts a solution to the allocation result of a claim: devices, configuration, and node selector."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 from uuid import uuid4
 
@@ -116,33 +116,40 @@ def find_node_selector(choices: Sequence[DeviceChoice], node_name: str) -> NodeS
 
     Raise :class:`ClaimFault` if a selector is not supported.
     """
-    fields: list[NodeSelectorRequirement] = []
-    expressions: list[NodeSelectorRequirement] = []
+    terms = list_selector_terms(choices)
+    if terms is None:
+        here = NodeSelectorRequirement(NODE_NAME_FIELD, "In", (node_name,))
+        return NodeSelector((NodeSelectorTerm(match_fields=(here,)),))
+    fields = _distinct(item for term in terms for item in term.match_fields)
+    expressions = _distinct(item for term in terms for item in term.match_expressions)
+    if not fields and not expressions:
+        return None
+    return NodeSelector((NodeSelectorTerm(expressions, fields),))
+
+
+def list_selector_terms(choices: Sequence[DeviceChoice]) -> list[NodeSelectorTerm] | None:
+    """List the terms that a node must match to use all devices; ``None`` if only one node can use them.
+
+    Raise :class:`ClaimFault` if a selector is not supported.
+    """
+    collected: list[NodeSelectorTerm] = []
     for item in choices:
         device, spec = item.device.device, item.device.spec
         where = device if spec.per_device_node_selection else spec
         if where.node_name is not None or device.binds_to_node:
-            here = NodeSelectorRequirement(NODE_NAME_FIELD, "In", (node_name,))
-            return NodeSelector((NodeSelectorTerm(match_fields=(here,)),))
+            return None
         if where.node_selector is None:
             continue
         terms = where.node_selector.node_selector_terms
         if len(terms) > 1:
             raise ClaimFault(f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms")
-        for term in terms:
-            _add_new(term.match_fields, fields)
-            _add_new(term.match_expressions, expressions)
-    if not fields and not expressions:
-        return None
-    return NodeSelector((NodeSelectorTerm(tuple(expressions), tuple(fields)),))
+        collected += terms
+    return collected
 
 
-def _add_new(requirements: Sequence[NodeSelectorRequirement], collected: list[NodeSelectorRequirement]) -> None:
-    for requirement in requirements:
-        if not any(
-            requirement.key == existing.key
-            and requirement.operator == existing.operator
-            and set(requirement.values) == set(existing.values)
-            for existing in collected
-        ):
-            collected.append(requirement)
+def _distinct(requirements: Iterable[NodeSelectorRequirement]) -> tuple[NodeSelectorRequirement, ...]:
+    """Return the first of each set of requirements that mean the same."""
+    distinct: dict[tuple[str, str, frozenset[str]], NodeSelectorRequirement] = {}
+    for item in requirements:
+        distinct.setdefault((item.key, item.operator, frozenset(item.values)), item)
+    return tuple(distinct.values())

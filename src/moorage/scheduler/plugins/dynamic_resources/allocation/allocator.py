@@ -23,7 +23,12 @@ from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests impo
 )
 from moorage.scheduler.plugins.dynamic_resources.allocation.search_bounds import SearchBounds
 from moorage.scheduler.plugins.dynamic_resources.cel.program import Program
-from moorage.scheduler.plugins.dynamic_resources.devices.consumable_capacity import CapacityError, consumption, fits
+from moorage.scheduler.plugins.dynamic_resources.devices.consumable_capacity import (
+    CapacityError,
+    consumption,
+    fits,
+    qualify,
+)
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import (
     AllocatedDevices,
     DeviceFeatures,
@@ -36,8 +41,10 @@ MAX_RESULTS: Final = 32
 """Maximum number of devices per claim."""
 MAX_STEPS: Final = 5_000_000
 """Maximum number of devices that the searches of one attempt visit; takes about the default ``filterTimeout``."""
-HARD_SEARCH: Final = 1024
-"""Number of steps after which a search counts as hard."""
+MAX_EASY_STEPS: Final = 1024
+"""Number of steps after which a search counts as hard at the latest; usually after two for each device."""
+SLICE: Final = 0.2
+"""Seconds that the searches of one attempt take before they are suspended in favor of other pods."""
 MAX_DEAD_ENDS: Final = 100_000
 
 CommonGroups = dict[str, list[frozenset[str]]]
@@ -49,17 +56,25 @@ class SearchTimeout(MoorageError):
 
 
 class SearchBudget:
-    """Limit for all searches of one attempt: time, and steps (simulated time does not advance during a search)."""
+    """Limit for all searches of one attempt: time, and steps (simulated time does not advance during a search).
 
-    def __init__(self, clock: Clock | None = None, timeout: float | None = None) -> None:
+    ``spent`` is the time that earlier, suspended attempts have used.
+    """
+
+    def __init__(self, clock: Clock | None = None, timeout: float | None = None, spent: float = 0.0) -> None:
         self._clock = clock
         self._timeout = timeout or inf
-        self._end = self.now() + self._timeout
+        self._start = self.now()
+        self._end = self._start + self._timeout - spent
         self._steps: float = MAX_STEPS if timeout else inf
         self._began = (self.now(), self._steps)
 
     def now(self) -> float:
         return 0.0 if self._clock is None else self._clock.now()
+
+    def used_by_attempt(self) -> float:
+        """Return the seconds since the start of the attempt's first search."""
+        return self.now() - self._start
 
     def start_search(self) -> None:
         """Begin the next search."""
@@ -183,6 +198,7 @@ class Search:
         self._budget = budget or SearchBudget()
         self._visits = 0
         self._evaluations = Program.evaluations
+        self._easy_steps = min(2 * len(view.candidates) + 16, MAX_EASY_STEPS)
         self._is_hard = False
         self._bits: dict[DeviceId, int] = {}
         self._bounds: SearchBounds | None = None
@@ -274,14 +290,14 @@ class Search:
         self._visit()
         if not self._is_hard:
             return self._try_device(claim, number, alternative, nth, start)
-        used, own, shares = self._taken_by(claim)
+        used_bits, own, shares = self._taken_by(claim)
         missing = alternative.count - nth
-        if self._bounds is not None and self._bounds.is_infeasible(claim, number, alternative, missing, used):
+        if self._bounds is not None and self._bounds.is_infeasible(claim, number, alternative, missing, used_bits):
             return _End.NOTHING
         # The result depends only on the devices in use and the constraints, not on the path. Searches with shares are
         # not cached: the consumed capacity depends on the request that allocated the share.
         constraints = tuple(constraint.state for constraint in self._constraints[claim])
-        key = (claim, number, alternative, nth, start, self._counts[claim], used, own, constraints)
+        key = (claim, number, alternative, nth, start, self._counts[claim], used_bits, own, constraints)
         end = self._dead_ends.get(key)
         if end is None or shares:
             end = self._try_device(claim, number, alternative, nth, start)
@@ -336,7 +352,7 @@ class Search:
 
     def _visit(self) -> None:
         self._visits += 1
-        if self._visits == HARD_SEARCH:
+        if self._visits == self._easy_steps:
             # Enable the cache of dead ends and the bounds: most searches finish before these pay off.
             self._is_hard = True
             self._bits = {device.id: 1 << index for index, (device, _, _) in enumerate(self._view.candidates)}
@@ -357,16 +373,16 @@ class Search:
 
     def _taken_by(self, claim: int) -> tuple[int, int, bool]:
         """Return the chosen devices as bits, those of one claim, and whether some are shares."""
-        used = own = 0
+        used_bits = own = 0
         shares = False
         for step in self._steps:
             if step.choice.consumed is not None:
                 shares = True
                 continue
             bit = self._bits[step.choice.device.id]
-            used |= bit
+            used_bits |= bit
             own |= bit if step.claim == claim else 0
-        return used, own, shares
+        return used_bits, own, shares
 
     def _is_free(self, claim: int, alternative: Alternative, device: PooledDevice) -> bool:
         users = self._in_use.get(device.id)
@@ -378,7 +394,7 @@ class Search:
         if device.device.binding_conditions and not self._features.binding_conditions:
             return False
         # Selectors are first, as upstream: an expression can fail for a device of another node, too.
-        is_selected = alternative.selects(device, claim)
+        is_selected = alternative.selects(device, claim, masks=self._features.cidr_masks)
         if self._evaluations != Program.evaluations:
             # The first evaluation of an expression may be slow.
             self._evaluations = Program.evaluations
@@ -390,20 +406,26 @@ class Search:
     ) -> bool:
         if not self._features.consumable_capacity or not (device.device.capacity or alternative.capacity):
             return True
-        fractions = self._features.fractional_ranges
+        fractions, driver = self._features.fractional_ranges, self._domain(device)
         try:
-            amounts = consumption(device.device, alternative.capacity, fractions=fractions)
+            amounts = consumption(device.device, alternative.capacity, fractions=fractions, driver=driver)
         except CapacityError as error:
             text = f", request {alternative.name}: checking capacity for device {name}: {error}"
             raise ClaimFault(text, claim=claim) from error
         if amounts is None:
             return False
-        return fits(device.device, amounts, {} if empty else self._consumed(device), fractions=fractions)
+        consumed = {} if empty else self._consumed(device)
+        return fits(device.device, amounts, consumed, fractions=fractions, driver=driver)
+
+    def _domain(self, device: PooledDevice) -> str:
+        """Return the domain of unqualified capacity names; empty if names are literal."""
+        return device.id.driver if self._features.qualifies_capacities else ""
 
     def _consumed(self, device: PooledDevice) -> dict[str, int]:
         consumed = dict(self._allocated.consumed(device.id))
         for share in self._shares.get(device.id, ()):
-            for name, amount in share.items():
+            for published, amount in share.items():
+                name = qualify(published, self._domain(device))
                 consumed[name] = consumed.get(name, 0) + amount
         return consumed
 
@@ -427,7 +449,8 @@ class Search:
         consumed = None
         if device.is_shareable:
             fractions = self._features.fractional_ranges
-            consumed = consumption(device.device, alternative.capacity, fractions=fractions) or {}
+            driver = self._domain(device)
+            consumed = consumption(device.device, alternative.capacity, fractions=fractions, driver=driver) or {}
             self._shares.setdefault(device.id, []).append(consumed)
         else:
             self._in_use.setdefault(device.id, set()).add(claim)

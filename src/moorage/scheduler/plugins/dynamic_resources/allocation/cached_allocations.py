@@ -12,14 +12,18 @@ import numpy as np
 from msgspec import Struct
 
 from moorage.scheduler.framework.status import IntArray, Status
-from moorage.scheduler.plugins.dynamic_resources.allocation.allocation_results import find_node_selector, preference
+from moorage.scheduler.plugins.dynamic_resources.allocation.allocation_results import list_selector_terms, preference
 from moorage.scheduler.plugins.dynamic_resources.allocation.allocator import (
     Search,
     SearchBudget,
     SearchTimeout,
     Solution,
 )
-from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import ClaimFault, ParsedClaim
+from moorage.scheduler.plugins.dynamic_resources.allocation.device_requests import (
+    ClaimFault,
+    ParsedClaim,
+    list_expressions,
+)
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import ClaimTracker
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures
 from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView
@@ -67,6 +71,10 @@ class CachedAllocations:
         self._kinds: list[AllocationOutcome] = []
         self.unknown: set[int] = set()
         """The views without a cached result: mostly that of the last pod's node."""
+        self.spent = 0.0
+        """Seconds that suspended attempts have used since the last complete one."""
+        self.expressions = list_expressions(parsed_claims)
+        """Selectors that may not be compiled yet: compiling 10 KiB takes some hundredths of a second."""
         self.has_scores = False
         """Whether a result has a score; only claims with prioritized lists have one."""
 
@@ -143,7 +151,7 @@ class CachedAllocations:
                 is_invalid = any(pool.is_invalid for pool in view.pools)
                 return AllocationOutcome(rejection=INVALID_POOLS if is_invalid else CANNOT_ALLOCATE)
             for choices in solution.choices:
-                find_node_selector(choices, "")  # raises ClaimFault
+                list_selector_terms(choices)  # raises ClaimFault
         except ClaimFault as fault:
             return AllocationOutcome(fault=fault)
         score = sum(

@@ -1,7 +1,7 @@
 """Parsed claim specs: requests, their alternatives, and the selectors that devices must match."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -84,20 +84,27 @@ class Alternative(Struct, frozen=True, eq=False):
         """The requested capacity of a device."""
         return self.spec.capacity.requests if self.spec.capacity is not None else {}
 
-    def selects(self, device: PooledDevice, claim: int) -> bool:
+    @property
+    def demand(self) -> Hashable:
+        """The parts on which the choice of a single device depends; equal for alternatives that select the same."""
+        return (self.spec.device_class_name, self.spec.selectors, self.has_admin_access, tuple(self.capacity.items()))
+
+    def selects(self, device: PooledDevice, claim: int, *, masks: bool = False) -> bool:
         """Return whether a device matches the selectors of the class and the request."""
         assert self.device_class is not None
         owner = f"class {self.device_class.name}"
-        return _pass(self.device_class.spec.selectors, device, owner, None) and _pass(
-            self.spec.selectors, device, "", claim
+        return _pass(self.device_class.spec.selectors, device, owner, None, masks) and _pass(
+            self.spec.selectors, device, "", claim, masks
         )
 
 
-def _pass(selectors: Sequence[DeviceSelector], device: PooledDevice, owner: str, claim: int | None) -> bool:
+def _pass(
+    selectors: Sequence[DeviceSelector], device: PooledDevice, owner: str, claim: int | None, masks: bool
+) -> bool:
     for number, selector in enumerate(selectors):
         assert selector.cel is not None
         try:
-            if not compile_selector(selector.cel.expression).matches(device.facts):
+            if not compile_selector(selector.cel.expression, masks=masks).matches(device.facts):
                 return False
         except CelCompileError as error:
             raise ClaimFault(f"{owner}: selector #{number}: CEL compile error: {error}", claim=claim) from error
@@ -121,6 +128,16 @@ class ParsedClaim(Struct, frozen=True, eq=False):
 
     spec: ResourceClaimSpec
     requests: tuple[Request, ...]
+
+
+def list_expressions(claims: Iterable[ParsedClaim]) -> list[str]:
+    """List the distinct selectors of claims and their classes."""
+    alternatives = [item for claim in claims for request in claim.requests for item in request.alternatives]
+    specs = [item.spec for item in alternatives] + [
+        item.device_class.spec for item in alternatives if item.device_class
+    ]
+    expressions = [selector.cel.expression for spec in specs for selector in spec.selectors if selector.cel is not None]
+    return list(dict.fromkeys(expressions))
 
 
 def parse_claim(spec: ResourceClaimSpec, class_of: ClassOf, features: DeviceFeatures) -> ParsedClaim:

@@ -4,7 +4,7 @@ Pruning must not change the result of the search. A branch is pruned only if its
 :meth:`SearchBounds.prepare` checks the conditions.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
@@ -87,10 +87,13 @@ class SearchBounds:
             if maximum > limit or any(alternative.takes_all or alternative.derived for alternative in alternatives):
                 return False
             try:
+                masks: dict[Hashable, Mask] = {}
                 for alternative in alternatives:
-                    self._eligible[alternative] = sum(
-                        1 << index for index in range(self._count) if passes(claim, alternative, index)
-                    )
+                    mask = masks.get(alternative.demand)
+                    if mask is None:
+                        mask = sum(1 << index for index in range(self._count) if passes(claim, alternative, index))
+                        masks[alternative.demand] = mask
+                    self._eligible[alternative] = mask
             except ClaimFault:
                 return False
         # Sum up demands from the last request to the first.
@@ -108,12 +111,16 @@ class SearchBounds:
                     with_groups[group] = before.with_more(_need(request, _covered(group, request)), devices)
         return True
 
-    def is_infeasible(self, claim: int, number: int, alternative: Alternative, missing: int, used: Mask) -> bool:
+    def is_infeasible(
+        self, claim: int, number: int, alternative: Alternative, missing: int, used_devices: Mask
+    ) -> bool:
         """Return whether the current request and all later requests cannot be satisfied together."""
         eligible = self._eligible[alternative]
         need = 0 if alternative.has_admin_access else missing
         demand = self._after[claim][number].with_more(need, eligible)
-        if not self._suffices(need, eligible, used) or not self._suffices(demand.need, demand.devices, used):
+        if not self._suffices(need, eligible, used_devices) or not self._suffices(
+            demand.need, demand.devices, used_devices
+        ):
             return True
         name = self._parsed_claims[claim].requests[number].name
         for group in self._groups[claim]:
@@ -121,13 +128,14 @@ class SearchBounds:
             if group.constraint.covers(name, alternative.qualified):
                 group_demand = group_demand.with_more(need, eligible)
             if group_demand.need and not any(
-                self._suffices(group_demand.need, group_demand.devices & devices, used) for devices in group.possible()
+                self._suffices(group_demand.need, group_demand.devices & devices, used_devices)
+                for devices in group.possible()
             ):
                 return True
         return False
 
-    def _suffices(self, need: int, devices: Mask, used: Mask) -> bool:
-        return bool(devices & self._shareable) or (devices & ~used).bit_count() >= need
+    def _suffices(self, need: int, devices: Mask, used_devices: Mask) -> bool:
+        return bool(devices & self._shareable) or (devices & ~used_devices).bit_count() >= need
 
 
 def _covered(group: _Group, request: Request) -> Callable[[Alternative], bool]:

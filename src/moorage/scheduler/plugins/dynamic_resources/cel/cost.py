@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from moorage.scheduler.plugins.dynamic_resources.cel.syntax_tree import (
+from moorage.kube.cel.syntax_tree import (
     Call,
     Expression,
     Fold,
@@ -222,7 +222,7 @@ def _regex_size(pattern: Expression, bound: Size) -> Size:
     r"""Return the number of instructions of a compiled pattern; the short ``\pL{30}`` has thousands."""
     if not isinstance(pattern, Literal):
         return Size(min(bound.length * _INSTRUCTIONS_PER_BYTE, _MAX_INSTRUCTIONS))
-    from moorage.scheduler.plugins.dynamic_resources.cel.cel_functions import compile_regex
+    from moorage.kube.cel.functions import compile_regex
 
     try:
         return Size(compile_regex(pattern.text.decode()).programsize)
@@ -258,10 +258,25 @@ _PRICES: Final[Mapping[str, Callable[..., Priced]]] = {
         _matching(a, pattern) + a.length * a.length / 50 * (1 + pattern.length / 50),
         size(a.length + 1, item=size(a.length)),
     ),
-    "quantity semver": lambda a, *_: _tagged(a.length, 64 + a.length),
+    "quantity semver ip cidr url masked": lambda a, *_: _tagged(a.weight, 64 + a.weight),
+    "getScheme getHost getHostname getPort getEscapedPath": lambda a, *_: _text(PYTHON_CALL + 3 * a.weight),
+    "getQuery": lambda a, *_: (
+        PYTHON_CALL + a.weight,
+        size(a.weight, key=a.weight, item=size(a.weight, item=size(a.weight))),
+    ),
+    # Patterns of formats are linear; a problem may repeat the text.
+    "format.named": lambda a, *_: (PYTHON_CALL + PER_BYTE * a.length, size(1, item=_tagged(0, 32)[1])),
+    "validate": lambda a, b, *_: (
+        PYTHON_CALL + a.weight + 10 * b.length,
+        size(1, item=size(4, item=size(600 + 2 * b.length))),
+    ),
     "add sub": lambda a, b, *_: _tagged(either(a, b).weight, either(a, b).entry().length + 16),
     "isQuantity isSemver sign isInteger asInteger asApproximateFloat major minor patch isGreaterThan isLessThan "
-    "compareTo isSorted sum includes": lambda a, b, *_: (PYTHON_CALL + PER_BYTE * (a.weight + b.weight), SCALAR),
+    "compareTo isSorted sum includes isIP isCIDR isURL ip.isCanonical family isUnspecified isLoopback isGlobalUnicast "
+    "isLinkLocalMulticast isLinkLocalUnicast containsIP containsCIDR isMask prefixLength": lambda a, b, *_: (
+        PYTHON_CALL + PER_BYTE * (a.weight + b.weight),
+        SCALAR,
+    ),
     "min max": lambda a, *_: (PYTHON_CALL + a.weight, a.entry()),
     "sets.contains sets.intersects sets.equivalent": lambda a, b, *_: (
         PYTHON_CALL

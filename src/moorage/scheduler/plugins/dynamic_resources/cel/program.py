@@ -7,16 +7,18 @@ second is for evaluation: quantities and versions are tagged maps, which compare
 
 import re
 from collections.abc import Iterator
-from functools import cache, total_ordering
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from moorage.common.caches import LRU, cached
+from moorage.common.caches import LRU
 from moorage.common.errors import MoorageError
 from moorage.kube.api.devices import Device, DeviceAttribute
 from moorage.kube.api.quantity import nano_value
+from moorage.kube.cel.syntax_tree import read_tree
+from moorage.kube.cel.versions import parse_version
 from moorage.scheduler.plugins.dynamic_resources.cel.cost import (
     MAX_COST,
     OverBudget,
@@ -25,7 +27,6 @@ from moorage.scheduler.plugins.dynamic_resources.cel.cost import (
     measure_size,
     size,
 )
-from moorage.scheduler.plugins.dynamic_resources.cel.syntax_tree import read_tree
 
 if TYPE_CHECKING:
     from cel_expr_python import cel
@@ -35,7 +36,7 @@ MAPS: Final = ("attributes", "capacity")
 # Maps of the domains that the device has; in the plain maps a missing domain is an empty map, as upstream.
 LISTED: Final = {"attributes": "listedAttributes", "capacity": "listedCapacity"}
 
-_TOKEN: Final = re.compile(
+TOKEN: Final = re.compile(
     r"""(?P<comment>//[^\n]*)
     |(?P<string>[rRbB]{0,2}(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'))
     |(?P<name>[A-Za-z_]\w*)
@@ -57,18 +58,22 @@ class Source:
     """An expression as tokens."""
 
     def __init__(self, expression: str) -> None:
-        matches = ((match.lastgroup, match[0]) for match in _TOKEN.finditer(expression))
+        matches = ((match.lastgroup, match[0]) for match in TOKEN.finditer(expression))
         self._tokens = [(kind, text) for kind, text in matches if kind != "comment"]
         #: The indexes of tokens that are not white space.
         self._solid = [index for index, (kind, _) in enumerate(self._tokens) if kind != "space"]
+
+    def has_name(self, name: str) -> bool:
+        """Return whether an identifier occurs."""
+        return ("name", name) in self._tokens
 
     def field_names(self) -> list[str]:
         """Return the names of the ``device`` fields in use."""
         return [use.name for use in self._field_uses()]
 
-    def without_field_tests(self) -> str:
+    def for_checking(self) -> str:
         """Replace ``has(device.driver)`` by ``true``: cel-cpp treats the field as a variable and cannot test it."""
-        texts = [text for _, text in self._tokens]
+        texts = self._with_optionals()
         for use in self._field_uses():
             if [self._text(use.start - 2), self._text(use.start - 1), self._text(use.field_index + 1)] == [
                 "has",
@@ -79,9 +84,9 @@ class Source:
                 texts[first : last + 1] = ["true", *("" for _ in range(last - first))]
         return "".join(texts)
 
-    def with_listed_maps(self) -> str:
+    def for_evaluation(self) -> str:
         """Use the maps of existing domains for ``in``, ``size`` and macros; lookups see empty maps otherwise."""
-        texts = [text for _, text in self._tokens]
+        texts = self._with_optionals()
         for use in self._field_uses():
             after = self._text(use.field_index + 1)
             calls_method = after == "." and self._text(use.field_index + 3) == "("
@@ -91,6 +96,23 @@ class Source:
             if use.name in MAPS and (calls_method or (is_argument and after not in ("[", "."))):
                 texts[self._solid[use.field_index]] = LISTED[use.name]
         return "".join(texts)
+
+    def _with_optionals(self) -> list[str]:
+        """Return the texts of the tokens, with the index ``[?0]`` after calls of ``validate`` and ``format.named``.
+
+        These functions return lists of at most one element, which the index turns into optionals.
+        """
+        texts = [text for _, text in self._tokens]
+        for start in range(len(self._solid)):
+            called = self._text(start - 1) + self._text(start) + self._text(start + 1)
+            if called == ".validate(" or (called == ".named(" and self._text(start - 2) == "format"):
+                depth = 0
+                for end in range(start + 1, len(self._solid)):
+                    depth += {"(": 1, ")": -1}.get(self._text(end), 0)
+                    if not depth:
+                        texts[self._solid[end]] += "[?0]"
+                        break
+        return texts
 
     def possible_domains(self) -> Iterator[str]:
         """Yield all possible domain names: identifiers and strings."""
@@ -162,7 +184,8 @@ class Facts:
                 self.attributes.setdefault(domain, {})[identifier] = _value(attribute)
             except ValueError as error:
                 self.problem = f"attribute {name}: {error}"
-        for name, capacity in device.capacity.items():
+        # The qualified form of a name wins. 1.37 leaves it to the order of a Go map.
+        for name, capacity in sorted(device.capacity.items(), key=lambda item: "/" in item[0]):
             domain, identifier = split_name(name, driver)
             self.capacity.setdefault(domain, {})[identifier] = {"@quantity": str(nano_value(capacity.value))}
         self.size = measure_size(self.as_device(frozenset(), set()))
@@ -207,10 +230,11 @@ class Program:
         for name in source.field_names():
             if name not in FIELDS:
                 raise CelCompileError(f"compilation failed: ERROR: undefined field '{name}'")
+        self.has_mask = source.has_name("isMask")
         checker, evaluator = _environments()
-        checked = _compile(checker, source.without_field_tests(), check=True)
+        checked = _compile(checker, source.for_checking(), check=True)
         self._check_type(checked.return_type().name())
-        self._compiled = _compile(evaluator, source.with_listed_maps(), check=False)
+        self._compiled = _compile(evaluator, source.for_evaluation(), check=False)
         self._domains = frozenset(source.possible_domains())
         self._tree = read_tree(self._compiled.serialize())
         self._attempts: LRU[Size, int] = LRU("CEL attempts", 64, self._attempts_for)
@@ -314,9 +338,15 @@ _PROGRAMS: Final[LRU[tuple[type[Program], str], Program | CelCompileError]] = LR
 P = TypeVar("P", bound=Program)
 
 
-def compile_selector(expression: str) -> Program:
-    """Compile a selector, or return the cached program; raise :class:`CelCompileError`."""
-    return _compiled(Program, expression)
+def compile_selector(expression: str, *, masks: bool = False) -> Program:
+    """Compile a selector, or return the cached program; raise :class:`CelCompileError`.
+
+    ``masks`` allows the method ``isMask``, which 1.38 adds.
+    """
+    program = _compiled(Program, expression)
+    if program.has_mask and not masks:
+        raise CelCompileError("compilation failed: ERROR: undeclared reference to 'isMask' (in container '')")
+    return program
 
 
 def compile_attribute(expression: str) -> DerivedValue:
@@ -380,62 +410,3 @@ def _environments() -> "tuple[cel.Env, cel.Env]":
         # cel-cpp is a third of an installation, and most clusters have no devices: it is an extra.
         raise CelCompileError(f"CEL is not installed ({error}): pip install 'moorage[dra]'") from error
     return cel_functions.checking_environment(), cel_functions.evaluating_environment()
-
-
-Tagged = dict[str, str]
-"""A quantity or a version as expressions see it."""
-
-_VERSION: Final = re.compile(
-    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
-    r"(?:-((?:0|[1-9]\d*|\d*[A-Za-z-][\dA-Za-z-]*)(?:\.(?:0|[1-9]\d*|\d*[A-Za-z-][\dA-Za-z-]*))*))?"
-    r"(?:\+([\dA-Za-z-]+(?:\.[\dA-Za-z-]+)*))?\Z"
-)
-
-
-@total_ordering
-class Version:
-    """A semantic version; comparisons ignore build metadata."""
-
-    def __init__(self, numbers: tuple[int, int, int], prerelease: str) -> None:
-        self.numbers = numbers
-        self.prerelease = prerelease
-
-    @property
-    def tagged(self) -> Tagged:
-        """The version as expressions see it."""
-        text = ".".join(str(number) for number in self.numbers)
-        return {"@semver": f"{text}-{self.prerelease}" if self.prerelease else text}
-
-    @property
-    def _order(self) -> tuple[Any, ...]:
-        # A prerelease precedes its release, numbers precede words, and a prefix precedes a longer list.
-        parts = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.prerelease.split(".")]
-        return (self.numbers, not self.prerelease, parts)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Version) and self._order == other._order
-
-    def __lt__(self, other: "Version") -> bool:
-        return self._order < other._order
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-@cached(4096)
-def parse_version(text: str) -> Version:
-    """Parse a strict semantic version."""
-    match = _VERSION.match(text)
-    if match is None:
-        raise ValueError(f"parse semantic version: {text!r} is not major.minor.patch with optional -prerelease")
-    return Version((int(match[1]), int(match[2]), int(match[3])), match[4] or "")
-
-
-def normalized(text: str) -> str:
-    """Normalize a lax version: no ``v``, three numbers, no leading zeros."""
-    text = text.removeprefix("v")
-    end = min((text.index(mark) for mark in "-+" if mark in text), default=len(text))
-    numbers = [number.lstrip("0") or "0" if number else number for number in text[:end].split(".")]
-    if len(numbers) < 3 and end < len(text):
-        raise ValueError(f"parse semantic version: {text!r} has too few numbers before its suffix")
-    numbers += ["0"] * (3 - len(numbers))
-    return ".".join(numbers) + text[end:]

@@ -5,7 +5,7 @@ The class of a resource is given by ``spec.extendedResourceName``, or by the res
 are used only if the allocatable amount is zero.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 from uuid import uuid4
@@ -43,16 +43,18 @@ class ExtendedResourceClasses:
 
     def find(self, resource: str) -> DeviceClass | None:
         """Return the class that backs a resource, if any."""
-        if not self._is_on:
-            return None
-        if resource.startswith(IMPLICIT_PREFIX):
-            return self._classes.get(resource.removeprefix(IMPLICIT_PREFIX))
-        if self._read_at != self._classes.version:
+        return self.by_resource().get(resource)
+
+    def by_resource(self) -> Mapping[str, DeviceClass]:
+        """Return the class of each resource that has one."""
+        if self._is_on and self._read_at != self._classes.version:
             self._read_at = self._classes.version
             # As upstream, the newest class of a resource wins; with equal age, the first by name.
             by_name = sorted(self._classes.list(), key=lambda item: item.name, reverse=True)
-            self._by_resource = {item.spec.extended_resource_name or "": item for item in sorted(by_name, key=_created)}
-        return self._by_resource.get(resource)
+            by_age = {item.spec.extended_resource_name or "": item for item in sorted(by_name, key=_created)}
+            self._by_resource = {name: item for name, item in by_age.items() if not name.startswith(IMPLICIT_PREFIX)}
+            self._by_resource |= {IMPLICIT_PREFIX + item.name: item for item in by_name}
+        return self._by_resource
 
 
 def _created(item: DeviceClass) -> float:
@@ -67,10 +69,11 @@ def may_have_class(resource: str) -> bool:
 
 def requests_devices(pod: Pod, classes: ExtendedResourceClasses) -> bool:
     """Return whether a device class backs a requested resource; most pods request no name with a slash."""
-    for name, amount in pod.requests.items():
-        if "/" in name and amount and may_have_class(name) and classes.find(name) is not None:
-            return True
-    return False
+    requests, by_resource = pod.requests, classes.by_resource()
+    if not by_resource:
+        return False
+    names = requests if len(requests) < len(by_resource) else by_resource
+    return any("/" in name and name in by_resource and requests.get(name, 0) and may_have_class(name) for name in names)
 
 
 class Requests(Struct, frozen=True):

@@ -22,7 +22,7 @@ from moorage.kube.api.quantity import NANO, Quantity, nano_value
 from moorage.kube.api.requests import CPU, claimed_nanos, container_nanos, limit_nanos
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.status import Status, combined
-from moorage.scheduler.plugins.dynamic_resources.devices.consumable_capacity import format_quantity
+from moorage.scheduler.plugins.dynamic_resources.devices.consumable_capacity import format_quantity, qualify
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceId
 
 MILLI: Final = NANO // 1000
@@ -41,16 +41,21 @@ class PodClaimOnNode(Struct, frozen=True):
 
 
 def claim_statuses(
-    claims: Iterable[PodClaimOnNode], devices: Mapping[DeviceId, Device]
+    claims: Iterable[PodClaimOnNode], devices: Mapping[DeviceId, Device], *, qualifies: bool = False
 ) -> tuple[NodeAllocatableClaimStatus, ...]:
-    """Return the node resources of a pod's devices by claim; raise MappingError if they cannot be determined."""
-    statuses = (_status(item, devices) for item in claims)
+    """Return the node resources of a pod's devices by claim; raise MappingError if they cannot be determined.
+
+    With ``qualifies``, capacity keys without a domain are names of the driver.
+    """
+    statuses = (_status(item, devices, qualifies=qualifies) for item in claims)
     return tuple(
         sorted((status for status in statuses if status is not None), key=lambda item: item.resource_claim_name)
     )
 
 
-def _status(claim: PodClaimOnNode, devices: Mapping[DeviceId, Device]) -> NodeAllocatableClaimStatus | None:
+def _status(
+    claim: PodClaimOnNode, devices: Mapping[DeviceId, Device], *, qualifies: bool
+) -> NodeAllocatableClaimStatus | None:
     mapped: dict[str, tuple[int, str]] = {}
     overhead: dict[str, ClaimOverhead] = {}
     claim_devices = [devices.get(DeviceId(result.driver, result.pool, result.device)) for result in claim.results]
@@ -65,7 +70,7 @@ def _status(claim: PodClaimOnNode, devices: Mapping[DeviceId, Device]) -> NodeAl
         for name, resource in device.node_allocatable_resources.items():
             if resource.mapping is not None:
                 try:
-                    amount = _mapped(name, resource, result)
+                    amount = _mapped(name, resource, result, result.driver if qualifies else "")
                 except MappingError as error:
                     raise MappingError(f"claim {claim.claim.key}, {error}") from error
                 if amount is not None:
@@ -94,14 +99,15 @@ def _sum(left: Quantity | None, right: Quantity | None) -> Quantity | None:
 
 
 def _mapped(
-    name: str, resource: NodeAllocatableResource, result: DeviceRequestAllocationResult
+    name: str, resource: NodeAllocatableResource, result: DeviceRequestAllocationResult, driver: str
 ) -> tuple[int, str] | None:
     mapping = resource.mapping
     assert mapping is not None
     if not mapping.capacity_key:
         multiplier = mapping.device_multiplier
         return None if multiplier is None else (nano_value(multiplier), str(multiplier))
-    consumed = result.consumed_capacity.get(mapping.capacity_key)
+    capacities = {qualify(published, driver): amount for published, amount in result.consumed_capacity.items()}
+    consumed = capacities.get(qualify(mapping.capacity_key, driver))
     if consumed is None and result.consumed_capacity:
         return None
     if consumed is None:

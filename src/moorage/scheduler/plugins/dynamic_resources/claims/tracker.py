@@ -40,8 +40,9 @@ class ClaimTracker:
         shares: bool,
         on_change: Callable[[Iterable[PoolId]], None],
         with_groups: bool = False,
+        qualifies: bool = False,
     ) -> None:
-        self.allocated = AllocatedDevices(shares=shares)
+        self.allocated = AllocatedDevices(shares=shares, qualifies=qualifies)
         self._claims = claims
         self._on_change = on_change
         self._version = -1

@@ -13,6 +13,8 @@ from moorage.kube.api.quantity import MAX_INT64, NANO, Quantity, nano_to_unit, n
 MILLI: Final = NANO // 1000
 
 _UNREPRESENTABLE: Final = "capacity request cannot be represented in the device's range arithmetic"
+_AMBIGUOUS: Final = 'ambiguous capacity request: "{name}" is requested with and without its domain'
+"""The text of 1.38 is not known yet."""
 _BINARY: Final = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL: Final = ((10**18, "E"), (10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"), (1, ""))
 
@@ -21,14 +23,37 @@ class CapacityError(MoorageError):
     """A capacity request cannot be evaluated: the attempt fails."""
 
 
-def consumption(device: Device, requested: Mapping[str, Quantity], *, fractions: bool) -> dict[str, int] | None:
-    """Return the consumed capacities of a request; ``None`` if the device lacks a requested capacity."""
-    if any(name not in device.capacity for name in requested):
+def qualify(name: str, driver: str) -> str:
+    """Return the name of a capacity with its domain; the default is the driver. Without a driver, names are literal.
+
+    >>> qualify("bandwidth", "nic.example.com"), qualify("example.com/bandwidth", "nic.example.com")
+    ('nic.example.com/bandwidth', 'example.com/bandwidth')
+    """
+    return f"{driver}/{name}" if driver and "/" not in name else name
+
+
+def consumption(
+    device: Device, requested: Mapping[str, Quantity], *, fractions: bool, driver: str = ""
+) -> dict[str, int] | None:
+    """Return the consumed capacities of a request; ``None`` if the device lacks a requested capacity.
+
+    With a ``driver`` (from 1.38), a name without a domain is one of the driver, and the result has the names that the
+    device publishes. If the device publishes both forms, the qualified one counts.
+    """
+    capacities, demands = device.capacity, requested
+    if driver:
+        demands = _qualify_all(requested, driver)
+        published = {qualify(name, driver): name for name in sorted(capacities, key=lambda name: "/" in name)}
+        if not demands.keys() <= published.keys():
+            return None
+        demands = {published[name]: amount for name, amount in demands.items()}
+        capacities = {name: capacities[name] for name in published.values()}
+    elif any(name not in capacities for name in requested):
         return None
     amounts: dict[str, int] = {}
-    for name, capacity in device.capacity.items():
+    for name, capacity in capacities.items():
         try:
-            amounts[name] = _rounded(requested.get(name), capacity, fractions)
+            amounts[name] = _rounded(demands.get(name), capacity, fractions)
         except CapacityError as error:
             raise CapacityError(f'capacity "{name}": {error}') from error
         if amounts[name] < 0:
@@ -36,12 +61,27 @@ def consumption(device: Device, requested: Mapping[str, Quantity], *, fractions:
     return amounts
 
 
-def fits(device: Device, amounts: Mapping[str, int], consumed: Mapping[str, int], *, fractions: bool) -> bool:
-    """Return whether an amount conforms to the device's policy and fits next to the consumed capacity."""
+def _qualify_all(requested: Mapping[str, Quantity], driver: str) -> dict[str, Quantity]:
+    """Return a request with qualified names; one capacity in both forms is ambiguous, even with equal amounts."""
+    qualified: dict[str, Quantity] = {}
+    for name, amount in requested.items():
+        if qualify(name, driver) in qualified:
+            raise CapacityError(_AMBIGUOUS.format(name=qualify(name, driver)))
+        qualified[qualify(name, driver)] = amount
+    return qualified
+
+
+def fits(
+    device: Device, amounts: Mapping[str, int], consumed: Mapping[str, int], *, fractions: bool, driver: str = ""
+) -> bool:
+    """Return whether an amount conforms to the device's policy and fits next to the consumed capacity.
+
+    The names of ``consumed`` are qualified if there is a ``driver``.
+    """
     return all(
-        not _breaks(amounts[name], capacity.request_policy, fractions)
-        and amounts[name] + consumed.get(name, 0) <= nano_value(capacity.value)
-        for name, capacity in device.capacity.items()
+        not _breaks(amount, device.capacity[name].request_policy, fractions)
+        and amount + consumed.get(qualify(name, driver), 0) <= nano_value(device.capacity[name].value)
+        for name, amount in amounts.items()
     )
 
 

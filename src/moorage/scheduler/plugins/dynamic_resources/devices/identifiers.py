@@ -7,6 +7,7 @@ from msgspec import Struct
 from moorage.kube.api.devices import AllocationResult
 from moorage.kube.api.quantity import nano_value
 from moorage.kube.features import FeatureGates
+from moorage.scheduler.plugins.dynamic_resources.devices.consumable_capacity import qualify
 
 
 class PoolId(NamedTuple):
@@ -48,6 +49,10 @@ class DeviceFeatures(Struct, frozen=True):
     optional_node_operations: bool = False
     group_claims: bool = False
     node_allocatable: bool = False
+    qualifies_capacities: bool = False
+    cidr_masks: bool = False
+    """Whether selectors may call ``isMask``."""
+    """Whether the name of a capacity without a domain is one of the driver (from 1.38)."""
 
     @property
     def heeds_skipped_operations(self) -> bool:
@@ -83,6 +88,8 @@ class DeviceFeatures(Struct, frozen=True):
             optional_node_operations=gates.enabled("DRAOptionalNodeOperations"),
             group_claims=gates.enabled("DRAWorkloadResourceClaims"),
             node_allocatable=gates.enabled("DRANodeAllocatableResources"),
+            qualifies_capacities=gates.since(1, 38),
+            cidr_masks=gates.since(1, 38),
         )
 
 
@@ -97,8 +104,9 @@ class AllocatedDevices:
     capacity are counted instead.
     """
 
-    def __init__(self, *, shares: bool = True) -> None:
+    def __init__(self, *, shares: bool = True, qualifies: bool = False) -> None:
         self._shares_count = shares
+        self._qualifies = qualifies
         self.whole: dict[DeviceId, int] = {}
         """The exclusively used devices, and the number of their claims."""
         self._shares: dict[DeviceId, int] = {}
@@ -129,7 +137,9 @@ class AllocatedDevices:
                 del counts[device]
             if is_share:
                 consumed = self._capacity.setdefault(device, {})
-                for name, quantity in result.consumed_capacity.items():
+                for published, quantity in result.consumed_capacity.items():
+                    # A driver may publish the other form of a name later.
+                    name = qualify(published, result.driver) if self._qualifies else published
                     consumed[name] = consumed.get(name, 0) + sign * nano_value(quantity)
                 if not any(consumed.values()):
                     del self._capacity[device]

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
+import numpy as np
+
 from moorage.common.errors import MoorageError, SelectorError
 from moorage.kube.api.devices import (
     Device,
@@ -20,6 +22,9 @@ from moorage.kube.api.devices import (
 from moorage.kube.api.node import Node
 from moorage.kube.api.quantity import nano_value
 from moorage.kube.api.selectors import NodeMatcher, NodeSelector, node_term_matcher
+from moorage.scheduler.framework.node_selection import matching_nodes
+from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.status import BoolArray
 from moorage.scheduler.plugins.dynamic_resources.cel.program import Facts, device_facts
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures, DeviceId, PoolId
 
@@ -95,9 +100,37 @@ class Slice:
         self.is_ignored = self.is_unsupported or (
             not features.partitionable and (spec.per_device_node_selection is not None or bool(spec.shared_counters))
         )
-        self.matchers: dict[NodeSelector, NodeMatcher] = {}
+        self._matchers: dict[int, NodeMatcher | SelectorError] = {}
+        self._equal_matchers: dict[NodeSelector, NodeMatcher | SelectorError] = {}
         self._needs_feature = features.heeds_skipped_operations and bool(spec.skip_node_operations)
         self._may_skip = features.optional_node_operations
+
+    def reach_of_nodes(self, nodes: NodeTable) -> BoolArray | None:
+        """Find the devices (rows) that can be used on each node of a table; one row if the slice decides for all.
+
+        ``None`` if this must be determined for each node: without selectors, or with an invalid one.
+        """
+        scopes: Sequence[ResourceSliceSpec | Device] = [self.spec]
+        if self.spec.per_device_node_selection:
+            if self.spec.all_nodes or self.spec.node_selector is not None:
+                return None  # which the API forbids
+            scopes = [item.device for item in self.devices]
+        if all(scope.node_selector is None for scope in scopes):
+            return None
+        masks = np.zeros((len(scopes), len(nodes)), dtype=np.bool_)
+        for mask, scope in zip(masks, scopes, strict=True):
+            if scope.node_name:
+                info = nodes.find(scope.node_name)
+                if info is not None:
+                    mask[info.row] = True
+            elif scope.all_nodes:
+                mask[:] = True
+            elif scope.node_selector is not None:
+                matcher = self._matcher(scope.node_selector)
+                if isinstance(matcher, SelectorError):
+                    return None
+                mask[:] = matching_nodes(matcher, nodes)
+        return masks
 
     def is_reached_from(self, node: Node) -> bool:
         """Return whether some of its devices can be used on a node."""
@@ -127,19 +160,33 @@ class Slice:
             return True
         if scope.node_selector is None:
             return False
-        matcher = self.matchers.get(scope.node_selector)
-        if matcher is None:
-            try:
-                matcher = strict_matcher(scope.node_selector)
-            except SelectorError as error:
-                raise PoolError(f"failed to perform node selection for {subject}: {error}") from error
-            self.matchers[scope.node_selector] = matcher
+        matcher = self._matcher(scope.node_selector)
+        if isinstance(matcher, SelectorError):
+            raise PoolError(f"failed to perform node selection for {subject}: {matcher}") from matcher
         return matcher.matches(node.labels, node.name)
+
+    def _matcher(self, selector: NodeSelector) -> NodeMatcher | SelectorError:
+        # By identity first: the hash of a selector with 50,000 expressions takes longer than its evaluation.
+        matcher = self._matchers.get(id(selector))
+        if matcher is None:
+            matcher = self._equal_matchers.get(selector)
+            if matcher is None:
+                try:
+                    matcher = strict_matcher(selector)
+                except SelectorError as error:
+                    matcher = error
+                self._equal_matchers[selector] = matcher
+            self._matchers[id(selector)] = matcher
+        return matcher
 
 
 def strict_matcher(selector: NodeSelector) -> NodeMatcher:
     """Parse a node selector; raise SelectorError if a term is invalid."""
     return NodeMatcher(tuple(node_term_matcher(term) for term in selector.node_selector_terms))
+
+
+Reach = Mapping[Slice, tuple[bool, ...]]
+"""For each device of a slice whether a node reaches it; one value if the slice decides for all devices."""
 
 
 class Pool:
@@ -173,7 +220,11 @@ class DeviceView:
         self.number = number
         self.pools = tuple(pools)
         self.problem = problem
-        self.candidates: tuple[tuple[PooledDevice, Pool, bool], ...] = tuple(
+
+    @cached_property
+    def candidates(self) -> tuple[tuple[PooledDevice, Pool, bool], ...]:
+        """The devices of usable pools, and whether the node reaches them."""
+        return tuple(
             (device, pool, reached)
             for pool in self.pools
             if pool.is_usable
@@ -189,20 +240,22 @@ class PoolBuilder:
         self._counts = features.partitionable
         self._by_key: dict[tuple[object, ...], Pool] = {}
 
-    def pools(self, node: Node, slices: Iterable[Slice]) -> list[Pool]:
-        """Return the pools of a node in search order."""
+    def pools(self, node: Node, slices: Iterable[Slice], reach: Reach | None = None) -> list[Pool]:
+        """Return the pools of a node in search order; ``reach`` has the devices of slices that are known already."""
+        reach = {} if reach is None else reach
         newest: dict[PoolId, list[Slice]] = {}
         for item in slices:
-            if not item.is_ignored and item.is_reached_from(node):
+            reach_by_node = reach.get(item)
+            if not item.is_ignored and (item.is_reached_from(node) if reach_by_node is None else any(reach_by_node)):
                 own, generation = newest.setdefault(item.pool, []), item.spec.pool.generation
                 if own and generation > own[0].spec.pool.generation:
                     own.clear()
                 if not own or generation == own[0].spec.pool.generation:
                     own.append(item)
-        pools = [pool for name, own in newest.items() if (pool := self._pool(name, own, node)) is not None]
+        pools = [pool for name, own in newest.items() if (pool := self._pool(name, own, node, reach)) is not None]
         return sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id))
 
-    def _pool(self, name: PoolId, own: list[Slice], node: Node) -> Pool | None:
+    def _pool(self, name: PoolId, own: list[Slice], node: Node, known: Reach) -> Pool | None:
         generation, count = own[0].spec.pool.generation, own[0].spec.pool.resource_slice_count
         everything = own
         if len(own) != count:
@@ -214,7 +267,9 @@ class PoolBuilder:
             if len(everything) != count:
                 return self._by_key.setdefault((name, "incomplete"), Pool(name, is_incomplete=True))
         own.sort(key=lambda item: item.name)
-        reach = tuple(item.reach(node) for item in own)
+        reach = tuple(
+            known[item] if item in known and item.spec.per_device_node_selection else item.reach(node) for item in own
+        )
         blocked = tuple(item.is_blocked_on(node) for item in own)
         key = (name, *map(id, own), None, *map(id, everything), reach, blocked)
         pool = self._by_key.get(key)

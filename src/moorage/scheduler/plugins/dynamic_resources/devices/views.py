@@ -11,8 +11,9 @@ from moorage.kube.api.node import Node
 from moorage.scheduler.framework.handle import Handle, Lister
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
+from moorage.scheduler.framework.status import BoolArray
 from moorage.scheduler.plugins.dynamic_resources.devices.identifiers import DeviceFeatures, DeviceId, PoolId
-from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView, PoolBuilder, PoolError, Slice
+from moorage.scheduler.plugins.dynamic_resources.devices.pools import DeviceView, PoolBuilder, PoolError, Reach, Slice
 from moorage.scheduler.state.objects import ChangeLog
 
 UNKNOWN: Final = -1
@@ -61,6 +62,11 @@ class SliceIndex:
     def slices_for(self, node: Node) -> Iterable[Slice]:
         own = self._local.get(node.name)
         return (*own.values(), *self._shared.values()) if own else self._shared.values()
+
+    def reach_of_nodes(self, nodes: NodeTable) -> dict[Slice, BoolArray]:
+        """Evaluate the selectors of slices for all nodes."""
+        masks = {item: item.reach_of_nodes(nodes) for item in self._shared.values()}
+        return {item: mask for item, mask in masks.items() if mask is not None}
 
     def device(self, device_id: DeviceId) -> Device | None:
         slices = self._by_pool.get(PoolId(device_id.driver, device_id.pool), {}).values()
@@ -123,6 +129,7 @@ class DeviceViews:
         nodes = self._handle.nodes
         concerned = self.index.refresh()
         rows: Sequence[int] | None = nodes.changed_since(self._position)
+        reach_of_nodes: dict[Slice, BoolArray] = {}
         if concerned is None or rows is None or len(self.all) > 4 * len(nodes) + MIN_VIEWS:
             self.generation += 1
             self._by_pools.clear()
@@ -132,6 +139,7 @@ class DeviceViews:
             self._nodes = [None] * len(nodes)
             self._numbers = np.full(max(len(nodes), 64), UNKNOWN, dtype=np.int64)
             rows = range(len(nodes))
+            reach_of_nodes = self.index.reach_of_nodes(nodes)
         else:
             rows = [*rows, *self._forget(nodes, concerned)]
         if rows or len(nodes) != len(self._nodes):
@@ -143,7 +151,7 @@ class DeviceViews:
             for row in rows:
                 if row < count and self._nodes[row] is not (node := nodes[row].node):
                     self._nodes[row] = node
-                    view = self.of(node)
+                    view = self.of(node, {item: tuple(mask[:, row].tolist()) for item, mask in reach_of_nodes.items()})
                     if view.number == UNKNOWN:
                         view.number = len(self.all)
                         self.all.append(view)
@@ -171,10 +179,10 @@ class DeviceViews:
             return self.all[int(self._numbers[row])]
         return self.of(info.node)
 
-    def of(self, node: Node) -> DeviceView:
+    def of(self, node: Node, reach: Reach | None = None) -> DeviceView:
         """Return the view of a node that may not be part of the cluster."""
         try:
-            pools = self.index.builder.pools(node, self.index.slices_for(node))
+            pools = self.index.builder.pools(node, self.index.slices_for(node), reach)
         except PoolError as error:
             return DeviceView(UNKNOWN, (), f"gather pool information: {error}")
         key = tuple(map(id, pools))

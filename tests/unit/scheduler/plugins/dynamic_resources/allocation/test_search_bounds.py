@@ -35,7 +35,7 @@ def outcome(
 ) -> object:
     """Search with or without bounds; return the devices, or the fault."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(allocator, "HARD_SEARCH", hard)
+        patch.setattr(allocator, "MAX_EASY_STEPS", hard)
         try:
             result = search(slices, *claims, taken=occupied)
         except ClaimFault as fault:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.support.expressions import Expressions
 from tests.unit.scheduler.plugins.dynamic_resources.device_builders import DRIVER, device
 
+from moorage.kube.cel.syntax_tree import read_tree
 from moorage.scheduler.plugins.dynamic_resources.cel import program
 from moorage.scheduler.plugins.dynamic_resources.cel.cost import (
     MAX_COST,
@@ -25,7 +26,6 @@ from moorage.scheduler.plugins.dynamic_resources.cel.program import (
     Program,
     device_facts,
 )
-from moorage.scheduler.plugins.dynamic_resources.cel.syntax_tree import read_tree
 
 FACTS = device_facts(DRIVER, device("d", attributes={"model": "a100" * 8, "cores": 16}, capacity={"memory": "40Gi"}))
 TEN = "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"

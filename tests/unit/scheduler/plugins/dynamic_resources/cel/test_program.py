@@ -7,13 +7,12 @@ from itertools import pairwise
 import pytest
 from tests.unit.scheduler.plugins.dynamic_resources.device_builders import DRIVER, device
 
+from moorage.kube.cel.versions import normalized, parse_version
 from moorage.scheduler.plugins.dynamic_resources.cel.program import (
     CelCompileError,
     CelRuntimeError,
     compile_selector,
     device_facts,
-    normalized,
-    parse_version,
 )
 
 GPU = device(
@@ -63,6 +62,23 @@ SELECTED = {
     "also where the expression ends with it": 'device.attributes["gpu.example"].?device == optional.none()',
     "the device ends the expression": "device == device",
     "patterns are RE2's": '"aXbX".findAll("(?U)a.*X|b", 1) == ["aX"] && "é".find("\\\\pL") == "é"',
+    "addresses": 'ip("10.0.0.1").family() == 4 && ip("::1").isLoopback() && isIP("::") && !isIP("::ffff:1.2.3.4")',
+    "addresses are compared by value": 'ip("2001:DB8::0") == ip("2001:db8::") && !ip.isCanonical("2001:DB8::")',
+    "kinds of addresses": 'ip("224.0.0.9").isLinkLocalMulticast() && !ip("255.255.255.255").isGlobalUnicast()',
+    "networks": 'cidr("10.1.2.3/16").containsIP("10.1.9.9") && !cidr("10.1.2.3/16").containsIP(ip("::1"))',
+    "networks in networks": 'cidr("10.0.0.0/8").containsCIDR("10.1.0.0/16") && !isCIDR("10.0.0.0/08")',
+    "parts of a network": 'cidr("10.1.2.3/16").masked() == cidr("10.1.0.0/16") && cidr("::1/64").prefixLength() == 64',
+    "the address of a network": 'cidr("10.1.2.3/16").ip() == ip("10.1.2.3")',
+    "URLs": 'url("https://a.b:80/c%20d?e=f&e=g#h").getHost() == "a.b:80" && !isURL("../a") && isURL("/a")',
+    "parts of a URL": 'cel.bind(u, url("https://a.b:80/c d?e=f&e=g"), u.getPort() == "80" && u.getScheme() == "https" '
+    '&& u.getHostname() == "a.b" && u.getEscapedPath() == "/c%20d" && u.getQuery()["e"] == ["f", "g"])',
+    "formats": '!format.dns1123Label().validate("a-b").hasValue() && format.uuid().validate(device.driver).hasValue()',
+    "problems of formats": 'format.byte().validate("?").value() == ["invalid base64"]',
+    "named formats": 'format.named("date").value().validate("2026-02-30").orValue([]) == ["invalid date"]',
+    "unknown formats": 'format.named("nope") == optional.none() && !format.named((("nope"))).hasValue()',
+    "formats of generated names": '!format.dns1035LabelPrefix().validate("a-").hasValue() '
+    '&& format.dns1035Label().validate("1").value()[0].startsWith("a DNS-1035 label must")',
+    "formats are compared by name": "format.uri() == format.uri() && format.uri() != format.date()",
     "comments and quotes are unchanged": "device.driver == 'gpu.example' // device.nope",
 }
 
@@ -70,6 +86,14 @@ SELECTED = {
 @pytest.mark.parametrize("expression", SELECTED.values(), ids=SELECTED)
 def test_selects(expression: str) -> None:
     assert compile_selector(expression).matches(FACTS)
+
+
+def test_masks_are_methods_from_1_38() -> None:
+    expressions = {'cidr("10.0.0.0/8").isMask()': True, 'cidr("10.0.0.1/8").isMask()': False}
+    for expression, is_mask in expressions.items():
+        assert compile_selector(expression, masks=True).matches(FACTS) is is_mask
+        with pytest.raises(CelCompileError, match="undeclared reference to 'isMask'"):
+            compile_selector(expression)
 
 
 REFUSED = {
@@ -81,6 +105,8 @@ REFUSED = {
     "nor are they numbers": 'device.capacity["gpu.example"].memory == 1',
     "no such function": "device.driver.nope()",
     "no such variable": "devices.driver",
+    "a result of a format is optional": 'format.uri().validate("/a").size() == 0',
+    "no such format": 'format.nope().validate("a").hasValue()',
     "no field at the end": "device.",
     "nor an optional one": "true || device.?",
     "longer than the API server takes": "true" + " " * 10_240,

@@ -85,3 +85,41 @@ WRITTEN = {
 @pytest.mark.parametrize(("amount", "like", "want"), WRITTEN.values(), ids=WRITTEN)
 def test_writing(amount: str, like: str, want: str) -> None:
     assert format_quantity(nano_value(amount), like=like) == want
+
+
+DRIVER = "nic.example.com"
+BARE, QUALIFIED, FOREIGN = "bandwidth", f"{DRIVER}/bandwidth", "example.com/bandwidth"
+FORMS: dict[str, tuple[dict[str, str], dict[str, str], dict[str, str] | None]] = {
+    "published and requested without a domain": ({BARE: "8"}, {BARE: "2"}, {BARE: "2"}),
+    "requested with the driver's domain": ({BARE: "8"}, {QUALIFIED: "2"}, {BARE: "2"}),
+    "published with the driver's domain": ({QUALIFIED: "8"}, {BARE: "2"}, {QUALIFIED: "2"}),
+    "both with the domain": ({QUALIFIED: "8"}, {QUALIFIED: "2"}, {QUALIFIED: "2"}),
+    "a foreign domain is another capacity": ({FOREIGN: "8"}, {BARE: "2"}, None),
+    "requested with a foreign domain": ({BARE: "8"}, {FOREIGN: "2"}, None),
+    "the qualified form of a device counts": ({QUALIFIED: "8", BARE: "1"}, {BARE: "2"}, {QUALIFIED: "2"}),
+    "in any order": ({BARE: "1", QUALIFIED: "8"}, {QUALIFIED: "2"}, {QUALIFIED: "2"}),
+    "a missing capacity": ({BARE: "8"}, {"cores": "2"}, None),
+}
+
+
+@pytest.mark.parametrize(("published", "requested", "want"), FORMS.values(), ids=FORMS)
+def test_capacity_names_without_a_domain_are_the_drivers(
+    published: dict[str, str], requested: dict[str, str], want: dict[str, str] | None
+) -> None:
+    amounts = consumption(device("d", capacity=published), requested, fractions=True, driver=DRIVER)
+    assert amounts == (None if want is None else {name: nano_value(amount) for name, amount in want.items()})
+
+
+@pytest.mark.provisional("1.38")
+def test_a_capacity_requested_in_both_forms_is_ambiguous() -> None:
+    with pytest.raises(CapacityError, match=r'ambiguous capacity request: "nic.example.com/bandwidth"'):
+        consumption(device("d", capacity={BARE: "8"}), {BARE: "2", QUALIFIED: "2"}, fractions=True, driver=DRIVER)
+
+
+def test_consumed_capacity_may_have_the_other_form() -> None:
+    shared = device("d", capacity={BARE: "8"})
+    amounts = consumption(shared, {QUALIFIED: "6"}, fractions=True, driver=DRIVER)
+    assert amounts is not None
+    consumed = {QUALIFIED: nano_value("3")}
+    assert not fits(shared, amounts, consumed, fractions=True, driver=DRIVER)
+    assert fits(shared, amounts, consumed, fractions=True), "1.37 compares names literally"
