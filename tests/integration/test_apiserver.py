@@ -200,6 +200,6 @@ def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
 
 def test_two_servers_cannot_share_their_data(tmp_path: Path) -> None:
     first = Journal(tmp_path)
-    with pytest.raises(InputError, match="cannot be opened"):
+    with pytest.raises(InputError, match="cannot open the database"):
         Journal(tmp_path)
     asyncio.run(first.close())

@@ -1,59 +1,16 @@
 """Pending situations of an operator: the first suggestion is the usual fix, and works when applied."""
 
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from moorage.insight.explain.explanation import PodExplanation
 from moorage.insight.explain.pods import explain_pod
 from tests.unit.insight.explain.clusters import HOSTNAME, ZONE, Object, node, outcome, pod, session
+from tests.unit.insight.explain.parts import GPU, affinity, claim, gpu_node, mounting, taint, volume
 
-GPU: Final = "nvidia.com/gpu"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 SPREAD: Final = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
-
-
-def taint(key: str, effect: str = "NoSchedule", value: str = "") -> Object:
-    return {"key": key, "effect": effect, **({"value": value} if value else {})}
-
-
-def gpu_node(name: str, count: str) -> Object:
-    made = node(name)
-    made["status"]["allocatable"][GPU] = count
-    return made
-
-
-def affinity(key: str, *values: str) -> Object:
-    expression = {"key": key, "operator": "In", "values": list(values)}
-    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}}
-
-
-def claim(name: str, *, volume: str = "", storage: str = "10Gi", storage_class: str = "") -> Object:
-    spec: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}}
-    spec |= {"volumeName": volume} if volume else {}
-    spec["storageClassName"] = storage_class
-    metadata: Object = {"name": name}
-    if volume:
-        metadata["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
-    status = {"phase": "Bound" if volume else "Pending"}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec, "status": status}
-
-
-def volume(name: str, zone: str = "", *, storage: str = "10Gi", claimed_by: str = "") -> Object:
-    spec: Object = {"capacity": {"storage": storage}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
-    if zone:
-        expression = {"key": ZONE, "operator": "In", "values": [zone]}
-        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
-    if claimed_by:
-        spec["claimRef"] = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": claimed_by}
-    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
-
-
-def mounting(name: str, **spec: Any) -> Object:
-    """Return the pod ``p`` with a mounted claim."""
-    made = pod("p", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": name}}], **spec)
-    made["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-    return made
 
 
 WAITING_CLASS: Final[Object] = {
@@ -104,8 +61,8 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
     ),
     "all GPUs are in use": (
         [gpu_node("n1", "4"), pod("a", on="n1", requests={GPU: "4"}), pod("p", requests={GPU: "2"})],
-        "delete-pod",
-        "Delete default/a",
+        "add-node",
+        "Add a node like n1",
     ),
     "a pod is larger than any node": (
         [node("n1"), pod("p", requests={"cpu": "5"})],
@@ -114,8 +71,8 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
     ),
     "almost nothing is free": (
         [node("n1"), pod("a", on="n1", requests={"cpu": "3950m"}), pod("p", requests={"cpu": "2"})],
-        "delete-pod",
-        "Delete default/a",
+        "add-node",
+        "Add a node like n1",
     ),
     "memory is too small": (
         [node("n1"), pod("p", requests={"memory": "10Gi"})],
@@ -185,7 +142,7 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
             ),
         ],
         "affinity",
-        "Remove the required pod anti-affinity term",
+        "Change the pod anti-affinity",
     ),
     "a gate has no owner": (
         [node("n1"), pod("p", schedulingGates=[{"name": "wait"}])],
@@ -198,8 +155,8 @@ SITUATIONS: Final[dict[str, tuple[list[Object], str, str]]] = {
             *(pod(f"a{number}", on="n1", requests={"cpu": "100m"}) for number in range(10)),
             pod("p", requests={"cpu": "100m"}),
         ],
-        "delete-pod",
-        "Delete default/a",
+        "add-node",
+        "Add a node like n1",
     ),
 }
 

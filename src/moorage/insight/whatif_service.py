@@ -14,6 +14,7 @@ from moorage.common.errors import InputError, MoorageError
 from moorage.common.signals import stop_on_signals
 from moorage.insight.explain.pods import explain_pod
 from moorage.insight.listening import ListenOptions
+from moorage.insight.plan.goals import plan_from_data
 from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, edit_from
 from moorage.insight.whatif.questions import count_replicas
 from moorage.insight.whatif.session import Session
@@ -182,12 +183,19 @@ def _place(session: Session, arguments: Mapping[str, Any], seconds: float) -> An
     return {"decisions": decisions}
 
 
+def _plan(session: Session, arguments: Mapping[str, Any], _seconds: float) -> Any:
+    goal = arguments.get("goal")
+    options = {key: value for key, value in arguments.items() if key not in ("goal", "edits")}
+    return plan_from_data(session, goal, options).as_data()
+
+
 Question: TypeAlias = Callable[[Session, Mapping[str, Any], float], Any]
 """Handles a question; the arguments are the session, the request and the time limit in seconds."""
 QUESTIONS: Final[Mapping[str, Question]] = {
     "/v1/explain": _explain,
     "/v1/capacity": _capacity,
     "/v1/place": _place,
+    "/v1/plan": _plan,
 }
 
 

@@ -56,6 +56,16 @@ def test_pods_that_are_not_there_yet_are_placed(options: ServiceOptions) -> None
     assert [decision["result"] for decision in response["decisions"]] == ["scheduled", "unschedulable"]
 
 
+def test_plans_are_made(options: ServiceOptions) -> None:
+    status, response = ask(options, "/v1/plan", {"goal": "drain", "nodes": ["n1"]})
+    assert (status, response["summary"]["nodesEmptied"]) == (200, ["n1"])
+    assert ask(options, "/v1/plan", {"goal": "drian"})[1] == {
+        "error": "goal: unknown goal 'drian'\n  hint: did you mean 'drain'?"
+    }
+    assert ask(options, "/v1/plan", {"goal": "drain", "node": "n1"})[0] == 422
+    assert ask(options, "/v1/plan", {"goal": "drain", "nodes": "n1"})[0] == 422
+
+
 def test_copies_are_counted(options: ServiceOptions) -> None:
     assert ask(options, "/v1/capacity", {"pod": pod("web")})[1]["fits"] == 4
 

@@ -58,7 +58,7 @@ class GroupView(Struct, frozen=True):
 def is_scheduled_with_group(session: Session, pod: Pod) -> bool:
     """Return whether a pod is pending as a member of an existing group."""
     groups = session.scheduler.cache.groups
-    return groups is not None and not pod.node_name and groups.root_of(pod) is not None
+    return groups is not None and not pod.node_name and groups.find_root(pod) is not None
 
 
 def described_key(session: Session, pod: Pod) -> str:

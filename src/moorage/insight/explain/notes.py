@@ -1,9 +1,10 @@
 """Facts about the obstacles of a pod that a change alone does not show: owners of gates, zones and sizes of volumes."""
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
+from moorage.insight.explain.fixes.devices import CAPACITY, list_capacities
+from moorage.insight.explain.fixes.resources import describe_amount, guess_unit
 from moorage.insight.explain.search import find_gate_owners
 from moorage.insight.whatif.edits import ObjectId
 from moorage.insight.whatif.session import Session
@@ -14,8 +15,6 @@ from moorage.kube.api.quantity import format_nanos, nano_value
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
 
 MAX_ZONES: Final = 6
-_REQUIRED_CAPACITY: Final = re.compile(r"capacity\[[^]]+\]\.(\w+)\D*?quantity\([\"']([^\"']+)[\"']\)")
-"""Selectors that compare a capacity of a device: ``device.capacity["x"].memory.compareTo(quantity("80Gi"))``."""
 
 
 def find_notes(session: Session, pod: Pod) -> tuple[str, ...]:
@@ -25,7 +24,20 @@ def find_notes(session: Session, pod: Pod) -> tuple[str, ...]:
         f"the scheduling gate {gate} belongs to {owner}, which removes it when the pod may be scheduled"
         for gate, owner in find_gate_owners(content).items()
     )
-    return (*gates, *_describe_volumes(session, pod), *_describe_devices(session, pod))
+    notes = (_describe_units(session, pod), _describe_volumes(session, pod), _describe_devices(session, pod))
+    return (*gates, *(note for group in notes for note in group))
+
+
+def _describe_units(session: Session, pod: Pod) -> Iterator[str]:
+    """Point out requests that are far larger than every node: their unit is probably wrong."""
+    nodes = session.scheduler.cache.nodes
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        for resource, text in container.resources.requests.items():
+            largest = max((info.allocatable.get(resource, 0) for info in nodes), default=0)
+            if probable := guess_unit(resource, str(text), largest):
+                size = f"the largest node has {describe_amount(resource, largest)}"
+                question = f"is {probable} meant?"
+                yield f"the {resource} request of container {container.name} is {text}, and {size}: {question}"
 
 
 def _describe_volumes(session: Session, pod: Pod) -> Iterator[str]:
@@ -59,15 +71,15 @@ def _zones(volume: PersistentVolume) -> list[str]:
 
 def _describe_sizes(claim: PersistentVolumeClaim, volumes: list[PersistentVolume]) -> Iterator[str]:
     """Compare an unbound claim with the free volumes of its class."""
-    wanted = nano_value(claim.spec.resources.requests.get("storage", 0))
+    amount = nano_value(claim.spec.resources.requests.get("storage", 0))
     free = [item for item in volumes if item.spec.claim_ref is None]
     free = [item for item in free if (item.spec.storage_class_name or "") == (claim.spec.storage_class_name or "")]
     if not free:
         return
     largest = max(free, key=lambda item: nano_value(item.spec.capacity.get("storage", 0)))
     size = nano_value(largest.spec.capacity.get("storage", 0))
-    if size < wanted:
-        sizes = (format_nanos(amount, is_binary=True) for amount in (wanted, size, wanted - size))
+    if size < amount:
+        sizes = (format_nanos(number, is_binary=True) for number in (amount, size, amount - size))
         requested, available, missing = sizes
         volume = f"the largest free volume {largest.name} has {available}, {missing} too little"
         yield f"the claim {claim.name} requests {requested}; {volume}"
@@ -77,28 +89,16 @@ def _describe_devices(session: Session, pod: Pod) -> Iterator[str]:
     """Compare the capacities that selectors require with those of the devices."""
     objects = session.objects
     statuses = {item.name: item.resource_claim_name for item in pod.status.resource_claim_statuses}
-    sizes = [
-        (device, slice_spec.get("nodeName") or "")
-        for target in objects.known("ResourceSlice")
-        for slice_spec in [objects.content(target).get("spec") or {}]
-        for device in slice_spec.get("devices") or ()
-    ]
     for use in pod.spec.resource_claims:
         target = ObjectId("ResourceClaim", pod.namespace, use.resource_claim_name or statuses.get(use.name) or "")
         devices = (objects.content(target).get("spec") or {}).get("devices") if target in objects else None
         for request in (devices or {}).get("requests") or ():
             for selector in (request.get("exactly") or {}).get("selectors") or ():
                 expression = str((selector.get("cel") or {}).get("expression", ""))
-                for name, amount in _REQUIRED_CAPACITY.findall(expression):
-                    capacities = [
-                        (nano_value(capacity["value"]), device.get("name"), node)
-                        for device, node in sizes
-                        for key, capacity in (device.get("capacity") or {}).items()
-                        if key.rpartition("/")[2] == name
-                    ]
-                    size, device_name, node = max(capacities, default=(0, "", ""))
-                    if device_name and size < nano_value(amount):
+                for name, _, amount in CAPACITY.findall(expression):
+                    size, device, node = next(iter(list_capacities(objects, name)), (0, "", ""))
+                    if device and size < nano_value(amount):
                         missing = format_nanos(nano_value(amount) - size, is_binary=True)
                         have = format_nanos(size, is_binary=True)
-                        largest = f"the largest device {device_name} on node {node} has {have}"
+                        largest = f"the largest device {device} on node {node} has {have}"
                         yield f"the claim {target.name} requires {name} of {amount}; {largest}, {missing} too little"

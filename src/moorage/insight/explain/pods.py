@@ -28,9 +28,11 @@ from moorage.insight.explain.groups import (
 )
 from moorage.insight.explain.notes import find_notes
 from moorage.insight.explain.obstacles import INSUFFICIENT, TOO_MANY_PODS, Obstacles, find_obstacles
-from moorage.insight.explain.search import search
+from moorage.insight.explain.search import SEVERAL, merge_edits, search
+from moorage.insight.explain.spelling import find_intended
 from moorage.insight.explain.subject import DEFAULT_SECONDS, Limits, Remedy
-from moorage.insight.whatif.edits import ObjectId, PatchObject, put
+from moorage.insight.plan.making_room import suggest_moves
+from moorage.insight.whatif.edits import ObjectId, PatchObject, edit_from, put
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.decisions.decision import Decision, Result
@@ -65,8 +67,8 @@ def explain_pod(
         return _explain_foreign(session, pod, node, seconds, with_changes)
     if node and session.scheduler.cache.node(node) is None:
         names = list(session.scheduler.cache.nodes.names)
-        listed = f"the nodes are {', '.join(names[:MAX_HINTED])}{', …' if len(names) > MAX_HINTED else ''}"
-        hint = did_you_mean(node, names) or (listed if names else "the cluster has no nodes")
+        existing = f"the nodes are {', '.join(names[:MAX_HINTED])}{', …' if len(names) > MAX_HINTED else ''}"
+        hint = did_you_mean(node, names) or (existing if names else "the cluster has no nodes")
         raise InputError(f"--node {node}", "node not found", hint=hint)
     with session.branch():
         if pod.node_name:
@@ -84,31 +86,52 @@ def explain_pod(
         if with_changes and (not explained.decision.node or (node and (entry is None or entry.is_rejected))):
             result = search(session, pod.key, only_node=node, seconds=seconds, spared=spared)
             explained = replace(explained, changes=tuple(map(_to_change, result.offers)), stopped=result.stopped)
+        if with_changes and not node and obstacles is not None and (moves := suggest_moves(session, pod.key)):
+            explained = replace(explained, notes=(*explained.notes, moves))
         return _restrict_to_node(explained, node)
 
 
 def _explain_foreign(session: Session, pod: Pod, node: str, seconds: float, with_changes: bool) -> PodExplanation:
-    """Explain a pod of another scheduler as if it belonged to the first profile of the configuration."""
+    """Explain a pod of another scheduler as if it belonged to the first profile of the configuration.
+
+    If its schedulerName is probably misspelt, each change includes the correction.
+    """
     names = list(session.scheduler.runners)
     target = ObjectId("Pod", pod.namespace, pod.name)
+    intended = find_intended(pod.scheduler_name, names)
+    profile = intended or names[0]
+    operation = put(session.objects.content(target), ("spec", "schedulerName"), profile)
+    edit = PatchObject(target, (operation,), must_replace=True, api_version="v1")
     hint = did_you_mean(pod.scheduler_name, names)
     responsible = f"another scheduler is responsible: schedulerName is {pod.scheduler_name}"
-    note = f"{responsible}{f' ({hint})' if hint else ''}; this is the result if it were {names[0]}"
+    note = f"{responsible}{f' ({hint})' if hint else ''}; this is the result if it were {profile}"
     with session.branch():
-        operation = put(session.objects.content(target), ("spec", "schedulerName"), names[0])
-        session.apply(PatchObject(target, (operation,)))
+        session.apply(edit)
         explained = explain_pod(session, pod.key, node=node, seconds=seconds, with_changes=with_changes)
+    changes = explained.changes
+    if intended:
+        text = f"Change schedulerName from {pod.scheduler_name} to {intended}"
+        fitting = (PossibleChange(text, "scheduler", [], explained.decision.node),) if explained.decision.node else ()
+        changes = tuple(_correct_scheduler(change, text, edit) for change in (*fitting, *changes))
     decision = replace(explained.decision, profile=pod.scheduler_name)
-    return replace(explained, decision=decision, notes=(note, *explained.notes))
+    return replace(explained, decision=decision, notes=(note, *explained.notes), changes=changes)
+
+
+def _correct_scheduler(change: PossibleChange, text: str, correction: PatchObject) -> PossibleChange:
+    if not change.edits:
+        return replace(change, edits=[correction.as_data()])
+    kind = "pair" if change.kind != SEVERAL else change.kind
+    edits = merge_edits((correction, *map(edit_from, change.edits)))
+    return replace(change, text=f"{text}. {change.text}", kind=kind, edits=[edit.as_data() for edit in edits])
 
 
 def _describe(
     session: Session, pod: Pod, decision: Decision, gates: tuple[Status, ...], obstacles: Obstacles | None = None
 ) -> PodExplanation:
     """Explain the decision on a pending pod, without changes."""
-    because, runner_up = compare(session, pod, decision, decision.node)
     reasons = tuple(group_reasons(decision, pod, session.scheduler.cache.nodes, obstacles))
     decision = _mark_gated(decision, gates)
+    because, runner_up = compare(session, pod, decision, decision.node)
     return PodExplanation(
         decision=decision,
         reasons=reasons,
@@ -239,14 +262,15 @@ def group_reasons(
 
 
 def _find_candidates(nodes: NodeTable, obstacles: Obstacles) -> frozenset[str]:
-    """Set aside nodes that cannot run the pod, and then, if others are left, nodes that are closed to it."""
+    """Exclude nodes that cannot run the pod, and then, if others are left, nodes that are closed to it."""
 
     def rank(row: int) -> int:
         lasting = {name for name, item in obstacles.of(row).items() if item.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE}
         return 2 if lasting - CLOSED_NODES else 1 if lasting else 0
 
     ranks = [rank(row) for row in range(len(nodes))]
-    return frozenset(name for name, value in zip(nodes.names, ranks, strict=True) if value == min(ranks))
+    best = min(ranks, default=0)
+    return frozenset(name for name, value in zip(nodes.names, ranks, strict=True) if value == best)
 
 
 def _count_alone(plugin: str, names: Iterable[str], nodes: NodeTable, obstacles: Obstacles) -> int:

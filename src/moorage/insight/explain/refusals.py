@@ -83,7 +83,7 @@ class Refusals:
         texts, edits, shaping = [], [], list(self._shaping)
         for ledger in self._check.quotas(self._namespace):
             share = ledger.compute_share(PODS, entry)
-            needed = {name: ledger.used[name] + amount * missing for name, amount in share.items()}
+            required_amounts = {name: ledger.used[name] + amount * missing for name, amount in share.items()}
             target = ObjectId("ResourceQuota", self._namespace, ledger.name)
             index = next(
                 number
@@ -91,7 +91,7 @@ class Refusals:
                 if (item["kind"], item["metadata"]["name"]) == (target.kind, target.name)
             )
             draft = Draft(target, {**shaping[index], "apiVersion": "v1"})
-            for name, amount in needed.items():
+            for name, amount in required_amounts.items():
                 if amount > ledger.limits[name]:
                     draft.put(("spec", "hard", name), ledger.quantity(name, amount))
                     raised = f"{name} from {ledger.hard[name]} to {ledger.quantity(name, amount)}"
@@ -131,14 +131,14 @@ def _amounts(resources: Content, required: set[str], ranges: Sequence[Content]) 
         )
         most = min((nano_value(item["max"][resource]) for item in ranges if resource in item.get("max", {})), default=0)
         bounded = bool(least or most)
-        given = {"requests": requests.get(resource), "limits": limits.get(resource)}
+        original_values = {"requests": requests.get(resource), "limits": limits.get(resource)}
         for field in ("requests", "limits"):
             names = {f"{field}.{resource}", *([resource] if field == "requests" else [])}
             is_required = bool(names & required) or (bounded and field == ("requests" if least else "limits"))
-            original = given[field]
+            original = original_values[field]
             if original is None and not is_required:
                 continue
-            basis = original or given["limits"] or given["requests"] or fallback
+            basis = original or original_values["limits"] or original_values["requests"] or fallback
             nanos = max(nano_value(basis), least)
             nanos = min(nanos, most) if most else nanos
             if original is None or nanos != nano_value(original):
@@ -146,12 +146,12 @@ def _amounts(resources: Content, required: set[str], ranges: Sequence[Content]) 
     return amounts
 
 
-def find_replica_failure(workload: Content, others: Iterable[Content]) -> str:
+def find_replica_failure(workload: Content, objects: Iterable[Content]) -> str:
     """Return the message of the ReplicaFailure condition of a workload, or of one of its ReplicaSets."""
     name = (workload.get("metadata") or {}).get("name")
     owned = [
         item
-        for item in others
+        for item in objects
         if any(
             (owner.get("kind"), owner.get("name")) == (workload.get("kind"), name)
             for owner in (item.get("metadata") or {}).get("ownerReferences") or ()

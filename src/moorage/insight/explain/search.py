@@ -14,12 +14,13 @@ from msgspec.structs import replace
 from moorage.common.errors import InputError
 from moorage.insight.explain.fixes import (
     configuration,
+    devices,
     evictions,
     neighbours,
     node_selection,
     nodes,
     resources,
-    storage,
+    volumes,
 )
 from moorage.insight.explain.obstacles import FIT
 from moorage.insight.explain.subject import DEFAULT_SECONDS, LAST_RESORT, Fix, LimitReached, Limits, Remedy, Subject
@@ -27,30 +28,42 @@ from moorage.insight.whatif.edits import Edit, ObjectId, PatchObject
 from moorage.insight.whatif.session import Session
 
 _VOLUMES: Final[tuple[Fix, ...]] = (
-    *(storage.make_claim, storage.change_class, storage.make_volume, storage.drop_volumes),
+    *(volumes.correct_names, volumes.make_claim, volumes.change_class, volumes.await_provisioner),
+    *(volumes.allow_zone, volumes.recreate_claim, volumes.make_volume, volumes.drop_volumes),
 )
 FIXES: Final[dict[str, tuple[Fix, ...]]] = {
-    "NodeResourcesFit": (resources.lower_requests, resources.enlarge_node),
+    "NodeResourcesFit": (resources.correct_requests, resources.lower_requests, resources.enlarge_node),
     "TaintToleration": (nodes.tolerate, nodes.untaint),
     "NodeUnschedulable": (nodes.uncordon, nodes.tolerate_cordon),
     "NodeAffinity": (node_selection.correct, node_selection.loosen, nodes.label_node),
     "NodeDeclaredFeatures": (nodes.declare_features,),
     "NodePorts": (neighbours.free_ports,),
-    "InterPodAffinity": (neighbours.drop_terms, neighbours.drop_labels, neighbours.label_domain),
-    "PodTopologySpread": (neighbours.allow_skew, neighbours.drop_labels, neighbours.label_domain),
+    "InterPodAffinity": (
+        neighbours.correct_terms,
+        neighbours.prefer_terms,
+        neighbours.drop_labels,
+        neighbours.label_domain,
+    ),
+    "PodTopologySpread": (
+        neighbours.lower_min_domains,
+        neighbours.allow_skew,
+        neighbours.drop_labels,
+        neighbours.label_domain,
+    ),
     "VolumeBinding": _VOLUMES,
     "VolumeZone": _VOLUMES,
     "VolumeRestrictions": _VOLUMES,
-    "NodeVolumeLimits": (*_VOLUMES, storage.raise_volume_limit),
+    "NodeVolumeLimits": (*_VOLUMES, volumes.raise_volume_limit),
     "DynamicResources": (
-        *(storage.shrink_claims, storage.loosen_claims, storage.drop_claims, resources.lower_extended),
+        *(devices.correct_names, devices.make_claim, devices.shrink_claims, devices.correct_selectors),
+        *(devices.loosen_claims, devices.drop_claims, resources.lower_extended),
     ),
 }
 """The fixes for the rejections of each plugin."""
 
 INTRUSIVENESS: Final = (
     *("gate", "toleration", "request", "spread", "affinity", "selector", "port", "claim", "volume"),
-    *("group", "topology", "label", "cordon", "node-label", "node-taint", "delete-pod", "add-node", "node-capacity"),
+    *("group", "topology", "label", "cordon", "node-label", "node-taint", "add-node", "delete-pod", "node-capacity"),
     *("node-feature", "priority", "config"),
 )
 """Kinds of changes, the least intrusive first: the pod, then its surroundings, then the rules for all pods."""
@@ -187,11 +200,15 @@ def find_gate_owners(content: Mapping[str, Any]) -> dict[str, str]:
     for gate in (content.get("spec") or {}).get("schedulingGates") or ():
         name = str(gate.get("name"))
         domain = name.rpartition("/")[0]
-        parents = f".{domain}"
-        owner = next((owner for suffix, owner in GATE_OWNERS.items() if parents.endswith(f".{suffix}")), "")
-        if owner or parents.endswith((".k8s.io", ".kubernetes.io")):
+        owner = gate_owner(domain)
+        if owner or f".{domain}".endswith((".k8s.io", ".kubernetes.io")):
             owners[name] = owner or f"the controller of {domain}"
     return owners
+
+
+def gate_owner(domain: str) -> str:
+    """Return the well-known controller of a domain; empty for others."""
+    return next((owner for suffix, owner in GATE_OWNERS.items() if f".{domain}".endswith(f".{suffix}")), "")
 
 
 def _find_release(subject: Subject) -> tuple[str, str, PatchObject] | None:

@@ -23,6 +23,7 @@ from moorage.insight.whatif.edits import (
     append,
     put,
     remove,
+    remove_items,
 )
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.cluster import PodDisruptionBudget
@@ -34,6 +35,7 @@ from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.plugins.default_preemption.budgets import Budgets
 
 NEVER: Final = "Never"
+CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 DEFAULT_SECONDS: Final = 10.0
 """Default time limit of a search, in seconds."""
 MAX_TRIALS: Final = 2_000
@@ -106,6 +108,17 @@ class Draft:
     def edit(self) -> PatchObject:
         """Return the edit."""
         return PatchObject(self._target, tuple(self.operations), self._must_replace, self._api_version)
+
+
+def drop_from_containers(draft: Draft, path: tuple[str, ...], name: Any) -> None:
+    """Remove the references of all containers to a volume or a claim: ``path`` is a list of items with names."""
+    for kind in CONTAINERS:
+        for number, container in enumerate(draft.content.get("spec", {}).get(kind) or ()):
+            mounts: Any = container
+            for step in path:
+                mounts = (mounts or {}).get(step)
+            indexes = [index for index, item in enumerate(mounts or ()) if item.get("name") == name]
+            draft.do(*remove_items(("spec", kind, number, *path), indexes))
 
 
 class Limits(Struct):
@@ -190,6 +203,10 @@ class Subject:
     def nodes(self) -> NodeTable:
         """The nodes of the cluster."""
         return self.session.scheduler.cache.nodes
+
+    def label_values(self, key: str) -> list[str]:
+        """List the values of a label on the nodes; a column of the table may also contain values of earlier trials."""
+        return sorted({info.labels[key] for info in self.nodes if key in info.labels})
 
     def with_base(self, *edits: Edit) -> "Subject":
         """Return a subject to which some more edits are applied."""

@@ -19,6 +19,7 @@ CHANGES: Final = "Changes that would make it fit"
 NO_CHANGE: Final = "No change was found that would make the pod fit, and no combination of up to four changes."
 BAR_WIDTH: Final = 24
 ABOUT_NODES: Final = "node(s) "
+UNTOLERATED_TAINT: Final = "node(s) had untolerated taint(s)"
 _AMOUNT: Final = re.compile(r"\b(\d+)(m|Mi)\b")
 
 
@@ -30,7 +31,7 @@ def print_explanation(
 
     decision = explanation.decision
     omitted: list[str] = []
-    console.print(f"[bold]{escape(decision.pod)}[/]  {escape(headline(explanation))}", highlight=False)
+    console.print(f"[bold]{escape(decision.pod)}[/] {escape(headline(explanation))}", highlight=False)
     for title, lines, limit in _sections(explanation, node):
         console.print(f"\n[bold]{escape(title)}[/]", highlight=False)
         for line in lines if is_verbose else lines[:limit]:
@@ -48,7 +49,8 @@ def print_explanation(
     elif explanation.wakes:
         omitted.append("the events that trigger a retry")
     if omitted:
-        console.print(f"\n-v 1 adds {', '.join(omitted)}; -o json has patches", style="dim", highlight=False)
+        topics = omitted[0] if len(omitted) == 1 else f"{', '.join(omitted[:-1])} and {omitted[-1]}"
+        console.print(f"\nUse -v 1 to show {topics}, and -o json to get patches.", style="dim", highlight=False)
 
 
 def _sections(explanation: PodExplanation, node: str) -> Iterator[tuple[str, Sequence[str], int]]:
@@ -65,8 +67,7 @@ def _sections(explanation: PodExplanation, node: str) -> Iterator[tuple[str, Seq
     if decision.post_filter is not None:
         yield "Preemption", [preemption_line(decision.post_filter)], MAX_LINES
     if explanation.because:
-        winner = decision.node or "the best node"
-        yield f"Scores: {winner} and the runner-up {explanation.runner_up}", waterfall(explanation), MAX_LINES
+        yield f"Scores: {decision.node} and the runner-up {explanation.runner_up}", waterfall(explanation), MAX_LINES
     if explanation.changes:
         lines = [f"{number}. {change_line(change, node)}" for number, change in enumerate(explanation.changes, start=1)]
         yield CHANGES, lines, MAX_CHANGES
@@ -115,9 +116,18 @@ def group_line(group: ReasonGroup) -> str:
     'insufficient cpu on 37 nodes (n1, …), short by at least 12.5 cores; the only problem of 3 nodes'
     >>> group_line(ReasonGroup("NodeUnschedulable", "node(s) were unschedulable", 1, ("n1",), {}, 1))
     '1 node was unschedulable (n1); this is its only problem'
+    >>> group_line(ReasonGroup("TaintToleration", UNTOLERATED_TAINT, 1, ("n1",), {}, 1, {"team=a:NoSchedule": 1}))
+    'untolerated taint team=a:NoSchedule on 1 node (n1); this is its only problem'
+    >>> taints = {"a:NoExecute": 2, "b=c:NoExecute": 1}
+    >>> group_line(ReasonGroup("TaintToleration", UNTOLERATED_TAINT, 3, ("n1",), details=taints))
+    'untolerated taints on 3 nodes (n1, …): a:NoExecute on 2, b=c:NoExecute on 1'
     """
     nodes = f"{group.nodes} node{'s' if group.nodes != 1 else ''}"
-    if group.reason.startswith(ABOUT_NODES):
+    taints = group.details
+    if group.reason == UNTOLERATED_TAINT:
+        noun = f"taint {next(iter(taints))}" if len(taints) == 1 else "taints"
+        reason = f"untolerated {noun} on {nodes}"
+    elif group.reason.startswith(ABOUT_NODES):
         reason = f"{nodes} {group.reason.removeprefix(ABOUT_NODES)}"
         reason = reason.replace(" were ", " was ", 1) if group.nodes == 1 else reason
     else:
@@ -125,7 +135,8 @@ def group_line(group: ReasonGroup) -> str:
     more = ", …" if group.examples and group.nodes > len(group.examples) else ""
     examples = f" ({', '.join(group.examples)}{more})" if group.examples else ""
     details = "".join(f", short by at least {_missing(name, amount)}" for name, amount in group.short.items())
-    details += "".join(f", {taint} on {count}" for taint, count in group.details.items())
+    if len(taints) > 1:
+        details += f": {', '.join(f'{taint} on {count}' for taint, count in taints.items())}"
     if group.alone == group.nodes:
         details += f"; this is {'their' if group.nodes > 1 else 'its'} only problem"
     elif group.alone:
@@ -226,7 +237,7 @@ def print_workload(explanation: WorkloadExplanation, console: "Console", *, is_v
 
     state = "are allowed and fit" if explanation.is_refused else "fit"
     console.print(
-        f"[bold]{escape(explanation.workload)}[/]  {explanation.fits} of {explanation.of} pods {state}", highlight=False
+        f"[bold]{escape(explanation.workload)}[/]: {explanation.fits} of {explanation.of} pods {state}", highlight=False
     )
     if explanation.next is not None:
         problem = "is refused by the API server" if explanation.is_refused else "does not fit"

@@ -7,8 +7,10 @@ memory here.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
-from moorage.insight.page.paths import API, EVENTS, MAX_BODY, TRY, problem, public_paths, serve_file
+from moorage.common.background import keep_running
+from moorage.insight.page.paths import API, EVENTS, MAX_BODY, ROOT, TRY, problem, serve_file
 from moorage.kube.http.messages import HttpRequest, Reply, ReplyStream, Sink, chunk
 
 TICK_SECONDS: Final = 1.0
@@ -17,6 +19,8 @@ QUIET_TICKS: Final = 15
 STALLED_TICKS: Final = 60
 """Seconds after which a client that does not read is disconnected; the page reconnects."""
 MAX_READERS: Final = 64
+MAX_IN_PROGRESS: Final = 32
+"""Requests of the page that may wait for the scheduler."""
 MAX_TICKS: Final = 1800
 """Seconds after which a stream ends. The page opens another one, which rechecks its permissions."""
 STREAM: Final = "text/event-stream; charset=utf-8"
@@ -28,14 +32,28 @@ Handler = Callable[[HttpRequest], Coroutine[Any, Any, Reply | ReplyStream]]
 def with_page_events(handler: Handler, poll: Poll) -> tuple[Handler, Mapping[str, int]]:
     """Add the page's event stream and files to the handler of a supervisor; return it and the limits of bodies.
 
-    ``poll`` forwards a request to the scheduler. Files need no authentication, so the scheduler does not serve them.
+    ``poll`` forwards a request to the scheduler. Files need no authentication, so the scheduler neither serves
+    them nor rejects paths without a file.
     """
-    news, files = PageNews(poll), frozenset(public_paths())
+    news, in_progress = PageNews(poll), 0
 
     async def handle(request: HttpRequest) -> Reply | ReplyStream:
+        nonlocal in_progress
+        path = unquote(request.path)
+        if path != ROOT.rstrip("/") and not path.startswith(ROOT):
+            return await handler(request)
         if request.path == EVENTS:
             return news.stream(request)
-        return serve_file(request) if request.path in files else await handler(request)
+        if not path.startswith(API):
+            return serve_file(request)
+        # Readers of the page wait for their share of the scheduler: leave places for readers of other pages.
+        if in_progress >= MAX_IN_PROGRESS:
+            return problem(503, "too many requests of the page are in progress")
+        in_progress += 1
+        try:
+            return await handler(request)
+        finally:
+            in_progress -= 1
 
     return handle, {TRY: MAX_BODY}
 
@@ -113,7 +131,7 @@ class PageNews:
         """Notify a client of news from now on."""
         self._readers[reader] = None
         if self._ticking is None or self._ticking.done():
-            self._ticking = asyncio.get_running_loop().create_task(self._tick(), name="page news")
+            self._ticking = keep_running(self._tick, "page news")
 
     def discard(self, reader: EventStream) -> None:
         """Remove a client."""

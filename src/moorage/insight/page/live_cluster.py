@@ -305,18 +305,22 @@ class LiveCluster(PageSource):
             latency=[round(second.latency / max(1, second.placed), 6) for second in seconds],
         )
 
-    async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
-        """Handle questions about pods on a node from the cache; send other questions to the other process."""
-        if question == "node" and arguments.get("deep") == "no":
-            # A late import: the module loads the explain package.
-            from moorage.insight.page.question_handlers import node_facts
+    def answer_now(self, question: str, arguments: Mapping[str, Any]) -> Any | None:
+        """Answer questions about the pods on a node from the cache."""
+        if question != "node" or arguments.get("deep") != "no":
+            return None
+        # A late import: the module loads the explain package.
+        from moorage.insight.page.question_handlers import node_facts
 
-            name = str(arguments.get("node", ""))
-            info = self._scheduler.cache.node(name)
-            if info is None:
-                node_names = self._scheduler.cache.nodes.names
-                raise InputError(f"Node {name}", "node not found", hint=did_you_mean(name, node_names))
-            return node_facts(info)
+        name = str(arguments.get("node", ""))
+        info = self._scheduler.cache.node(name)
+        if info is None:
+            node_names = self._scheduler.cache.nodes.names
+            raise InputError(f"Node {name}", "node not found", hint=did_you_mean(name, node_names))
+        return node_facts(info)
+
+    async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
+        """Send a question to the process with a copy of the cluster."""
         return await self._ask(question, arguments)
 
     async def _find_suggestions(self, pods: Sequence[str]) -> Mapping[str, Sequence[str]]:

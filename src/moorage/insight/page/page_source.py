@@ -93,6 +93,10 @@ class PageSource(ABC):
         """List the pods with different results in the first two runs; empty if there is one run."""
         return ()
 
+    def answer_now(self, question: str, arguments: Mapping[str, Any]) -> Any | None:
+        """Return the result of a question that needs no copy of the cluster; ``None`` for all others."""
+        return None
+
     @abstractmethod
     async def ask(self, question: str, arguments: Mapping[str, Any], run: int, at: float) -> Any:
         """Return the result of a question on a copy of the cluster; raise InputError if that is impossible."""
@@ -118,7 +122,7 @@ def page_state(  # noqa: PLR0913 - keywords only: the parts of a state
     ``events`` are the events of each plugin, ``members`` the number of placed members of each pod group.
     """
     groups = group_lines(lines)
-    shown = [describe_group(group, helps) for group in groups[:MAX_SHOWN]]
+    descriptions = [describe_group(group, helps) for group in groups[:MAX_SHOWN]]
     return PageState(
         version=version,
         layout=layout,
@@ -128,9 +132,9 @@ def page_state(  # noqa: PLR0913 - keywords only: the parts of a state
         waiting=len(lines),
         bound=bound,
         queues=dict(Counter(line.place for line in lines)) if queues is None else queues,
-        groups=shown,
-        groups_left=len(groups) - len(shown),
-        pods_left=len(lines) - sum(group.pods for group in shown),
+        groups=descriptions,
+        groups_left=len(groups) - len(descriptions),
+        pods_left=len(lines) - sum(group.pods for group in descriptions),
         events=list_retry_events(lines, events),
         pod_groups=pod_groups(lines, members),
         load=load,

@@ -14,6 +14,9 @@ from moorage.insight.explain.obstacles import find_obstacles
 from moorage.insight.explain.pods import compare, explain_pod
 from moorage.insight.page.pending_groups import describe_owner
 from moorage.insight.page.what_if import try_changes
+from moorage.insight.plan.draining import plan_drain
+from moorage.insight.plan.making_room import plan_room
+from moorage.insight.plan.plan_text import plan_lines
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.pod import Pod
 from moorage.scheduler.framework.nodeinfo import NodeInfo
@@ -198,10 +201,21 @@ def helps(session: Session, arguments: Mapping[str, Any]) -> dict[str, tuple[str
     return suggestions
 
 
+def plan(session: Session, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Plan to drain a node, or to fit a pending pod; return the lines of `moorage plan`."""
+    result = (
+        plan_drain(session, [_name(arguments, "node")])
+        if "node" in arguments
+        else plan_room(session, [_name(arguments, "pod")], goal="fit")
+    )
+    return {"isFeasible": result.feasible, "lines": list(plan_lines(result))}
+
+
 QUESTIONS: Final[Mapping[str, Callable[[Session, Mapping[str, Any]], Any]]] = {
     "pod": explain,
     "node": node,
     "helps": helps,
+    "plan": plan,
     "try": try_changes,
 }
 """The handlers by name."""

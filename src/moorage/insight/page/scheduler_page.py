@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from moorage.common.background import start_task
 from moorage.common.clock import SteadyClock
 from moorage.common.observers import Observer
 from moorage.insight.explain.explain_events import request_from_options
@@ -47,7 +48,7 @@ class SchedulerPage(DaemonService):
     def reconfigure(self, options: Options) -> None:
         """Handle later questions under a new configuration."""
         changing = self._asking.change(request_from_options(options))
-        self._changing = asyncio.get_running_loop().create_task(changing, name="reconfigure the page")
+        self._changing = start_task(changing, "reconfigure the page")
 
     def start(self, parts: DaemonParts, router: Router) -> None:
         """Register the page."""

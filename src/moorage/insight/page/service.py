@@ -21,8 +21,8 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.http.messages import HttpRequest, Reply
 
 BURST_SECONDS: Final = 0.2
-MIN_CHARGE: Final = 0.0002
-"""Seconds that each request counts at least, for reading it and sending the reply."""
+REQUEST_SECONDS: Final = 0.0003
+"""Seconds that each request is charged in addition, for reading it and sending the reply."""
 MAX_DIGITS: Final = 16
 MAX_LISTED: Final = 200
 MAX_DIFFERENCES: Final = 1000
@@ -64,7 +64,7 @@ class Query:
 class CpuShare:
     """Delays readers, so that all of them together use at most a share of the thread.
 
-    A page that opens may use ``BURST_SECONDS`` at once.
+    A newly opened page may use up to ``BURST_SECONDS`` immediately.
     """
 
     def __init__(self, share: float) -> None:
@@ -85,7 +85,7 @@ class CpuShare:
             try:
                 yield
             finally:
-                self._credit -= max(thread_time() - began, MIN_CHARGE)
+                self._credit -= thread_time() - began + REQUEST_SECONDS
 
     def _count(self) -> None:
         now = monotonic()
@@ -121,22 +121,30 @@ class PageService:
 
     async def _data(self, request: HttpRequest, name: str) -> Reply:
         try:
-            if (reading := self._reading.get(name)) is not None:
-                if request.method not in ("GET", "HEAD"):
-                    return problem(405, "only GET is supported")
-                async with self._cpu.turn():
-                    return _json(reading(self._query(request.query)))
-            if name not in ("pod", "node", "try"):
-                return problem(404, f"not found: {API}{name[:200]}")
-            if (request.method == "POST") != (name == "try"):
-                return problem(405, "use GET for pods and nodes, and POST for try")
-            arguments: Mapping[str, Any] = request.query if name != "try" else _body(request)
-            return await self._answer_question(name, arguments)
+            # Rejected requests are charged as well: a loop of them must not keep the scheduler busy.
+            async with self._cpu.turn():
+                reply = self._reply_now(request, name)
+            return reply if isinstance(reply, Reply) else await self._answer_question(name, reply)
         except MoorageError as error:
             return problem(422, str(error))
         except Exception:  # one question must not end the service
             log.exception("a request failed", path=request.path)
             return problem(500, "internal error; see the log")
+
+    def _reply_now(self, request: HttpRequest, name: str) -> Reply | Mapping[str, Any]:
+        """Return a reply, or the arguments of a question for another process."""
+        if (reading := self._reading.get(name)) is not None:
+            if request.method not in ("GET", "HEAD"):
+                return problem(405, "only GET is supported")
+            return _json(reading(self._query(request.query)))
+        if name not in ("pod", "node", "plan", "try"):
+            return problem(404, f"not found: {API}{name[:200]}")
+        if (request.method == "POST") != (name == "try"):
+            return problem(405, "use GET for pods, nodes and plans, and POST for try")
+        arguments: Mapping[str, Any] = request.query if name != "try" else _body(request)
+        self._query(arguments)
+        answer = self._source.answer_now(name, arguments)
+        return arguments if answer is None else _json(answer)
 
     async def _answer_question(self, name: str, arguments: Mapping[str, Any]) -> Reply:
         query = self._query(arguments)

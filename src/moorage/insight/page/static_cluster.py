@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from moorage.cluster import why_not
+from moorage.common.background import start_task
 from moorage.common.errors import MoorageError
 from moorage.insight.explain.groups import list_active_pods
 from moorage.insight.page.api_types import About, NodeLayout, NodeLoad, PageState, WaitingPodLine
@@ -57,7 +58,7 @@ class StaticCluster(PageSource):
     async def start(self) -> None:
         """Read the cluster and start to try pending pods; raise InputError if it cannot be read."""
         await self.thread.run(self._read)
-        self._trying = asyncio.get_running_loop().create_task(self._try_all(), name="trying pending pods")
+        self._trying = start_task(self._try_all(), "trying pending pods")
 
     async def stop(self) -> None:
         """Release all resources."""

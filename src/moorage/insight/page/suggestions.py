@@ -7,6 +7,7 @@ from typing import Final
 
 import structlog
 
+from moorage.common.background import start_task
 from moorage.common.errors import MoorageError
 from moorage.insight.page.api_types import WaitingGroup
 from moorage.insight.page.pending_groups import NO_REASON, NOT_TRIED, Suggestion
@@ -40,7 +41,7 @@ class SuggestionSearch:
 
         missing = [group for group in groups[:MAX_GROUPS] if group.id not in self.found and can_be_fixed(group)]
         if missing and (self._task is None or self._task.done()):
-            self._task = asyncio.get_running_loop().create_task(self._search(missing), name="suggestions")
+            self._task = start_task(self._search(missing), "suggestions")
 
     async def _search(self, groups: Sequence[WaitingGroup]) -> None:
         for group in groups:

@@ -17,7 +17,7 @@ from moorage.insight.page.node_columns import compute_load
 from moorage.insight.whatif.changes import evicted, is_bound_to_node
 from moorage.insight.whatif.edits import CreateObject, DeleteObject, ObjectId, PatchObject, edit_from, put
 from moorage.insight.whatif.objects import missing
-from moorage.insight.whatif.questions import template_pod
+from moorage.insight.whatif.questions import template_pods
 from moorage.insight.whatif.session import Session
 from moorage.kube.api.documents import read_documents
 from moorage.kube.api.pod import Pod
@@ -154,7 +154,7 @@ def _add_pods(session: Session, wish: Wish) -> list[str]:
         if document.kind != "Pod" and not (isinstance(spec, dict) and ("template" in spec or "jobTemplate" in spec)):
             session.apply(CreateObject(document.content))
             continue
-        pod = template_pod([document], source=document.title)
+        [pod] = template_pods([document], source=document.title)
         for number in range(1, wish.copies + 1):
             metadata = {key: item for key, item in (pod.get("metadata") or {}).items() if key != "uid"}
             name = str(metadata.get("name") or metadata.pop("generateName", "pod-").rstrip("-"))

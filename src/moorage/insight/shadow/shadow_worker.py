@@ -165,7 +165,7 @@ class ShadowCluster:
             request.number, request.time, pod.key, pod.scheduler_name, AGREES, request.node, request.node
         )
         try:
-            with self._holds_of(self._scheduler.profiles, pod):
+            with self._apply_holds(self._scheduler.profiles, pod):
                 result = shadow_runner.find(pod)
                 choice = "" if isinstance(result, NoNode) else shadow_runner.choose(result).node.name
                 if choice == request.node:
@@ -177,8 +177,8 @@ class ShadowCluster:
             return comparison  # equals: the shadow has no preference
         return self._different(comparison, active_runner, pod, shadow)
 
-    def _holds_of(self, profiles: Profiles, pod: Pod) -> AbstractContextManager[None]:
-        """Have only the holds of one configuration count, without those that the pod may use."""
+    def _apply_holds(self, profiles: Profiles, pod: Pod) -> AbstractContextManager[None]:
+        """Count only the holds of one configuration, except holds that the pod may use."""
         holds = self._scheduler.services.holds
         usable = usable_holds(profiles.runners[pod.scheduler_name].profile, pod) if holds else ()
         return holds.lifted([*usable, *(hold for hold in holds if hold._owner not in profiles.handles)])
@@ -187,7 +187,7 @@ class ShadowCluster:
         """Find the plugin that caused the difference; unknown if the active configuration now decides otherwise."""
         node, shadow_node = comparison.node, shadow.node
         try:
-            with self._holds_of(self._in_charge, pod):
+            with self._apply_holds(self._in_charge, pod):
                 in_charge = form_opinion(active_runner, pod)
         except MoorageError as error:
             return msgspec.structs.replace(comparison, result=UNSURE, shadow_node=shadow_node, message=str(error))
@@ -206,16 +206,16 @@ class ShadowCluster:
         )
 
 
-def cause(in_charge: Opinion, shadow: Opinion, node: str, other: str) -> str:
+def cause(in_charge: Opinion, shadow: Opinion, node: str, shadow_node: str) -> str:
     """Return the plugin that caused the difference: one that rejects a node, or whose scores changed the most."""
     if node and (verdict := shadow.entry(node)).is_rejected:
         return verdict.plugin
-    if other and (verdict := in_charge.entry(other)).is_rejected:
+    if shadow_node and (verdict := in_charge.entry(shadow_node)).is_rejected:
         return verdict.plugin
 
     def leads(opinion: Opinion) -> dict[str, int]:
         """Return by how much each plugin prefers the other node."""
-        here, there = opinion.entry(node).scores or {}, opinion.entry(other).scores or {}
+        here, there = opinion.entry(node).scores or {}, opinion.entry(shadow_node).scores or {}
         return {name: there[name].weighted - here[name].weighted for name in here if name in there}
 
     before, after = leads(in_charge), leads(shadow)

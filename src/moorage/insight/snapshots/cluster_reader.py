@@ -5,7 +5,7 @@ annotations are omitted by default.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 
@@ -35,6 +35,9 @@ KINDS: Final = tuple(
 """The kinds to read; kinds that the server does not have are skipped."""
 SHAPING: Final = tuple(kind for kind in ALL_KINDS if kind.name in ("LimitRange", "ResourceQuota", "RuntimeClass"))
 """Kinds that change or limit new pods; they are read if permitted."""
+WITHOUT_FAILURES: Final = ("StatefulSet", "Job", "DaemonSet")
+"""Workloads whose status does not report pods that cannot be created; their events do."""
+MAX_EVENTS: Final = 1000
 CONFIG_NAMESPACE: Final = "kube-system"
 """Only this namespace is trusted: users of other namespaces could otherwise change the results."""
 CONFIG_LABEL: Final = "app.kubernetes.io/name=moorage"
@@ -46,6 +49,7 @@ KEPT_ANNOTATIONS: Final = frozenset(
         "kubernetes.io/config.mirror",
         "moorage.io/gang",
         "moorage.io/gang-size",
+        "moorage.io/run-for",
         "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority",
         "preemption-toleration.scheduling.x-k8s.io/toleration-seconds",
         "pv.kubernetes.io/bind-completed",
@@ -57,7 +61,7 @@ KEPT_ANNOTATIONS: Final = frozenset(
         "volume.beta.kubernetes.io/storage-class",
     )
 )
-"""Annotations that affect scheduling."""
+"""Annotations that affect scheduling, or forecasts of it."""
 KEPT_PARAMETERS: Final = frozenset((TOPOLOGY,))
 """Parameters of a storage class that affect scheduling; others may contain accounts and keys."""
 Content: TypeAlias = dict[str, Any]
@@ -92,7 +96,7 @@ async def read_cluster(
     client: ApiClient,
     *,
     with_annotations: bool = False,
-    whole: bool = False,
+    all_fields: bool = False,
     needs_all: bool = True,
     progress: ShowReading = lambda _kind, _done, _total: None,
 ) -> ReadCluster:
@@ -105,7 +109,7 @@ async def read_cluster(
     async def read(kind: Kind) -> tuple[list[Content], str] | ApiError:
         async with turns:
             try:
-                return await _read_kind(client, kind, with_annotations, whole, progress)
+                return await _read_kind(client, kind, with_annotations, all_fields, progress)
             except NotFound:
                 return [], ""
             except (Forbidden, Gone) as error:
@@ -132,7 +136,36 @@ async def read_cluster(
             versions[kind.full_name] = answer[1]
     contents += [item for _, answer in shaping if not isinstance(answer, ApiError) for item in answer[0]]
     skipped = tuple(kind.full_name for kind, answer in shaping if isinstance(answer, ApiError))
+    await _note_failed_creations(client, contents)
     return ReadCluster(contents, versions, skipped, *await _read_config(client))
+
+
+async def _note_failed_creations(client: ApiClient, contents: Sequence[Content]) -> None:
+    """Add a ReplicaFailure condition to StatefulSets, Jobs and DaemonSets whose last event reports a failed creation.
+
+    Upstream sets this condition only on ReplicaSets and their Deployments. Events are read if permitted.
+    """
+    latest: dict[tuple[str, str, str], tuple[str, str, str]] = {}
+    try:
+        for reason in ("FailedCreate", "SuccessfulCreate"):
+            query = urlencode({"fieldSelector": f"reason={reason}", "limit": str(MAX_EVENTS)})
+            page = msgspec.json.decode(await client.request("GET", f"/api/v1/events?{query}"))
+            for item in page.get("items") or ():
+                about = item.get("involvedObject") or {}
+                key = str(about.get("kind")), str(about.get("namespace")), str(about.get("name"))
+                metadata = item.get("metadata") or {}
+                moment = item.get("lastTimestamp") or item.get("eventTime") or metadata.get("creationTimestamp") or ""
+                latest[key] = max(latest.get(key, ("", "", "")), (str(moment), reason, str(item.get("message"))))
+    except ApiError:
+        return
+    for content in contents:
+        metadata = content["metadata"]
+        key = content["kind"], metadata.get("namespace", ""), metadata["name"]
+        moment, reason, message = latest.get(key, ("", "", ""))
+        if content["kind"] in WITHOUT_FAILURES and reason == "FailedCreate":
+            condition = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": message}
+            status = content.setdefault("status", {})
+            status["conditions"] = [*(status.get("conditions") or ()), {**condition, "lastTransitionTime": moment}]
 
 
 async def _read_config(client: ApiClient) -> tuple[str, str]:
@@ -156,8 +189,10 @@ async def _read_kind(
         query["fieldSelector"] = RUNNING
     contents: list[Content] = []
     version = ""
+    # Objects are written in the version that this program decodes, whichever version the server serves.
+    path = (await client.discover(kind)).path()
     while True:
-        body = await client.request("GET", f"{kind.path()}?{urlencode(query)}")
+        body = await client.request("GET", f"{path}?{urlencode(query)}")
         try:
             page = msgspec.json.decode(body, type=_Page)
         except UNREADABLE as error:
@@ -175,7 +210,7 @@ def _extract(kind: Kind, item: msgspec.Raw, with_annotations: bool, all_fields: 
     if all_fields:
         content = msgspec.json.decode(item)
         content.get("metadata", {}).pop("managedFields", None)
-        return {"apiVersion": kind.api_version, "kind": kind.name, **content}
+        return {**content, "apiVersion": kind.api_version, "kind": kind.name}
     if not kind.has_struct:
         content = {"apiVersion": kind.api_version, "kind": kind.name, **msgspec.json.decode(item)}
         fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -191,6 +226,9 @@ def _extract(kind: Kind, item: msgspec.Raw, with_annotations: bool, all_fields: 
         original = template.get("spec") or {}
         template["spec"] = msgspec.json.decode(msgspec.json.encode(convert(PodSpec, original)))
         _keep_mounts(template["spec"], original)
+    if kind.name == "Pod" and b'"activeDeadlineSeconds"' in bytes(item):
+        # Forecasts use the deadline as the longest duration.
+        spec["activeDeadlineSeconds"] = msgspec.json.decode(item)["spec"].get("activeDeadlineSeconds")
     if kind.name == "Pod" and not spec.get("nodeName") and spec.get("volumes"):
         _keep_mounts(spec, msgspec.json.decode(item)["spec"])
     for part in (template, *(spec.get("volumeClaimTemplates") or ())):
@@ -204,10 +242,12 @@ def _extract(kind: Kind, item: msgspec.Raw, with_annotations: bool, all_fields: 
 def _keep_mounts(spec: Content, original: Content) -> None:
     """Keep the names of mounted volumes: a change that removes a volume must remove its mounts."""
     for kind in ("containers", "initContainers"):
-        for container, whole in zip(spec.get(kind) or (), original.get(kind) or (), strict=False):
+        for container, original_container in zip(spec.get(kind) or (), original.get(kind) or (), strict=False):
             for field, path in (("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")):
-                if whole.get(field):
-                    container[field] = [{"name": item.get("name"), path: item.get(path)} for item in whole[field]]
+                if original_container.get(field):
+                    container[field] = [
+                        {"name": item.get("name"), path: item.get(path)} for item in original_container[field]
+                    ]
 
 
 def _drop_annotations(content: Content, with_annotations: bool) -> None:

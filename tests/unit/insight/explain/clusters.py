@@ -5,9 +5,10 @@ from typing import Any
 from moorage.common.errors import InputError
 from moorage.insight.explain.explanation import PodExplanation
 from moorage.insight.explain.pods import explain_pod
-from moorage.insight.explain.workloads import explain_workload, find_workload
+from moorage.insight.explain.workloads import explain_workload
 from moorage.insight.whatif.edits import edit_from
 from moorage.insight.whatif.session import Session
+from moorage.insight.whatif.workload_pods import find_workload
 from moorage.kube.features import FeatureGates
 from moorage.kube.manifests import to_documents
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy

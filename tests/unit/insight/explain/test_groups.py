@@ -17,7 +17,8 @@ from tests.unit.insight.explain.clusters import (
 
 from moorage.insight.explain.pods import explain_pod
 from moorage.insight.explain.text import group_lines
-from moorage.insight.explain.workloads import explain_workload, find_workload
+from moorage.insight.explain.workloads import explain_workload
+from moorage.insight.whatif.workload_pods import find_workload
 
 
 def test_group_reports_fitting_pods_and_its_obstacle() -> None:

@@ -23,7 +23,9 @@ def test_missing_device_is_one_obstacle_among_available_devices() -> None:
     with session(*objects) as opened:
         changes = explain_pod(opened, "default/p").changes
     assert [(change.kind, change.node) for change in changes] == [("node-capacity", "n2")]
-    assert changes[0].text == "Add 3 example.com/gone to node n2"
+    assert changes[0].text == (
+        "Install the device plugin of example.com/gone on node n2: no node has this resource, and the pod needs 3"
+    )
 
 
 def test_filter_failure_on_one_node_does_not_affect_other_nodes() -> None:
@@ -35,4 +37,6 @@ def test_filter_failure_on_one_node_does_not_affect_other_nodes() -> None:
     objects = (node("n1", cpu="500m"), devices("n1", 1, pool_of=2), node("n2"), devices("n2", 1), BACKED, claim, wants)
     with session(*objects) as opened:
         changes = explain_pod(opened, "default/p").changes
-    assert [(change.kind, change.node) for change in changes] == [("selector", "n2"), ("node-label", "n2")]
+    assert [(change.kind, change.node) for change in changes] == [
+        *(("selector", "n2"), ("node-label", "n2"), ("add-node", "n2-new-1")),
+    ]

@@ -5,7 +5,8 @@ from tests.unit.insight.explain.clusters import Object, node, pod, session
 
 from moorage.common.errors import InputError
 from moorage.insight.explain.explanation import WorkloadExplanation
-from moorage.insight.explain.workloads import explain_workload, find_workload
+from moorage.insight.explain.workloads import explain_workload
+from moorage.insight.whatif.workload_pods import find_workload
 from moorage.kube.patches import json_patch
 
 TEMPLATE: Object = {
@@ -143,3 +144,20 @@ def test_reported_failure_of_a_replica_set_is_explained() -> None:
     assert (explanation.fits, explanation.is_refused) == (0, True)
     assert explanation.next is not None
     assert explanation.next.decision.message == "admission webhook denied the request"
+
+
+@pytest.mark.parametrize("labels", [{}, {"kueue.x-k8s.io/queue-name": "team"}])
+def test_suspended_job_is_explained(labels: dict[str, str]) -> None:
+    job: Object = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", "labels": labels}}
+    job["spec"] = {"suspend": True, "parallelism": 2, "template": TEMPLATE}
+    with session(node("n1"), job) as opened:
+        workload = find_workload(opened, "job/train", "default")
+        assert workload is not None
+        explanation = explain_workload(opened, workload)
+    assert explanation.next is not None
+    assert (explanation.fits, explanation.of, explanation.is_refused) == (0, 2, True)
+    changes = [(change.text, change.node) for change in explanation.next.changes]
+    if labels:
+        assert (explanation.next.decision.message, changes) == ("the job is suspended; Kueue resumes it", [])
+    else:
+        assert changes == [("Resume the job: set suspend to false", "n1")]

@@ -3,7 +3,7 @@
 import asyncio
 
 from moorage.insight.page import events
-from moorage.insight.page.events import EventStream, PageNews
+from moorage.insight.page.events import MAX_IN_PROGRESS, EventStream, PageNews, with_page_events
 from moorage.kube.http.messages import HttpRequest, Reply
 
 
@@ -128,3 +128,49 @@ def test_version_is_polled_while_a_reader_is_connected() -> None:
         return reader.versions
 
     assert asyncio.run(go()) == [b'{"version":0}']
+
+
+def test_supervisor_serves_files_and_rejects_other_paths_of_the_page() -> None:
+    async def go() -> None:
+        forwarded: list[str] = []
+
+        async def forward(request: HttpRequest) -> Reply:
+            forwarded.append(request.path)
+            return Reply(200, b"")
+
+        handle, _ = with_page_events(forward, nothing)
+        statuses = {}
+        for path in ("/ui", "/ui/", "/ui/absent.js", "/ui/%61bsent", "/ui/api/state", "/metrics"):
+            reply = await handle(HttpRequest("GET", path.encode(), [], b""))
+            assert isinstance(reply, Reply)
+            statuses[path] = reply.status
+        assert forwarded == ["/ui/api/state", "/metrics"]
+        assert [*statuses.values()] == [302, 200, 404, 404, 200, 200]
+
+    asyncio.run(go())
+
+
+def test_readers_of_the_page_leave_places_for_metrics() -> None:
+    async def go() -> None:
+        may_end = asyncio.Event()
+
+        async def forward(request: HttpRequest) -> Reply:
+            if request.path != "/metrics":
+                await may_end.wait()
+            return Reply(200, b"")
+
+        async def read(path: str) -> int:
+            reply = await handle(HttpRequest("GET", path.encode(), [], b""))
+            assert isinstance(reply, Reply)
+            return reply.status
+
+        handle, _ = with_page_events(forward, nothing)
+        waiting = [asyncio.ensure_future(read("/ui/api/reasons")) for _ in range(MAX_IN_PROGRESS)]
+        await asyncio.sleep(0)
+        assert await read("/ui/api/reasons") == 503
+        assert await read("/metrics") == 200
+        may_end.set()
+        assert {await request for request in waiting} == {200}
+        assert await read("/ui/api/reasons") == 200
+
+    asyncio.run(go())

@@ -113,11 +113,13 @@ def test_version_is_announced_when_its_state_is_available() -> None:
 def test_shallow_node_query_runs_in_process() -> None:
     async def go() -> None:
         live, _, offline = await worked()
-        here = await live.ask("node", {"node": "n1", "deep": "no"}, 0, 0.0)
+        here = live.answer_now("node", {"node": "n1", "deep": "no"})
+        assert here is not None
         assert [item["pod"] for item in here["pods"]] == ["shop/web-2", "shop/fits", "shop/web-1"]
+        assert live.answer_now("node", {"node": "n1"}) is None
         assert await live.ask("node", {"node": "n1"}, 0, 0.0) == {"asked": "node"}
         with pytest.raises(InputError, match="node not found"):
-            await live.ask("node", {"node": "n9", "deep": "no"}, 0, 0.0)
+            live.answer_now("node", {"node": "n9", "deep": "no"})
         await live.stop()
         await offline.close()
 

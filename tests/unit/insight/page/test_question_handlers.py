@@ -10,6 +10,9 @@ from tests.unit.insight.page.clusters import get, loaded, policy, served
 from moorage.insight.explain.pods import explain_pod
 from moorage.insight.explain.text import change_line, group_line, headline
 from moorage.insight.page.service import PageService
+from moorage.insight.plan.draining import plan_drain
+from moorage.insight.plan.making_room import plan_room
+from moorage.insight.plan.plan_text import plan_lines
 
 
 @pytest.mark.parametrize("key", ["shop/big-1", "shop/held", "shop/fits", "shop/web-1"])
@@ -48,3 +51,15 @@ def test_node_page_shows_its_pods_and_near_misses() -> None:
     obstacles = {item["pod"]: [obstacle["plugin"] for obstacle in item["obstacles"]] for item in page["almost"]}
     assert obstacles["shop/fits"] == ["TaintToleration"]
     assert sorted(obstacles["shop/big-1"]) == ["NodeResourcesFit", "TaintToleration"]
+
+
+@pytest.mark.parametrize("question", ["plan?node=n1", "plan?pod=shop/big-1"])
+def test_plans_equal_those_of_the_command(question: str) -> None:
+    async def talk(service: PageService) -> Any:
+        return await get(service, question)
+
+    page = served(talk)
+    with loaded().session(policy()) as session:
+        name = question.partition("=")[2]
+        plan = plan_drain(session, [name]) if "node" in question else plan_room(session, [name], goal="fit")
+    assert page == {"isFeasible": plan.feasible, "lines": list(plan_lines(plan))}

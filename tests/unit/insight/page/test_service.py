@@ -11,7 +11,7 @@ import pytest
 from tests.unit.insight.page.clusters import get, served, still
 
 from moorage.insight.page.paths import SAFETY, public_paths
-from moorage.insight.page.service import BURST_SECONDS, CpuShare, PageService
+from moorage.insight.page.service import BURST_SECONDS, REQUEST_SECONDS, CpuShare, PageService
 from moorage.kube.http.messages import HttpRequest, Reply
 
 JSON = [(b"content-type", b"application/json")]
@@ -127,3 +127,29 @@ def test_burst_is_not_delayed() -> None:
                 pass
 
     asyncio.run(asyncio.wait_for(read(), 30))
+
+
+LOOPS = {
+    "an unknown path": ("GET", "/ui/api/secrets"),
+    "an unsupported method": ("POST", "/ui/api/state"),
+    "a wrong method of a question": ("GET", "/ui/api/try"),
+    "an invalid number": ("GET", "/ui/api/waiting?offset=x"),
+    "an invalid body": ("POST", "/ui/api/try"),
+}
+
+
+@pytest.mark.parametrize(("method", "path"), LOOPS.values(), ids=LOOPS)
+def test_rejected_requests_are_charged(method: str, path: str) -> None:
+    async def read() -> None:
+        source = still()
+        source.cpu_share = 1e-6  # type: ignore[misc]
+        service, request = PageService(source), HttpRequest(method, path.encode(), [], b"")
+        for _ in range(round(BURST_SECONDS / REQUEST_SECONDS) + 3):
+            last = asyncio.ensure_future(service.answer(request))
+            done, _ = await asyncio.wait((last,), timeout=0.2)
+            if not done:
+                last.cancel()
+                return
+        pytest.fail("no request had to wait")
+
+    asyncio.run(read())

@@ -16,7 +16,7 @@ from moorage.kube.client.rest import ApiClient
 def test_secrets_are_omitted_by_default() -> None:
     assert SECRET not in str(read(node("n1"), secret_pod()).contents)
     assert SECRET in str(read(node("n1"), secret_pod(), with_annotations=True).contents)
-    full_contents = str(read(node("n1"), secret_pod(), whole=True).contents)
+    full_contents = str(read(node("n1"), secret_pod(), all_fields=True).contents)
     assert full_contents.count(SECRET) == 3
 
 
@@ -27,7 +27,7 @@ def test_templates_expose_no_more_than_pods(kind: str) -> None:
     template = next(item for item in contents if item["kind"] == kind)["spec"]["template"]
     assert template["metadata"]["annotations"] == {"moorage.io/gang": "ring"}
     assert template["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
-    assert SECRET in str(read(secret_workload(kind), whole=True).contents)
+    assert SECRET in str(read(secret_workload(kind), all_fields=True).contents)
 
 
 def test_parameters_of_storage_classes_are_omitted() -> None:
@@ -94,3 +94,38 @@ def test_mounts_of_a_pending_pod_are_kept() -> None:
     contents = read(node("n1"), {**pending, "spec": {"containers": containers, "volumes": volumes}}).contents
     (pod,) = (item for item in contents if item["kind"] == "Pod")
     assert pod["spec"]["containers"][0]["volumeMounts"][0] == {"name": "data", "mountPath": "/data"}
+
+
+def failed_creation(kind: str, moment: str, reason: str = "FailedCreate") -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{reason.lower()}-{moment[-3:-1]}", "namespace": "default"},
+        "involvedObject": {"kind": kind, "namespace": "default", "name": "w"},
+        "reason": reason,
+        "message": 'admission webhook "policy.example.org" denied the request',
+        "lastTimestamp": moment,
+    }
+
+
+@pytest.mark.parametrize("later", ["", "SuccessfulCreate"])
+def test_failed_creations_are_conditions(later: str) -> None:
+    template = {"metadata": {"labels": {"app": "w"}}, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}
+    spec = {"serviceName": "w", "selector": {"matchLabels": {"app": "w"}}, "template": template}
+    workload = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "w"}, "spec": spec}
+    events = [failed_creation("StatefulSet", "2026-01-01T00:00:01Z")]
+    events += [failed_creation("StatefulSet", "2026-01-01T00:00:02Z", later)] if later else []
+    cluster = read(node("n1"), workload, *events)
+    (content,) = (item for item in cluster.contents if item["kind"] == "StatefulSet")
+    conditions = (content.get("status") or {}).get("conditions") or ()
+    failures = [item["message"] for item in conditions if item["type"] == "ReplicaFailure"]
+    assert failures == ([] if later else ['admission webhook "policy.example.org" denied the request'])
+
+
+def test_durations_of_pods_are_kept() -> None:
+    metadata = {"name": "p", "namespace": "default", "annotations": {"moorage.io/run-for": "2h", "team": "web"}}
+    spec = {"containers": [{"name": "c", "image": "i"}], "activeDeadlineSeconds": 3600, "nodeName": "n1"}
+    contents = read(node("n1"), {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}).contents
+    (pod,) = (item for item in contents if item["kind"] == "Pod")
+    assert pod["metadata"]["annotations"] == {"moorage.io/run-for": "2h"}
+    assert pod["spec"]["activeDeadlineSeconds"] == 3600

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from moorage.insight.explain.fixes.resources import shortage
 from moorage.insight.explain.obstacles import list_short_resources
-from moorage.insight.explain.subject import ProposedChange, Remedy, Subject, fix
+from moorage.insight.explain.subject import LAST_RESORT, ProposedChange, Remedy, Subject, fix
 from moorage.insight.whatif.edits import CreateObject, DeleteObject, Edit, ObjectId
 from moorage.kube.api.cluster import PodDisruptionBudget, PriorityClass
 from moorage.kube.api.pod import Pod
@@ -50,7 +50,7 @@ def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
 
         candidates = (pod for info in subject.nodes for pod in _others(subject, info) if concerns(pod))
         for pod in list_deletable(subject, candidates)[:MAX_PODS]:
-            yield propose_deletion([pod])
+            yield propose_deletion(subject, [pod])
 
 
 @fix()
@@ -65,7 +65,7 @@ def _delete_from(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
         # The last pods are the most important ones: they are spared first.
         victims = subject.fewest(pods, deletions, spares_last=True)
         if victims is not None:
-            yield propose_deletion(victims)
+            yield propose_deletion(subject, victims)
 
 
 def _others(subject: Subject, node: NodeInfo) -> list[Pod]:
@@ -109,10 +109,18 @@ def deletions(pods: Sequence[Pod]) -> list[Edit]:
     return [DeleteObject(ObjectId("Pod", pod.namespace, pod.name)) for pod in pods]
 
 
-def propose_deletion(pods: Sequence[Pod]) -> ProposedChange:
-    """Propose to delete pods; the text contains what happens to them otherwise."""
+def propose_deletion(subject: Subject, pods: Sequence[Pod]) -> ProposedChange:
+    """Propose to delete pods; more important pods, and pods that a controller recreates, only as a last resort."""
     names = " and ".join(f"{pod.key}{_note(pod)}" for pod in pods)
-    return ProposedChange("delete-pod", f"Delete {names}", deletions(pods), len(pods))
+    # A replacement would compete for the same node.
+    is_harmful = any(
+        not pod.is_terminating and (pod.metadata.controller is not None or pod.priority > subject.pod.priority)
+        for pod in pods
+    )
+    cost = len(pods) + LAST_RESORT * is_harmful
+    if all(pod.is_terminating for pod in pods):
+        cost = -1  # it happens anyway
+    return ProposedChange("delete-pod", f"Delete {names}", deletions(pods), cost)
 
 
 def _note(pod: Pod) -> str:

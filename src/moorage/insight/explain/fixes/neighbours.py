@@ -4,22 +4,51 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from moorage.insight.explain.fixes.nodes import is_reserved, label_edit, topology_keys
+from moorage.insight.explain.spelling import find_intended
 from moorage.insight.explain.subject import LAST_RESORT, ProposedChange, Subject, fix
 from moorage.insight.whatif.edits import Edit, remove_items
+from moorage.kube.api.codec import convert
 from moorage.kube.api.node import HOSTNAME_LABEL
 from moorage.kube.api.pod import HostPort
+from moorage.kube.api.selectors import LabelSelector, label_matcher
 from moorage.scheduler.framework.nodeinfo import ports_conflict
 
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+MAX_WEIGHT: Final = 100
 MAX_SETS: Final = 12
 MAX_SKEW: Final = 2**31 - 1
 
 
 @fix()
-def drop_terms(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
-    """Remove the fewest required terms of pod affinity and anti-affinity."""
+def correct_terms(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Correct a label of required pod affinity that is probably misspelt, or its namespace."""
+    affinity = subject.content.get("spec", {}).get("affinity") or {}
+    for number, term in enumerate((affinity.get("podAffinity") or {}).get(REQUIRED) or ()):
+        path = ("spec", "affinity", "podAffinity", REQUIRED, number)
+        selector = term.get("labelSelector") or {}
+        namespaces = set(term.get("namespaces") or [subject.pod.namespace])
+        running = [pod for info in subject.nodes for pod in info.pods.values()]
+        for key, text in (selector.get("matchLabels") or {}).items():
+            values = sorted({pod.labels[key] for pod in running if pod.namespace in namespaces and key in pod.labels})
+            if intended := find_intended(text, values):
+                edit = subject.draft().put((*path, "labelSelector", "matchLabels", key), intended).edit()
+                description = f"Change {key} in its required pod affinity from {text} to {intended}"
+                yield ProposedChange("affinity", description, [edit], -1)
+        matcher = label_matcher(convert(LabelSelector, selector))
+        matching = {pod.namespace for pod in running if matcher.matches(pod.labels)}
+        if matching and not matching & namespaces and "namespaceSelector" not in term:
+            namespace = min(matching)
+            edit = subject.draft().put((*path, "namespaces"), [namespace]).edit()
+            description = f"Set the namespace of its required pod affinity {_term_text(term)} to {namespace}"
+            yield ProposedChange("affinity", description, [edit], -1)
+
+
+@fix()
+def prefer_terms(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Turn the fewest required terms of pod affinity and anti-affinity into preferences."""
     affinity = subject.content.get("spec", {}).get("affinity") or {}
     terms = [
         (field, number)
@@ -29,18 +58,23 @@ def drop_terms(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
 
     def edits_for(selected: Sequence[tuple[str, int]]) -> list[Edit]:
         draft = subject.draft()
+        for field, number in selected:
+            preference = {"weight": MAX_WEIGHT, "podAffinityTerm": affinity[field][REQUIRED][number]}
+            draft.append(("spec", "affinity", field, PREFERRED), [preference])
         for field in ("podAffinity", "podAntiAffinity"):
             numbers = [number for name, number in selected if name == field]
             draft.do(*remove_items(("spec", "affinity", field, REQUIRED), numbers))
         return [draft.edit()]
 
-    removable = subject.fewest(terms, edits_for)
-    if removable is not None:
+    selected = subject.fewest(terms, edits_for)
+    if selected is not None:
         words = {"podAffinity": "pod affinity", "podAntiAffinity": "pod anti-affinity"}
         terms_text = " and ".join(
-            f"the required {words[field]} term {_term_text(affinity[field][REQUIRED][at])}" for field, at in removable
+            f"{words[field]} {_term_text(affinity[field][REQUIRED][at])}" for field, at in selected
         )
-        yield ProposedChange("affinity", f"Remove {terms_text}", edits_for(removable), len(removable))
+        yield ProposedChange(
+            "affinity", f"Change the {terms_text} from required to preferred", edits_for(selected), len(selected)
+        )
 
 
 def _term_text(term: dict[str, Any]) -> str:
@@ -50,7 +84,7 @@ def _term_text(term: dict[str, Any]) -> str:
         f"{item.get('key')} {item.get('operator')} {','.join(item.get('values') or ())}".strip()
         for item in selector.get("matchExpressions") or ()
     ]
-    return f"({', '.join(labels) or 'every pod'}; per {term.get('topologyKey')})"
+    return f"({', '.join(labels) or 'every pod'}, per {term.get('topologyKey')})"
 
 
 @fix()
@@ -68,7 +102,8 @@ def drop_labels(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     if removable is not None:
         names = " and ".join(f"{key}={labels[key]}" for key in removable)
         text = f"Remove the label {names} from the pod: other pods select it"
-        yield ProposedChange("label", text, edits_for(removable), len(removable))
+        # Services and controllers select pods by labels, too.
+        yield ProposedChange("label", text, edits_for(removable), LAST_RESORT)
 
 
 @fix()
@@ -101,6 +136,19 @@ def _written_ports(subject: Subject) -> Iterator[tuple[tuple[str, int], int, Hos
                     if port.host_port > 0:
                         host_port = HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
                         yield (kind, number), index, host_port
+
+
+@fix()
+def lower_min_domains(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Require as many domains as the cluster has."""
+    constraints = subject.content.get("spec", {}).get("topologySpreadConstraints") or []
+    for index, item in enumerate(constraints):
+        key, minimum = str(item.get("topologyKey")), int(item.get("minDomains") or 0)
+        domains = len(subject.label_values(key))
+        if 0 < domains < minimum:
+            edit = subject.draft().put(("spec", "topologySpreadConstraints", index, "minDomains"), domains).edit()
+            text = f"Lower minDomains of the topology spread over {key} from {minimum} to {domains}"
+            yield ProposedChange("spread", f"{text}: the nodes have {domains} values of it", [edit])
 
 
 @fix()
@@ -145,7 +193,7 @@ def label_domain(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
         missing = [key for key in keys if key not in node.labels]
         if len(missing) != 1:
             continue
-        values = sorted({text for text in subject.nodes.label(missing[0]).values if text is not None})
+        values = subject.label_values(missing[0])
         # The name of the node is a valid host name; another reserved label gets no invented value.
         is_free = missing[0] == HOSTNAME_LABEL or not is_reserved(missing[0])
         for text in [*values[:MAX_SETS], *([node.name] if is_free else ())]:

@@ -1,12 +1,11 @@
 """Requirements of a pod on the labels and names of nodes."""
 
-import re
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from typing import Any, Final
 
 from moorage.common.errors import SelectorError
-from moorage.insight.explain.subject import Draft, Remedy, Subject
+from moorage.insight.explain.spelling import find_intended
+from moorage.insight.explain.subject import LAST_RESORT, Draft, Remedy, Subject
 from moorage.insight.whatif.edits import remove_items
 from moorage.kube.api.selectors import NODE_NAME_FIELD, NodeSelectorTerm, node_term_matcher
 from moorage.scheduler.framework.nodeinfo import NodeInfo
@@ -14,51 +13,66 @@ from moorage.scheduler.plugins.node_affinity import find_node_affinity, read_dem
 
 MAX_SETS: Final = 12
 MAX_VALUES: Final = 6
-MIN_RATIO: Final = 0.85
-FACTS: Final = ("kubernetes.io/", "beta.kubernetes.io/", "node.kubernetes.io/")
-"""Prefixes of labels that describe the machine, such as its architecture: another value is another choice."""
-_DIGITS: Final = re.compile(r"\d+").findall
+MACHINE_LABELS: Final = frozenset(("kubernetes.io/arch", "kubernetes.io/os"))
+"""Labels that the image of a container depends on: the pod may start on other nodes, but not run."""
 REQUIRED: Final = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
 
 
 def correct(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
-    """Replace values that no node has, and that are similar to an existing one: they are probably misspelt."""
+    """Replace labels, values and node names that no node has, and that are probably misspelt."""
     draft, texts = subject.draft(), list[str]()
     for key, text in (subject.pod.spec.node_selector or {}).items():
-        if close := _similar(subject, key, text):
-            draft.put(("spec", "nodeSelector", key), close[0])
-            texts.append(f"{key} in its node selector from {text} to {close[0]}{_others(close)}")
+        intended_key, intended = _intended_key(subject, key, (text,)), find_intended(text, subject.label_values(key))
+        if intended_key:
+            draft.remove("spec", "nodeSelector", key).put(("spec", "nodeSelector", intended_key), text)
+            texts.append(f"the label {key} in its node selector to {intended_key}")
+        elif intended:
+            draft.put(("spec", "nodeSelector", key), intended)
+            texts.append(f"{key} in its node selector from {text} to {intended}{_others(subject, key, intended)}")
     required = find_node_affinity(subject.pod).required
     for at, term in enumerate(required.node_selector_terms if required is not None else ()):
         for number, item in enumerate(term.match_expressions):
-            similar = [_similar(subject, item.key, text) for text in item.values] if item.operator == "In" else []
-            if similar and all(similar):
-                path = (*REQUIRED, "nodeSelectorTerms", at, "matchExpressions", number, "values")
-                draft.put(path, [close[0] for close in similar])
-                old, new = ",".join(item.values), ",".join(close[0] for close in similar)
-                texts.append(f"{item.key} in its required node affinity from {old} to {new}{_others(similar[0])}")
+            path = (*REQUIRED, "nodeSelectorTerms", at, "matchExpressions", number)
+            if intended_key := _intended_key(subject, item.key, item.values if item.operator == "In" else ()):
+                draft.put((*path, "key"), intended_key)
+                texts.append(f"the label {item.key} in its required node affinity to {intended_key}")
+                continue
+            values = (
+                [find_intended(text, subject.label_values(item.key)) for text in item.values]
+                if item.operator == "In"
+                else []
+            )
+            if values and all(values):
+                draft.put((*path, "values"), values)
+                old, new = ",".join(item.values), ",".join(values)
+                existing = _others(subject, item.key, values[0])
+                texts.append(f"{item.key} in its required node affinity from {old} to {new}{existing}")
+        for number, field in enumerate(term.match_fields):
+            names = [find_intended(name, subject.nodes.names) for name in field.values]
+            if field.operator == "In" and field.key == NODE_NAME_FIELD and names and all(names):
+                draft.put((*REQUIRED, "nodeSelectorTerms", at, "matchFields", number, "values"), names)
+                texts.append(
+                    f"the node name in its required node affinity from {','.join(field.values)} to {','.join(names)}"
+                )
     if texts and (offer := subject.offer("selector", f"Change {' and '.join(texts)}", draft.edit(), cost=-1)):
         yield offer
 
 
-def _similar(subject: Subject, key: str, text: str) -> list[str]:
-    """Return the values of a label, the most similar first; none if the value exists or no other is similar."""
-    values = [value for value in subject.nodes.label(key).values if value is not None]
-    if text in values or key.startswith(FACTS):
-        return []
-    ratios = {value: SequenceMatcher(None, text, value).ratio() for value in values}
-    values.sort(key=lambda value: -ratios[value])
-    # Another number is another thing: pool-2 is not a misspelt pool-1.
-    is_similar = bool(values) and ratios[values[0]] >= MIN_RATIO and _DIGITS(text) == _DIGITS(values[0])
-    return values if is_similar else []
+def _intended_key(subject: Subject, key: str, values: Sequence[str]) -> str:
+    """Return the correct label for a misspelled key; nodes must have the values of this label."""
+    if subject.label_values(key):
+        return ""
+    intended = find_intended(key, {label for info in subject.nodes for label in info.labels})
+    return intended if intended and set(values) <= set(subject.label_values(intended)) else ""
 
 
-def _others(values: Sequence[str]) -> str:
+def _others(subject: Subject, key: str, suggested: str) -> str:
+    values = [suggested, *(value for value in subject.label_values(key) if value != suggested)]
     return f" (existing values: {', '.join(values[:MAX_VALUES])})" if len(values) > 1 else ""
 
 
 def _existing(subject: Subject, key: str) -> str:
-    values = sorted(value for value in subject.nodes.label(key).values if value is not None)
+    values = subject.label_values(key)
     return f" (nodes have {', '.join(values[:MAX_VALUES])})" if values else " (no node has this label)"
 
 
@@ -79,7 +93,8 @@ def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
         if kind in offered:
             continue
         text = f"Remove {' and '.join(descriptions)}"
-        if offer := subject.offer(kind, text, draft.edit(), cost=_size(subject, way)):
+        cost = _size(subject, way) + LAST_RESORT * any(key in MACHINE_LABELS for key in keys)
+        if offer := subject.offer(kind, text, draft.edit(), cost=cost):
             offered.add(kind)
             yield offer
 
@@ -129,7 +144,11 @@ def _drop(draft: Draft, subject: Subject, index: int, expressions: tuple[int, ..
     terms = _terms(subject)
     if _is_dropped_whole(subject, index, expressions, fields):
         draft.remove(*REQUIRED)
-        return "its required node affinity"
+        single = terms[0].match_expressions[0] if len(terms) == 1 and len(terms[0].match_expressions) == 1 else None
+        if single is None or terms[0].match_fields:
+            return "its required node affinity"
+        text = " ".join((single.key, single.operator, ",".join(single.values))).strip()
+        return f"its required node affinity {text!r}{_existing(subject, single.key)}"
     path = (*REQUIRED, "nodeSelectorTerms", index)
     draft.do(*remove_items((*path, "matchExpressions"), expressions))
     draft.do(*remove_items((*path, "matchFields"), fields))

@@ -1,7 +1,7 @@
 """Nodes that reject the pod: taints, cordons, labels; and additional nodes."""
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moorage.insight.explain.fixes.resources import format_amount
@@ -9,13 +9,16 @@ from moorage.insight.explain.subject import LAST_RESORT, ProposedChange, Subject
 from moorage.insight.whatif.changes import UNSCHEDULABLE, cloned_node
 from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, remove_items
 from moorage.kube.api.affinity import Taint
-from moorage.kube.api.selectors import EVERYTHING, NodeTermMatcher, Requirement, node_matcher
+from moorage.kube.api.selectors import EVERYTHING, NodeMatcher, NodeTermMatcher, Requirement, node_matcher
+from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.plugins.node_affinity import read_demands
 from moorage.scheduler.plugins.node_declared_features import required_features
 
 HOSTNAME: Final = "kubernetes.io/hostname"
-NODE_STATES: Final = ("node.kubernetes.io/", "node-role.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+ROLES: Final = "node-role.kubernetes.io/"
+CLOUD: Final = "node.cloudprovider.kubernetes.io/"
+NODE_STATES: Final = ("node.kubernetes.io/", ROLES, CLOUD)
 """Taints of nodes that are out of order, cordoned or reserved: pods should not tolerate them."""
 MAX_SETS: Final = 12
 """Number of sets of taints or labels to try, the smallest first."""
@@ -50,9 +53,16 @@ def untaint(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
         draft.do(*remove_items(("spec", "taints"), indexes))
         names = " and ".join(taint.text for taint in taints)
         text = f"Remove the taint {names} from node {name}"
-        if any(taint.key.startswith(NODE_STATES[0]) for taint in taints):
-            text = f"Repair node {name}: the node controller then removes the taint {names}"
-        yield ProposedChange("node-taint", text, [draft.edit()], len(taints))
+        if any(taint.key.startswith(NODE_STATES) and not taint.key.startswith(ROLES) for taint in taints):
+            owner = "cloud" if any(taint.key.startswith(CLOUD) for taint in taints) else "node"
+            text = f"Repair node {name}: the {owner} controller then removes the taint {names}"
+        # Role taints are removed in clusters without other nodes; elsewhere, those nodes are reserved.
+        keeps_role = any(taint.key.startswith(ROLES) and not _is_everywhere(subject, taint) for taint in taints)
+        yield ProposedChange("node-taint", text, [draft.edit()], len(taints) + LAST_RESORT * keeps_role)
+
+
+def _is_everywhere(subject: Subject, taint: Taint) -> bool:
+    return all(taint in info.taints for info in subject.nodes)
 
 
 def _untolerated(subject: Subject, rows: list[int]) -> list[tuple[tuple[Taint, ...], int]]:
@@ -168,12 +178,14 @@ def _missing_labels(subject: Subject, node: NodeInfo) -> dict[str, str | None] |
     return None if HOSTNAME in changed and node.labels.get(HOSTNAME) == node.name else changed
 
 
-def _demanded(subject: Subject, current_labels: Mapping[str, str], name: str) -> dict[str, str] | None:
+def _demanded(
+    subject: Subject, current_labels: Mapping[str, str], name: str, more: Iterable[NodeMatcher] = ()
+) -> dict[str, str] | None:
     """Return the smallest change of labels that satisfies the pod and its profile; ``None`` without such a change."""
     labels = dict(current_labels)
     demands = read_demands(subject.pod)
     _satisfy(labels, demands.labels.requirements if demands.labels is not EVERYTHING else ())
-    affinities = [demands.affinity] if demands.affinity is not None else []
+    affinities = [*([demands.affinity] if demands.affinity is not None else []), *more]
     profile = subject.session.find_runner(subject.pod).profile.config
     for entry in profile.plugin_config:
         added = getattr(entry.args, "added_affinity", None)
@@ -223,14 +235,60 @@ def add_node(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
         while ObjectId("Node", "", f"{info.name}-new-{number}") in subject.session.objects:
             number += 1
         node, *related = clone_node(subject, info.name, f"{info.name}-new-{number}")
-        needed_edits = list(related)
-        for edit in related:  # omit CSI drivers and devices that do not matter to the pod
-            fewer = [candidate for candidate in needed_edits if candidate is not edit]
-            if subject.trial(node, *fewer):
-                needed_edits = fewer
-        yield ProposedChange("add-node", f"Add a node like {info.name}", [node, *needed_edits])
+        yield ProposedChange("add-node", f"Add a node like {info.name}", _needed_edits(subject, node, related))
+    for info in node_shapes[:MAX_SHAPES]:
+        if (proposal := _labeled_clone(subject, info)) is not None:
+            yield proposal
     if not node_shapes and (new_node := _node_for_pod(subject)) is not None:
         yield ProposedChange("add-node", "Add a node: the cluster has none", [CreateObject(new_node)])
+
+
+def _needed_edits(subject: Subject, node: Edit, related: Sequence[Edit]) -> list[Edit]:
+    """Omit the CSI drivers and devices of a new node that do not matter to the pod."""
+    needed_edits = list(related)
+    for edit in related:
+        fewer = [candidate for candidate in needed_edits if candidate is not edit]
+        if subject.trial(node, *fewer):
+            needed_edits = fewer
+    return [node, *needed_edits]
+
+
+def _labeled_clone(subject: Subject, info: NodeInfo) -> ProposedChange | None:
+    """Propose a copy of a node with the labels that the pod and its bound volumes require."""
+    volumes = list(_bound_volumes(subject))
+    required = [volume.spec.node_affinity.required for volume in volumes if volume.spec.node_affinity is not None]
+    matchers = [node_matcher(selector) for selector in required if selector is not None]
+    hosts = [
+        value
+        for matcher in matchers
+        for term in matcher.terms
+        for item in term.expressions
+        if item.key == HOSTNAME and item.operator == "In"
+        for value in item.values
+    ]
+    name = next((host for host in hosts if subject.nodes.find(host) is None), f"{info.name}-new-1")
+    node, *related = clone_node(subject, info.name, name)
+    assert isinstance(node, CreateObject)
+    own = node.content["metadata"].get("labels") or {}
+    labels = _demanded(subject, own, name, matchers)
+    changed = {key: text for key, text in (labels or {}).items() if own.get(key) != text}
+    if labels is None or HOSTNAME in changed or (not changed and name not in hosts):
+        return None
+    node = CreateObject({**node.content, "metadata": {"name": name, "labels": labels}})
+    text = f"Add node {name}" if name in hosts else f"Add a node like {info.name}"
+    text += f" with {' and '.join(f'{key}={text}' for key, text in changed.items())}" if changed else ""
+    reason = "".join(f", for the volume {volume.name}" for volume in volumes[:1] if matchers)
+    return ProposedChange("add-node", f"{text}{reason}", _needed_edits(subject, node, related))
+
+
+def _bound_volumes(subject: Subject) -> Iterator[PersistentVolume]:
+    objects = subject.session.scheduler.objects
+    for volume in subject.pod.spec.volumes:
+        source = volume.persistent_volume_claim
+        claim = objects[PersistentVolumeClaim].get(source.claim_name, subject.pod.namespace) if source else None
+        bound = objects[PersistentVolume].find(claim.spec.volume_name) if claim is not None else None
+        if bound is not None:
+            yield bound
 
 
 def shapes(subject: Subject) -> list[NodeInfo]:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from moorage.common.errors import InputError
 from moorage.insight.explain.obstacles import list_short_resources
+from moorage.insight.explain.spelling import find_intended
 from moorage.insight.explain.subject import LAST_RESORT, Draft, ProposedChange, Remedy, Subject, fix
 from moorage.insight.whatif.edits import Edit
 from moorage.kube.api.container import Container
@@ -13,6 +14,13 @@ from moorage.kube.api.requests import CPU, MEMORY, NATIVE, PODS
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 
 HUGEPAGES: Final = "hugepages-"
+EPHEMERAL: Final = "ephemeral-storage"
+SMALLER_UNITS: Final = {"": "m", "Ti": "Gi", "Gi": "Mi", "T": "G", "G": "M"}
+"""Units that are often confused, and the smaller one of each pair; without a unit, cores and milli-CPU."""
+UNLIKELY_FACTOR: Final = 10
+"""A request that exceeds the largest node by this factor has probably a wrong unit."""
+MIN_UNLIKELY: Final = 64
+"""Smaller numbers are not usual with the smaller unit."""
 MEBIBYTE: Final = 1 << 20
 MAX_NODES: Final = 3
 """Number of nodes to try for one kind of change."""
@@ -40,11 +48,51 @@ def format_amount(resource: str, amount: int) -> str:
     return str(amount)
 
 
+def describe_amount(resource: str, amount: int) -> str:
+    """Format an amount for a text; edits have bytes of ephemeral storage."""
+    is_whole = resource == EPHEMERAL and amount and amount % MEBIBYTE == 0
+    return f"{amount // MEBIBYTE}Mi" if is_whole else format_amount(resource, amount)
+
+
 def shortage(node: NodeInfo, resource: str, request: int) -> int:
     """Return the missing amount of a resource on a node for a request."""
     if resource == PODS:
         return len(node.pods) + 1 - node.allocatable.get(PODS, 0)
     return request - (node.allocatable.get(resource, 0) - node.requested.get(resource, 0))
+
+
+def correct_requests(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Correct resources that no node has and that are probably misspelt."""
+    draft, texts = subject.draft(), list[str]()
+    names = {name for info in subject.nodes for name in info.allocatable}
+    for kind in ("containers", "initContainers"):
+        for index, container in enumerate(subject.content.get("spec", {}).get(kind) or ()):
+            for field in ("requests", "limits"):
+                path = ("spec", kind, index, "resources", field)
+                for name, text in dict((container.get("resources") or {}).get(field) or {}).items():
+                    if intended := find_intended(name, names):
+                        draft.remove(*path, name).put((*path, intended), text)
+                        texts.append(f"{name} to {intended} in the {field} of container {container.get('name')}")
+    if texts and (offer := subject.offer("request", f"Change {' and '.join(texts)}", draft.edit(), cost=-1)):
+        yield offer
+
+
+def guess_unit(resource: str, text: str, largest: int) -> str:
+    """Return an amount with the next smaller unit if it exceeds the largest node by far; otherwise an empty string.
+
+    >>> guess_unit("cpu", "500", 4000), guess_unit("memory", "512Gi", 8 << 30)
+    ('500m', '512Mi')
+    >>> guess_unit("cpu", "8", 4000), guess_unit("nvidia.com/gpu", "80", 4)
+    ('', '')
+    """
+    number = text.rstrip("TGi")
+    if not number.isdecimal() or int(number) < MIN_UNLIKELY:
+        return ""
+    unit = SMALLER_UNITS.get(text[len(number) :], "")
+    scale = NANO // 1000 if resource == CPU else NANO
+    is_known = unit and (unit == "m") == (resource == CPU) and resource in (CPU, MEMORY, EPHEMERAL)
+    is_unlikely = is_known and nano_value(text) > UNLIKELY_FACTOR * largest * scale > 0
+    return f"{number}{unit}" if is_unlikely else ""
 
 
 def lower_requests(subject: Subject, rows: list[int], plugin: str = "NodeResourcesFit") -> Iterator[Remedy]:
@@ -123,7 +171,7 @@ def lower(draft: Draft, subject: Subject, resource: str, most: int) -> list[str]
     limit = max(0, most * scale - overhead)
     level = spec.resources.requests.get(resource) if spec.resources is not None else None
     if level is not None and nano_value(level) > limit:
-        amount = format_amount(resource, limit // scale)
+        amount = describe_amount(resource, limit // scale)
         descriptions.append(f"the {resource} request of the pod from {level} to {amount}")
         _write(draft, ("spec", "resources"), resource, limit // scale)
     parts = [
@@ -142,7 +190,7 @@ def lower(draft: Draft, subject: Subject, resource: str, most: int) -> list[str]
             if level is not None:
                 _remove_request(draft, part, resource)
                 continue
-            amount = format_amount(resource, part.now // scale)
+            amount = describe_amount(resource, part.now // scale)
             descriptions.append(f"the {resource} request of container {part.name} from {part.text} to {amount}")
             _write(draft, ("spec", part.kind, part.index, "resources"), resource, part.now // scale)
     return descriptions
@@ -240,8 +288,25 @@ def _enlarged(subject: Subject, node: NodeInfo, short: Mapping[str, int]) -> Pro
         if smallest is None:
             return None
         totals[name] = smallest
-    more = [f"{format_amount(name, steps * find_unit(name) - have[name])} {name}" for name, steps in totals.items()]
-    return ProposedChange("node-capacity", f"Add {' and '.join(more)} to node {node.name}", edits_for(totals))
+    texts = [_describe_enlargement(subject, node, name, steps * find_unit(name)) for name, steps in totals.items()]
+    return ProposedChange("node-capacity", ". ".join(texts), edits_for(totals))
+
+
+def _describe_enlargement(subject: Subject, node: NodeInfo, resource: str, total: int) -> str:
+    """Describe how a node gets more of a resource: what an operator has to do depends on the resource."""
+    now = node.allocatable.get(resource, 0)
+    if resource == PODS:
+        return f"Raise the limit of pods on node {node.name} from {now} to {total} (maxPods of its kubelet)"
+    if resource.startswith(HUGEPAGES):
+        was = f" instead of {format_amount(resource, now)}" if now else ""
+        return f"Reserve {format_amount(resource, total)}{was} of {resource} on node {node.name}"
+    if "/" in resource and not now:
+        if resource in node.allocatable or resource in node.node.status.capacity:
+            return f"Repair the device plugin of node {node.name}, which reports no {resource} (the pod needs {total})"
+        if not any(info.allocatable.get(resource) for info in subject.nodes):
+            reason = f"no node has this resource, and the pod needs {total}"
+            return f"Install the device plugin of {resource} on node {node.name}: {reason}"
+    return f"Add {describe_amount(resource, total - now)} {resource} to node {node.name}"
 
 
 def lower_extended(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:

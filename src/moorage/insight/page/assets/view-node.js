@@ -12,7 +12,20 @@ const MAX_ROWS = 200;
 export function nodeView(name) {
   const body = h("div", {}, h("p.quiet", { role: "status" }, "Loading the node…"));
   const element = h("div", {}, h("h1.key", {}, name), body);
+  const planned = h("div", {});
   let requestedVersion, node = null, details = null;
+
+  // The steps of `moorage plan drain`: where each pod would go, and which pods cannot leave.
+  async function plan() {
+    fill(planned, h("p.quiet", { role: "status" }, "Planning…"));
+    try {
+      const { lines } = await get("plan", { node: name, ...store.timeQuery });
+      fill(planned, h("section.card", {}, h("h2", {}, "Plan of a drain"), h("pre", {}, lines.join("\n")),
+        h("p.quiet", {}, "Nothing was written. moorage plan drain prints more and saves the plan.")));
+    } catch (error) {
+      fill(planned, empty("No plan", error.message));
+    }
+  }
 
   async function load() {
     const version = store.about.kind === "live" ? store.version : store.at;
@@ -37,7 +50,8 @@ export function nodeView(name) {
     const states = [node.isCordoned && "cordoned", isNotReady && "not ready"].filter(Boolean);
     fill(body, states.length > 0 && h("p.headline.unschedulable", {}, states.join(", ")), meters(node),
       h("div.columns.even", {}, taints(node), conditions(node)),
-      h("p", {}, h("button", { type: "button", "data-key": "drain", onclick: () => prepare({ drain: name }) }, "Simulate a drain")),
+      h("p", {}, h("button", { type: "button", "data-key": "drain", onclick: () => prepare({ drain: name }) }, "Simulate a drain"), " ",
+        h("button", { type: "button", "data-key": "plan", onclick: plan }, "Plan a drain")), planned,
       h("div.columns.even", {}, pods(node), drawNearMisses(details)));
   }
 

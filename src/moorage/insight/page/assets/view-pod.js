@@ -85,7 +85,7 @@ function because(pod) {
   const largest = Math.max(1, ...pod.because.map((item) => Math.abs(item.winner - item.runnerUp)));
   const sorted = [...pod.because].sort((a, b) => Math.abs(b.winner - b.runnerUp) - Math.abs(a.winner - a.runnerUp));
   const [winnerTotal, runnerUpTotal] = [sum(pod.because, "winner"), sum(pod.because, "runnerUp")];
-  return h("section.card", {}, h("h2", {}, "Scores: ", nodeLink(pod.node || "the best node"), " and the runner-up ", nodeLink(pod.runnerUp)),
+  return h("section.card", {}, h("h2", {}, "Scores: ", nodeLink(pod.node), " and the runner-up ", nodeLink(pod.runnerUp)),
     h("div.scroll", {}, h("table.waterfall", {},
       h("thead", {}, h("tr", {}, h("th", {}, "Plugin"), h("th.number", {}, "Weight"), h("th.number", {}, "Winner"), h("th.number", {}, "Runner-up"), h("th.number", {}, "Lead"), h("th", {}, ""))),
       h("tbody", {}, sorted.map((item) => {

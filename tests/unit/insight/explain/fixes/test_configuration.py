@@ -41,4 +41,4 @@ profiles:
 """
     with session(node("n1"), pod("p"), config=config) as opened:
         explained = explain_pod(opened, "default/p")
-    assert [change.kind for change in explained.changes] == ["node-label", "config"]
+    assert [change.kind for change in explained.changes] == ["node-label", "add-node", "config"]

@@ -20,7 +20,7 @@ OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
     ),
     "a running pod has anti-affinity to the pod": (
         [node("n1"), pod("a", on="n1", affinity=ANTI), pod("p", labels={"app": "web"})],
-        ["label", "delete-pod", "priority"],
+        ["delete-pod", "label", "priority"],
     ),
     "no pod matches the pod affinity": ([node("n1"), pod("p", affinity=NEAR)], ["affinity"]),
     "the topology spread would become uneven": (
@@ -30,11 +30,11 @@ OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
             pod("a", on="n1", labels={"app": "web"}),
             pod("p", labels={"app": "web"}, nodeSelector={ZONE: "z1"}, topologySpreadConstraints=SPREAD),
         ],
-        ["spread", "selector", "label", "delete-pod", "priority"],
+        ["spread", "selector", "delete-pod", "label", "priority"],
     ),
     "the host port is in use": (
         [node("n1"), pod("a", on="n1", containers=PORT), pod("p", containers=PORT)],
-        ["port", "delete-pod", "add-node", "priority"],
+        ["port", "add-node", "delete-pod", "priority"],
     ),
 }
 

@@ -16,9 +16,12 @@ from moorage.insight.explain.pods import explain_pod
 OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
     "the node selector matches no node": (
         [node("n1"), pod("p", nodeSelector={"disk": "ssd"})],
-        ["selector", "node-label"],
+        ["selector", "node-label", "add-node"],
     ),
-    "the node affinity matches no node": ([node("n1"), pod("p", affinity=ON_SSD)], ["affinity", "node-label"]),
+    "the node affinity matches no node": (
+        [node("n1"), pod("p", affinity=ON_SSD)],
+        ["affinity", "node-label", "add-node"],
+    ),
 }
 
 

@@ -15,7 +15,7 @@ OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
     "the pod requests too much cpu": ([node("n1"), pod("p", requests={"cpu": "5"})], ["request", "node-capacity"]),
     "the only node is full": (
         [node("n1"), pod("a", on="n1", requests={"cpu": "4"}), pod("p")],
-        ["delete-pod", "add-node", "node-capacity", "request", "priority"],
+        ["add-node", "delete-pod", "node-capacity", "request", "priority"],
     ),
 }
 

@@ -27,7 +27,7 @@ OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
             },
             pod("p", volumes=CLAIM),
         ],
-        ["claim", "volume"],
+        ["claim", "volume", "volume"],
     ),
     "the devices are of another model": (
         [

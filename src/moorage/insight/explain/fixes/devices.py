@@ -1,0 +1,210 @@
+"""Devices of dynamic resource allocation: correct the demands of claims, create missing claims, or request less."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from moorage.insight.explain.spelling import find_intended
+from moorage.insight.explain.subject import LAST_RESORT, Draft, ProposedChange, Subject, drop_from_containers, fix
+from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId
+from moorage.kube.api.kinds import BY_NAME
+from moorage.kube.api.quantity import format_nanos, nano_value
+
+MAX_TRIED: Final = 8
+ATTRIBUTE: Final = re.compile(r"""attributes\[[^]]+\]\.(\w+)\s*==\s*(["'])([^"']*)\2""")
+"""Selectors that compare an attribute: ``device.attributes["x"].model == "a100"``."""
+CAPACITY: Final = re.compile(r"""capacity\[[^]]+\]\.(\w+)\D*?quantity\((["'])([^"']+)\2\)""")
+"""Selectors that compare a capacity of a device: ``device.capacity["x"].memory.compareTo(quantity("80Gi"))``."""
+
+
+@fix()
+def correct_names(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Correct names of claims and device classes that do not exist: similar ones first."""
+    objects, namespace = subject.session.objects, subject.pod.namespace
+    for index, use in enumerate(subject.pod.spec.resource_claims):
+        name = use.resource_claim_name or ""
+        names = [target.name for target in objects.known("ResourceClaim") if target.namespace == namespace]
+        if name and (intended := find_intended(name, names)):
+            edit = subject.draft().put(("spec", "resourceClaims", index, "resourceClaimName"), intended).edit()
+            yield ProposedChange("claim", f"Change the name of its claim from {name} to {intended}", [edit], -1)
+    classes = [target.name for target in objects.known("DeviceClass")]
+    for target in _device_claims(subject):
+        for path, request, label in _requests(objects.content(target)):
+            old = str(request.get("deviceClassName") or "")
+            intended = find_intended(old, classes)
+            for name in ([intended] if intended else classes[:MAX_TRIED]) if old not in classes else ():
+                draft = Draft(target, objects.content(target), must_replace=True)
+                edit = draft.put((*path, "deviceClassName"), name).edit()
+                text = f"Change the device class of request {label} of the claim {target.name} from {old} to {name}"
+                existing = f" (existing classes: {', '.join(classes[:MAX_TRIED])})" if len(classes) > 1 else ""
+                yield ProposedChange("claim", f"{text}{existing}", [edit], -1 if intended else 1)
+
+
+@fix()
+def make_claim(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Create a missing claim with a device class from which it can be allocated."""
+    objects = subject.session.objects
+    for use in subject.pod.spec.resource_claims:
+        name = use.resource_claim_name
+        if not name or ObjectId("ResourceClaim", subject.pod.namespace, name) in objects:
+            continue
+        for device_class in objects.known("DeviceClass")[:MAX_TRIED]:
+            head: dict[str, Any] = {"apiVersion": BY_NAME["ResourceClaim"].api_version, "kind": "ResourceClaim"}
+            head["metadata"] = {"name": name, "namespace": subject.pod.namespace}
+            request = {"name": use.name, "exactly": {"deviceClassName": device_class.name}}
+            claim = {**head, "spec": {"devices": {"requests": [request]}}}
+            text = f"Create the claim {name} with a request for a device of the class {device_class.name}"
+            yield ProposedChange("claim", text, [CreateObject(claim)], 1)
+
+
+@fix()
+def correct_selectors(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Replace an attribute or a capacity that no device has by one that devices have."""
+    objects = subject.session.objects
+    for target in _device_claims(subject):
+        for path, request, label in _requests(objects.content(target)):
+            for number, selector in enumerate(request.get("selectors") or ()):
+                expression = str((selector.get("cel") or {}).get("expression", ""))
+                for start, end, old, name, values in _constants(subject, expression):
+                    for value in values[:MAX_TRIED]:
+                        draft = Draft(target, objects.content(target), must_replace=True)
+                        new = f"{expression[:start]}{value}{expression[end:]}"
+                        edit = draft.put((*path, "selectors", number, "cel", "expression"), new).edit()
+                        where = f"the selector of request {label} of the claim {target.name}"
+                        have = f" (devices have {', '.join(values[:MAX_TRIED])})"
+                        text = f"Change {name} from {old} to {value} in {where}{have}"
+                        yield ProposedChange("claim", text, [edit], 1)
+
+
+def _constants(subject: Subject, expression: str) -> Iterator[tuple[int, int, str, str, list[str]]]:
+    """Find constants in a selector: their place, text, attribute, and the values that devices have instead."""
+    for match in ATTRIBUTE.finditer(expression):
+        values = sorted(
+            {
+                str(item["string"])
+                for device, _ in list_devices(subject.session.objects)
+                for key, item in (device.get("attributes") or {}).items()
+                if key.rpartition("/")[2] == match[1] and "string" in item
+            }
+        )
+        if match[3] not in values:
+            yield match.start(3), match.end(3), match[3], match[1], values
+    for match in CAPACITY.finditer(expression):
+        sizes = list_capacities(subject.session.objects, match[1])
+        if sizes and sizes[0][0] < nano_value(match[3]):
+            amounts = list(dict.fromkeys(format_nanos(size, is_binary=True) for size, _, _ in sizes))
+            yield match.start(3), match.end(3), match[3], match[1], amounts
+
+
+def list_devices(objects: Any) -> list[tuple[dict[str, Any], str]]:
+    """List the published devices and their nodes."""
+    return [
+        (device, str(spec.get("nodeName") or ""))
+        for target in objects.known("ResourceSlice")
+        for spec in [objects.content(target).get("spec") or {}]
+        for device in spec.get("devices") or ()
+    ]
+
+
+def list_capacities(objects: Any, name: str) -> list[tuple[int, str, str]]:
+    """List the sizes of a capacity, with the device and its node, the largest first."""
+    sizes = [
+        (nano_value(capacity["value"]), str(device.get("name")), node)
+        for device, node in list_devices(objects)
+        for key, capacity in (device.get("capacity") or {}).items()
+        if key.rpartition("/")[2] == name
+    ]
+    return sorted(sizes, reverse=True)
+
+
+def _requests(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any], str]]:
+    """List the requests of a claim and their alternatives: the path, the content, and the name."""
+    for index, request in enumerate(((content.get("spec") or {}).get("devices") or {}).get("requests") or ()):
+        path = ("spec", "devices", "requests", index)
+        if request.get("exactly"):
+            yield (*path, "exactly"), request["exactly"], str(request.get("name"))
+        for number, option in enumerate(request.get("firstAvailable") or ()):
+            yield (*path, "firstAvailable", number), option, f"{request.get('name')}/{option.get('name')}"
+
+
+@fix()
+def drop_claims(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Remove the fewest resource claims."""
+    claims = subject.content.get("spec", {}).get("resourceClaims") or []
+
+    def edits_for(selected: Sequence[int]) -> list[Edit]:
+        draft = subject.draft()
+        for index in sorted(selected, reverse=True):
+            drop_from_containers(draft, ("resources", "claims"), claims[index].get("name"))
+            draft.remove("spec", "resourceClaims", index)
+        return [draft.edit()]
+
+    removable = subject.fewest(list(range(len(claims))), edits_for)
+    if removable is not None:
+        names = " and ".join(str(claims[index].get("name")) for index in removable)
+        yield ProposedChange("claim", f"Remove the claim {names}", edits_for(removable), LAST_RESORT)
+
+
+@fix()
+def loosen_claims(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Remove the fewest device selectors and constraints."""
+    paths = [
+        (target, path, description)
+        for target in _device_claims(subject)
+        for path, description in _demands(subject.session.objects.content(target))
+    ]
+
+    def edits_for(selected: Sequence[tuple[ObjectId, tuple[str | int, ...], str]]) -> list[Edit]:
+        drafts: dict[ObjectId, Draft] = {}
+        for target, path, _ in reversed(selected):
+            content = subject.session.objects.content(target)
+            drafts.setdefault(target, Draft(target, content, must_replace=True)).remove(*path)
+        return [draft.edit() for draft in drafts.values()]
+
+    removable = subject.fewest(paths, edits_for)
+    if removable is not None:
+        description = " and ".join(f"{text} of the claim {target.name}" for target, _, text in removable)
+        yield ProposedChange("claim", f"Remove {description}", edits_for(removable), 2)
+
+
+def _device_claims(subject: Subject) -> Iterator[ObjectId]:
+    """List the existing claims of the pod that have no devices yet."""
+    statuses = {item.name: item.resource_claim_name for item in subject.pod.status.resource_claim_statuses}
+    for use in subject.pod.spec.resource_claims:
+        target = ObjectId(
+            "ResourceClaim", subject.pod.namespace, use.resource_claim_name or statuses.get(use.name) or ""
+        )
+        if target in subject.session.objects:
+            content = subject.session.objects.content(target)
+            if not (content.get("status") or {}).get("allocation"):
+                yield target
+
+
+def _demands(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """List the device requirements of a claim, in the order of the manifest."""
+    for path, request, name in _requests(content):
+        if request.get("selectors"):
+            yield (*path, "selectors"), f"the selectors of request {name}"
+    if ((content.get("spec") or {}).get("devices") or {}).get("constraints"):
+        yield ("spec", "devices", "constraints"), "the constraints"
+
+
+@fix()
+def shrink_claims(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Request fewer devices in a claim, as many as fit."""
+    for target in _device_claims(subject):
+        content = subject.session.objects.content(target)
+        for index, request in enumerate(((content.get("spec") or {}).get("devices") or {}).get("requests") or ()):
+            count = int((request.get("exactly") or {}).get("count") or 1)
+            if count < 2:
+                continue
+
+            def edits_for(device_count: int, index: int = index, target: ObjectId = target) -> list[Edit]:
+                draft = Draft(target, subject.session.objects.content(target), must_replace=True)
+                return [draft.put(("spec", "devices", "requests", index, "exactly", "count"), device_count).edit()]
+
+            largest = subject.largest(1, count, edits_for, count - 1)
+            if largest is not None:
+                where = f"the request {request['name']} of the claim {target.name}"
+                text = f"Request {largest} instead of {count} devices in {where}"
+                yield ProposedChange("claim", text, edits_for(largest), 1)
