@@ -12,9 +12,14 @@ import structlog
 from hypothesis import settings
 from structlog.testing import capture_logs
 
+from moorage.kube.features import FeatureGates
 from moorage.scheduler.framework.logs import VERBOSITY
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+# `make test-next` runs the tests with the behavior of the next release.
+if NEXT_RELEASE := os.environ.get("MOORAGE_TEST_RELEASE", ""):
+    FeatureGates.__init__.__kwdefaults__ = {"release": NEXT_RELEASE, "oldest": None}
 
 # A busy machine is not a defect: no test depends on the clock.
 settings.register_profile("house", deadline=None)

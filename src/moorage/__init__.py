@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ServiceError,
     )
     from moorage.insight import Session
+    from moorage.insight.plan.goals import plan
     from moorage.kube.api.affinity import Taint, Toleration
     from moorage.kube.api.custom import CustomObject, RawNode, RawPod, custom_kind
     from moorage.kube.api.meta import Condition, KubeObject, ObjectMeta, OwnerReference, format_time, parse_time
@@ -108,6 +109,7 @@ else:
             "AlreadyExists ApiError Conflict InputError MoorageError NotFound NotStored PluginError ServiceError"
         ),
         "insight": "Session",
+        "insight.plan.goals": "plan",
         "kube.api.affinity": "Taint Toleration",
         "kube.api.custom": "CustomObject RawNode RawPod custom_kind",
         "kube.api.meta": "Condition KubeObject ObjectMeta OwnerReference format_time parse_time",
@@ -248,6 +250,7 @@ __all__ = [
     "nano_value",
     "once",
     "parse_time",
+    "plan",
     "queue_if",
     "score_function",
     "unit_value",

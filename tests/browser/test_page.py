@@ -95,7 +95,7 @@ def test_pod_view_equals_the_output_of_explain(look: Look, key: str) -> None:
             summary.click()
         output = window.text().lower()
     assert " ".join(headline.removeprefix(key).split()).lower() in output
-    hints = ("Scores: ", "-v 1 adds ")  # the page shows scores as a table, and everything that -v 1 adds
+    hints = ("Scores: ", "Use -v 1 to show ")  # the page shows scores as a table, and everything that -v 1 adds
     sentences = [line for line in lines if " : " not in line and not any(hint in line for hint in hints)]
     for line in sentences:
         message = line.lstrip("0123456789. ") if line[:2].rstrip(".").isdigit() else line

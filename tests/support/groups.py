@@ -1,13 +1,15 @@
 """A scheduler with groups, run step by step: every cycle is a step, and the API is a dict that responds immediately."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from moorage.common.errors import NotFound
+from moorage.common.observers import Observer
+from moorage.common.version import RELEASE
 from moorage.common.virtual_time import VirtualLoop
 from moorage.kube.api.meta import Condition, KubeObject, ObjectMeta
 from moorage.kube.api.node import Node
@@ -26,7 +28,7 @@ from moorage.kube.api.pod_groups import (
     TopologyConstraint,
 )
 from moorage.kube.api.records import EventNote
-from moorage.kube.features import FeatureGates
+from moorage.kube.features import FeatureGates, assignments
 from moorage.scheduler.engine.scheduler import Scheduler
 from moorage.scheduler.engine.task_pool import TaskBackground
 from moorage.scheduler.framework.plugin import Plugin
@@ -134,7 +136,15 @@ class GroupBench:
     ``slow`` names the pods whose deletion takes until :meth:`gone`; ``refuse`` may raise for any write.
     """
 
-    def __init__(self, *, gates: str = GATE, config: str = "", plugins: Iterable[type[Plugin]] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        gates: str = GATE,
+        config: str = "",
+        plugins: Iterable[type[Plugin]] = (),
+        release: str = RELEASE,
+        observers: Sequence[Observer] = (),
+    ) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         self.objects: dict[tuple[type[KubeObject], str], KubeObject] = {}
@@ -147,9 +157,10 @@ class GroupBench:
         self._news: list[tuple[KubeObject | None, KubeObject | None]] = []
         self._version = 1
         self._background = TaskBackground()
-        features, enabled = FeatureGates.parse(gates), tuple(plugins)
+        features, enabled = FeatureGates(dict(assignments(gates)), release=release), tuple(plugins)
         self._policy = load_policy(collect_plugins(enabled), config, features=features, enabled=enabled)
         self._clock = loop.clock
+        self._observers = observers
         self.scheduler = self._new_scheduler()
 
     def _new_scheduler(self) -> Scheduler:
@@ -161,6 +172,7 @@ class GroupBench:
             clock=self._clock,
             features=self._policy.features,
             cross_check=True,
+            observers=self._observers,
         )
 
     @property
@@ -271,10 +283,14 @@ class GroupBench:
         result: str | None = self.queue.where(self.pod(name))
         return result
 
-    def condition(self, name: str = "g") -> tuple[str, str, str] | None:
+    def condition(
+        self, name: str = "g", kind: type[PodGroup] | type[CompositePodGroup] = PodGroup
+    ) -> tuple[str, str, str] | None:
         """Return status, reason and message of a group's condition."""
-        for condition in self.group(name).status.conditions:
-            if condition.type == "PodGroupInitiallyScheduled":
+        group = self.objects[kind, f"default/{name}"]
+        assert isinstance(group, PodGroup | CompositePodGroup)
+        for condition in group.status.conditions:
+            if condition.type == f"{kind.__name__}InitiallyScheduled":
                 return condition.status, condition.reason, condition.message
         return None
 

@@ -31,6 +31,7 @@ def capacity(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     context: options.Context = "",
     plugin: options.Plugins = None,
     feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
     verbosity: options.Verbosity = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -43,12 +44,19 @@ def capacity(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     """
     start_lightly()
     options.configure_trial_logs(verbosity)
-    from moorage.insight import count_replicas, template_pod
+    from moorage.insight import count_replicas, template_pods
     from moorage.kube.manifests import read_files
 
-    pod = template_pod(read_files([pod_file]), source=pod_file)
+    pod, *ignored_pods = template_pods(read_files([pod_file]), source=pod_file)
+    if ignored_pods:
+        options.print_note(
+            f"{pod_file} has {len(ignored_pods) + 1} pods; {pod['metadata'].get('name', 'the first one')} is used",
+            quiet=quiet,
+        )
     cluster = options.load_cluster(file, snapshot, kubeconfig, context, quiet=quiet)
-    policy = options.load_live_policy(config, cluster, plugin, feature_gates, quiet=quiet)
+    policy = options.load_live_policy(
+        config, cluster, plugin, options.GateFlags(feature_gates, emulated_version), quiet=quiet
+    )
     with options.prints_to_stderr(), cluster.session(policy) as session:
         result = count_replicas(session, pod, most=limit)
     if output is options.AnswerFormat.JSON:

@@ -15,8 +15,10 @@ from moorage.cli import (
     explain,
     extender,
     lab,
+    mcp,
     new,
     options,
+    plan,
     promote,
     record,
     scheduler,
@@ -25,13 +27,14 @@ from moorage.cli import (
     snapshot,
     ui,
     whatif,
+    when,
 )
 from moorage.cli.up import command as up
 
 SECTIONS: Final = {
     "Start here": ("up", "explain", "new"),
     "Run the scheduler": ("scheduler", "config", "shadow", "promote", "extender"),
-    "Inspect and plan": ("ui", "simulate", "capacity", "whatif", "snapshot"),
+    "Inspect and plan": ("ui", "simulate", "capacity", "plan", "when", "whatif", "snapshot", "mcp"),
     "Compare policies": ("lab", "record"),
 }
 """The commands as `moorage --help` groups them."""
@@ -46,11 +49,11 @@ class _Sections(options.CommandGroup):
 
 
 app = options.make_group("The Kubernetes scheduler in Python.", _Sections)
-for _group in (config, shadow, whatif, lab):
+for _group in (config, shadow, plan, whatif, lab):
     app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2])
 for _command in (
     *(up.up, explain.explain, new.new, promote.promote, extender.extender, ui.ui, simulate.simulate),
-    *(capacity.capacity, snapshot.snapshot, record.record),
+    *(capacity.capacity, when.when, mcp.mcp, snapshot.snapshot, record.record),
 ):
     app.command(cls=options.Command)(_command)
 

@@ -31,6 +31,7 @@ def view(
         typer.Option("--config", metavar="FILE", help="Configuration file (default: kube-scheduler's defaults)."),
     ] = None,
     feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
     plugin: options.Plugins = None,
     output: Annotated[ViewFormat, typer.Option("--output", "-o", help="Output format.")] = ViewFormat.YAML,
 ) -> None:
@@ -38,9 +39,12 @@ def view(
 
     The output equals that of kube-scheduler's --write-config-to.
     """
+    start_lightly()
     from moorage.scheduler.config import completed_view, to_json, to_yaml
 
-    completed = completed_view(_load(config, feature_gates, plugin, to_schedule=False).config)
+    completed = completed_view(
+        _load(config, options.GateFlags(feature_gates, emulated_version), plugin, to_schedule=False).config
+    )
     typer.echo(to_json(completed) if output is ViewFormat.JSON else to_yaml(completed), nl=False)
 
 
@@ -48,21 +52,23 @@ def view(
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Configuration file.")],
     feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
     plugin: options.Plugins = None,
 ) -> None:
     """Validate a configuration and list all its errors."""
-    import asyncio
-
+    start_lightly()
     from moorage.scheduler.config import KNOWN_PLUGINS, ExtensionPoint, expand_plugins
     from moorage.scheduler.wiring.policy import build_catalogue
 
-    policy = _load(file, feature_gates, plugin)
+    policy = _load(file, options.GateFlags(feature_gates, emulated_version), plugin)
     catalogue = build_catalogue(policy.registry)
     profiles = {
         profile.scheduler_name: expand_plugins(profile, lambda name: catalogue[name].points)
         for profile in policy.config.profiles
     }
     if any(name not in KNOWN_PLUGINS for enabled in profiles.values() for name in enabled.names):
+        import asyncio
+
         asyncio.run(_construct_plugins(policy))
     typer.echo(f"{file}: OK")
     for name, enabled in profiles.items():
@@ -125,11 +131,9 @@ def convert(
 
 
 def _load(
-    path: Path | None, feature_gates: list[str] | None, plugins: list[str] | None, *, to_schedule: bool = True
+    path: Path | None, gates: options.GateFlags, plugins: list[str] | None, *, to_schedule: bool = True
 ) -> "Policy":
-    start_lightly()
-    from moorage.scheduler.daemon.feature_gates import all_gates
     from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
-    registry, gates = collect_plugins(paths=plugins or ()), all_gates(feature_gates or ())
-    return load_policy(registry, path, features=gates, to_schedule=to_schedule)
+    registry = collect_plugins(paths=plugins or ())
+    return load_policy(registry, path, features=gates.choose(to_schedule=False), to_schedule=to_schedule)

@@ -13,6 +13,7 @@ from moorage.common.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from moorage.insight import LoadedCluster, PodExplanation, Session, WorkloadExplanation
+    from moorage.scheduler.wiring.policy import Policy
 
 PodName = Annotated[
     str, typer.Argument(metavar="POD", help="NAME, NAMESPACE/NAME, or a workload: deployment/NAME, job/NAME, ...")
@@ -61,12 +62,13 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     context: options.Context = "",
     plugin: options.Plugins = None,
     feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
     verbosity: Verbosity = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Explain why a pod is pending, and suggest changes that make it fit.
 
-    For a pod on a node, the command explains why the scheduler prefers that node. The cluster is the live one that
+    For a pod on a node, the command compares that node with the best other node. The cluster is the live one that
     kubectl uses, a snapshot, or files. The command never writes to it. Every suggested change was tried: the plugins
     of the scheduler accept the pod on the changed cluster.
 
@@ -85,9 +87,10 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
         _print_attempts(decision_log, pod, namespace or "default", as_json=output is ExplanationFormat.JSON)
         return
     cluster = options.load_cluster(file, snapshot, kubeconfig, context, quiet=quiet)
-    policy = options.load_live_policy(config, cluster, plugin, feature_gates, quiet=quiet)
-    if implied_gates := _find_implied_gates(cluster, feature_gates or []):
-        gates_set = [*(feature_gates or []), *implied_gates]
+    gate_flags = options.GateFlags(feature_gates, emulated_version)
+    policy = options.load_live_policy(config, cluster, plugin, gate_flags, quiet=quiet)
+    if implied_gates := find_missing_gates(cluster, policy, feature_gates or []):
+        gates_set = gate_flags._replace(gates=[*(feature_gates or []), *implied_gates])
         policy = options.load_live_policy(config, cluster, plugin, gates_set, quiet=quiet)
         gates = ",".join(implied_gates)
         options.print_note(f"the cluster has pod groups; assuming --feature-gates {gates}", quiet=quiet)
@@ -123,14 +126,15 @@ def _pod_key(name: str, namespace: str) -> str:
     return key if "/" in key else f"{namespace}/{key}"
 
 
-def _find_implied_gates(cluster: "LoadedCluster", requested: list[str]) -> list[str]:
-    """List the feature gates that the cluster must have enabled, unless the command line sets them."""
+def find_missing_gates(cluster: "LoadedCluster", policy: "Policy", requested: list[str]) -> list[str]:
+    """List the disabled feature gates that the cluster must have enabled, unless the command line sets them."""
     from moorage.insight import find_implied_gates
     from moorage.kube.features import assignments
 
     already_set = {name for name, _ in assignments(*requested)}
+    disabled = [name for name in find_implied_gates(cluster.documents) if not policy.features.enabled(name)]
     prefix = "kube:" if ":" in ",".join(requested) else ""
-    return [f"{prefix}{name}=true" for name in find_implied_gates(cluster.documents) if name not in already_set]
+    return [f"{prefix}{name}=true" for name in disabled if name not in already_set]
 
 
 def _explain(

@@ -35,6 +35,7 @@ def extender(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     kubeconfig: options.Kubeconfig = "",
     context: options.Context = "",
     feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
     verbosity: options.Verbosity = None,
 ) -> None:
     """Serve plugins to a stock kube-scheduler.
@@ -56,7 +57,8 @@ def extender(  # noqa: PLR0913, PLR0917 - the parameters of a command are its op
     requested = Registry()
     for path in plugin:
         requested.register_path(path)
-    served = select_served(options.load_policy(config, plugin, feature_gates), [*requested], profile)
+    gates = options.GateFlags(feature_gates, emulated_version)
+    served = select_served(options.load_policy(config, plugin, gates), [*requested], profile)
     settings = ExtenderOptions(
         address=address,
         port=port,

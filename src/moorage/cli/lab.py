@@ -1,10 +1,13 @@
 """`moorage lab`: compare scheduling policies on traces and clusters."""
 
+import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,10 +17,12 @@ from moorage.cli.startup import start_lightly
 from moorage.common.errors import InputError
 
 if TYPE_CHECKING:
-    from moorage.lab import RunTrials, ShowTrials
+    from moorage.lab import RunTrials, ShowTrials, TracePod, TrialResult
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
+LINE_SECONDS = 10.0
+"""Interval of progress lines without a terminal."""
 
 app = options.make_group("Compare scheduling policies on traces, in virtual time.")
 
@@ -75,18 +80,39 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     """
     start_lightly()
     options.configure_trial_logs(verbosity)
-    from moorage.lab import Results, arrivals_as_text, load_experiment, report_page, run_experiment
+    from moorage.lab import (
+        Results,
+        arrivals_as_text,
+        load_experiment,
+        measures_as_csv,
+        measures_as_latex,
+        report_page,
+        run_experiment,
+    )
 
     loaded = load_experiment(experiment)
     loaded.check_policies()
     results = Results(out or experiment.with_name(f"{experiment.stem}-results"))
+    is_interrupted = False
+    trials: list[TrialResult] = []
     with (
         _open_backend(on, ray_address, workers, total=len(loaded)) as run_trials,
-        _trials_progress("trials", quiet=quiet) as show,
+        _trials_progress("trials", quiet=quiet) as progress,
+        _interruptible(progress) as show,
     ):
-        trials = run_experiment(loaded, results, run_trials, show=show)
+        try:
+            trials = run_experiment(loaded, results, run_trials, show=show)
+        except KeyboardInterrupt:
+            is_interrupted = True
+            trials = [result for trial in loaded.trials() if (result := results.find(trial)) is not None]
     results.combine(trials)
+    results.write("measures.csv", measures_as_csv(loaded.experiment, trials).encode())
+    results.write("measures.tex", measures_as_latex(loaded.experiment, trials).encode())
     report = results.write("report.html", report_page(loaded.experiment, trials).encode())
+    if is_interrupted:
+        typer.echo(f"interrupted; {len(trials)} of {len(loaded)} trials are stored; report: {report}", err=True)
+        typer.echo("run the same command to resume", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED)
     failed = [result.trial for result in trials if result.trial.error]
     for row in failed:
         typer.echo(f"failed: {row.configuration}, {row.trace}, {row.cluster}, seed {row.seed}: {row.error}", err=True)
@@ -131,7 +157,8 @@ def tune(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
     try:
         with (
             _open_backend(on, ray_address, workers, total=len(loaded)) as run_trials,
-            _trials_progress("candidates", quiet=quiet) as show,
+            _trials_progress("candidates", quiet=quiet) as progress,
+            _interruptible(progress) as show,
         ):
             outcome = search(loaded, plan, results, run_trials, seed=seed, show=show)
     except KeyboardInterrupt as interrupt:
@@ -144,12 +171,63 @@ def tune(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
         typer.echo(line)
 
 
+@app.command(cls=options.Command)
+def evolve(
+    experiment: Annotated[Path, typer.Argument(metavar="EXPERIMENT", help="YAML file with an `evolve` section.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Directory for plugin and lineage (default: EXPERIMENT-evolved)."),
+    ] = None,
+    propose: Annotated[
+        str,
+        typer.Option(
+            "--propose",
+            metavar="COMMAND",
+            help="Command that proposes code: JSON on standard input, Python on standard output "
+            "(default: a built-in genetic search).",
+        ),
+    ] = "",
+    seed: Seed = 1,
+    workers: WorkersOption = 0,
+    quiet: options.Quiet = False,
+    verbosity: options.Verbosity = None,
+) -> None:
+    """Search for a score function that optimizes an objective.
+
+    Candidates run in separate processes with limits. The best one is evaluated on traces that the search did not
+    use, and written as a plugin if it is better than the baseline. The same command resumes an interrupted search.
+    """
+    start_lightly()
+    options.configure_trial_logs(verbosity)
+    from moorage.lab import EvolveOutcome, Results, describe_outcome, load_evolve_plan, load_experiment
+    from moorage.lab import evolve as search
+
+    loaded = load_experiment(experiment)
+    loaded.check_policies()
+    plan = load_evolve_plan(loaded)
+    results = Results(out or experiment.with_name(f"{experiment.stem}-evolved"))
+    try:
+        with _trials_progress("candidates", quiet=quiet) as progress, _interruptible(progress) as show:
+            outcome = search(loaded, plan, results, seed=seed, workers=workers, command=propose, show=show)
+    except KeyboardInterrupt as interrupt:
+        partial_outcome: EvolveOutcome | None = getattr(interrupt, "outcome_so_far", None)
+        for line in describe_outcome(partial_outcome) if partial_outcome is not None else ():
+            typer.echo(line)
+        typer.echo("interrupted; run the same command to resume", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    for line in describe_outcome(outcome):
+        typer.echo(line)
+
+
 @app.command("import", cls=options.Command)
-def import_(
-    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="Format of the trace; only openb is supported.")],
-    pods: Annotated[Path, typer.Option("--pods", metavar="FILE", help="List of pods.")],
+def import_(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+    format_: Annotated[
+        str,
+        typer.Argument(metavar="FORMAT", help="acme, dlrm, gavel, helios, openb, pai, philly or simkube."),
+    ],
+    pods: Annotated[Path, typer.Option("--pods", metavar="FILE", help="List of pods or jobs.")],
     out: OutFile,
-    nodes: Annotated[Path | None, typer.Option("--nodes", metavar="FILE", help="List of nodes.")] = None,
+    nodes: Annotated[Path | None, typer.Option("--nodes", metavar="FILE", help="List of nodes (openb).")] = None,
     cluster_out: Annotated[
         Path | None,
         typer.Option(
@@ -159,27 +237,97 @@ def import_(
             callback=NODES_FILE,
         ),
     ] = None,
-    all_nodes: Annotated[bool, typer.Option("--all-nodes", help="Include nodes without GPUs.")] = False,
+    all_nodes: Annotated[bool, typer.Option("--all-nodes", help="Include nodes without GPUs (openb).")] = False,
+    cpu_per_gpu: Annotated[
+        int,
+        typer.Option(
+            "--cpu-per-gpu", metavar="MILLI", parser=options.number(0), help="Milli-CPU per GPU, if the trace has none."
+        ),
+    ] = 0,
+    memory_per_gpu: Annotated[
+        int,
+        typer.Option(
+            "--memory-per-gpu", metavar="MIB", parser=options.number(0), help="MiB per GPU, if the trace has none."
+        ),
+    ] = 0,
+    gpus_per_pod: Annotated[
+        int,
+        typer.Option(
+            "--gpus-per-pod",
+            metavar="NUMBER",
+            parser=options.number(0, 1000),
+            help="Split larger jobs into pods with this number of GPUs (default for philly: 8).",
+        ),
+    ] = 0,
+    throughputs: Annotated[
+        str, typer.Option("--throughputs", metavar="FILE", help="Table of steps per second (gavel).")
+    ] = "",
+    worker: Annotated[str, typer.Option("--worker", metavar="NAME", help="GPU model of the table (gavel).")] = "v100",
+    no_gangs: Annotated[bool, typer.Option("--no-gangs", help="Schedule the pods of a job one by one.")] = False,
 ) -> None:
     """Convert a public trace.
+
+    Jobs with several pods become gangs, and pods are sorted by arrival.
 
     Example: moorage lab import openb --nodes nodes.csv --pods pods.csv --out trace.jsonl
     """
     start_lightly(with_numpy=True)
-    from moorage.lab import import_nodes, import_pods, write_nodes_csv, write_trace
+    from moorage.lab import (
+        ImportOptions,
+        Skipped,
+        import_nodes,
+        import_pods,
+        sort_by_arrival,
+        write_nodes_csv,
+        write_pods,
+    )
 
-    if format_ != "openb":
-        hint = "the only format is openb; convert other traces to CSV or JSON lines, see docs/reference/lab.md"
-        raise InputError("FORMAT", f"{format_!r} is not supported", hint=hint)
-    trace = import_pods(pods)
-    write_trace(out, trace)
-    gpus = sum(pod.gpu_request for pod in trace.pods) / 1000
-    typer.echo(f"{out}: {len(trace.pods)} pods, which request {gpus:g} GPUs")
+    if nodes is not None and format_ != "openb":
+        raise InputError("--nodes", f"{format_} has no list of nodes", hint="write pools in the experiment")
+    settings = ImportOptions(cpu_per_gpu, memory_per_gpu, gpus_per_pod, throughputs, worker, not no_gangs)
+    skipped = Skipped()
+    count, milli, last = 0, 0, 0.0
+    jobs: set[str] = set()
+
+    def imported() -> "Iterator[TracePod]":
+        nonlocal count, milli, last
+        for pod in sort_by_arrival(import_pods(format_, pods, settings, skipped)):
+            count, milli, last = count + 1, milli + pod.gpu_request, pod.arrives
+            if pod.job:
+                jobs.add(pod.job)
+            yield pod
+
+    write_pods(out, imported())
+    if not count:
+        out.unlink(missing_ok=True)
+        reasons = "; ".join(f"{number} rows {reason}" for reason, number in skipped.reasons.items())
+        raise InputError(str(pods), f"there are no pods in the list{f': {reasons}' if reasons else ''}")
+    of_jobs = f" ({_count(len(jobs), 'multi-pod job')})" if jobs else ""
+    requested = _count(milli / 1000, "GPU")
+    typer.echo(f"{out}: {_count(count, 'pod')}{of_jobs} requesting {requested}, arriving within {_describe_span(last)}")
+    for reason, number in skipped.reasons.items():
+        typer.echo(f"{number} rows {reason}")
     if nodes is not None:
         nodes_file = cluster_out or out.with_name(f"{out.stem}-nodes.csv")
         cluster = import_nodes(nodes, gpu_only=not all_nodes)
         write_nodes_csv(nodes_file, cluster.nodes)
         typer.echo(f"{nodes_file}: {len(cluster.nodes)} nodes")
+
+
+def _count(number: float, noun: str) -> str:
+    return f"{number:.10g} {noun}{'s' if number != 1 else ''}"
+
+
+def _describe_span(seconds: float) -> str:
+    """Return a duration in the largest unit of which it has two.
+
+    >>> _describe_span(2932), _describe_span(90), _describe_span(86400 * 12.345), _describe_span(0)
+    ('49 minutes', '90 seconds', '12.3 days', '0 seconds')
+    """
+    for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 2 * size:
+            return _count(round(seconds / size, 0 if unit == "minute" else 1), unit)
+    return _count(round(seconds), "second")
 
 
 def _parse_rate(text: str) -> float:
@@ -223,7 +371,7 @@ def generate(
     trace = generate_trace(preset, seed, pods=pods, pods_per_hour=per_hour, where="--preset")
     write_trace(out, trace)
     last = trace.pods[-1].arrives if trace.pods else 0.0
-    typer.echo(f"{out}: {len(trace.pods)} pods in {last / 3600:.1f} hours")
+    typer.echo(f"{out}: {_count(len(trace.pods), 'pod')}, arriving within {_describe_span(last)}")
     if cluster_out is not None:
         cluster = preset_cluster(preset)
         write_nodes_csv(cluster_out, cluster.nodes)
@@ -247,10 +395,64 @@ def _open_backend(on: Backend, ray_address: str, workers: int, *, total: int) ->
 
 
 @contextmanager
+def _interruptible(show: "ShowTrials | None") -> "Iterator[ShowTrials]":
+    """Stop on SIGTERM as on Ctrl-C; yield a progress function that stops, too.
+
+    Python ignores an exception of a signal handler that runs during a callback of its garbage collection. The signal is
+    therefore remembered until the next finished trial.
+    """
+    is_stopped = False
+
+    def stop(_signal: int, _frame: object) -> None:
+        nonlocal is_stopped
+        is_stopped = True
+        # The exception may be raised between the creation of a coroutine and that of its task.
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        raise KeyboardInterrupt
+
+    def show_or_stop(done: int, total: int, name: str) -> None:
+        if is_stopped:
+            raise KeyboardInterrupt
+        if show is not None:
+            show(done, total, name)
+
+    report_ignored = sys.unraisablehook
+
+    def ignore_interrupt(unraisable: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
+            report_ignored(unraisable)
+
+    sys.unraisablehook = ignore_interrupt
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield show_or_stop
+    finally:
+        sys.unraisablehook = report_ignored
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _make_progress_lines(title: str) -> "ShowTrials":
+    """Return a function that prints a line at most every ten seconds, for logs."""
+    last = monotonic()
+
+    def show(done: int, total: int, name: str) -> None:
+        nonlocal last
+        if monotonic() - last >= LINE_SECONDS:
+            last = monotonic()
+            typer.echo(f"{done} of {total} {title}: {name}", err=True)
+
+    return show
+
+
+@contextmanager
 def _trials_progress(title: str, *, quiet: bool) -> "Iterator[ShowTrials | None]":
-    """Show a transient progress bar of trials or candidates, on a terminal."""
-    if quiet or not sys.stderr.isatty():
+    """Show a transient progress bar of trials or candidates on a terminal, otherwise lines."""
+    if quiet:
         yield None
+        return
+    if not sys.stderr.isatty():
+        yield _make_progress_lines(title)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

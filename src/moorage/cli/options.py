@@ -4,19 +4,21 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
-from enum import StrEnum
+from enum import Enum, StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from moorage.common.errors import InputError, MoorageError, did_you_mean
+from moorage.common.version import NEWEST, OLDEST, RELEASE
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from moorage.insight import LoadedCluster, ShowReading
+    from moorage.kube.features import FeatureGates as KubeFeatures
     from moorage.scheduler.decisions.attempts import ShowProgress
     from moorage.scheduler.wiring.policy import Policy
 
@@ -29,7 +31,7 @@ UsageError: Any = typer.BadParameter.__base__
 
 
 def describe_usage_error(error: Any) -> InputError:
-    """Return a usage error of typer in the form of our own errors."""
+    """Return a usage error of typer in the format of Moorage's errors."""
     command = error.ctx.command_path if error.ctx else "moorage"
     hint = f"run '{command} --help' for its arguments and options"
     match type(error).__name__:
@@ -50,12 +52,51 @@ def _name_param(param: Any) -> str:
     return str(param.metavar if param.param_type_name == "argument" else param.opts[0])
 
 
+class PlainValues:
+    """Converts texts, paths and absent values without pydantic, with which newer versions of typer validate options.
+
+    Importing pydantic takes a fifth of the CPU of a short command. All other values are left to typer.
+    """
+
+    def __init__(self, param: Any) -> None:
+        self._build = param.get_runtime_param
+        self._annotation = param.type_descriptor.annotation
+        self._has_parser = param.type_descriptor.parameter_info.parser is not None
+        self._of_typer: Any = None
+
+    @classmethod
+    def use_for(cls, params: Iterable[Any]) -> None:
+        """Convert the values of these parameters, if this version of typer uses pydantic."""
+        for param in params:
+            if getattr(param, "_runtime_param", param) is None:
+                param._runtime_param = cls(param)
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the value of a parameter; called by typer."""
+        if value is None:
+            return () if param.multiple or param.nargs == -1 else None
+        if not self._has_parser:
+            if self._annotation is str and isinstance(value, str):
+                return value
+            if self._annotation is Path and isinstance(value, str):
+                return Path(value)
+            if self._annotation == list[str] and all(isinstance(item, str) for item in value):
+                return list(value)
+            if isinstance(value, Enum) and isinstance(value, self._annotation):
+                return value
+        if self._of_typer is None:
+            param._runtime_param = None
+            self._of_typer = self._build()
+        return self._of_typer.coerce(value, param=param, ctx=ctx)
+
+
 class Command(TyperCommand):
     """A command whose help names arguments by their metavar only: some versions of typer print `{POD}` and `<str>`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse a command line; raise InputError for unexpected arguments."""
         ctx.allow_extra_args = True
+        PlainValues.use_for(self.get_params(ctx))
         try:
             extra = super().parse_args(ctx, args)
         except UsageError as error:
@@ -93,6 +134,7 @@ class CommandGroup(TyperGroup):
         if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help(), err=True)
             raise typer.Exit(2)
+        PlainValues.use_for(self.get_params(ctx))
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -133,14 +175,13 @@ class AnswerFormat(StrEnum):
     JSON = "json"
 
 
-def with_extension(*known: str) -> Callable[[Path | None], Path | None]:
+def with_extension(*extensions: str) -> Callable[[Path | None], Path | None]:
     """Return a callback that rejects an output file with an unknown extension, before the command does any work."""
 
     def check(path: Path | None) -> Path | None:
-        if path is not None and path.suffix not in known:
-            raise typer.BadParameter(
-                f"{path}: unknown file extension; use {' or '.join(filter(None, (', '.join(known[:-1]), known[-1])))}"
-            )
+        if path is not None and path.suffix not in extensions:
+            choices = " or ".join(filter(None, (", ".join(extensions[:-1]), extensions[-1])))
+            raise typer.BadParameter(f"{path}: unknown file extension; use {choices}")
         return path
 
     return check
@@ -170,6 +211,22 @@ FeatureGates = Annotated[
     list[str] | None,
     typer.Option("--feature-gates", metavar="GATE=BOOL,...", help="Feature gates to set; may be repeated."),
 ]
+EmulatedVersion = Annotated[
+    str,
+    typer.Option(
+        "--emulated-version",
+        metavar="VERSION",
+        help=f"Kubernetes release to emulate: {OLDEST} to {NEWEST} (default: {RELEASE}).",
+    ),
+]
+MinCompatibilityVersion = Annotated[
+    str,
+    typer.Option(
+        "--min-compatibility-version",
+        metavar="VERSION",
+        help="Oldest release in the control plane (default: one before the emulated one).",
+    ),
+]
 Plugins = Annotated[
     list[str] | None,
     typer.Option("--plugin", metavar="MODULE:CLASS", help="Third-party plugin to load; may be repeated."),
@@ -187,7 +244,7 @@ Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Scheduler configuration (default: the defaults of kube-scheduler, with each --plugin enabled).",
+        help="Scheduler configuration (default: the defaults of kube-scheduler, and each --plugin if there are any).",
     ),
 ]
 ClusterFiles = Annotated[
@@ -227,6 +284,12 @@ CertFile = Annotated[
 ]
 KeyFile = Annotated[
     Path | None, typer.Option("--tls-private-key-file", metavar="FILE", help="Private key of the certificate.")
+]
+ClassLabel = Annotated[
+    str,
+    typer.Option(
+        *("--class", "--class-label"), metavar="LABEL", help="Label used to classify pods (default: the namespace)."
+    ),
 ]
 RunFor = Annotated[
     str,
@@ -273,8 +336,30 @@ def configure_trial_logs(level: int | None) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
+class GateFlags(NamedTuple):
+    """The values of --feature-gates, --emulated-version and --min-compatibility-version."""
+
+    gates: list[str] | None = None
+    emulated: str = ""
+    compatible: str = ""
+
+    def choose(self, *, to_schedule: bool = True) -> "KubeFeatures":
+        """Return the feature gates in force; without ``to_schedule``, permanent features may be off."""
+        from moorage.scheduler.daemon.feature_gates import all_gates, choose_gates
+
+        versions = [[self.emulated] if self.emulated else [], [self.compatible] if self.compatible else []]
+        return (
+            choose_gates(self.gates or (), *versions).features
+            if to_schedule
+            else all_gates(self.gates or (), *versions)
+        )
+
+
+_DEFAULT_GATES: Final = GateFlags()
+
+
 def load_live_policy(
-    config: Path | None, cluster: "LoadedCluster", plugins: list[str] | None, gates: list[str] | None, *, quiet: bool
+    config: Path | None, cluster: "LoadedCluster", plugins: list[str] | None, gates: GateFlags, *, quiet: bool
 ) -> "Policy":
     """Return the policy of the options; without --config, that of the scheduler in a live cluster if it is known."""
     if config is None and cluster.config_source:
@@ -288,10 +373,9 @@ def load_live_policy(
 
 
 def load_policy(
-    config: Path | str | None, plugins: list[str] | None, gates: list[str] | None, plugin_timeout: str = ""
+    config: Path | str | None, plugins: list[str] | None, gates: GateFlags = _DEFAULT_GATES, plugin_timeout: str = ""
 ) -> "Policy":
     """Return the scheduling policy of the options; without a configuration, every --plugin is enabled."""
-    from moorage.scheduler.daemon.feature_gates import choose_gates
     from moorage.scheduler.framework.registry import Registry
     from moorage.scheduler.wiring import policy
 
@@ -300,9 +384,8 @@ def load_policy(
         for path in plugins or ():
             requested.register_path(path)
         registry = policy.collect_plugins(requested.values())
-    features = choose_gates(gates or ()).features
     registry.call_timeout = parse_seconds(plugin_timeout, "--plugin-timeout") or registry.call_timeout
-    return policy.load_policy(registry, config, features=features, enabled=requested.values())
+    return policy.load_policy(registry, config, features=gates.choose(), enabled=requested.values())
 
 
 def prints_to_stderr() -> AbstractContextManager[Any]:
@@ -354,13 +437,13 @@ def print_chunks(chunks: Iterable[bytes]) -> None:
     """Print a text that may be large. An unbuffered standard output writes at most 2 GiB per call."""
     output = sys.stdout.buffer
     for chunk in chunks:
-        rest = memoryview(chunk)
-        while rest:
-            rest = rest[output.write(rest) :]
+        unwritten = memoryview(chunk)
+        while unwritten:
+            unwritten = unwritten[output.write(unwritten) :]
 
 
 @contextmanager
-def _progress_bar(*, quiet: bool) -> "Iterator[Progress | None]":
+def progress_bar(*, quiet: bool) -> "Iterator[Progress | None]":
     """Show a transient progress bar on standard error; ``None`` with --quiet, or if that is not a terminal."""
     if quiet or not sys.stderr.isatty():
         yield None
@@ -375,14 +458,14 @@ def _progress_bar(*, quiet: bool) -> "Iterator[Progress | None]":
 @contextmanager
 def reading_progress(*, quiet: bool) -> "Iterator[ShowReading]":
     """Show a progress bar for each kind that is read."""
-    with _progress_bar(quiet=quiet) as bar:
+    with progress_bar(quiet=quiet) as bar:
         tasks: dict[str, TaskID] = {}
 
-        def show(kind: str, done: int, total: int) -> None:
+        def show(kind: str, completed: int, total: int) -> None:
             if bar is not None:
                 if kind not in tasks:
                     tasks[kind] = bar.add_task(kind, total=total)
-                bar.update(tasks[kind], completed=done, total=total)
+                bar.update(tasks[kind], completed=completed, total=total)
 
         yield show
 
@@ -392,15 +475,17 @@ def simulation_progress(*, quiet: bool) -> "Iterator[ShowProgress | None]":
     """Show a progress bar with the number of decided pods and the virtual time; without a terminal, print notes."""
     last = time.monotonic()
 
-    def print_progress(done: int, total: int, seconds: float) -> None:
+    def print_progress(completed: int, total: int, seconds: float) -> None:
         nonlocal last
         if time.monotonic() - last > NOTE_SECONDS:
             last = time.monotonic()
-            print_note(f"{done} of {total} pods scheduled after {format_seconds(seconds)} of virtual time", quiet=quiet)
+            print_note(
+                f"{completed} of {total} pods scheduled after {format_seconds(seconds)} of virtual time", quiet=quiet
+            )
 
     from moorage.cluster import format_seconds
 
-    with _progress_bar(quiet=quiet) as bar:
+    with progress_bar(quiet=quiet) as bar:
         if bar is None:
             yield None if quiet else print_progress
             return

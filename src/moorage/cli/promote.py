@@ -46,6 +46,7 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     dry_run: DryRun = False,
     plugin: options.Plugins = None,
     feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
     kubeconfig: options.Kubeconfig = "",
     context: options.Context = "",
 ) -> None:
@@ -73,7 +74,7 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
         if not namespace or not name:
             raise InputError("--config-map", f"{config_map!r} is not a ConfigMap name", hint="write NAMESPACE/NAME")
         store = ConfigMapKey(load_connection(kubeconfig, context=context), namespace, name, key)
-    active, load = store.read(), _make_loader(plugin, feature_gates)
+    active, load = store.read(), _make_loader(plugin, options.GateFlags(feature_gates, emulated_version))
     if undo:
         if shadow is not None:
             hint = "--undo restores the previous configuration; omit SHADOW"
@@ -98,13 +99,12 @@ def promote(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
     typer.echo(f"{active.name} has been restored" if undo else is_active)
 
 
-def _make_loader(plugins: list[str] | None, gates: list[str] | None) -> "LoadConfig":
+def _make_loader(plugins: list[str] | None, gates: options.GateFlags) -> "LoadConfig":
     """Return a function that parses a configuration and checks that all its plugins exist."""
     from moorage.scheduler.config import SchedulerConfiguration, load_config
-    from moorage.scheduler.daemon.feature_gates import all_gates
     from moorage.scheduler.wiring.policy import build_catalogue, collect_plugins, require_plugins
 
-    registry, features = collect_plugins(paths=plugins or ()), all_gates(gates or ())
+    registry, features = collect_plugins(paths=plugins or ()), gates.choose(to_schedule=False)
 
     def load(text: str, source: str) -> SchedulerConfiguration:
         loaded = load_config(text, source=source, gates=features, catalogue=build_catalogue(registry))

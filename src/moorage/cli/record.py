@@ -1,6 +1,5 @@
 """`moorage record`: record a live cluster as a trace for the lab."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -25,10 +24,7 @@ def record(
             callback=options.with_extension(".json"),
         ),
     ] = None,
-    class_label: Annotated[
-        str,
-        typer.Option("--class-label", metavar="LABEL", help="Label used to classify pods (default: the namespace)."),
-    ] = "",
+    class_label: options.ClassLabel = "",
     kubeconfig: options.Kubeconfig = "",
     context: options.Context = "",
 ) -> None:
@@ -38,6 +34,8 @@ def record(
     pods are listed and watched. Pods that exist at the start arrive at time 0.
     """
     start_lightly()
+    import asyncio
+
     from moorage.common.clock import SteadyClock
     from moorage.common.errors import ApiError, InputError
     from moorage.common.signals import stop_on_signals

@@ -25,7 +25,8 @@ MAX_DETAILS: Final = 100_000
 class DecisionFormat(StrEnum):
     """Output formats of decisions."""
 
-    TABLE = "table"
+    TEXT = "text"
+    TABLE = "table"  # alias
     JSON = "json"
     YAML = "yaml"
 
@@ -92,7 +93,15 @@ GroupBy = Annotated[
 Timeline = Annotated[
     bool, typer.Option("--timeline", help="Print the complete timeline, including pods that did not wait.")
 ]
-Output = Annotated[DecisionFormat, typer.Option("--output", "-o", help="Output format.")]
+Output = Annotated[
+    DecisionFormat,
+    typer.Option(
+        "--output",
+        "-o",
+        callback=lambda chosen: DecisionFormat.TEXT if chosen == "table" else chosen,
+        help="Output format; table is the same as text.",
+    ),
+]
 
 
 def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command are its options, each handled here
@@ -111,10 +120,11 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
     no_extenders: NoExtenders = False,
     group_by: GroupBy = "",
     timeline: Timeline = False,
-    output: Output = DecisionFormat.TABLE,
+    output: Output = DecisionFormat.TEXT,
     plugin: options.Plugins = None,
     plugin_timeout: options.PluginTimeout = "",
     feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
     quiet: options.Quiet = False,
     verbosity: options.Verbosity = None,
 ) -> None:
@@ -144,7 +154,12 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
             raise InputError("--decision-log", "cannot be combined with a cluster or with what-if options", hint=hint)
         _print_log(decision_log, output, whole_timeline=timeline)
         return
-    load = partial(options.load_policy, plugins=plugin, gates=feature_gates, plugin_timeout=plugin_timeout)
+    load = partial(
+        options.load_policy,
+        plugins=plugin,
+        gates=options.GateFlags(feature_gates, emulated_version),
+        plugin_timeout=plugin_timeout,
+    )
     policy = load(config)
     if no_extenders and policy.config.extenders:
         policy = _without_extenders(policy, quiet=quiet)
@@ -161,7 +176,7 @@ def simulate(  # noqa: PLR0913, PLR0915, PLR0917 - the parameters of a command a
     _print_foreign(cluster, policy, quiet=quiet)
     if one_pass:
         cluster = add_workload_pods(cluster, policy.features)
-    with_nodes = output is not DecisionFormat.TABLE or len(cluster.nodes) * cluster.expected_pods <= MAX_DETAILS
+    with_nodes = output is not DecisionFormat.TEXT or len(cluster.nodes) * cluster.expected_pods <= MAX_DETAILS
     run: Run | None = None
     results: list[list[Decision]] = []
     faults: list[str] = []
@@ -266,7 +281,7 @@ def _print_differences(before: "list[Decision]", after: "list[Decision]", output
     from moorage.insight import compare_decisions
 
     changed_pods = compare_decisions(before, after)
-    if output is not DecisionFormat.TABLE:
+    if output is not DecisionFormat.TEXT:
         options.print_json({"differences": changed_pods})
         return
     pod_width = max((len(item.pod) for item in changed_pods), default=0)
@@ -287,7 +302,7 @@ def _print(
     """Print decisions; ``more`` has further keys of the JSON and YAML output."""
     from moorage.scheduler.decisions.decision import json_chunks, yaml_chunks
 
-    if output is not DecisionFormat.TABLE:
+    if output is not DecisionFormat.TEXT:
         write = json_chunks if output is DecisionFormat.JSON else yaml_chunks
         options.print_chunks(write(decisions, more))
         return

@@ -35,7 +35,7 @@ def snapshot(
 
     The snapshot contains nodes, pods, volumes, devices, disruption budgets and workloads; each kind is listed at a
     single point in time. Nothing is written to the cluster. Secrets are never read; env, commands and annotations are
-    omitted.
+    omitted, except for the annotations that affect scheduling.
 
     Use the snapshot in other commands: moorage explain POD --snapshot FILE, moorage simulate --snapshot FILE.
     """
@@ -48,8 +48,13 @@ def snapshot(
         raise InputError("--anonymize", problem, hint="omit --all-fields and --annotations")
     source = ClusterSource(kubeconfig=kubeconfig, context=context)
     with options.reading_progress(quiet=quiet) as progress:
-        read, _, server = read_server(source, with_annotations=annotations, whole=all_fields, progress=progress)
-    contents = Anonymizer().anonymized(read.contents) if anonymize else read.contents
+        read, _, server = read_server(source, with_annotations=annotations, all_fields=all_fields, progress=progress)
+    contents = read.contents
+    if anonymize:
+        anonymizer = Anonymizer(contents)
+        contents = anonymizer.anonymized()
+        for expression in sorted(anonymizer.changed_expressions):
+            typer.echo(f"note: {expression} depends on the letters of names; decisions may differ", err=True)
     write_snapshot(file, contents, source="" if anonymize else server, versions=read.versions)
     if not quiet:
         counts = Counter(content["kind"] for content in contents)

@@ -45,12 +45,13 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     context: options.Context = "",
     plugin: options.Plugins = None,
     feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
     verbosity: options.Verbosity = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Show a cluster in the browser.
 
-    The page shows nodes, pending pods with reasons and suggested changes, and answers what-if questions. The cluster
+    The page shows nodes, pending pods with reasons and suggested changes, and evaluates what-if changes. The cluster
     is read from files, from a snapshot, or from the live cluster that kubectl uses. It is never changed.
 
     Files are simulated, and the page replays the simulation. To replay the decisions of a scheduler instead, add
@@ -74,10 +75,11 @@ def ui(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         raise InputError("--compare", "cannot be combined with --decision-log", hint="omit one of them")
     seconds = options.parse_seconds(for_, "--for")
     listening = ListenOptions.read(address, port, token_file, tls_cert_file, tls_private_key_file)
-    policy = options.load_policy(config, plugin, feature_gates)
+    gates = options.GateFlags(feature_gates, emulated_version)
+    policy = options.load_policy(config, plugin, gates)
     policies = {"as configured" if config is None else config.name: policy}
     if compare is not None:
-        policies[f"{compare.name} (compared)"] = options.load_policy(compare, plugin, feature_gates)
+        policies[f"{compare.name} (compared)"] = options.load_policy(compare, plugin, gates)
     if decision_log is not None and not (file or snapshot or kubeconfig or context):
         note = "a decision log does not contain the sizes of nodes; add -f, --snapshot or --kubeconfig"
         cluster = LoadedCluster([], note)

@@ -22,6 +22,7 @@ def fewest_nodes(  # noqa: PLR0913, PLR0917 - the parameters of a command are it
     context: options.Context = "",
     plugin: options.Plugins = None,
     feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
     verbosity: options.Verbosity = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -35,19 +36,19 @@ def fewest_nodes(  # noqa: PLR0913, PLR0917 - the parameters of a command are it
     options.configure_trial_logs(verbosity)
     from moorage.insight import find_fewest_nodes
 
-    policy = options.load_policy(config, plugin, feature_gates)
+    policy = options.load_policy(config, plugin, options.GateFlags(feature_gates, emulated_version))
     with options.load_cluster(file, snapshot, kubeconfig, context, quiet=quiet).session(policy) as session:
         result = find_fewest_nodes(session)
     if output is options.AnswerFormat.JSON:
         options.print_json(result)
         return
     is_optimal = result.needed == result.at_least
-    bound = "this is optimal" if is_optimal else f"at least {result.at_least} are needed in any case"
+    bound = "proven minimum" if is_optimal else f"lower bound: {result.at_least}"
     if result.unplaced:
         names = ", ".join(result.unplaced[:MAX_NAMES]) + (", …" if len(result.unplaced) > MAX_NAMES else "")
         typer.echo(f"pending and without a fitting node ({len(result.unplaced)}): {names}")
     which = "all other pods" if result.unplaced else "all pods"
-    typer.echo(f"{result.needed} of {result.of} nodes hold {which}; {bound}")
+    typer.echo(f"{result.needed} of {result.of} nodes can hold {which} ({bound})")
     for name in result.spare:
         typer.echo(f"  {name} can be removed")
 
@@ -75,12 +76,13 @@ def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     context: options.Context = "",
     plugin: options.Plugins = None,
     feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
     verbosity: options.Verbosity = None,
 ) -> None:
     """Serve what-if questions over HTTP.
 
-    Endpoints: POST /v1/explain, /v1/capacity and /v1/place with JSON; GET /healthz. The service works on a copy of the
-    cluster and cannot write to the real one. Without a token file it accepts only clients on this machine.
+    Endpoints: POST /v1/explain, /v1/capacity, /v1/place and /v1/plan with JSON; GET /healthz. The service works on a
+    copy of the cluster and cannot write to the real one. Without a token file it accepts only clients on this machine.
     """
     start_lightly()
     options.configure_trial_logs(verbosity)
@@ -88,7 +90,7 @@ def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
 
     settings = ServiceOptions(
         source=ClusterSource(file or (), snapshot, kubeconfig, context),
-        policy=options.load_policy(config, plugin, feature_gates),
+        policy=options.load_policy(config, plugin, options.GateFlags(feature_gates, emulated_version)),
         listening=ListenOptions.read(address, port, token_file, tls_cert_file, tls_private_key_file),
         seconds=parse_duration(timeout, where="--timeout"),
         refresh=parse_duration(refresh, where="--refresh"),

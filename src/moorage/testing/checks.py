@@ -129,10 +129,12 @@ class PluginCoverage:
         """Take the name and the extension points of the plugin."""
         self.name = plugin.name
         self.filters, self.scores_nodes = isinstance(plugin, FilterPlugin), isinstance(plugin, ScorePlugin)
-        others = [base for name, base in EXTENSION_POINTS.items() if name not in _CHECKED and isinstance(plugin, base)]
+        unchecked_bases = [
+            base for name, base in EXTENSION_POINTS.items() if name not in _CHECKED and isinstance(plugin, base)
+        ]
         self.unchecked = sorted(
             name
-            for base in others
+            for base in unchecked_bases
             for name in getattr(base, "__abstractmethods__", vars(base))
             if inspect.isfunction(getattr(base, name, None)) and name[0] != "_"
         )
@@ -200,13 +202,13 @@ def _custom_objects(
 ) -> list[KubeObject]:
     """Draw objects of custom resources, named after objects of the cluster, with fields of their types."""
     names = sorted({obj.name for obj in cluster})
-    made = []
+    objects = []
     for kind in kinds if names else ():
         for name in draw(st.lists(st.sampled_from(names), unique=True, max_size=3)):
             namespace = draw(st.sampled_from(strategies.NAMESPACES)) if find_kind(kind).namespaced else ""
             metadata = ObjectMeta(name=name, namespace=namespace, uid=f"{kind.__name__}-{name}")
-            made.append(replace(draw(_instances(kind, values)), metadata=metadata))
-    return made
+            objects.append(replace(draw(_instances(kind, values)), metadata=metadata))
+    return objects
 
 
 def _instances(struct: type[Any], values: Sequence[str]) -> st.SearchStrategy[Any]:

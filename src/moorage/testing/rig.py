@@ -141,15 +141,15 @@ class Rig:
     def run_filters(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
         """Run the filters on a node in order, first with the pods that are nominated to it."""
         nominated = [
-            other
-            for other in self.nominator.nominated_pods(node.name)
-            if other.priority >= pod.priority and other.uid != pod.uid
+            nominated_pod
+            for nominated_pod in self.nominator.nominated_pods(node.name)
+            if nominated_pod.priority >= pod.priority and nominated_pod.uid != pod.uid
         ]
         if nominated:
             copy, state = node.copy(), cycle.clone()
-            for other in nominated:
-                copy.add_pod(other)
-                self.add_pod(state, pod, other, copy)
+            for nominated_pod in nominated:
+                copy.add_pod(nominated_pod)
+                self.add_pod(state, pod, nominated_pod, copy)
             if (status := self._filter(state, pod, copy)) is not None:
                 return status
         return self._filter(cycle, pod, node)

@@ -46,3 +46,13 @@ def test_capacity_reports_the_obstacle_of_the_next_copy(
     output = capsys.readouterr().out
     assert "3 more copies of small fit" in output
     assert "The next copy does not fit: 0/2 nodes are available" in output
+
+
+def test_first_of_several_pods_is_used_and_named(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod_file = written(tmp_path / "pods.json", [pod("small"), pod("large", requests={"cpu": "4"})])
+    assert run(["capacity", pod_file, "-f", cluster]) == 0
+    output = capsys.readouterr()
+    assert output.err == f"note: {pod_file} has 2 pods; small is used\n"
+    assert "more copies of small fit" in output.out

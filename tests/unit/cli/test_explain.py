@@ -131,6 +131,15 @@ def test_text_and_html_contain_the_explanation(
     assert "<script" not in html
 
 
+def test_gated_pod_has_no_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gated = pod("gated", schedulingGates=[{"name": "example.com/quota"}])
+    assert run(["explain", "gated", "-f", written(tmp_path / "gated.json", [node("n1"), node("n2"), gated])]) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("default/gated is gated by SchedulingGates")
+    assert "Scores" not in output
+    assert output.endswith("\nUse -v 1 to show the events that trigger a retry, and -o json to get patches.\n")
+
+
 MISTAKES = {
     "no such pod": (["bog"], "did you mean 'default/big'?"),
     "a pod of another namespace": (["big", "-n", "shop"], "there is 'default/big'"),
@@ -165,7 +174,7 @@ def test_two_configurations_are_compared(cluster: str, tmp_path: Path, capsys: p
     assert run(["simulate", "--one-pass", "-q", "-f", cluster_file, "--compare", str(config)]) == 0
     assert "default/fits  n2  →  n1" in capsys.readouterr().out
     assert run(["whatif", "fewest-nodes", "-f", cluster_file]) == 0
-    assert "1 of 2 nodes hold all pods" in capsys.readouterr().out
+    assert "1 of 2 nodes can hold all pods" in capsys.readouterr().out
 
 
 def test_fewest_nodes_lists_pending_pods_that_fit_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,4 +183,4 @@ def test_fewest_nodes_lists_pending_pods_that_fit_nowhere(tmp_path: Path, capsys
     assert run(["whatif", "fewest-nodes", "-f", cluster_file]) == 0
     output = capsys.readouterr().out
     assert "pending and without a fitting node (1): default/huge" in output
-    assert "1 of 2 nodes hold all other pods" in output
+    assert "1 of 2 nodes can hold all other pods" in output

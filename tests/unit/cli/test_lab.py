@@ -77,6 +77,67 @@ def test_ctrl_c_keeps_the_results(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
+@pytest.mark.parametrize(("sent", "workers"), [(signal.SIGTERM, "2"), (signal.SIGINT, "1")])
+def test_stopped_run_keeps_finished_trials_and_prints_how_to_resume(
+    tmp_path: Path, sent: signal.Signals, workers: str
+) -> None:
+    path = write_experiment(tmp_path, 1)
+    path.write_text(path.read_text().replace("seeds: 2", "seeds: 5000").replace("pods: 20", "pods: 200"))
+    command = [sys.executable, "-c", HANDLE_CTRL_C, "lab", "run", str(path), "--workers", workers]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = monotonic() + 60
+        while not list((tmp_path / "packing-results/trials").glob("*.json")):
+            assert monotonic() < deadline
+            assert process.poll() is None
+            sleep(0.05)
+        process.send_signal(sent)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert " of 5000 trials are stored" in errors
+    assert errors.endswith("run the same command to resume\n")
+    assert "Traceback" not in errors
+    rows = (tmp_path / "packing-results/trials.jsonl").read_text().splitlines()
+    assert 0 < len(rows) < 5000
+    assert (tmp_path / "packing-results/report.html").exists()
+
+
+def write_evolve_experiment(directory: Path, generations: int) -> Path:
+    path = write_experiment(directory, 1)
+    plan = f"evolve: {{minimize: nodes.used, generations: {generations}, population: 2, heldOut: 2}}\n"
+    path.write_text(path.read_text().partition("tune:")[0] + plan)
+    return path
+
+
+def test_evolve_prints_its_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["lab", "evolve", str(write_evolve_experiment(tmp_path, 1)), "--quiet"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "2 candidates, 0 failed"
+    assert (tmp_path / "packing-evolved/lineage.txt").exists()
+
+
+def test_ctrl_c_keeps_the_lineage_and_ends_running_candidates(tmp_path: Path) -> None:
+    path = write_evolve_experiment(tmp_path, 500)
+    (tmp_path / "propose.py").write_text(
+        "import json, sys\n"
+        "hang = json.load(sys.stdin)['generation'] > 0\n"
+        "print('def score(pod, node):\\n    ' + ('while True: pass' if hang else 'return 1'))\n"
+    )
+    propose = f"{sys.executable} {tmp_path / 'propose.py'}"
+    command = [sys.executable, "-c", HANDLE_CTRL_C, "lab", "evolve", str(path), "--propose", propose]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = monotonic() + 60
+        lineage = tmp_path / "packing-evolved/lineage.jsonl"
+        while not lineage.exists() or lineage.read_bytes().count(b"\n") < 2:
+            assert monotonic() < deadline
+            assert process.poll() is None
+            sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert output.splitlines()[0] == "2 candidates, 0 failed"
+    assert errors.endswith("interrupted; run the same command to resume\n")
+    assert "Traceback" not in errors
+
+
 def test_commands_generate_and_import_traces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "t.jsonl"
     assert run(["lab", "generate", "--preset", "web", "--pods", "8", "--out", str(out)]) == 0
@@ -85,5 +146,5 @@ def test_commands_generate_and_import_traces(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "n.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\nn-0,96000,786432,8,G2\n")
     files = ["--nodes", str(tmp_path / "n.csv"), "--pods", str(tmp_path / "p.csv")]
     assert run(["lab", "import", "openb", *files, "--out", str(out)]) == 0
-    assert "1 pods, which request 1 GPUs" in capsys.readouterr().out
+    assert "1 pod requesting 1 GPU, arriving within" in capsys.readouterr().out
     assert (tmp_path / "t-nodes.csv").exists()

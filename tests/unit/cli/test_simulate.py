@@ -16,6 +16,20 @@ CLUSTERS = Path(__file__).parents[3] / "examples" / "clusters"
 CONFIG = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: 2, memory: 4Gi, pods: 10}}\n---\n"
 EXPECTED: dict[str, dict[str, str]] = {
+    "fragmented.yaml": {
+        "default/train": "0/3 nodes are available: 3 Insufficient example.com/gpu. "
+        "preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod.",
+    },
+    "pool.yaml": {},
+    "queue.yaml": {
+        **dict.fromkeys(
+            ("default/first", "default/my-job"),
+            "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. "
+            "preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.",
+        ),
+        "default/too-large": "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. "
+        "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
+    },
     "tour.yaml": {
         "default/web": "big",
         "default/database": "reserved",
@@ -74,6 +88,9 @@ def test_until_quiet_carries_preemption_out(capsys: pytest.CaptureFixture[str]) 
 def test_people_get_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "-f", str(CLUSTERS / "tour.yaml"), "--one-pass"]) == 0
     printed = capsys.readouterr().out
+    for name in ("text", "table"):
+        assert run(["simulate", "-f", str(CLUSTERS / "tour.yaml"), "--one-pass", "-o", name]) == 0
+        assert capsys.readouterr().out == printed
 
     assert "default/database" in printed
     assert "gated by SchedulingGates" in printed

@@ -103,6 +103,22 @@ def test_no_command_imports_modules_of_another() -> None:
     } & imported == set()
 
 
+CHECK = """
+import sys
+from moorage.cli.main import run
+assert run(["config", "check", sys.argv[1]]) == 0
+"""
+
+
+def test_config_check_imports_neither_pydantic_nor_rich(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    ran = subprocess.run(
+        [sys.executable, "-c", CHECK + IMPORTED, str(file)], capture_output=True, text=True, check=True
+    )
+    assert {"pydantic", "rich", "pygments"} & set(ran.stdout.split()) == set()
+
+
 def test_cluster_starts_without_modules_for_explanations() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", "import sys, moorage.cli.up.running;" + IMPORTED],

@@ -20,7 +20,7 @@ from moorage.scheduler.daemon.services import assemble_daemon
 from moorage.scheduler.wiring.assembly import find_watched_kinds
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-WATCHING = {"get", "list", "watch"}
+WATCHING = {"list", "watch"}
 
 
 def documents(name: str) -> list[dict[str, Any]]:
@@ -50,11 +50,17 @@ def test_role_allows_exactly_the_watches_of_the_default_profile() -> None:
     role_kinds = {
         (group, resource)
         for rule in rules
-        if {*rule["verbs"]} == WATCHING
+        if {*rule["verbs"]} >= WATCHING
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
     assert role_kinds == watched_kinds()
+
+
+def test_role_allows_the_conditions_of_groups() -> None:
+    rules = documents("rbac.yaml")[0]["rules"]
+    patched = {resource for rule in rules if rule["verbs"] == ["patch"] for resource in rule["resources"]}
+    assert patched >= {"podgroups/status", "compositepodgroups/status"}, "conditions of composite groups come with 1.38"
 
 
 def test_no_rule_is_for_everything() -> None:

@@ -70,6 +70,8 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     ] = 0,
     reload: Reload = True,
     feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
+    min_compatibility_version: options.MinCompatibilityVersion = "",
     verbosity: options.Verbosity = None,
 ) -> None:
     """Run a local Kubernetes cluster with fake nodes.
@@ -83,10 +85,10 @@ def up(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     from moorage.cli.up.running import UpOptions, run_up
     from moorage.cli.up.screen import Screen
     from moorage.cluster import ClusterOptions, NodeShape, read_manifests
-    from moorage.scheduler.daemon.feature_gates import choose_gates
 
-    load = None if no_scheduler else partial(options.load_policy, config, plugin, feature_gates, plugin_timeout)
-    features, manifests = choose_gates(feature_gates or ()).features, read_manifests(*file or ())
+    gates = options.GateFlags(feature_gates, emulated_version, min_compatibility_version)
+    load = None if no_scheduler else partial(options.load_policy, config, plugin, gates, plugin_timeout)
+    features, manifests = gates.choose(), read_manifests(*file or ())
     policy = None if load is None else load()
     definitions = tuple(item for item in manifests if item.kind == "CustomResourceDefinition")
     settings = UpOptions(

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from moorage.cli.up.screen import Screen
 from moorage.cli.up.tally import Tally
 from moorage.cluster import ApiServer, ClusterOptions, EmbeddedCluster
+from moorage.common.background import keep_running
 from moorage.common.clock import SystemClock
 from moorage.common.daemon_threads import call_in_thread
 from moorage.common.errors import InputError
@@ -162,7 +163,7 @@ class Up:
             return fixed
 
         follower = FileFollower(self.options.config, self.options.plugins, apply, self.screen)
-        task = asyncio.get_running_loop().create_task(follower.run(), name="following files")
+        task = keep_running(follower.run, "following files")
 
         async def cancel() -> None:
             task.cancel()

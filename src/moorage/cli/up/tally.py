@@ -41,10 +41,9 @@ class Summary:
     def line(self) -> str:
         """The summary as one line."""
         phases = ", ".join(f"{count} {phase.lower()}" for phase, count in self.phases.items() if count)
-        used = ", ".join(f"{name} {share:.0%}" for name, share in self.used.items())
-        return (
-            f"nodes {self.ready}/{self.nodes} ready · pods: {phases or 'none'} · used: {used} · {self.rate:.1f} pods/s"
-        )
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in self.used.items())
+        nodes = f"nodes {self.ready}/{self.nodes} ready"
+        return f"{nodes} · pods: {phases or 'none'} · used: {shares} · {self.rate:.1f} pods/s"
 
 
 @dataclass

@@ -263,7 +263,7 @@ class FGD(GpuPolicy):
             after = _without(node, devices, demand.milli if demand else 0, cpu_left)
             return self._grades.lookup(before - typical.node_fragmentation(after)), devices
         best = -1
-        chosen: tuple[int, ...] = ()
+        best_devices: tuple[int, ...] = ()
         tried_amounts: set[int] = set()
         for device, free in enumerate(node.free):
             if free >= demand.milli and free not in tried_amounts:
@@ -271,8 +271,8 @@ class FGD(GpuPolicy):
                 after = _without(node, (device,), demand.milli, cpu_left)
                 score = self._grades.lookup(before - typical.node_fragmentation(after))
                 if score > best:
-                    best, chosen = score, (device,)
-        return max(best, MIN_NODE_SCORE), chosen
+                    best, best_devices = score, (device,)
+        return max(best, MIN_NODE_SCORE), best_devices
 
     def score_table(self, cpu: int, demand: GpuDemand | None, table: GpuTable) -> IntArray:
         typical = self.typical

@@ -122,7 +122,7 @@ def _onnx_function(file: Path) -> ScoringFunction:
         session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the library's own errors share no base
         raise UnusablePolicy(f"the policy {file} cannot be read: {error}") from error
-    inputs = {given.name for given in session.get_inputs()}
+    inputs = {item.name for item in session.get_inputs()}
     if not inputs <= set(_INPUTS) or "nodes" not in inputs:
         input_names = ", ".join(sorted(inputs))
         raise UnusablePolicy(
@@ -130,8 +130,8 @@ def _onnx_function(file: Path) -> ScoringFunction:
         )
 
     def score(nodes: Float32Array, pod: Float32Array) -> Any:
-        given = {"nodes": nodes, "pod": pod}
-        return session.run(None, {name: given[name] for name in inputs})[0]
+        arrays = {"nodes": nodes, "pod": pod}
+        return session.run(None, {name: arrays[name] for name in inputs})[0]
 
     return score
 

@@ -133,11 +133,11 @@ class QuotaState(Struct):
         requests = pod_requests(pod)
         if quota.exceeds_max(plus(requests, self.promised)):
             return f"because ElasticQuota {quota.name} is more than Max"
-        guaranteed, used = Amounts(), plus(requests, self.promised_to_all)
+        guaranteed, total = Amounts(), plus(requests, self.promised_to_all)
         for quota in self.quotas.values():
             add(guaranteed, quota.min)
-            add(used, quota.used)
-        if any(used.get(name, 0) > amount for name, amount in guaranteed.items()):
+            add(total, quota.used)
+        if any(total.get(name, 0) > amount for name, amount in guaranteed.items()):
             return "because total ElasticQuota used is more than min"
         return ""
 
@@ -262,8 +262,8 @@ class QuotaDryRun(PreemptionDryRun):
             pool.append(pod)
         return pool
 
-    def _what_if(self, node: NodeInfo, gone: Iterable[Pod]) -> WhatIf:
-        return QuotaWhatIf(self._handle, self._cycle, self._pod, node, gone)
+    def _what_if(self, node: NodeInfo, removed: Iterable[Pod]) -> WhatIf:
+        return QuotaWhatIf(self._handle, self._cycle, self._pod, node, removed)
 
 
 class QuotaWhatIf(WhatIf):

@@ -1,0 +1,231 @@
+"""`moorage mcp`: a Model Context Protocol server with read-only tools.
+
+Each tool runs a moorage command in a separate process. Standard output is reserved for the protocol, and a slow command
+can be killed.
+"""
+
+import asyncio
+import hmac
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Final
+
+import typer
+
+from moorage.cli import options
+from moorage.cli.startup import start_lightly
+from moorage.common.errors import InputError
+from moorage.common.user_files import open_file
+
+SECONDS: Final = 300.0
+MAX_ITEMS: Final = 20
+"""Maximum length of a list in a result, because language models have a limited context."""
+PROGRAM: Final = "import sys; from moorage.cli.main import run; sys.exit(run(sys.argv[1:]))"
+OMITTED: Final = ("nodes",)
+"""Fields that describe each node of the cluster; results do not contain them."""
+Transport = Annotated[
+    int | None,
+    typer.Option(
+        "--http-port",
+        metavar="PORT",
+        parser=options.number(0, 65535),
+        help="Serve HTTP on this port of 127.0.0.1 instead of standard input and output; needs --token-file.",
+    ),
+]
+
+
+def mcp(
+    file: options.ClusterFiles = None,
+    snapshot: options.Snapshot = "",
+    config: options.Config = None,
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
+    http_port: Transport = None,
+    token_file: options.TokenFile = None,
+) -> None:
+    """Serve read-only tools to clients of the Model Context Protocol.
+
+    The tools are explain, what_if, capacity, plan_drain, when, simulate and config_check. Each call reads the cluster
+    that kubectl uses, a snapshot, or files. Needs moorage[mcp].
+    """
+    start_lightly()
+    cluster = [part for path in file or () for part in ("-f", path)]
+    for option, value in (("--snapshot", snapshot), ("--kubeconfig", kubeconfig), ("--context", context)):
+        cluster += [option, value] if value else []
+    tools = ReadOnlyTools(cluster, ["--config", str(config)] if config is not None else [])
+    try:
+        server = make_server(tools)
+    except ImportError as error:
+        raise InputError("moorage mcp", "the MCP SDK is not installed", hint="pip install 'moorage[mcp]'") from error
+    if http_port is None:
+        server.run("stdio")
+        return
+    if token_file is None:
+        raise InputError("--http-port", "needs --token-file", hint="write a secret into a file, and pass the file")
+    with open_file(token_file) as text:
+        tokens = [line.decode(errors="replace").strip() for line in text if line.strip()]
+    if not tokens:
+        raise InputError(str(token_file), "the file contains no token")
+    import uvicorn
+
+    uvicorn.run(
+        require_token(server.streamable_http_app(), tokens), host="127.0.0.1", port=http_port, log_level="warning"
+    )
+
+
+class ReadOnlyTools:
+    """The tools. Clients receive their names, parameters and docstrings."""
+
+    def __init__(self, cluster: Sequence[str], config: Sequence[str]) -> None:
+        self._cluster, self._config = cluster, config
+
+    async def explain(self, pod: str, namespace: str = "default") -> dict[str, Any]:
+        """Explain why a pod (or deployment/NAME, job/NAME) is pending, and which changes would make it fit."""
+        return await self._run_command(
+            "explain", _name(pod), "-n", namespace, "-o", "json", *self._cluster, *self._config
+        )
+
+    async def what_if(self, add_nodes: str = "", remove_node: str = "") -> dict[str, Any]:
+        """Schedule the pending pods after adding nodes (3xNODE or 3xcpu=8,memory=32Gi) or removing a node (a name)."""
+        changes = [
+            *(["--add-nodes", add_nodes] if add_nodes else []),
+            *(["--remove-node", remove_node] if remove_node else []),
+        ]
+        return await self._simulate(*changes)
+
+    async def capacity(self, pod_manifest: str) -> dict[str, Any]:
+        """Count how many more copies of a pod (a manifest in YAML or JSON) fit."""
+        return await self._with_manifest(pod_manifest, "capacity")
+
+    async def plan_drain(self, nodes: list[str]) -> dict[str, Any]:
+        """Plan to drain nodes: the steps, the new node of each pod, and the pods that cannot move."""
+        return await self._run_command("plan", "drain", *map(_name, nodes), "-o", "json", *self._cluster, *self._config)
+
+    async def when(self, pod: str, namespace: str = "default") -> dict[str, Any]:
+        """Forecast when a pending pod (or job/NAME, podgroup/NAME) starts, as seconds from now: p10, p50, p90."""
+        return await self._run_command("when", _name(pod), "-n", namespace, "-o", "json", *self._cluster, *self._config)
+
+    async def simulate(self) -> dict[str, Any]:
+        """Try to schedule each pending pod once, in queue order, and return the decisions."""
+        return await self._simulate()
+
+    async def _simulate(self, *changes: str) -> dict[str, Any]:
+        """Simulate files or a snapshot; save a live cluster as a snapshot first."""
+        with TemporaryDirectory() as directory:
+            source = self._cluster
+            if not {"-f", "--snapshot"} & set(source):
+                path = str(Path(directory) / "cluster.json")
+                code, _, problem = await _run("snapshot", path, "-q", *source)
+                if code:
+                    raise InputError("moorage snapshot", problem.strip())
+                source = ["--snapshot", path]
+            return await self._run_command("simulate", "--one-pass", "-o", "json", *changes, *source, *self._config)
+
+    async def config_check(self, configuration: str) -> dict[str, Any]:
+        """Validate a KubeSchedulerConfiguration in YAML."""
+        with TemporaryDirectory() as directory:
+            path = Path(directory) / "config.yaml"
+            path.write_text(configuration, encoding="utf-8")
+            code, output, problem = await _run("config", "check", str(path))
+        return {"valid": code == 0, "output": (output or problem).replace(str(path), "config.yaml").strip()}
+
+    async def _with_manifest(self, manifest: str, *command: str) -> dict[str, Any]:
+        with TemporaryDirectory() as directory:
+            path = Path(directory) / "pod.yaml"
+            path.write_text(manifest, encoding="utf-8")
+            return await self._run_command(*command, str(path), "-o", "json", *self._cluster, *self._config)
+
+    async def _run_command(self, *arguments: str) -> dict[str, Any]:
+        """Run a command; raise InputError with its message if it fails."""
+        code, output, problem = await _run(*arguments, "-q")
+        if code:
+            raise InputError(f"moorage {arguments[0]}", problem.strip().removeprefix("error: ") or f"exit code {code}")
+        shortened: dict[str, Any] = shorten(json.loads(output))
+        return shortened
+
+
+def _name(text: str) -> str:
+    """Return a name; raise InputError if the command would parse it as an option."""
+    if text.startswith("-"):
+        raise InputError(text, "a name cannot begin with a dash")
+    return text
+
+
+async def _run(*arguments: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PROGRAM, *arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        output, problem = await asyncio.wait_for(process.communicate(), SECONDS)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise InputError(f"moorage {arguments[0]}", f"timed out after {SECONDS:.0f} s") from None
+    return process.returncode or 0, output.decode(), problem.decode()
+
+
+def shorten(value: Any) -> Any:
+    """Shorten lists, and omit descriptions of all nodes.
+
+    >>> shorten({"pods": list(range(25)), "nodes": {"n1": {}}})["pods"][-1]
+    '… and 5 more'
+    """
+    if isinstance(value, dict):
+        return {name: shorten(item) for name, item in value.items() if name not in OMITTED or isinstance(item, int)}
+    if isinstance(value, list):
+        omitted = len(value) - MAX_ITEMS
+        return [*map(shorten, value[:MAX_ITEMS]), *([f"… and {omitted} more"] if omitted > 0 else [])]
+    return value
+
+
+def make_server(tools: ReadOnlyTools) -> Any:
+    """Return an MCP server with the tools; raise ImportError if the SDK is not installed."""
+    from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp_types import ToolAnnotations
+
+    def reporting(tool: Callable[..., Awaitable[dict[str, Any]]]) -> Callable[..., Awaitable[dict[str, Any]]]:
+        @wraps(tool)
+        async def call(**arguments: Any) -> dict[str, Any]:
+            try:
+                return await tool(**arguments)
+            except InputError as error:
+                raise ToolError(str(error)) from error
+
+        return call
+
+    server = MCPServer(
+        "moorage",
+        instructions="Read-only tools that explain, simulate and plan the scheduling of a Kubernetes cluster.",
+    )
+    for tool in (
+        *(tools.explain, tools.what_if, tools.capacity, tools.plan_drain, tools.when, tools.simulate),
+        tools.config_check,
+    ):
+        server.add_tool(reporting(tool), annotations=ToolAnnotations(read_only_hint=True))
+    return server
+
+
+Asgi = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
+
+
+def require_token(app: Asgi, tokens: Sequence[str]) -> Asgi:
+    """Reject HTTP requests without one of the bearer tokens."""
+    expected = [f"Bearer {token}".encode() for token in tokens]
+
+    async def check(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        header = dict(scope.get("headers") or ()).get(b"authorization", b"")
+        if scope["type"] == "http" and not any(hmac.compare_digest(header, item) for item in expected):
+            await send({"type": "http.response.start", "status": 401, "headers": [(b"www-authenticate", b"Bearer")]})
+            await send({"type": "http.response.body", "body": b"a bearer token is required\n"})
+            return
+        await app(scope, receive, send)
+
+    return check

@@ -1,0 +1,405 @@
+"""`moorage plan`: which pods to move, in which order, and the predicted node of each pod."""
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from moorage.cli import options
+from moorage.cli.startup import start_lightly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from moorage.insight import Constraints, Plan, Session
+
+app = options.make_group("Plan moves of pods and predict their new nodes.")
+
+
+class PlanFormat(StrEnum):
+    """Output formats of a plan."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    HTML = "html"
+
+
+Output = Annotated[PlanFormat, typer.Option("--output", "-o", help="Output format.")]
+MaxMoves = Annotated[
+    int | None,
+    typer.Option("--max-moves", metavar="NUMBER", parser=options.number(0), help="Maximum number of pods to evict."),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude",
+        metavar="PATTERN",
+        help="Pattern of node names, or of pods as NAMESPACE/POD, that the plan must not touch, such as "
+        "'default/db-*'; may be repeated.",
+    ),
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keep",
+        metavar="KEY=VALUE",
+        help="Pods that must not move: namespace=NAME, or a label of pods; may be repeated.",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Also evict pods that no controller recreates.")]
+AllowPending = Annotated[
+    bool, typer.Option("--allow-pending", help="Also evict pods that fit on no other node; they remain pending.")
+]
+Verbosity = Annotated[
+    int | None,
+    typer.Option(
+        *("-v", "--v"),
+        parser=options.parse_level,
+        metavar="LEVEL",
+        help="1 prints all pods; 2 to 10 also set the log verbosity.",
+    ),
+]
+
+
+@app.command(cls=options.Command)
+def drain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+    nodes: Annotated[list[str] | None, typer.Argument(metavar="NODE", help="Nodes to drain.")] = None,
+    selector: Annotated[
+        str, typer.Option("--selector", "-l", metavar="SELECTOR", help="Labels of nodes to drain, such as pool=old.")
+    ] = "",
+    rolling: Annotated[
+        int | None,
+        typer.Option(
+            "--rolling",
+            metavar="NUMBER",
+            parser=options.number(1),
+            help="Drain this number of nodes at a time, and uncordon them before the next ones.",
+        ),
+    ] = None,
+    file: options.ClusterFiles = None,
+    snapshot: options.Snapshot = "",
+    config: options.Config = None,
+    output: Output = PlanFormat.TEXT,
+    max_moves: MaxMoves = None,
+    exclude: Exclude = None,
+    keep: Keep = None,
+    force: Force = False,
+    allow_pending: AllowPending = False,
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
+    plugin: options.Plugins = None,
+    feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
+    verbosity: Verbosity = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Plan to empty nodes.
+
+    Prints the steps, the new node of each pod, the pods that cannot move and why, and the disruption budgets that
+    limit the evictions per step. Nothing is written to the cluster.
+
+    Each step evicts pods together. The next step begins when the replacements are ready. No step exceeds a budget.
+
+    The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
+    """
+    source = _Source(file, snapshot, config, kubeconfig, context, plugin, feature_gates, emulated_version)
+    limits = _Limits(max_moves, exclude, keep, force=force, allow_pending=allow_pending)
+
+    def make(session: "Session", constraints: "Constraints", taken_at: float | None) -> "Plan":
+        from moorage.insight import plan_drain
+
+        return plan_drain(
+            session, nodes or (), selector=selector, rolling=rolling, constraints=constraints, taken_at=taken_at
+        )
+
+    _run(make, source, limits, output, verbosity, quiet=quiet)
+
+
+@app.command(cls=options.Command)
+def defragment(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+    request: Annotated[
+        list[str],
+        typer.Option(
+            "--for",
+            metavar="REQUEST",
+            help="File with a Pod or a workload, or podgroup/NAME, job/NAME or a pending pod; may be repeated.",
+        ),
+    ],
+    file: options.ClusterFiles = None,
+    snapshot: options.Snapshot = "",
+    config: options.Config = None,
+    output: Output = PlanFormat.TEXT,
+    max_moves: MaxMoves = None,
+    exclude: Exclude = None,
+    keep: Keep = None,
+    force: Force = False,
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
+    plugin: options.Plugins = None,
+    feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
+    verbosity: Verbosity = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Plan the fewest and cheapest moves after which pods fit.
+
+    Prints the moves, and the final nodes of the requested pods. No pod is preempted, and nothing is written to the
+    cluster.
+
+    The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
+    """
+    source = _Source(file, snapshot, config, kubeconfig, context, plugin, feature_gates, emulated_version)
+    limits = _Limits(max_moves, exclude, keep, force=force)
+
+    def make(session: "Session", constraints: "Constraints", taken_at: float | None) -> "Plan":
+        from moorage.insight import plan_room
+
+        return plan_room(session, request, constraints=constraints, taken_at=taken_at)
+
+    _run(make, source, limits, output, verbosity, quiet=quiet)
+
+
+@app.command(cls=options.Command)
+def consolidate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+    file: options.ClusterFiles = None,
+    snapshot: options.Snapshot = "",
+    config: options.Config = None,
+    output: Output = PlanFormat.TEXT,
+    max_moves: MaxMoves = None,
+    exclude: Exclude = None,
+    keep: Keep = None,
+    force: Force = False,
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
+    plugin: options.Plugins = None,
+    feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
+    verbosity: Verbosity = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Plan to empty as many nodes as possible.
+
+    Emptied nodes remain cordoned and can be removed. The annotation moorage.io/price-per-hour of a node is its price;
+    the most expensive nodes are emptied first. With moorage[solver], the result is proven to be minimal if possible.
+    Nothing is written to the cluster.
+
+    The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
+    """
+    source = _Source(file, snapshot, config, kubeconfig, context, plugin, feature_gates, emulated_version)
+    limits = _Limits(max_moves, exclude, keep, force=force)
+
+    def make(session: "Session", constraints: "Constraints", taken_at: float | None) -> "Plan":
+        from moorage.insight import plan_consolidate
+
+        return plan_consolidate(session, constraints=constraints, taken_at=taken_at)
+
+    _run(make, source, limits, output, verbosity, quiet=quiet)
+
+
+@app.command(cls=options.Command)
+def rebalance(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+    hot: Annotated[
+        float,
+        typer.Option("--hot", metavar="SHARE", help="Requested share of a resource above which pods leave a node."),
+    ] = 0.8,
+    file: options.ClusterFiles = None,
+    snapshot: options.Snapshot = "",
+    config: options.Config = None,
+    output: Output = PlanFormat.TEXT,
+    max_moves: MaxMoves = None,
+    exclude: Exclude = None,
+    keep: Keep = None,
+    force: Force = False,
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
+    plugin: options.Plugins = None,
+    feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
+    verbosity: Verbosity = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Plan moves that correct outdated or uneven placements.
+
+    Pods move if the plugins would reject their node today (taints, affinity, topology spread), if another pod of their
+    controller is on the node, or if the node is hot. A pod moves only to a better node. Nothing is written to the
+    cluster.
+
+    The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
+    """
+    source = _Source(file, snapshot, config, kubeconfig, context, plugin, feature_gates, emulated_version)
+    limits = _Limits(max_moves, exclude, keep, force=force)
+
+    def make(session: "Session", constraints: "Constraints", taken_at: float | None) -> "Plan":
+        from moorage.insight import plan_rebalance
+
+        return plan_rebalance(session, hot=hot, constraints=constraints, taken_at=taken_at)
+
+    _run(make, source, limits, output, verbosity, quiet=quiet)
+
+
+@app.command(cls=options.Command)
+def fit(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+    pods: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="REQUEST", help="Pending pods, podgroup/NAME or files; default: all pending pods."),
+    ] = None,
+    file: options.ClusterFiles = None,
+    snapshot: options.Snapshot = "",
+    config: options.Config = None,
+    output: Output = PlanFormat.TEXT,
+    max_moves: MaxMoves = None,
+    exclude: Exclude = None,
+    keep: Keep = None,
+    force: Force = False,
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
+    plugin: options.Plugins = None,
+    feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
+    verbosity: Verbosity = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Plan to place pending pods without preemption.
+
+    Prints the moves after which all pending pods of the cluster, or the named pods, fit. If the files of -f contain no
+    nodes, they are the request, and the cluster is the snapshot or the live cluster. Nothing is written to the cluster.
+
+    The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
+    """
+    request = list(pods or ())
+    if file and not request and not _has_nodes(file):
+        request, file = file, None
+    source = _Source(file, snapshot, config, kubeconfig, context, plugin, feature_gates, emulated_version)
+    limits = _Limits(max_moves, exclude, keep, force=force)
+
+    def make(session: "Session", constraints: "Constraints", taken_at: float | None) -> "Plan":
+        from moorage.insight import plan_room
+
+        return plan_room(session, request, goal="fit", constraints=constraints, taken_at=taken_at)
+
+    _run(make, source, limits, output, verbosity, quiet=quiet)
+
+
+@app.command(cls=options.Command)
+def apply(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+    plan_file: Annotated[str, typer.Argument(metavar="PLAN", help="File that moorage plan -o json wrote.")],
+    step: Annotated[bool, typer.Option("--step", help="Carry out the next step.")] = False,
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="DURATION", help="Time limit for evictions and replacements of a step.")
+    ] = "5m",
+    config: options.Config = None,
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
+    plugin: options.Plugins = None,
+    feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
+    verbosity: Verbosity = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Apply a plan, one step at a time.
+
+    Without --step, the next step is checked, and nothing is written. With --step, its nodes are cordoned, its pods are
+    evicted, and the nodes of the replacements are compared with the plan. The progress is saved in the plan file.
+    Repeat the command for the next step, or after an interruption.
+
+    If the cluster has changed, the command stops and writes a new plan; the previous plan is saved as PLAN.previous.
+
+    The exit code is 0 if the step succeeded, 1 if it did not, and 2 for invalid input.
+    """
+    start_lightly()
+    options.configure_trial_logs(verbosity if verbosity != 1 else None)
+    from moorage.common.durations import parse_duration
+    from moorage.insight import ClusterSource, apply_plan_step, plan_lines, read_plan
+
+    plan = read_plan(plan_file)
+    cluster = options.load_cluster(None, "", kubeconfig, context, quiet=quiet)
+    gates = options.GateFlags(feature_gates, emulated_version)
+    policy = options.load_live_policy(config, cluster, plugin, gates, quiet=quiet)
+    source = ClusterSource((), "", kubeconfig, context)
+    seconds = parse_duration(timeout, where="--timeout")
+    result = apply_plan_step(plan_file, plan, source, policy, is_dry_run=not step, seconds=seconds)
+    for line in result.lines:
+        typer.echo(line)
+    if result.is_replanned:
+        typer.echo(f"{plan_file} has a new plan; the previous plan is saved as {plan_file}.previous")
+        for line in plan_lines(result.plan, is_verbose=bool(verbosity)):
+            typer.echo(line)
+    raise typer.Exit(0 if result.is_done else 1)
+
+
+def _has_nodes(files: list[str]) -> bool:
+    """Return whether files contain nodes; standard input is assumed to contain nodes."""
+    from moorage.kube.manifests import read_files
+
+    return "-" in files or any(document.kind == "Node" for document in read_files(files))
+
+
+class _Source(NamedTuple):
+    """The options that select the cluster and the configuration."""
+
+    file: list[str] | None
+    snapshot: str
+    config: "Path | None"
+    kubeconfig: str
+    context: str
+    plugin: list[str] | None
+    feature_gates: list[str] | None
+    emulated_version: str
+
+
+class _Limits(NamedTuple):
+    """The options that limit a plan."""
+
+    max_moves: int | None
+    exclude: list[str] | None
+    keep: list[str] | None
+    force: bool = False
+    allow_pending: bool = False
+
+
+def _run(
+    make: "Callable[[Session, Constraints, float | None], Plan]",
+    source: _Source,
+    limits: _Limits,
+    output: PlanFormat,
+    verbosity: int | None,
+    *,
+    quiet: bool,
+) -> None:
+    """Load the cluster, make the plan and print it."""
+    start_lightly()
+    options.configure_trial_logs(verbosity if verbosity != 1 else None)
+    from moorage.insight import Constraints
+
+    constraints = Constraints(
+        limits.max_moves, tuple(limits.exclude or ()), tuple(limits.keep or ()), limits.force, limits.allow_pending
+    )
+    cluster = options.load_cluster(source.file, source.snapshot, source.kubeconfig, source.context, quiet=quiet)
+    gates = options.GateFlags(source.feature_gates, source.emulated_version)
+    policy = options.load_live_policy(source.config, cluster, source.plugin, gates, quiet=quiet)
+    with options.prints_to_stderr(), cluster.session(policy) as session:
+        plan = make(session, constraints, cluster.taken_at)
+    for note in plan.notes if output is not PlanFormat.TEXT else ():
+        options.print_note(note, quiet=quiet)
+    _print(plan, output, is_verbose=bool(verbosity))
+
+
+def _print(plan: "Plan", output: PlanFormat, *, is_verbose: bool) -> None:
+    if output is PlanFormat.JSON:
+        options.print_json(plan.as_data())
+    elif output is PlanFormat.MARKDOWN:
+        from moorage.insight import plan_markdown
+
+        sys.stdout.write(plan_markdown(plan))
+    elif output is PlanFormat.HTML:
+        from moorage.insight import plan_html
+
+        sys.stdout.write(plan_html(plan))
+    else:
+        from moorage.insight import plan_lines
+
+        for line in plan_lines(plan, is_verbose=is_verbose):
+            typer.echo(line)

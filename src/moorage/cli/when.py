@@ -1,0 +1,156 @@
+"""`moorage when`: forecast when a pod, a job or a pod group starts."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from moorage.cli import options
+from moorage.cli.explain import Namespace, find_missing_gates
+from moorage.cli.startup import start_lightly
+from moorage.common.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Subject = Annotated[
+    str, typer.Argument(metavar="POD", help="NAME, NAMESPACE/NAME, job/NAME, podgroup/NAME, or another workload.")
+]
+History = Annotated[
+    Path | None,
+    typer.Option(
+        "--history", metavar="FILE", help="Trace (durations and arrivals of pods) or decision log (arrivals only)."
+    ),
+]
+Draws = Annotated[
+    int,
+    typer.Option(
+        "--draws",
+        metavar="NUMBER",
+        parser=options.number(10, 10_000),
+        help="Number of simulated futures (10 to 10000).",
+    ),
+]
+Horizon = Annotated[
+    str, typer.Option("--horizon", metavar="DURATION", help="End of the simulated futures, such as 24h or 7d.")
+]
+Now = Annotated[
+    str,
+    typer.Option(
+        "--now",
+        metavar="TIME",
+        help="Moment of the forecast, such as 2026-11-18T09:00:00Z (default: when the cluster was read; "
+        "in files, the latest time).",
+    ),
+]
+Seed = Annotated[
+    int, typer.Option("--seed", metavar="NUMBER", parser=options.number(0), help="Seed of the random numbers.")
+]
+NoChanges = Annotated[
+    bool, typer.Option("--no-changes", help="Do not search for changes that would make the start earlier.")
+]
+Verbosity = Annotated[
+    int | None,
+    typer.Option(
+        *("-v", "--v"),
+        parser=options.parse_level,
+        metavar="LEVEL",
+        help="1 prints all dependencies; 2 to 10 also set the log verbosity.",
+    ),
+]
+
+
+def when(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+    subject: Subject,
+    namespace: Namespace = "",
+    history: History = None,
+    class_label: options.ClassLabel = "",
+    file: options.ClusterFiles = None,
+    snapshot: options.Snapshot = "",
+    config: options.Config = None,
+    output: options.Answer = options.AnswerFormat.TEXT,
+    draws: Draws = 50,
+    horizon: Horizon = "168h",
+    now: Now = "",
+    seed: Seed = 1,
+    no_changes: NoChanges = False,
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
+    plugin: options.Plugins = None,
+    feature_gates: options.FeatureGates = None,
+    emulated_version: options.EmulatedVersion = "",
+    verbosity: Verbosity = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Forecast when a pod starts.
+
+    Prints the start time as an 80% interval, the pods that it depends on, changes that would make it earlier, and the
+    assumptions. The cluster is the live one that kubectl uses, a snapshot, or files. It is only read.
+
+    Many possible futures are simulated with the scheduler in virtual time: running pods end, pending pods are scheduled
+    in the order of the queue, other pods arrive. The duration of a pod is its annotation
+    moorage.io/run-for, or drawn from similar pods in --history, or assumed. activeDeadlineSeconds limits it.
+
+    The exit code is 0 for every forecast, and 2 for invalid input.
+    """
+    start_lightly()
+    options.configure_trial_logs(verbosity if verbosity != 1 else None)
+    from moorage.insight import ForecastOptions, forecast_lines, forecast_start
+    from moorage.lab import read_history
+
+    seconds = options.parse_seconds(horizon, "--horizon")
+    assert seconds is not None
+    if class_label and history is None:
+        raise InputError("--class", "has no effect without --history", hint="add --history FILE")
+    moment = _parse_moment(now)
+    past = read_history(history, class_label) if history is not None else []
+    cluster = options.load_cluster(file, snapshot, kubeconfig, context, quiet=quiet)
+    gates = options.GateFlags(feature_gates, emulated_version)
+    policy = options.load_live_policy(config, cluster, plugin, gates, quiet=quiet)
+    if implied := find_missing_gates(cluster, policy, feature_gates or []):
+        policy = options.load_live_policy(
+            config, cluster, plugin, gates._replace(gates=[*(feature_gates or []), *implied]), quiet=quiet
+        )
+        options.print_note(f"the cluster has pod groups; assuming --feature-gates {','.join(implied)}", quiet=quiet)
+    with options.prints_to_stderr(), cluster.session(policy) as session, _progress(quiet=quiet) as progress:
+        settings = ForecastOptions(
+            class_label=class_label,
+            past=past,
+            past_name=str(history or ""),
+            draws=draws,
+            horizon=seconds,
+            now=cluster.taken_at if moment is None else moment,
+            seed=seed,
+            with_changes=not no_changes,
+            progress=progress,
+        )
+        forecast = forecast_start(session, subject, namespace or cluster.namespace, settings)
+    if output is options.AnswerFormat.JSON:
+        options.print_json(forecast.as_data())
+        return
+    for line in forecast_lines(forecast, is_verbose=bool(verbosity)):
+        typer.echo(line)
+
+
+def _parse_moment(text: str) -> float | None:
+    from moorage.kube.api.meta import parse_time
+
+    try:
+        return parse_time(text) if text else None
+    except ValueError as error:
+        raise InputError(
+            "--now", f"{text!r} is not a time", hint="write a time such as 2026-11-18T09:00:00Z"
+        ) from error
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> "Iterator[Callable[[int, int], None]]":
+    """Show a progress bar of the simulated futures."""
+    with options.progress_bar(quiet=quiet) as bar:
+        if bar is None:
+            yield lambda _done, _total: None
+            return
+        task = bar.add_task("simulated futures", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
