@@ -23,12 +23,17 @@ ROUNDS ?= 3
 IMAGE ?= moorage:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 BUILDER ?= $(shell command -v docker || command -v podman || command -v buildah)
 MINUTES ?= 30
+KILLS ?= 1000
+SECONDS ?= 600
 MODULE ?= src/moorage/scheduler/wiring
 MUTANTS ?= 25
 SCHEDULERS ?= moorage,kube-scheduler
 RAW ?= .bench/latest.json
 LOCK = --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 BENCH = --pods $(PODS) --rounds $(ROUNDS) --schedulers $(SCHEDULERS) --json $(RAW) $(if $(FLAGS),--flags='$(FLAGS)')
+
+# Tests start hundreds of processes. Without bytecode files each of them compiles all modules, for half a second or more.
+unexport PYTHONDONTWRITEBYTECODE
 
 # All targets with a help text.
 .PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\#.*/\1/p' Makefile)
@@ -68,8 +73,15 @@ simulate: $(RUNNABLE)  ## Simulate the cluster of a file in virtual time and pri
 test: $(INSTALLED)  ## Run the fast test suite
 	$(PYTEST) -n $(JOBS)
 
+test-next: $(INSTALLED)  ## Run tests with the behavior of the next release; NEXT=1.38 TESTS=tests/unit
+	MOORAGE_TEST_RELEASE=$(or $(NEXT),1.38) $(PYTEST) -n $(JOBS) $(or $(TESTS),tests/unit tests/parity)
+
 test-all: $(INSTALLED)  ## Run the suite on each installed Python from 3.11
 	ALL=$(ALL) BIN=$(BIN) JOBS=$(JOBS) RANDOM_SEED=$(RANDOM_SEED) .ci/test-all
+
+paper-fgd: $(RUNNABLE)  ## Repeat the published comparison of GPU policies: OPENB=dir with the files of the trace
+	@test -n "$(OPENB)" || { echo "Write make paper-fgd OPENB=dir: the directory of openb_node_list_gpu_node.csv and openb_pod_list_*.csv"; exit 2; }
+	$(BIN)/python -m benchmarks.paper_fgd $(OPENB) --ties
 
 ray: $(INSTALLED)  ## Install Ray and test lab trials on it
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,ray]'
@@ -160,9 +172,11 @@ oracle:  ## Build the oracle only (needs Go)
 
 conformance: $(INSTALLED) control-plane  ## Compare with kube-scheduler's framework, then run `make live` and `make soak` (needs Go)
 	$(BIN)/python -m tests.conformance.run $(if $(RANDOM_SEED),--random-seed $(RANDOM_SEED))
+	$(BIN)/python -m tests.conformance.fixtures
 	MOORAGE_FUZZ=2000 $(PYTEST) tests/unit/cluster/apiserver/test_api.py
 	$(BIN)/python -m tests.hostile --seed 1
 	$(BIN)/python -m tests.hostile $(if $(RANDOM_SEED),--seed $(RANDOM_SEED))
+	$(MAKE) fuzz-parsers SECONDS=30
 	$(PYTEST) $(if $(RANDOM_SEED),--randomly-seed=$(RANDOM_SEED)1 --hypothesis-seed=$(RANDOM_SEED)1) -n $(JOBS) $(HOSTILE)
 	$(MAKE) live
 	$(MAKE) soak MINUTES=3
@@ -182,6 +196,12 @@ soak: $(INSTALLED) control-plane  ## Run churn and faults for MINUTES; check for
 fuzz: $(INSTALLED) oracle  ## Compare N random clusters with the oracle, starting at SEED
 	$(BIN)/python -m tests.conformance.fuzz --seed $(SEED) --n $(N)
 
+fuzz-parsers: $(INSTALLED)  ## Feed mutated input to each parser for SECONDS in total; RANDOM_SEED= repeats a run
+	$(BIN)/python -m tests.hostile.parsers --seconds $(SECONDS) $(if $(RANDOM_SEED),--seed $(RANDOM_SEED))
+
+kills: $(INSTALLED) control-plane  ## Kill the scheduler KILLS times under load, in rounds, and print a table (needs Go, takes hours); SEED=
+	$(BIN)/python -m tests.live.kills --kills $(KILLS) --seed $(SEED)
+
 dist: $(INSTALLED)  ## Build wheel and sdist, check them, and use the wheel in clean environments of every Python
 	$(BIN)/python -m release.dist
 
@@ -199,6 +219,10 @@ image-root: $(INSTALLED)  ## Build the root file system of the image from the Do
 
 skew: $(INSTALLED)  ## Run live tests, the storm and a share of the soak on older API servers (needs Go, takes hours); SKEW='1.34 --minutes 2'
 	$(BIN)/python -m release.skew $(SKEW)
+
+next-minor: $(INSTALLED)  ## Print what a Kubernetes release changes, as a to-do list, and compare both oracles (needs Go); VERSION=v1.38.0-beta.0 OLD= N=
+	@test -n "$(VERSION)" || { echo "VERSION is missing; write for example: make next-minor VERSION=v1.38.0-beta.0"; exit 2; }
+	$(BIN)/python -m release.next_minor $(VERSION) $(if $(OLD),--old $(OLD)) $(if $(filter command line,$(origin N)),--n $(N))
 
 workflows:  ## Check the workflows with actionlint (needs Go); tests/unit/release/test_action.py tries action.yml
 	go -C release/tools tool actionlint $(CURDIR)/.github/workflows/*.yml

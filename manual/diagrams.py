@@ -133,7 +133,7 @@ def terminal(command: str) -> str:
     output = subprocess.run(moorage, cwd=ROOT, capture_output=True, text=True, check=False).stdout
     console = Console(record=True, width=TERMINAL_WIDTH, file=io.StringIO())
     console.print(Text(f"$ {command}\n\n{output.rstrip()}"))
-    picture = console.export_svg(title="moorage explain", theme=MONOKAI, unique_id="terminal")
+    picture = console.export_svg(title=" ".join(command.split()[:2]), theme=MONOKAI, unique_id="terminal")
     return re.sub(r"@font-face \{.*?\}\s*|<!--.*?-->\s*", "", picture, flags=re.DOTALL).replace(
         "Fira Code", "ui-monospace"
     )
@@ -144,6 +144,7 @@ def main() -> None:
     for name, rows in DRAWINGS.items():
         (PICTURES / f"{name}.svg").write_text(drawing(rows))
     (PICTURES / "explain.svg").write_text(terminal("moorage explain too-big -f examples/clusters/tour.yaml"))
+    (PICTURES / "plan.svg").write_text(terminal("moorage plan drain -l pool=old -f examples/clusters/pool.yaml"))
 
 
 if __name__ == "__main__":

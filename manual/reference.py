@@ -17,7 +17,7 @@ from typer.main import get_command
 from manual import schemas
 from moorage.scheduler.config import types as config_types
 from moorage.scheduler.framework import plugin as plugin_module
-from moorage.scheduler.framework.contracts import signature_of
+from moorage.scheduler.framework.contracts import read_signature
 from moorage.scheduler.framework.events import EVERY_EVENT
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.registry import extension_points
@@ -311,7 +311,7 @@ def _methods(kind: type) -> Iterator[str]:
 
 def _signature(function: Any) -> str:
     parameters = ", ".join(
-        str(each).partition(":")[0].partition(" =")[0] for each in signature_of(function).parameters.values()
+        str(each).partition(":")[0].partition(" =")[0] for each in read_signature(function).parameters.values()
     )
     word = "async " if inspect.iscoroutinefunction(function) else ""
     return f"**`{word}{function.__name__}({parameters})`**"

@@ -1,7 +1,7 @@
 """Keep the sites of several versions in one directory: `python -m manual.site add DIRECTORY VERSION`.
 
-Each version has a directory of its own, `latest` redirects to the newest one, and `versions.json` lists them for the
-selector of the theme. The directory is what a web server, or the branch of a hosting service, contains.
+Each version has a subdirectory, `latest` redirects to the newest version, and `versions.json` lists all versions for
+the selector of the theme. Publish the directory with a web server or on the branch of a hosting service.
 """
 
 import json
@@ -35,7 +35,7 @@ def add(directory: Path, version: str, built: Path = BUILT) -> None:
 
 
 def existing(directory: Path) -> list[str]:
-    """Return the versions that are there."""
+    """Return the versions in the directory."""
     return [path.name for path in directory.iterdir() if (path / "search").is_dir()]
 
 
