@@ -87,13 +87,8 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
         _print_attempts(decision_log, pod, namespace or "default", as_json=output is ExplanationFormat.JSON)
         return
     cluster = options.load_cluster(file, snapshot, kubeconfig, context, quiet=quiet)
-    gate_flags = options.GateFlags(feature_gates, emulated_version)
-    policy = options.load_live_policy(config, cluster, plugin, gate_flags, quiet=quiet)
-    if implied_gates := find_missing_gates(cluster, policy, feature_gates or []):
-        gates_set = gate_flags._replace(gates=[*(feature_gates or []), *implied_gates])
-        policy = options.load_live_policy(config, cluster, plugin, gates_set, quiet=quiet)
-        gates = ",".join(implied_gates)
-        options.print_note(f"the cluster has pod groups; assuming --feature-gates {gates}", quiet=quiet)
+    gates = options.GateFlags(feature_gates, emulated_version)
+    policy = load_policy_for(cluster, config, plugin, gates, quiet=quiet)
     from moorage.common.durations import parse_duration
 
     seconds = parse_duration(timeout, where="--timeout")
@@ -124,6 +119,19 @@ def _print_attempts(log: Path, name: str, namespace: str, *, as_json: bool) -> N
 def _pod_key(name: str, namespace: str) -> str:
     key = name.removeprefix("pod/")
     return key if "/" in key else f"{namespace}/{key}"
+
+
+def load_policy_for(
+    cluster: "LoadedCluster", config: Path | None, plugin: list[str] | None, gates: options.GateFlags, *, quiet: bool
+) -> "Policy":
+    """Return the policy of the options; enable the feature gates that the objects of the cluster imply."""
+    policy = options.load_live_policy(config, cluster, plugin, gates, quiet=quiet)
+    requested = gates.gates or []
+    implied = find_missing_gates(cluster, policy, requested)
+    if not implied:
+        return policy
+    options.print_note(f"the cluster has pod groups; assuming --feature-gates {','.join(implied)}", quiet=quiet)
+    return options.load_live_policy(config, cluster, plugin, gates._replace(gates=[*requested, *implied]), quiet=True)
 
 
 def find_missing_gates(cluster: "LoadedCluster", policy: "Policy", requested: list[str]) -> list[str]:

@@ -1,12 +1,14 @@
 """Options that several commands share, and how commands turn them into policies, clusters and progress bars."""
 
+import inspect
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from enum import Enum, StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -356,6 +358,30 @@ class GateFlags(NamedTuple):
 
 
 _DEFAULT_GATES: Final = GateFlags()
+
+
+def expand(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the last parameter of a command, a named tuple, by one option for each of its fields.
+
+    Several commands can then have the same options without repeating them.
+    """
+    signature = inspect.signature(command)
+    *own, last = signature.parameters.values()
+    fields = get_type_hints(last.annotation, include_extras=True)
+    defaults = last.annotation._field_defaults
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=annotation)
+        for name, annotation in fields.items()
+    ]
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        group = last.annotation(**{name: values.pop(name) for name in fields})
+        command(**values, **{last.name: group})
+
+    run.__dict__["__signature__"] = signature.replace(parameters=[*own, *shared])
+    run.__annotations__ = {item.name: item.annotation for item in (*own, *shared)}
+    return run
 
 
 def load_live_policy(

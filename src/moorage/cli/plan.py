@@ -2,18 +2,19 @@
 
 import sys
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from moorage.cli import options
+from moorage.cli.explain import load_policy_for
 from moorage.cli.startup import start_lightly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from moorage.insight import Constraints, Plan, Session
+    from moorage.insight import Plan
 
 app = options.make_group("Plan moves of pods and predict their new nodes.")
 
@@ -64,8 +65,29 @@ Verbosity = Annotated[
 ]
 
 
+class PlanOptions(NamedTuple):
+    """The options of all goals: the cluster, the configuration, the constraints and the output."""
+
+    file: options.ClusterFiles = None
+    snapshot: options.Snapshot = ""
+    config: options.Config = None
+    output: Output = PlanFormat.TEXT
+    max_moves: MaxMoves = None
+    exclude: Exclude = None
+    keep: Keep = None
+    force: Force = False
+    kubeconfig: options.Kubeconfig = ""
+    context: options.Context = ""
+    plugin: options.Plugins = None
+    feature_gates: options.FeatureGates = None
+    emulated_version: options.EmulatedVersion = ""
+    verbosity: Verbosity = None
+    quiet: options.Quiet = False
+
+
 @app.command(cls=options.Command)
-def drain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+@options.expand
+def drain(
     nodes: Annotated[list[str] | None, typer.Argument(metavar="NODE", help="Nodes to drain.")] = None,
     selector: Annotated[
         str, typer.Option("--selector", "-l", metavar="SELECTOR", help="Labels of nodes to drain, such as pool=old.")
@@ -79,22 +101,9 @@ def drain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
             help="Drain this number of nodes at a time, and uncordon them before the next ones.",
         ),
     ] = None,
-    file: options.ClusterFiles = None,
-    snapshot: options.Snapshot = "",
-    config: options.Config = None,
-    output: Output = PlanFormat.TEXT,
-    max_moves: MaxMoves = None,
-    exclude: Exclude = None,
-    keep: Keep = None,
-    force: Force = False,
     allow_pending: AllowPending = False,
-    kubeconfig: options.Kubeconfig = "",
-    context: options.Context = "",
-    plugin: options.Plugins = None,
-    feature_gates: options.FeatureGates = None,
-    emulated_version: options.EmulatedVersion = "",
-    verbosity: Verbosity = None,
-    quiet: options.Quiet = False,
+    *,
+    shared: PlanOptions,
 ) -> None:
     """Plan to empty nodes.
 
@@ -105,21 +114,17 @@ def drain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
 
     The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
     """
-    source = _Source(file, snapshot, config, kubeconfig, context, plugin, feature_gates, emulated_version)
-    limits = _Limits(max_moves, exclude, keep, force=force, allow_pending=allow_pending)
+    start_lightly()
+    from moorage.insight import plan_drain
 
-    def make(session: "Session", constraints: "Constraints", taken_at: float | None) -> "Plan":
-        from moorage.insight import plan_drain
-
-        return plan_drain(
-            session, nodes or (), selector=selector, rolling=rolling, constraints=constraints, taken_at=taken_at
-        )
-
-    _run(make, source, limits, output, verbosity, quiet=quiet)
+    _run(
+        partial(plan_drain, nodes=nodes or (), selector=selector, rolling=rolling), shared, allow_pending=allow_pending
+    )
 
 
 @app.command(cls=options.Command)
-def defragment(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+@options.expand
+def defragment(
     request: Annotated[
         list[str],
         typer.Option(
@@ -128,21 +133,7 @@ def defragment(  # noqa: PLR0913, PLR0917 - the parameters of a command are its 
             help="File with a Pod or a workload, or podgroup/NAME, job/NAME or a pending pod; may be repeated.",
         ),
     ],
-    file: options.ClusterFiles = None,
-    snapshot: options.Snapshot = "",
-    config: options.Config = None,
-    output: Output = PlanFormat.TEXT,
-    max_moves: MaxMoves = None,
-    exclude: Exclude = None,
-    keep: Keep = None,
-    force: Force = False,
-    kubeconfig: options.Kubeconfig = "",
-    context: options.Context = "",
-    plugin: options.Plugins = None,
-    feature_gates: options.FeatureGates = None,
-    emulated_version: options.EmulatedVersion = "",
-    verbosity: Verbosity = None,
-    quiet: options.Quiet = False,
+    shared: PlanOptions,
 ) -> None:
     """Plan the fewest and cheapest moves after which pods fit.
 
@@ -151,35 +142,15 @@ def defragment(  # noqa: PLR0913, PLR0917 - the parameters of a command are its 
 
     The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
     """
-    source = _Source(file, snapshot, config, kubeconfig, context, plugin, feature_gates, emulated_version)
-    limits = _Limits(max_moves, exclude, keep, force=force)
+    start_lightly()
+    from moorage.insight import plan_room
 
-    def make(session: "Session", constraints: "Constraints", taken_at: float | None) -> "Plan":
-        from moorage.insight import plan_room
-
-        return plan_room(session, request, constraints=constraints, taken_at=taken_at)
-
-    _run(make, source, limits, output, verbosity, quiet=quiet)
+    _run(partial(plan_room, request=request), shared)
 
 
 @app.command(cls=options.Command)
-def consolidate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
-    file: options.ClusterFiles = None,
-    snapshot: options.Snapshot = "",
-    config: options.Config = None,
-    output: Output = PlanFormat.TEXT,
-    max_moves: MaxMoves = None,
-    exclude: Exclude = None,
-    keep: Keep = None,
-    force: Force = False,
-    kubeconfig: options.Kubeconfig = "",
-    context: options.Context = "",
-    plugin: options.Plugins = None,
-    feature_gates: options.FeatureGates = None,
-    emulated_version: options.EmulatedVersion = "",
-    verbosity: Verbosity = None,
-    quiet: options.Quiet = False,
-) -> None:
+@options.expand
+def consolidate(shared: PlanOptions) -> None:
     """Plan to empty as many nodes as possible.
 
     Emptied nodes remain cordoned and can be removed. The annotation moorage.io/price-per-hour of a node is its price;
@@ -188,38 +159,21 @@ def consolidate(  # noqa: PLR0913, PLR0917 - the parameters of a command are its
 
     The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
     """
-    source = _Source(file, snapshot, config, kubeconfig, context, plugin, feature_gates, emulated_version)
-    limits = _Limits(max_moves, exclude, keep, force=force)
+    start_lightly()
+    from moorage.insight import plan_consolidate
 
-    def make(session: "Session", constraints: "Constraints", taken_at: float | None) -> "Plan":
-        from moorage.insight import plan_consolidate
-
-        return plan_consolidate(session, constraints=constraints, taken_at=taken_at)
-
-    _run(make, source, limits, output, verbosity, quiet=quiet)
+    _run(plan_consolidate, shared)
 
 
 @app.command(cls=options.Command)
-def rebalance(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+@options.expand
+def rebalance(
     hot: Annotated[
         float,
         typer.Option("--hot", metavar="SHARE", help="Requested share of a resource above which pods leave a node."),
     ] = 0.8,
-    file: options.ClusterFiles = None,
-    snapshot: options.Snapshot = "",
-    config: options.Config = None,
-    output: Output = PlanFormat.TEXT,
-    max_moves: MaxMoves = None,
-    exclude: Exclude = None,
-    keep: Keep = None,
-    force: Force = False,
-    kubeconfig: options.Kubeconfig = "",
-    context: options.Context = "",
-    plugin: options.Plugins = None,
-    feature_gates: options.FeatureGates = None,
-    emulated_version: options.EmulatedVersion = "",
-    verbosity: Verbosity = None,
-    quiet: options.Quiet = False,
+    *,
+    shared: PlanOptions,
 ) -> None:
     """Plan moves that correct outdated or uneven placements.
 
@@ -229,38 +183,21 @@ def rebalance(  # noqa: PLR0913, PLR0917 - the parameters of a command are its o
 
     The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
     """
-    source = _Source(file, snapshot, config, kubeconfig, context, plugin, feature_gates, emulated_version)
-    limits = _Limits(max_moves, exclude, keep, force=force)
+    start_lightly()
+    from moorage.insight import plan_rebalance
 
-    def make(session: "Session", constraints: "Constraints", taken_at: float | None) -> "Plan":
-        from moorage.insight import plan_rebalance
-
-        return plan_rebalance(session, hot=hot, constraints=constraints, taken_at=taken_at)
-
-    _run(make, source, limits, output, verbosity, quiet=quiet)
+    _run(partial(plan_rebalance, hot=hot), shared)
 
 
 @app.command(cls=options.Command)
-def fit(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
+@options.expand
+def fit(
     pods: Annotated[
         list[str] | None,
         typer.Argument(metavar="REQUEST", help="Pending pods, podgroup/NAME or files; default: all pending pods."),
     ] = None,
-    file: options.ClusterFiles = None,
-    snapshot: options.Snapshot = "",
-    config: options.Config = None,
-    output: Output = PlanFormat.TEXT,
-    max_moves: MaxMoves = None,
-    exclude: Exclude = None,
-    keep: Keep = None,
-    force: Force = False,
-    kubeconfig: options.Kubeconfig = "",
-    context: options.Context = "",
-    plugin: options.Plugins = None,
-    feature_gates: options.FeatureGates = None,
-    emulated_version: options.EmulatedVersion = "",
-    verbosity: Verbosity = None,
-    quiet: options.Quiet = False,
+    *,
+    shared: PlanOptions,
 ) -> None:
     """Plan to place pending pods without preemption.
 
@@ -269,18 +206,13 @@ def fit(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
 
     The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
     """
+    start_lightly()
+    from moorage.insight import plan_room
+
     request = list(pods or ())
-    if file and not request and not _has_nodes(file):
-        request, file = file, None
-    source = _Source(file, snapshot, config, kubeconfig, context, plugin, feature_gates, emulated_version)
-    limits = _Limits(max_moves, exclude, keep, force=force)
-
-    def make(session: "Session", constraints: "Constraints", taken_at: float | None) -> "Plan":
-        from moorage.insight import plan_room
-
-        return plan_room(session, request, goal="fit", constraints=constraints, taken_at=taken_at)
-
-    _run(make, source, limits, output, verbosity, quiet=quiet)
+    if shared.file and not request and not _has_nodes(shared.file):
+        request, shared = shared.file, shared._replace(file=None)
+    _run(partial(plan_room, request=request, goal="fit"), shared)
 
 
 @app.command(cls=options.Command)
@@ -317,7 +249,7 @@ def apply(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     plan = read_plan(plan_file)
     cluster = options.load_cluster(None, "", kubeconfig, context, quiet=quiet)
     gates = options.GateFlags(feature_gates, emulated_version)
-    policy = options.load_live_policy(config, cluster, plugin, gates, quiet=quiet)
+    policy = load_policy_for(cluster, config, plugin, gates, quiet=quiet)
     source = ClusterSource((), "", kubeconfig, context)
     seconds = parse_duration(timeout, where="--timeout")
     result = apply_plan_step(plan_file, plan, source, policy, is_dry_run=not step, seconds=seconds)
@@ -337,54 +269,23 @@ def _has_nodes(files: list[str]) -> bool:
     return "-" in files or any(document.kind == "Node" for document in read_files(files))
 
 
-class _Source(NamedTuple):
-    """The options that select the cluster and the configuration."""
-
-    file: list[str] | None
-    snapshot: str
-    config: "Path | None"
-    kubeconfig: str
-    context: str
-    plugin: list[str] | None
-    feature_gates: list[str] | None
-    emulated_version: str
-
-
-class _Limits(NamedTuple):
-    """The options that limit a plan."""
-
-    max_moves: int | None
-    exclude: list[str] | None
-    keep: list[str] | None
-    force: bool = False
-    allow_pending: bool = False
-
-
-def _run(
-    make: "Callable[[Session, Constraints, float | None], Plan]",
-    source: _Source,
-    limits: _Limits,
-    output: PlanFormat,
-    verbosity: int | None,
-    *,
-    quiet: bool,
-) -> None:
+def _run(make: "Callable[..., Plan]", shared: PlanOptions, *, allow_pending: bool = False) -> None:
     """Load the cluster, make the plan and print it."""
-    start_lightly()
-    options.configure_trial_logs(verbosity if verbosity != 1 else None)
+    options.configure_trial_logs(shared.verbosity if shared.verbosity != 1 else None)
     from moorage.insight import Constraints
 
     constraints = Constraints(
-        limits.max_moves, tuple(limits.exclude or ()), tuple(limits.keep or ()), limits.force, limits.allow_pending
+        shared.max_moves, tuple(shared.exclude or ()), tuple(shared.keep or ()), shared.force, allow_pending
     )
-    cluster = options.load_cluster(source.file, source.snapshot, source.kubeconfig, source.context, quiet=quiet)
-    gates = options.GateFlags(source.feature_gates, source.emulated_version)
-    policy = options.load_live_policy(source.config, cluster, source.plugin, gates, quiet=quiet)
+    quiet = shared.quiet
+    cluster = options.load_cluster(shared.file, shared.snapshot, shared.kubeconfig, shared.context, quiet=quiet)
+    gates = options.GateFlags(shared.feature_gates, shared.emulated_version)
+    policy = load_policy_for(cluster, shared.config, shared.plugin, gates, quiet=quiet)
     with options.prints_to_stderr(), cluster.session(policy) as session:
-        plan = make(session, constraints, cluster.taken_at)
-    for note in plan.notes if output is not PlanFormat.TEXT else ():
+        plan = make(session, constraints=constraints, taken_at=cluster.taken_at)
+    for note in plan.notes if shared.output is not PlanFormat.TEXT else ():
         options.print_note(note, quiet=quiet)
-    _print(plan, output, is_verbose=bool(verbosity))
+    _print(plan, shared.output, is_verbose=bool(shared.verbosity))
 
 
 def _print(plan: "Plan", output: PlanFormat, *, is_verbose: bool) -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.unit.insight.explain.clusters import node, pod
+from tests.unit.insight.explain.clusters import gang, node, pod
 from tests.unit.insight.plan.plan_clusters import owned
 
 from moorage.cli.main import run
@@ -110,3 +110,15 @@ def test_apply_rejects_other_files(cluster: str, capsys: pytest.CaptureFixture[s
 def test_excluding_every_node_to_drain_is_an_error(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "drain", "n1", "-f", cluster, "--exclude", "n*"]) == 2
     assert "plan drain: --exclude excludes every node to drain" in capsys.readouterr().err
+
+
+def test_pod_groups_move_as_a_whole_without_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    group = {"schedulingGroup": {"podGroupName": "ring"}}
+    members = [owned(f"ring-{number}", on=f"n{number}", requests={"cpu": "3"}, **group) for number in (1, 2)]
+    items = [*(node(f"n{number}") for number in (1, 2, 3)), gang(2), *members]
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert run(["plan", "drain", "n1", "-f", str(path)]) == 0
+    printed = capsys.readouterr()
+    assert "assuming --feature-gates GenericWorkload=true" in printed.err
+    assert "feasible, 2 moves in 1 step" in printed.out

@@ -194,7 +194,9 @@ def load_connection(
     # A directory that this user may not read, such as root's home in an image, counts as missing.
     readable = [name for name in files if os.path.isfile(name)]
     if not readable:
-        hint = "set --kubeconfig or KUBECONFIG (with --config, clientConnection.kubeconfig), run in a pod, or pass files"
+        hint = (
+            "set --kubeconfig or KUBECONFIG (with --config, clientConnection.kubeconfig), run in a pod, or pass files"
+        )
         raise InputError(", ".join(files), "no kubeconfig found, and no API server configured", hint=hint)
     return _from_files(readable, context, "", env, time)
 
