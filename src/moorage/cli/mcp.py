@@ -26,7 +26,7 @@ MAX_ITEMS: Final = 20
 """Maximum length of a list in a result, because language models have a limited context."""
 PROGRAM: Final = "import sys; from moorage.cli.main import run; sys.exit(run(sys.argv[1:]))"
 OMITTED: Final = ("nodes",)
-"""Fields that describe each node of the cluster; results do not contain them."""
+"""Fields with details of each node; results omit them."""
 Transport = Annotated[
     int | None,
     typer.Option(
@@ -102,7 +102,7 @@ class ReadOnlyTools:
         return await self._with_manifest(pod_manifest, "capacity")
 
     async def plan_drain(self, nodes: list[str]) -> dict[str, Any]:
-        """Plan to drain nodes: the steps, the new node of each pod, and the pods that cannot move."""
+        """Plan how to drain nodes: the steps, the new node of each pod, and the pods that cannot move."""
         return await self._run_command("plan", "drain", *map(_name, nodes), "-o", "json", *self._cluster, *self._config)
 
     async def when(self, pod: str, namespace: str = "default") -> dict[str, Any]:

@@ -105,12 +105,13 @@ def drain(
     *,
     shared: PlanOptions,
 ) -> None:
-    """Plan to empty nodes.
+    """Plan how to drain nodes.
 
     Prints the steps, the new node of each pod, the pods that cannot move and why, and the disruption budgets that
     limit the evictions per step. Nothing is written to the cluster.
 
-    Each step evicts pods together. The next step begins when the replacements are ready. No step exceeds a budget.
+    The pods of a step are evicted together. The next step begins when their replacements are ready. No step exceeds a
+    disruption budget.
 
     The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
     """
@@ -126,16 +127,16 @@ def drain(
 @options.expand
 def defragment(
     request: Annotated[
-        list[str],
-        typer.Option(
-            "--for",
-            metavar="REQUEST",
-            help="File with a Pod or a workload, or podgroup/NAME, job/NAME or a pending pod; may be repeated.",
+        list[str] | None,
+        typer.Argument(
+            metavar="REQUEST", help="Pending pods, podgroup/NAME, job/NAME, or files with a Pod or a workload."
         ),
-    ],
+    ] = None,
+    former_request: Annotated[list[str] | None, typer.Option("--for", hidden=True)] = None,
+    *,
     shared: PlanOptions,
 ) -> None:
-    """Plan the fewest and cheapest moves after which pods fit.
+    """Plan the fewest and cheapest moves that make pods fit.
 
     Prints the moves, and the final nodes of the requested pods. No pod is preempted, and nothing is written to the
     cluster.
@@ -145,13 +146,16 @@ def defragment(
     start_lightly()
     from moorage.insight import plan_room
 
-    _run(partial(plan_room, request=request), shared)
+    requests = [*(request or ()), *(former_request or ())]
+    if not requests:
+        raise typer.BadParameter("name a pending pod, or a file with a Pod or a workload", param_hint="REQUEST")
+    _run(partial(plan_room, request=requests), shared)
 
 
 @app.command(cls=options.Command)
 @options.expand
 def consolidate(shared: PlanOptions) -> None:
-    """Plan to empty as many nodes as possible.
+    """Plan how to empty as many nodes as possible.
 
     Emptied nodes remain cordoned and can be removed. The annotation moorage.io/price-per-hour of a node is its price;
     the most expensive nodes are emptied first. With moorage[solver], the result is proven to be minimal if possible.
@@ -170,16 +174,15 @@ def consolidate(shared: PlanOptions) -> None:
 def rebalance(
     hot: Annotated[
         float,
-        typer.Option("--hot", metavar="SHARE", help="Requested share of a resource above which pods leave a node."),
+        typer.Option("--hot", metavar="SHARE", help="Share of a resource; pods leave nodes whose requests exceed it."),
     ] = 0.8,
     *,
     shared: PlanOptions,
 ) -> None:
     """Plan moves that correct outdated or uneven placements.
 
-    Pods move if the plugins would reject their node today (taints, affinity, topology spread), if another pod of their
-    controller is on the node, or if the node is hot. A pod moves only to a better node. Nothing is written to the
-    cluster.
+    A pod moves if the plugins now reject its node (taints, affinity, topology spread), if another pod of its controller
+    is on the node, or if the node is hot (--hot). A pod moves only to a better node. Nothing is written to the cluster.
 
     The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
     """
@@ -194,15 +197,15 @@ def rebalance(
 def fit(
     pods: Annotated[
         list[str] | None,
-        typer.Argument(metavar="REQUEST", help="Pending pods, podgroup/NAME or files; default: all pending pods."),
+        typer.Argument(metavar="REQUEST", help="Pending pods, podgroup/NAME, job/NAME or files (default: all pending pods)."),
     ] = None,
     *,
     shared: PlanOptions,
 ) -> None:
-    """Plan to place pending pods without preemption.
+    """Plan moves that make pending pods fit, without preemption.
 
-    Prints the moves after which all pending pods of the cluster, or the named pods, fit. If the files of -f contain no
-    nodes, they are the request, and the cluster is the snapshot or the live cluster. Nothing is written to the cluster.
+    Without REQUEST, the plan is for all pending pods. If the files of -f contain no nodes, they are the request, and
+    the cluster is the snapshot or the live cluster. Nothing is written to the cluster.
 
     The exit code is 0 whether or not the plan is feasible, and 2 for invalid input.
     """
@@ -217,10 +220,10 @@ def fit(
 
 @app.command(cls=options.Command)
 def apply(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
-    plan_file: Annotated[str, typer.Argument(metavar="PLAN", help="File that moorage plan -o json wrote.")],
-    step: Annotated[bool, typer.Option("--step", help="Carry out the next step.")] = False,
+    plan_file: Annotated[str, typer.Argument(metavar="PLAN", help="File written by `moorage plan -o json`.")],
+    step: Annotated[bool, typer.Option("--step", help="Execute the next step.")] = False,
     timeout: Annotated[
-        str, typer.Option("--timeout", metavar="DURATION", help="Time limit for evictions and replacements of a step.")
+        str, typer.Option("--timeout", metavar="DURATION", help="Time limit for the evictions and replacements of a step.")
     ] = "5m",
     config: options.Config = None,
     kubeconfig: options.Kubeconfig = "",

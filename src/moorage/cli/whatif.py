@@ -69,7 +69,9 @@ def serve(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     refresh: Annotated[
         str,
         typer.Option(
-            "--refresh", metavar="DURATION", help="How often to reload the live cluster; 0 disables reloading."
+            "--refresh",
+            metavar="DURATION",
+            help="Interval at which the live cluster is reloaded; 0 disables reloading.",
         ),
     ] = "30s",
     kubeconfig: options.Kubeconfig = "",

@@ -41,15 +41,15 @@ Now = Annotated[
     typer.Option(
         "--now",
         metavar="TIME",
-        help="Moment of the forecast, such as 2026-11-18T09:00:00Z (default: when the cluster was read; "
-        "in files, the latest time).",
+        help="Time of the forecast, such as 2026-11-18T09:00:00Z (default: when the cluster was read; "
+        "for files, the latest time in them).",
     ),
 ]
 Seed = Annotated[
     int, typer.Option("--seed", metavar="NUMBER", parser=options.number(0), help="Seed of the random numbers.")
 ]
 NoChanges = Annotated[
-    bool, typer.Option("--no-changes", help="Do not search for changes that would make the start earlier.")
+    bool, typer.Option("--no-changes", help="Do not search for changes that make the pod start earlier.")
 ]
 Verbosity = Annotated[
     int | None,
@@ -87,11 +87,11 @@ def when(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
     """Forecast when a pod starts.
 
     Prints the start time as an 80% interval, the pods that it depends on, changes that would make it earlier, and the
-    assumptions. The cluster is the live one that kubectl uses, a snapshot, or files. It is only read.
+    assumptions. The cluster is the live one that kubectl uses, a snapshot, or files. Nothing is written to it.
 
-    Many possible futures are simulated with the scheduler in virtual time: running pods end, pending pods are scheduled
-    in the order of the queue, other pods arrive. The duration of a pod is its annotation
-    moorage.io/run-for, or drawn from similar pods in --history, or assumed. activeDeadlineSeconds limits it.
+    The scheduler simulates many possible futures in virtual time: running pods end, queued pods are scheduled, and other
+    pods arrive. The annotation moorage.io/run-for sets how long a pod runs. Without it, the duration is drawn from
+    similar pods in --history, or assumed. activeDeadlineSeconds limits it.
 
     The exit code is 0 for every forecast, and 2 for invalid input.
     """

@@ -15,8 +15,8 @@ from moorage.scheduler.daemon.flags.table import BOOL, FLAGS, GROUPS, SHORT, Fla
 COMMAND: Final = "kube-scheduler"
 HELP_WIDTH: Final = 100
 INTRODUCTION: Final = """\
-The Kubernetes scheduler in Python: finds a node for every pod that names one of its profiles, with
-kube-scheduler's configuration, plugins and decisions. Accepts the flags of kube-scheduler 1.37.
+The Kubernetes scheduler in Python, with the configuration, plugins and decisions of kube-scheduler.
+It schedules pods whose schedulerName selects a profile. Accepts the flags of kube-scheduler 1.37.
 
 Usage:
   moorage scheduler [flags]
