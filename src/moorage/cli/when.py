@@ -89,9 +89,9 @@ def when(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
     Prints the start time as an 80% interval, the pods that it depends on, changes that would make it earlier, and the
     assumptions. The cluster is the live one that kubectl uses, a snapshot, or files. Nothing is written to it.
 
-    The scheduler simulates many possible futures in virtual time: running pods end, queued pods are scheduled, and other
-    pods arrive. The annotation moorage.io/run-for sets how long a pod runs. Without it, the duration is drawn from
-    similar pods in --history, or assumed. activeDeadlineSeconds limits it.
+    The scheduler simulates many possible futures in virtual time: running pods end, queued pods are scheduled, and
+    other pods arrive. The annotation moorage.io/run-for sets how long a pod runs. Without it, the duration is drawn
+    from similar pods in --history, or assumed. activeDeadlineSeconds limits it.
 
     The exit code is 0 for every forecast, and 2 for invalid input.
     """
