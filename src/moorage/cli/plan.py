@@ -197,7 +197,9 @@ def rebalance(
 def fit(
     pods: Annotated[
         list[str] | None,
-        typer.Argument(metavar="REQUEST", help="Pending pods, podgroup/NAME, job/NAME or files (default: all pending pods)."),
+        typer.Argument(
+            metavar="REQUEST", help="Pending pods, podgroup/NAME, job/NAME or files (default: all pending pods)."
+        ),
     ] = None,
     *,
     shared: PlanOptions,
@@ -223,7 +225,8 @@ def apply(  # noqa: PLR0913, PLR0917 - the parameters of a command are its optio
     plan_file: Annotated[str, typer.Argument(metavar="PLAN", help="File written by `moorage plan -o json`.")],
     step: Annotated[bool, typer.Option("--step", help="Execute the next step.")] = False,
     timeout: Annotated[
-        str, typer.Option("--timeout", metavar="DURATION", help="Time limit for the evictions and replacements of a step.")
+        str,
+        typer.Option("--timeout", metavar="DURATION", help="Time limit for the evictions and replacements of a step."),
     ] = "5m",
     config: options.Config = None,
     kubeconfig: options.Kubeconfig = "",

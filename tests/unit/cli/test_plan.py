@@ -113,7 +113,6 @@ def test_excluding_every_node_to_drain_is_an_error(cluster: str, capsys: pytest.
     assert "plan drain: --exclude excludes every node to drain" in capsys.readouterr().err
 
 
-<<<<<<< HEAD
 def test_pod_groups_move_as_a_whole_without_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     group = {"schedulingGroup": {"podGroupName": "ring"}}
     members = [owned(f"ring-{number}", on=f"n{number}", requests={"cpu": "3"}, **group) for number in (1, 2)]
@@ -124,8 +123,8 @@ def test_pod_groups_move_as_a_whole_without_flags(tmp_path: Path, capsys: pytest
     printed = capsys.readouterr()
     assert "assuming --feature-gates GenericWorkload=true" in printed.err
     assert "feasible, 2 moves in 1 step" in printed.out
-=======
+
+
 def test_defragment_needs_a_request(cluster: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "defragment", "-f", cluster]) == 2
     assert "name a pending pod, or a file with a Pod or a workload" in capsys.readouterr().err
->>>>>>> b4fddd5f (Plan and forecast help: plain summaries, positional request)
