@@ -191,9 +191,9 @@ class Creation:
             objects = [adapt(obj) if isinstance(obj, Pod) else obj for obj in objects]
         objects += self._missing_namespaces(objects)
         cluster = ClusterInput(tuple(objects), *self._custom.completed())
-        shaping = tuple(self._shaping) if cluster.workloads else ()
-        if not shaping:
-            self._ignored.update(str(content["kind"]) for content in self._shaping)
+        # Without workloads, these kinds create no objects; runtime classes explain the node selectors of pods.
+        shaping = tuple(item for item in self._shaping if cluster.workloads or item["kind"] == "RuntimeClass")
+        self._ignored.update(str(item["kind"]) for item in self._shaping if item not in shaping)
         return with_fields(cluster, shaping=shaping, ignored=dict(self._ignored), selecting=self._selecting)
 
     def create_one(

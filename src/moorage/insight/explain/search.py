@@ -29,10 +29,13 @@ from moorage.insight.whatif.session import Session
 
 _VOLUMES: Final[tuple[Fix, ...]] = (
     *(volumes.correct_names, volumes.make_claim, volumes.change_class, volumes.await_provisioner),
-    *(volumes.allow_zone, volumes.recreate_claim, volumes.make_volume, volumes.drop_volumes),
+    *(volumes.allow_zone, volumes.recreate_claim, volumes.match_volume, volumes.make_volume, volumes.drop_volumes),
 )
 FIXES: Final[dict[str, tuple[Fix, ...]]] = {
-    "NodeResourcesFit": (resources.correct_requests, resources.lower_requests, resources.enlarge_node),
+    "NodeResourcesFit": (
+        *(resources.correct_requests, resources.correct_units),
+        *(resources.lower_requests, resources.enlarge_node),
+    ),
     "TaintToleration": (nodes.tolerate, nodes.untaint),
     "NodeUnschedulable": (nodes.uncordon, nodes.tolerate_cordon),
     "NodeAffinity": (node_selection.correct, node_selection.loosen, nodes.label_node),
@@ -45,6 +48,7 @@ FIXES: Final[dict[str, tuple[Fix, ...]]] = {
         neighbours.label_domain,
     ),
     "PodTopologySpread": (
+        neighbours.honor_policies,
         neighbours.lower_min_domains,
         neighbours.allow_skew,
         neighbours.drop_labels,
@@ -130,13 +134,13 @@ def collect(offers: Iterator[Remedy], limits: Limits) -> SearchResult:
     def rank(kind: str) -> int:
         return INTRUSIVENESS.index(kind) if kind in INTRUSIVENESS else len(INTRUSIVENESS)
 
-    def intrusiveness(offer: Remedy) -> tuple[bool, bool, int, list[int], int, int]:
+    def intrusiveness(offer: Remedy) -> tuple[bool, int, int, list[int], int, int]:
         """Order by kind; then combinations, by the most intrusive of their parts, last resorts, and preemption."""
         preempts = not offer.attempt.node and bool(offer.attempt.victims)
         parts = sorted(map(rank, offer.parts), reverse=True)
         return (
             preempts,
-            offer.cost >= LAST_RESORT,
+            max(0, offer.cost) // LAST_RESORT,
             -1 if offer.cost < 0 else rank(offer.kind),
             parts,
             offer.cost,

@@ -1,7 +1,7 @@
 """The subject of a search: a pod, its obstacles, and trials of changes."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, wraps
 from itertools import islice
 from time import monotonic
@@ -26,11 +26,12 @@ from moorage.insight.whatif.edits import (
     remove_items,
 )
 from moorage.insight.whatif.session import Session
+from moorage.kube.api.affinity import Taint
 from moorage.kube.api.cluster import PodDisruptionBudget
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.selectors import label_matcher
 from moorage.kube.patches import json_patch
-from moorage.scheduler.framework.nodeinfo import ports_conflict
+from moorage.scheduler.framework.nodeinfo import NodeInfo, ports_conflict
 from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.plugins.default_preemption.budgets import Budgets
 
@@ -166,6 +167,11 @@ class Subject:
             self.attempt, self.obstacles = self._look()
             self.pod: Pod = session.pod(self.key)
             self.content = session.objects.content(self.id)
+            # The session forgets these objects at the end of the branch.
+            patched = [edit.target for edit in base if isinstance(edit, PatchObject)]
+            self._patched = {target: session.objects.content(target) for target in patched}
+            nodes = (self.nodes.find(target.name) for target in patched if target.kind == "Node")
+            self._patched_taints = {info.name: info.taints for info in nodes if info is not None}
         self._tried: dict[tuple[str, ...], Attempt | None] = {}
         self._aim: tuple[tuple[str, ...], int] | None = None
 
@@ -207,6 +213,14 @@ class Subject:
     def label_values(self, key: str) -> list[str]:
         """List the values of a label on the nodes; a column of the table may also contain values of earlier trials."""
         return sorted({info.labels[key] for info in self.nodes if key in info.labels})
+
+    @cached_property
+    def runtime_labels(self) -> Mapping[str, str]:
+        """The part of the node selector that admission copies from the runtime class of the pod."""
+        name = self.pod.spec.runtime_class_name
+        shaping = self.session.objects.given.shaping if name else ()
+        classes = (item for item in shaping if item["kind"] == "RuntimeClass" and item["metadata"]["name"] == name)
+        return (next(iter(classes), {}).get("scheduling") or {}).get("nodeSelector") or {}
 
     def with_base(self, *edits: Edit) -> "Subject":
         """Return a subject to which some more edits are applied."""
@@ -252,7 +266,12 @@ class Subject:
     def draft_object(self, kind: str, name: str, namespace: str = "", *, must_replace: bool = False) -> Draft:
         """Start a change of another object."""
         target = ObjectId(kind, namespace, name)
-        return Draft(target, self.session.objects.content(target), must_replace=must_replace)
+        content = self._patched.get(target) or self.session.objects.content(target)
+        return Draft(target, content, must_replace=must_replace)
+
+    def taints(self, node: NodeInfo) -> tuple[Taint, ...]:
+        """Return the taints of a node after the base edits."""
+        return self._patched_taints.get(node.name, node.taints)
 
     def trial(self, *edits: Edit) -> Attempt | None:
         """Apply edits and try the pod; return the attempt, or ``None`` if the pod does not fit."""

@@ -11,6 +11,7 @@ import yaml
 from moorage.cluster import NodeShape, fake_node
 from moorage.common.errors import ApiError, InputError, did_you_mean
 from moorage.insight.whatif.edits import DEFAULT_NAMESPACE, ObjectId, put
+from moorage.insight.whatif.node_taints import is_temporary
 from moorage.insight.whatif.objects import missing
 from moorage.kube.api.kinds import BY_NAME, Kind
 from moorage.kube.manifests import Document
@@ -19,8 +20,6 @@ from moorage.kube.schema import find_kind_schema, unknown_fields
 
 MAX_ADDED: Final = 100_000
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
-CONDITIONS: Final = "node.kubernetes.io/"
-"""Prefix of the taints of cordoned nodes and of nodes with a problem."""
 _SETTING: Final = re.compile(r"([^/:]+)/([^:]+):([^=]+)=(.*)", re.DOTALL)
 _STEP: Final = re.compile(r"\[(\d+)\]|((?:\\.|[^.\[\]\\])+)")
 _ADDITION: Final = re.compile(r"(\d+)x(.+)")
@@ -181,7 +180,7 @@ def cloned_node(content: Any, name: str) -> dict[str, Any]:
     metadata, spec, status = content.get("metadata") or {}, content.get("spec") or {}, content.get("status") or {}
     old = metadata.get("name")
     labels = {key: name if text == old else text for key, text in (metadata.get("labels") or {}).items()}
-    taints = [item for item in spec.get("taints") or () if not str(item.get("key")).startswith(CONDITIONS)]
+    taints = [item for item in spec.get("taints") or () if not is_temporary(str(item.get("key")))]
     new_status = {
         key: copy.deepcopy(status[key]) for key in ("capacity", "allocatable", "declaredFeatures") if key in status
     }

@@ -62,6 +62,7 @@ class PodSpec(KubeStruct, frozen=True):
     resource_claims: tuple[PodResourceClaim, ...] = ()
     resources: ResourceRequirements | None = None
     overhead: ResourceList = {}
+    runtime_class_name: str | None = None
     priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None

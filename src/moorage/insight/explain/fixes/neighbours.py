@@ -15,6 +15,7 @@ from moorage.scheduler.framework.nodeinfo import ports_conflict
 
 HARD: Final = "DoNotSchedule"
 SOFT: Final = "ScheduleAnyway"
+HONOR: Final = "Honor"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 MAX_WEIGHT: Final = 100
@@ -124,7 +125,9 @@ def free_ports(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
             path = ("spec", kind, container, "ports", index)
             draft.remove(*path) if is_host else draft.remove(*path, "hostPort")
         description = ", ".join(f"{host_ports[n][2].port}/{host_ports[n][2].protocol}" for n in conflicts)
-        yield ProposedChange("port", f"Remove the host port {description}", [draft.edit()], len(conflicts))
+        # Containers in the network of the host listen on their ports even if the pod does not declare them.
+        cost = len(conflicts) + LAST_RESORT * is_host
+        yield ProposedChange("port", f"Remove the host port {description}", [draft.edit()], cost)
 
 
 def _written_ports(subject: Subject) -> Iterator[tuple[tuple[str, int], int, HostPort]]:
@@ -136,6 +139,21 @@ def _written_ports(subject: Subject) -> Iterator[tuple[tuple[str, int], int, Hos
                     if port.host_port > 0:
                         host_port = HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
                         yield (kind, number), index, host_port
+
+
+@fix()
+def honor_policies(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Ignore domains whose nodes the pod cannot use: by their taints, or by its own requirements."""
+    constraints = subject.content.get("spec", {}).get("topologySpreadConstraints") or []
+    path = ("spec", "topologySpreadConstraints")
+    for index, item in enumerate(constraints):
+        for field in ("nodeTaintsPolicy", "nodeAffinityPolicy"):
+            default = "Ignore" if field == "nodeTaintsPolicy" else HONOR
+            if item.get("whenUnsatisfiable") == HARD and (item.get(field) or default) != HONOR:
+                text = f"Set {field}: {HONOR} in the topology spread over {item.get('topologyKey')}"
+                reason = "domains that the pod cannot use then do not count"
+                edit = subject.draft().put((*path, index, field), HONOR).edit()
+                yield ProposedChange("spread", f"{text}: {reason}", [edit])
 
 
 @fix()

@@ -82,6 +82,8 @@ def loosen(subject: Subject, rows: list[int]) -> Iterator[Remedy]:
     offered: set[str] = set()
     for way in sorted(ways, key=lambda way: _size(subject, way))[:MAX_SETS]:
         keys, term, expressions, fields = way
+        if not subject.runtime_labels.keys().isdisjoint(keys):
+            continue  # admission would add them again
         draft = subject.draft()
         for key in keys:
             draft.remove("spec", "nodeSelector", key)

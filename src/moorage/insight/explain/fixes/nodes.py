@@ -8,18 +8,27 @@ from moorage.insight.explain.fixes.resources import format_amount
 from moorage.insight.explain.subject import LAST_RESORT, ProposedChange, Subject, fix
 from moorage.insight.whatif.changes import UNSCHEDULABLE, cloned_node
 from moorage.insight.whatif.edits import CreateObject, Edit, ObjectId, remove_items
+from moorage.insight.whatif.node_taints import SHUTDOWN, find_remover, find_starter, is_temporary
 from moorage.kube.api.affinity import Taint
-from moorage.kube.api.selectors import EVERYTHING, NodeMatcher, NodeTermMatcher, Requirement, node_matcher
+from moorage.kube.api.csi_migration import ZONE_DELIMITER
+from moorage.kube.api.selectors import (
+    EVERYTHING,
+    NodeMatcher,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    NodeTermMatcher,
+    Requirement,
+    node_matcher,
+)
 from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.plugins.node_affinity import read_demands
 from moorage.scheduler.plugins.node_declared_features import required_features
+from moorage.scheduler.plugins.volume_zone import SUCCESSOR, TOPOLOGY_LABELS
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 ROLES: Final = "node-role.kubernetes.io/"
-CLOUD: Final = "node.cloudprovider.kubernetes.io/"
-NODE_STATES: Final = ("node.kubernetes.io/", ROLES, CLOUD)
-"""Taints of nodes that are out of order, cordoned or reserved: pods should not tolerate them."""
 MAX_SETS: Final = 12
 """Number of sets of taints or labels to try, the smallest first."""
 MAX_SHAPES: Final = 12
@@ -33,8 +42,9 @@ def tolerate(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
         draft = subject.live_draft()
         draft.append(("spec", "tolerations"), [_toleration(taint) for taint in taints])
         text = f"Tolerate {' and '.join(taint.text for taint in taints)}"
-        is_reserved = any(taint.key.startswith(NODE_STATES) for taint in taints)
-        yield ProposedChange("toleration", text, [draft.edit()], len(taints) + LAST_RESORT * is_reserved)
+        # Pods should not tolerate taints of nodes that are out of order, cordoned, reserved, or about to be removed.
+        should_not = any(taint.key.startswith(ROLES) or is_temporary(taint.key) for taint in taints)
+        yield ProposedChange("toleration", text, [draft.edit()], len(taints) + LAST_RESORT * should_not)
 
 
 @fix()
@@ -51,14 +61,24 @@ def untaint(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
             if (item.get("key", ""), item.get("value") or "", item.get("effect")) in parts
         ]
         draft.do(*remove_items(("spec", "taints"), indexes))
-        names = " and ".join(taint.text for taint in taints)
-        text = f"Remove the taint {names} from node {name}"
-        if any(taint.key.startswith(NODE_STATES) and not taint.key.startswith(ROLES) for taint in taints):
-            owner = "cloud" if any(taint.key.startswith(CLOUD) for taint in taints) else "node"
-            text = f"Repair node {name}: the {owner} controller then removes the taint {names}"
         # Role taints are removed in clusters without other nodes; elsewhere, those nodes are reserved.
         keeps_role = any(taint.key.startswith(ROLES) and not _is_everywhere(subject, taint) for taint in taints)
-        yield ProposedChange("node-taint", text, [draft.edit()], len(taints) + LAST_RESORT * keeps_role)
+        is_leaving = any(find_remover(taint.key) for taint in taints)
+        cost = len(taints) + LAST_RESORT * (keeps_role or is_leaving)
+        yield ProposedChange("node-taint", _untaint_text(taints, name), [draft.edit()], cost)
+
+
+def _untaint_text(taints: Sequence[Taint], node: str) -> str:
+    """Describe how a node loses its taints: some controllers set and remove their own ones."""
+    names = " and ".join(taint.text for taint in taints)
+    for taint in taints:
+        if remover := find_remover(taint.key):
+            return f"Remove the taint {names} from node {node}, which {remover} is about to remove"
+        if taint.key == SHUTDOWN:
+            return f"Remove the taint {names} from node {node} as soon as it works again"
+        if starter := find_starter(taint.key):
+            return f"Repair node {node}: {starter} then removes the taint {names}"
+    return f"Remove the taint {names} from node {node}"
 
 
 def _is_everywhere(subject: Subject, taint: Taint) -> bool:
@@ -69,7 +89,7 @@ def _untolerated(subject: Subject, rows: list[int]) -> list[tuple[tuple[Taint, .
     """List the sets of taints that the pod does not tolerate, each with a node; the smallest first."""
     rows_by_taints: dict[tuple[Taint, ...], int] = {}
     for row in rows:
-        keeping = (taint for taint in subject.nodes[row].taints if taint.keeps_pods_off)
+        keeping = (taint for taint in subject.taints(subject.nodes[row]) if taint.keeps_pods_off)
         taints = tuple(dict.fromkeys(taint for taint in keeping if not subject.pod.tolerates(taint)))
         if taints:
             rows_by_taints.setdefault(taints, row)
@@ -135,7 +155,9 @@ def label_node(subject: Subject, rows: list[int]) -> Iterator[ProposedChange]:
         name = subject.nodes[row].name
         if any(is_reserved(label) for label in labels):
             continue  # the cloud provider and the kubelet own these labels
-        text = f"{_label_text(labels)} node {name}"
+        is_for_runtime = not subject.runtime_labels.keys().isdisjoint(labels)
+        reason = f", for the runtime class {subject.pod.spec.runtime_class_name}" if is_for_runtime else ""
+        text = f"{_label_text(labels)} node {name}{reason}"
         yield ProposedChange("node-label", text, [label_edit(subject, name, labels)], len(labels))
 
 
@@ -258,6 +280,7 @@ def _labeled_clone(subject: Subject, info: NodeInfo) -> ProposedChange | None:
     volumes = list(_bound_volumes(subject))
     required = [volume.spec.node_affinity.required for volume in volumes if volume.spec.node_affinity is not None]
     matchers = [node_matcher(selector) for selector in required if selector is not None]
+    matchers += [node_matcher(selector) for volume in volumes if (selector := _zone_selector(volume)) is not None]
     hosts = [
         value
         for matcher in matchers
@@ -279,6 +302,16 @@ def _labeled_clone(subject: Subject, info: NodeInfo) -> ProposedChange | None:
     text += f" with {' and '.join(f'{key}={text}' for key, text in changed.items())}" if changed else ""
     reason = "".join(f", for the volume {volume.name}" for volume in volumes[:1] if matchers)
     return ProposedChange("add-node", f"{text}{reason}", _needed_edits(subject, node, related))
+
+
+def _zone_selector(volume: PersistentVolume) -> NodeSelector | None:
+    """Return the zones and regions in the labels of a volume as a selector of nodes."""
+    expressions = tuple(
+        NodeSelectorRequirement(SUCCESSOR.get(key, key), "In", tuple(text.split(ZONE_DELIMITER)))
+        for key, text in volume.labels.items()
+        if key in TOPOLOGY_LABELS
+    )
+    return NodeSelector((NodeSelectorTerm(expressions),)) if expressions else None
 
 
 def _bound_volumes(subject: Subject) -> Iterator[PersistentVolume]:

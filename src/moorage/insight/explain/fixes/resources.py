@@ -95,6 +95,26 @@ def guess_unit(resource: str, text: str, largest: int) -> str:
     return f"{number}{unit}" if is_unlikely else ""
 
 
+def correct_units(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:
+    """Correct the unit of requests that exceed the largest node by far."""
+    draft, texts = subject.draft(), list[str]()
+    largest: dict[str, int] = {}
+    for info in subject.nodes:
+        largest |= {name: max(amount, largest.get(name, 0)) for name, amount in info.allocatable.items()}
+    for kind in ("containers", "initContainers"):
+        for index, container in enumerate(subject.content.get("spec", {}).get(kind) or ()):
+            for field in ("requests", "limits"):
+                for name, amount in ((container.get("resources") or {}).get(field) or {}).items():
+                    if intended := guess_unit(name, str(amount), largest.get(name, 0)):
+                        draft.put(("spec", kind, index, "resources", field, name), intended)
+                        what = f"the {name} {field.removesuffix('s')} of container {container.get('name')}"
+                        texts.append(f"{what} from {amount} to {intended}")
+    if texts:
+        text = f"Change {' and '.join(texts)}: no node is that large"
+        if offer := subject.offer("request", text, draft.edit(), cost=-1):
+            yield offer
+
+
 def lower_requests(subject: Subject, rows: list[int], plugin: str = "NodeResourcesFit") -> Iterator[Remedy]:
     """Lower requests as little as possible: of one resource, or of all that are short on the same nodes."""
     groups: dict[tuple[str, ...], list[int]] = {}
@@ -305,8 +325,18 @@ def _describe_enlargement(subject: Subject, node: NodeInfo, resource: str, total
             return f"Repair the device plugin of node {node.name}, which reports no {resource} (the pod needs {total})"
         if not any(info.allocatable.get(resource) for info in subject.nodes):
             reason = f"no node has this resource, and the pod needs {total}"
+            if others := _others_of_vendor(subject, resource):
+                reason += f"; nodes have {', '.join(others[:MAX_NODES])}"
+                return f"Configure the device plugin of node {node.name} to offer {resource}: {reason}"
             return f"Install the device plugin of {resource} on node {node.name}: {reason}"
     return f"Add {describe_amount(resource, total - now)} {resource} to node {node.name}"
+
+
+def _others_of_vendor(subject: Subject, resource: str) -> list[str]:
+    """List the resources of the nodes that have the same domain, such as other sizes of a GPU's partitions."""
+    domain = f"{resource.rpartition('/')[0]}/"
+    names = {name for info in subject.nodes for name, amount in info.allocatable.items() if amount}
+    return sorted(name for name in names if name.startswith(domain))
 
 
 def lower_extended(subject: Subject, _rows: list[int]) -> Iterator[Remedy]:

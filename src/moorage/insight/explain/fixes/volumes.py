@@ -10,6 +10,8 @@ from moorage.kube.api.storage import CSINode, PersistentVolume, PersistentVolume
 
 WAITS: Final = "WaitForFirstConsumer"
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+AVAILABLE: Final = "Available"
+RELEASED: Final = "Released"
 BOUND: Final = {"pv.kubernetes.io/bind-completed": "yes"}
 """The annotation of a claim that the volume controller has bound."""
 MAX_NODES: Final = 8
@@ -33,7 +35,7 @@ def drop_volumes(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]
     removable = subject.fewest(indexes, edits_for)
     if removable is not None:
         names = " and ".join(str(volumes[index].get("name")) for index in removable)
-        yield ProposedChange("volume", f"Remove the volume {names}", edits_for(removable), LAST_RESORT)
+        yield ProposedChange("volume", f"Remove the volume {names}", edits_for(removable), 2 * LAST_RESORT)
 
 
 @fix()
@@ -169,13 +171,35 @@ def recreate_claim(subject: Subject, _rows: list[int]) -> Iterator[ProposedChang
 
 
 @fix()
+def match_volume(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
+    """Let an unbound claim use a volume of its class: release it, or request the access modes that it offers."""
+    for claim in _unbound_claims(subject):
+        for volume in subject.session.scheduler.objects[PersistentVolume].list():
+            if volume.spec.storage_class_name != (claim.spec.storage_class_name or ""):
+                continue
+            reference, modes = volume.spec.claim_ref, list(volume.spec.access_modes)
+            old_claim = f"{reference.namespace}/{reference.name}" if reference is not None else ""
+            if old_claim and volume.status.phase == RELEASED:
+                draft = subject.draft_object("PersistentVolume", volume.name)
+                edit = draft.remove("spec", "claimRef").put(("status", "phase"), AVAILABLE).edit()
+                text = f"Remove spec.claimRef of the volume {volume.name}, which has data of the claim {old_claim}"
+                yield ProposedChange("volume", text, [edit], 1)
+            elif not old_claim and not set(claim.spec.access_modes) <= set(modes):
+                draft = subject.draft_object("PersistentVolumeClaim", claim.name, claim.namespace, must_replace=True)
+                edit = draft.put(("spec", "accessModes"), modes).edit()
+                requested = ", ".join(claim.spec.access_modes)
+                text = f"Request the access mode {', '.join(modes)} instead of {requested} in the claim {claim.name}"
+                yield ProposedChange("claim", f"{text}, as the volume {volume.name} offers", [edit], 1)
+
+
+@fix()
 def make_volume(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     """Create a volume for an unbound claim that every node can reach."""
     classes = subject.session.scheduler.objects[StorageClass]
     for claim in _unbound_claims(subject):
         volume, bind = _bound_volume(subject, claim)
         unbound = {key: item for key, item in volume.content["spec"].items() if key != "claimRef"}
-        available = CreateObject({**volume.content, "spec": unbound, "status": {"phase": "Available"}})
+        available = CreateObject({**volume.content, "spec": unbound, "status": {"phase": AVAILABLE}})
         text = f"Create a volume for the claim {claim.name}"
         yield ProposedChange("volume", text, [available], 2)
         class_name = claim.spec.storage_class_name or ""

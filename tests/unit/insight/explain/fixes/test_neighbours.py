@@ -30,7 +30,7 @@ OBSTACLES: dict[str, tuple[list[Object], list[str]]] = {
             pod("a", on="n1", labels={"app": "web"}),
             pod("p", labels={"app": "web"}, nodeSelector={ZONE: "z1"}, topologySpreadConstraints=SPREAD),
         ],
-        ["spread", "selector", "delete-pod", "label", "priority"],
+        ["spread", "spread", "selector", "delete-pod", "label", "priority"],
     ),
     "the host port is in use": (
         [node("n1"), pod("a", on="n1", containers=PORT), pod("p", containers=PORT)],
