@@ -6,7 +6,13 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.cluster.apiserver.discovery.custom_rules import definition_problems, rule_problems, unenforced
+from moorage.cluster.apiserver.discovery.custom_rules import (
+    MAX_RULES,
+    count_rules,
+    definition_problems,
+    rule_problems,
+    unenforced,
+)
 from moorage.cluster.apiserver.discovery.custom_schemas import (
     EMBEDDED,
     NOT_DEFAULTED,
@@ -22,7 +28,7 @@ from moorage.common.text import shortened
 from moorage.kube.api.kinds import KINDS
 from moorage.kube.api.meta import format_time
 from moorage.kube.api.struct import Data
-from moorage.kube.field_errors import FieldError, invalid_value, required_value, unsupported_value
+from moorage.kube.field_errors import FieldError, invalid_value, required_value, too_many_items, unsupported_value
 from moorage.kube.resources import Resources, ServedResource
 from moorage.kube.status_errors import bad_request, invalid
 
@@ -188,7 +194,7 @@ class CustomResources:
         # A schema can have long enumerations and patterns, and an object many values that violate it.
         causes = [cause._replace(message=shortened(cause.message)) for cause in islice(problems, MAX_CAUSES)]
         if not any(cause.reason in PREVENTS_RULES for cause in causes):
-            causes += islice(rule_problems(data, schema, old=old), MAX_CAUSES)
+            causes += islice(rule_problems(data, schema, old), MAX_CAUSES)
         if causes:
             raise invalid(resource, data["metadata"].get("name", ""), causes)
 
@@ -221,17 +227,26 @@ def complete_definition(resource: ServedResource, data: Data, now: float) -> Non
     if f".{spec.group}".endswith(PROTECTED_GROUPS) and APPROVAL not in (data["metadata"].get("annotations") or {}):
         why = f'protected groups must have approval annotation "{APPROVAL}", {APPROVAL_RULES}'
         causes.append(required_value(f"metadata.annotations[{APPROVAL}]", why))
-    for number, version in enumerate(spec.versions):
-        if not version.schema.openapi:
-            causes.append(required_value(f"spec.versions[{number}].schema.openAPIV3Schema"))
-        else:
-            causes += _version_problems(version, data["spec"]["versions"][number], number, len(spec.versions))
+    causes += islice(_versions_problems(spec.versions, data["spec"].get("versions", ())), MAX_CAUSES)
     if (data.get("spec") or {}).get("preserveUnknownFields"):
         why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         causes.append(invalid_value("spec.preserveUnknownFields", True, why))
     if causes:
-        raise invalid(resource, name, causes)
+        raise invalid(resource, name, [cause._replace(message=shortened(cause.message)) for cause in causes])
     data["status"] = _definition_status(data, definition, format_time(now))
+
+
+def _versions_problems(versions: Sequence[DefinedVersion], data: Sequence[Data]) -> Iterator[FieldError]:
+    """Yield the errors of all versions; rules above the limit are not compiled."""
+    rules = sum(count_rules(version.schema.openapi) for version in versions)
+    if rules > MAX_RULES:
+        yield too_many_items("spec.versions[*].schema.openAPIV3Schema.x-kubernetes-validations", rules, MAX_RULES)
+        return
+    for number, version in enumerate(versions):
+        if version.schema.openapi:
+            yield from _version_problems(version, data[number], number, len(versions))
+        else:
+            yield required_value(f"spec.versions[{number}].schema.openAPIV3Schema")
 
 
 def _version_problems(version: DefinedVersion, data: Data, number: int, count: int) -> Iterator[FieldError]:

@@ -3,6 +3,8 @@
 cel-cpp evaluates them on untyped data, so rules are not type-checked against the schema. A rule that cel-cpp cannot
 compile or that lacks an overload at run time is not enforced; :func:`definition_problems` and :func:`unenforced` report
 what is known when the definition is created.
+
+The cost of a rule is bounded before its evaluation, with upstream's limit for one rule and for all rules of an object.
 """
 
 import re
@@ -11,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moorage.common.caches import LRU
+from moorage.kube.cel.cost import PER_BYTE, SCALAR, OverBudget, estimate_cost, measure_fields
 from moorage.kube.cel.syntax_tree import Call, Expression, Fold, ListNode, MapNode, Name, Select, read_tree
 from moorage.kube.field_errors import FieldError, invalid_value, required_value
 
@@ -20,6 +23,15 @@ if TYPE_CHECKING:
 RULES: Final = "x-kubernetes-validations"
 OBJECT_FIELDS: Final = ("apiVersion", "kind", "metadata")
 MAX_PROGRAMS: Final = 4096
+MAX_RULES: Final = 1000
+"""Rules of a definition; compiling one takes about a millisecond."""
+MAX_EXPRESSION: Final = 16 << 10
+"""Characters of an expression; the time to compile grows faster than the length."""
+OBJECT_BUDGET: Final = 10_000_000
+"""Upstream's cost limit for all rules of an object."""
+RULE_COST: Final = 1000
+"""The cost of starting an evaluation."""
+OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 _FAILURES: Final = (RuntimeError, ValueError, TypeError, OverflowError)
 _REASONS: Final = {
     "FieldValueRequired": ("FieldValueRequired", "Required value"),
@@ -48,11 +60,42 @@ class RuleProgram(NamedTuple):
         """Whether the expression compares with the previous value."""
         return self.tree is not None and any(node == Name("oldSelf") for node in walk(self.tree))
 
-    def evaluate(self, new: Any, old: Any) -> Any:
-        """Return the result; raise ValueError with upstream's text if the expression fails."""
-        assert self.expression is not None
+
+class RuleBudget:
+    """The cost that the rules of an object may still have."""
+
+    def __init__(self, left: float = OBJECT_BUDGET) -> None:
+        self.left = left
+
+    def spend(self, cost: float) -> None:
+        """Spend a cost; raise OverBudget if not enough is left."""
+        self.left -= cost
+        if self.left < 0:
+            raise OverBudget
+
+
+class RuleVariables:
+    """The variables ``self`` and ``oldSelf`` for all rules of a value, with bounds on their sizes."""
+
+    def __init__(self, new: Any, old: Any, budget: RuleBudget) -> None:
+        values = {"self": new, "oldSelf": old}
+        self._sizes = {name: SCALAR if value is None else measure_fields(value) for name, value in values.items()}
+        self._budget = budget
+        budget.spend(sum(bound.weight for bound in self._sizes.values()) * PER_BYTE)
+        env = _environment()
+        # The activation converts each field at most once.
+        self._activation = None if env is None else env.Activation(values)
+
+    def evaluate(self, program: RuleProgram) -> Any:
+        """Return the result of an expression.
+
+        Raise ValueError with upstream's text if the expression fails, and OverBudget if it may cost too much.
+        """
+        assert program.expression is not None
+        assert program.tree is not None
+        self._budget.spend(RULE_COST + estimate_cost(program.tree, self._sizes, self._budget.left))
         try:
-            result = self.expression.eval(data={"self": new, "oldSelf": old})
+            result = program.expression.eval(activation=self._activation)
         except _FAILURES as error:
             raise ValueError(str(error)) from error
         if result.type().name() == "ERROR":
@@ -86,6 +129,8 @@ def compile_rule(text: str) -> RuleProgram:
 
 
 def _compile(text: str) -> RuleProgram:
+    if len(text) > MAX_EXPRESSION:
+        return RuleProgram(None, None, f"the expression is longer than {MAX_EXPRESSION} characters")
     env = _environment()
     if env is None:
         return RuleProgram(None, None, "CEL is not installed: pip install 'moorage[dra]'")
@@ -146,16 +191,27 @@ def has_rules(schema: Mapping[str, Any]) -> bool:
     return bool(_rules(schema)) or any(has_rules(part) for part in below if isinstance(part, dict))
 
 
-def rule_problems(
-    data: Any, schema: Mapping[str, Any], path: str = "", old: Any = None, *, is_root: bool = True
+def rule_problems(data: Any, schema: Mapping[str, Any], old: Any = None) -> Iterator[FieldError]:
+    """Yield the violated rules of an object and of all values in it; ``old`` is the previous object, if there is one.
+
+    If the rules may cost too much, the rest is not evaluated, and the last problem reports it.
+    """
+    try:
+        yield from _rule_problems(data, schema, "", old, RuleBudget(), is_root=True)
+    except OverBudget:
+        yield invalid_value("", str(schema.get("type", "")), OUT_OF_BUDGET)
+
+
+def _rule_problems(
+    data: Any, schema: Mapping[str, Any], path: str, old: Any, budget: RuleBudget, *, is_root: bool = False
 ) -> Iterator[FieldError]:
-    """Yield the violated rules of a value and of all values in it; ``old`` is the previous value, if there is one."""
     rules = _rules(schema) if data is not None else []
     if rules:
         new_value = to_cel(data, schema, is_root=is_root)
         old_value = to_cel(old, schema, is_root=is_root) if old is not None else None
+        variables = RuleVariables(new_value, old_value, budget)
         for rule in rules:
-            yield from _rule_problem(rule, new_value, old_value, schema, path)
+            yield from _rule_problem(rule, variables, schema, path, has_old=old is not None)
     additional, items = schema.get("additionalProperties"), schema.get("items")
     if isinstance(data, dict):
         properties = _properties(schema)
@@ -164,12 +220,12 @@ def rule_problems(
             below = properties.get(name, additional)
             if isinstance(below, dict):
                 here = f"{path}[{name}]" if name not in properties else f"{path}.{name}" if path else name
-                yield from rule_problems(content, below, here, before.get(name), is_root=False)
+                yield from _rule_problems(content, below, here, before.get(name), budget)
     elif isinstance(data, list) and isinstance(items, dict):
         keyed = _keyed(old, schema)
         for number, item in enumerate(data):
             previous = keyed.get(_key(item, schema)) if keyed else None
-            yield from rule_problems(item, items, f"{path}[{number}]", previous, is_root=False)
+            yield from _rule_problems(item, items, f"{path}[{number}]", previous, budget)
 
 
 def _keyed(old: Any, schema: Mapping[str, Any]) -> dict[tuple[Any, ...], Any]:
@@ -185,19 +241,19 @@ def _key(item: Any, schema: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _rule_problem(
-    rule: Mapping[str, Any], new: Any, old: Any, schema: Mapping[str, Any], path: str
+    rule: Mapping[str, Any], variables: RuleVariables, schema: Mapping[str, Any], path: str, *, has_old: bool
 ) -> Iterator[FieldError]:
     text = str(rule.get("rule", ""))
     if rule.get("optionalOldSelf") is True:
-        optional = "optional.none()" if old is None else "optional.of(oldSelf)"
+        optional = "optional.of(oldSelf)" if has_old else "optional.none()"
         program = compile_rule(re.sub(r"\boldSelf\b", optional, text))
     else:
         program = compile_rule(text)
-    if program.expression is None or (program.uses_old and old is None):
+    if program.expression is None or (program.uses_old and not has_old):
         return
     type_name = str(schema.get("type", ""))
     try:
-        if program.evaluate(new, old) is not False:
+        if variables.evaluate(program) is not False:
             return
     except ValueError as error:
         # Upstream's rules are type-checked: an overload is missing only because dates and durations are texts here.
@@ -206,7 +262,7 @@ def _rule_problem(
         return
     message = str(rule.get("message") or "").strip() or f"failed rule: {text.strip()}"
     if rule.get("messageExpression"):
-        message = _computed_message(compile_rule(str(rule["messageExpression"])), new, old) or message
+        message = _computed_message(compile_rule(str(rule["messageExpression"])), variables) or message
     where = f"{path}{rule.get('fieldPath') or ''}".removeprefix(".") if rule.get("fieldPath") else path
     reason = _REASONS.get(str(rule.get("reason")))
     if reason is None:
@@ -221,11 +277,11 @@ def _label(rule: Mapping[str, Any]) -> str:
     return str(rule.get("message") or "").strip() or str(rule.get("rule", "")).strip()
 
 
-def _computed_message(program: RuleProgram, new: Any, old: Any) -> str:
+def _computed_message(program: RuleProgram, variables: RuleVariables) -> str:
     if program.expression is None:
         return ""
     try:
-        text = program.evaluate(new, old)
+        text = variables.evaluate(program)
     except ValueError:
         return ""
     return text.strip() if isinstance(text, str) and "\n" not in text.strip() else ""
@@ -256,6 +312,11 @@ def to_cel(data: Any, schema: Mapping[str, Any], *, is_root: bool = False) -> An
     if schema.get("type") == "number" and isinstance(data, int) and not isinstance(data, bool):
         return float(data)
     return data
+
+
+def count_rules(schema: Mapping[str, Any]) -> int:
+    """Return the number of rules at any depth of a schema."""
+    return sum(1 for _ in _all_rules(schema, ""))
 
 
 def definition_problems(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from tests.support.api import ApiHarness, Data, definition
 
+from moorage.cluster.apiserver.discovery.custom_rules import MAX_RULES, OUT_OF_BUDGET
+
 QUOTAS = "/apis/example.org/v1/namespaces/default/quotas"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 FIELDS: Data = {
@@ -144,3 +146,45 @@ def test_schemas_that_are_not_structural_are_rejected(case: str) -> None:
         version["additionalPrinterColumns"][0]["type"] = "text"
     causes = ApiHarness().request("POST", DEFINITIONS, data, want=422)["details"]["causes"]
     assert any(cause["field"].endswith(field) for cause in causes), causes
+
+
+TOO_EXPENSIVE = {
+    "replaced text that multiplies": "self.foo__dash__bar" + ".replace('a', 'aaaaaaaaaa')" * 6 + " != ''",
+    "strings that double": "cel.bind(a, self.foo__dash__bar, " + "cel.bind(a, a + a, " * 15 + "a != ''" + ")" * 16,
+    "loops in loops": "self.names.all(a, self.names.all(b, self.names.all(c, a + b + c != '')))",
+    "a pattern with many instructions": "self.foo__dash__bar.matches('(a{1,100}){1,10}b')",
+    "a message that multiplies": "false",
+}
+
+
+@pytest.mark.parametrize("case", TOO_EXPENSIVE)
+def test_rules_that_may_cost_too_much_are_not_evaluated(case: str) -> None:
+    client = ApiHarness()
+    message = "self.names.map(a, self.names.map(b, self.names.join(a)).join('')).join('')"
+    client.create(DEFINITIONS, defined({"rule": TOO_EXPENSIVE[case], "messageExpression": message}))
+    large = quota(**{"foo-bar": "a" * 200_000}, names=[str(number) for number in range(1000)])
+    assert OUT_OF_BUDGET in client.request("POST", QUOTAS, large, want=422)["message"]
+
+
+def test_loops_over_long_lists_are_within_the_budget() -> None:
+    client = ApiHarness()
+    rule = "self.names.all(n, n.matches('^[a-z0-9]+$')) && self.names.exists(n, n == '1')"
+    client.create(DEFINITIONS, defined(rule))
+    client.create(QUOTAS, quota(**{"foo-bar": "a" * 200_000}, names=[str(number) for number in range(8000)]))
+
+
+def test_rules_of_many_items_share_one_budget() -> None:
+    client = ApiHarness()
+    rules = [{"rule": "true"}]
+    lines = {"type": "array", "items": {"type": "string", "x-kubernetes-validations": rules}}
+    client.create(DEFINITIONS, defined(lines=lines))
+    reply = client.request("POST", QUOTAS, quota(lines=["a"] * 15_000), want=422)
+    assert OUT_OF_BUDGET in reply["message"]
+
+
+def test_number_and_length_of_rules_are_limited() -> None:
+    client = ApiHarness()
+    many = defined(*(f"self.low > {number}" for number in range(MAX_RULES)))
+    assert "must have at most 1000 items" in client.request("POST", DEFINITIONS, many, want=422)["message"]
+    response = client.send("POST", DEFINITIONS, defined(" && ".join(["self.low > 1"] * 2000)))
+    assert any("longer than 16384 characters" in warning for warning in response.warnings)

@@ -17,9 +17,7 @@ from moorage.common.caches import LRU
 from moorage.common.errors import MoorageError
 from moorage.kube.api.devices import Device, DeviceAttribute
 from moorage.kube.api.quantity import nano_value
-from moorage.kube.cel.syntax_tree import read_tree
-from moorage.kube.cel.versions import parse_version
-from moorage.scheduler.plugins.dynamic_resources.cel.cost import (
+from moorage.kube.cel.cost import (
     MAX_COST,
     OverBudget,
     Size,
@@ -27,6 +25,8 @@ from moorage.scheduler.plugins.dynamic_resources.cel.cost import (
     measure_size,
     size,
 )
+from moorage.kube.cel.syntax_tree import read_tree
+from moorage.kube.cel.versions import parse_version
 
 if TYPE_CHECKING:
     from cel_expr_python import cel

@@ -12,7 +12,7 @@ from tests.unit.scheduler.plugins.dynamic_resources.device_builders import DRIVE
 
 from moorage.kube.cel.syntax_tree import read_tree
 from moorage.scheduler.plugins.dynamic_resources.cel import program
-from moorage.scheduler.plugins.dynamic_resources.cel.cost import (
+from moorage.kube.cel.cost import (
     MAX_COST,
     OverBudget,
     Size,

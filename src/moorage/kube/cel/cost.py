@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from moorage.kube.cel.syntax_tree import (
     Call,
@@ -39,16 +40,20 @@ class OverBudget(Exception):
 
 
 class Size(Struct, frozen=True):
-    """A bound on a value: its bytes or entries, and the bounds of its entries. Optionals count as their content."""
+    """A bound on a value: its bytes or entries, and the bounds of its entries. Optionals count as their content.
+
+    ``fields`` are the bounds of single entries, if they are known.
+    """
 
     length: int = 1
     key: int = 0
     item: "Size | None" = None
     weight: int = 1
+    fields: tuple[tuple[str, "Size"], ...] = ()
 
-    def entry(self) -> "Size":
-        """Return the bound on an entry."""
-        return self.item or SCALAR
+    def entry(self, name: str = "") -> "Size":
+        """Return the bound on an entry, or on the field with this name."""
+        return dict(self.fields).get(name) or self.item or SCALAR
 
 
 def size(length: int, *, key: int = 0, item: Size | None = None) -> Size:
@@ -68,7 +73,25 @@ def either(left: Size, right: Size) -> Size:
         return left
     have_items = left.item is not None and right.item is not None
     item = either(left.entry(), right.entry()) if have_items else left.item or right.item
-    return size(max(left.length, right.length), key=max(left.key, right.key), item=item)
+    joined = size(max(left.length, right.length), key=max(left.key, right.key), item=item)
+    return replace(joined, fields=_either_fields(left, right)) if left.fields or right.fields else joined
+
+
+def _either_fields(left: Size, right: Size) -> tuple[tuple[str, Size], ...]:
+    """Return the bounds of fields of two values; a value without fields may have any."""
+    if not (left.fields and right.fields):
+        scalar, other = (left, right) if left.item is None else (right, left)
+        return other.fields if scalar.item is None else ()
+    former, latter = dict(left.fields), dict(right.fields)
+    return tuple(
+        (
+            name,
+            either(former[name], latter[name])
+            if name in former and name in latter
+            else former.get(name) or latter[name],
+        )
+        for name in former | latter
+    )
 
 
 def any_of(sizes: Iterable[Size]) -> Size:
@@ -91,13 +114,28 @@ def measure_size(value: Any) -> Size:
     return SCALAR
 
 
+def measure_fields(value: Any) -> Size:
+    """Return the bound of a value with a bound for each field of objects; lengths are not rounded."""
+    if isinstance(value, Mapping):
+        fields = tuple((name, measure_fields(item)) for name, item in value.items())
+        keys = max((len(key.encode("utf-8", "replace")) for key in value), default=0)
+        return replace(_measured(len(value), keys, any_of(item for _, item in fields)), fields=fields)
+    if isinstance(value, list):
+        return _measured(len(value), item=any_of(map(measure_fields, value)))
+    return _measured(len(value.encode("utf-8", "replace"))) if isinstance(value, str) else SCALAR
+
+
+def _measured(length: int, key: int = 0, item: Size | None = None) -> Size:
+    return size(min(length, MAX_LENGTH), key=key, item=item)
+
+
 def _rounded(number: int) -> int:
     return 1 << (number - 1).bit_length() if number > 1 else 1
 
 
-def estimate_cost(tree: Expression, variables: Mapping[str, Size]) -> float:
+def estimate_cost(tree: Expression, variables: Mapping[str, Size], limit: float = MAX_COST) -> float:
     """Return the maximum cost of evaluating an expression; raise :class:`OverBudget` above the limit."""
-    estimate = _Estimate()
+    estimate = _Estimate(limit)
     estimate.visit(tree, variables)
     return estimate.cost
 
@@ -105,8 +143,9 @@ def estimate_cost(tree: Expression, variables: Mapping[str, Size]) -> float:
 class _Estimate:
     """The cost so far; costs inside a loop are multiplied by its maximum iterations."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: float = MAX_COST) -> None:
         self.cost = 0.0
+        self._limit = limit
         self._times = 1
 
     def visit(self, node: Expression, names: Mapping[str, Size]) -> Size:
@@ -118,7 +157,7 @@ class _Estimate:
             case Select():
                 self._charge(1)
                 operand = self.visit(node.operand, names)
-                return SCALAR if node.is_test else operand.entry()
+                return SCALAR if node.is_test else operand.entry(node.field)
             case ListNode():
                 items = [self.visit(item, names) for item in node.items]
                 self._charge(1 + len(items))
@@ -135,7 +174,7 @@ class _Estimate:
 
     def _charge(self, cost: float) -> None:
         self.cost += cost * self._times
-        if self.cost > MAX_COST:
+        if self.cost > self._limit:
             raise OverBudget
 
     def _fold(self, node: Fold, names: Mapping[str, Size]) -> Size:
@@ -145,7 +184,9 @@ class _Estimate:
         turns = source.length
         # Macros over maps iterate over the keys.
         entry = either(source.entry(), size(source.key)) if source.key else source.entry()
-        grown = size(start.length + turns, key=start.key, item=start.item) if turns > 0 else start
+        # The results of all, exists and exists_one begin with a literal and remain scalars.
+        collects = turns > 0 and not isinstance(node.start, Literal)
+        grown = size(start.length + turns, key=start.key, item=start.item) if collects else start
         inner = {**names, node.variable: entry, node.second: entry, node.result_name: grown}
         before, self._times = self._times, self._times * turns
         if turns:
