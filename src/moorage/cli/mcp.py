@@ -7,6 +7,7 @@ can be killed.
 import asyncio
 import hmac
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
@@ -19,12 +20,17 @@ import typer
 from moorage.cli import options
 from moorage.cli.startup import start_lightly
 from moorage.common.errors import InputError
-from moorage.common.user_files import open_file
+from moorage.kube.http.guard import read_tokens
 
 SECONDS: Final = 300.0
 MAX_ITEMS: Final = 20
 """Maximum length of a list in a result, because language models have a limited context."""
-PROGRAM: Final = "import sys; from moorage.cli.main import run; sys.exit(run(sys.argv[1:]))"
+MAX_COMMANDS: Final = 4
+"""Commands that run at the same time; further calls wait."""
+PROGRAM: Final = (
+    "import sys; from moorage.common.forked_process import end_with_parent; end_with_parent(int(sys.argv[1])); "
+    "from moorage.cli.main import run; sys.exit(run(sys.argv[2:]))"
+)
 OMITTED: Final = ("nodes",)
 """Fields with details of each node; results omit them."""
 Transport = Annotated[
@@ -66,10 +72,7 @@ def mcp(
         return
     if token_file is None:
         raise InputError("--http-port", "needs --token-file", hint="write a secret into a file, and pass the file")
-    with open_file(token_file) as text:
-        tokens = [line.decode(errors="replace").strip() for line in text if line.strip()]
-    if not tokens:
-        raise InputError(str(token_file), "the file contains no token")
+    tokens = read_tokens(token_file)
     import uvicorn
 
     uvicorn.run(
@@ -82,6 +85,7 @@ class ReadOnlyTools:
 
     def __init__(self, cluster: Sequence[str], config: Sequence[str]) -> None:
         self._cluster, self._config = cluster, config
+        self._commands = asyncio.Semaphore(MAX_COMMANDS)
 
     async def explain(self, pod: str, namespace: str = "default") -> dict[str, Any]:
         """Explain why a pod (or deployment/NAME, job/NAME) is pending, and which changes would make it fit."""
@@ -119,7 +123,7 @@ class ReadOnlyTools:
             source = self._cluster
             if not {"-f", "--snapshot"} & set(source):
                 path = str(Path(directory) / "cluster.json")
-                code, _, problem = await _run("snapshot", path, "-q", *source)
+                code, _, problem = await self._run("snapshot", path, "-q", *source)
                 if code:
                     raise InputError("moorage snapshot", problem.strip())
                 source = ["--snapshot", path]
@@ -130,7 +134,7 @@ class ReadOnlyTools:
         with TemporaryDirectory() as directory:
             path = Path(directory) / "config.yaml"
             path.write_text(configuration, encoding="utf-8")
-            code, output, problem = await _run("config", "check", str(path))
+            code, output, problem = await self._run("config", "check", str(path))
         return {"valid": code == 0, "output": (output or problem).replace(str(path), "config.yaml").strip()}
 
     async def _with_manifest(self, manifest: str, *command: str) -> dict[str, Any]:
@@ -141,11 +145,15 @@ class ReadOnlyTools:
 
     async def _run_command(self, *arguments: str) -> dict[str, Any]:
         """Run a command; raise InputError with its message if it fails."""
-        code, output, problem = await _run(*arguments, "-q")
+        code, output, problem = await self._run(*arguments, "-q")
         if code:
             raise InputError(f"moorage {arguments[0]}", problem.strip().removeprefix("error: ") or f"exit code {code}")
         shortened: dict[str, Any] = shorten(json.loads(output))
         return shortened
+
+    async def _run(self, *arguments: str) -> tuple[int, str, str]:
+        async with self._commands:
+            return await _run(*arguments)
 
 
 def _name(text: str) -> str:
@@ -156,8 +164,9 @@ def _name(text: str) -> str:
 
 
 async def _run(*arguments: str) -> tuple[int, str, str]:
+    """Run a command in a process that ends with this one; files of the current directory are not imported (-P)."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", PROGRAM, *arguments),
+        *(sys.executable, "-P", "-c", PROGRAM, str(os.getpid()), *arguments),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -165,9 +174,12 @@ async def _run(*arguments: str) -> tuple[int, str, str]:
     try:
         output, problem = await asyncio.wait_for(process.communicate(), SECONDS)
     except TimeoutError:
-        process.kill()
-        await process.wait()
         raise InputError(f"moorage {arguments[0]}", f"timed out after {SECONDS:.0f} s") from None
+    finally:
+        # The client may also have cancelled the call.
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     return process.returncode or 0, output.decode(), problem.decode()
 
 
@@ -216,9 +228,9 @@ def make_server(tools: ReadOnlyTools) -> Any:
 Asgi = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 
 
-def require_token(app: Asgi, tokens: Sequence[str]) -> Asgi:
+def require_token(app: Asgi, tokens: Sequence[bytes]) -> Asgi:
     """Reject HTTP requests without one of the bearer tokens."""
-    expected = [f"Bearer {token}".encode() for token in tokens]
+    expected = [b"Bearer " + token for token in tokens]
 
     async def check(scope: dict[str, Any], receive: Any, send: Any) -> None:
         header = dict(scope.get("headers") or ()).get(b"authorization", b"")

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.insight.explain.clusters import node
 from tests.unit.insight.forecast.test_forecasting import RUNNING, job_pod
 
-from moorage.cli.mcp import ReadOnlyTools, make_server, require_token, shorten
+from moorage.cli.mcp import MAX_COMMANDS, ReadOnlyTools, make_server, require_token, shorten
 
 
 @pytest.fixture(name="tools")
@@ -79,5 +79,52 @@ def test_http_requires_a_token(token: bytes, status: int) -> None:
         sent.append(message)
 
     scope = {"type": "http", "headers": [(b"authorization", token)]}
-    asyncio.run(require_token(app, ["secret"])(scope, None, send))
+    asyncio.run(require_token(app, [b"secret"])(scope, None, send))
     assert sent[0]["status"] == status
+
+
+def test_commands_do_not_import_files_of_the_current_directory(
+    tools: ReadOnlyTools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "typer.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
+    assert asyncio.run(tools.explain("w"))["result"] == "unschedulable"
+
+
+def find_children() -> set[str]:
+    """Return the ids of running child processes."""
+    ids: set[str] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        ids.update(path.read_text().split())
+    return ids
+
+
+def test_cancelled_call_ends_its_command(tools: ReadOnlyTools) -> None:
+    before = find_children()
+
+    async def run() -> None:
+        call = asyncio.create_task(tools.explain("w"))
+        while not find_children() - before:
+            await asyncio.sleep(0.01)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        assert not find_children() - before
+
+    asyncio.run(run())
+
+
+def test_number_of_running_commands_is_limited(tools: ReadOnlyTools) -> None:
+    before = find_children()
+
+    async def run() -> None:
+        calls = [asyncio.create_task(tools.explain("w")) for _ in range(MAX_COMMANDS + 2)]
+        while len(find_children() - before) < MAX_COMMANDS:
+            await asyncio.sleep(0.01)
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        assert len(find_children() - before) == MAX_COMMANDS
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    asyncio.run(run())
