@@ -12,6 +12,7 @@ from moorage.insight.explain.groups import is_scheduled_with_group, list_active_
 from moorage.insight.explain.pods import explain_member, explain_pod
 from moorage.insight.explain.refusals import Refusals, find_replica_failure
 from moorage.insight.explain.search import gate_owner
+from moorage.insight.explain.spelling import find_intended
 from moorage.insight.explain.subject import DEFAULT_SECONDS, Draft
 from moorage.insight.whatif.edits import CreateObject, DeleteObject, ObjectId, Operation
 from moorage.insight.whatif.session import Session
@@ -22,6 +23,7 @@ from moorage.insight.whatif.workload_pods import (
     create_gang,
     create_workload_pod,
 )
+from moorage.kube.admission.checks.rules import SYSTEM_CLASSES
 from moorage.scheduler.decisions.decision import Result
 
 
@@ -49,6 +51,8 @@ def explain_workload(
     fits = len(running)
     if workload.id.kind == "Job" and workload.spec.get("suspend") is True:
         return WorkloadExplanation(title, fits, pod_count, _suspended(session, workload))
+    if len(own) < pod_count and (refused := _explain_unknown_class(session, workload)) is not None:
+        return WorkloadExplanation(title, fits, pod_count, refused)
     refusals = Refusals(session, workload.id.namespace)
     failure = find_replica_failure(workload.content, _list_replica_sets(session)) if len(own) < pod_count else ""
     with session.branch():
@@ -82,6 +86,28 @@ def _refused(session: Session, key: str, message: str, changes: Sequence[Possibl
     decision = replace(attempt.decision, result=Result.UNSCHEDULABLE, node="", tied=(), nodes={}, message=message)
     located = tuple(replace(item, node=attempt.node) for item in changes)
     return PodExplanation(decision=decision, changes=located, is_refused=True)
+
+
+def _explain_unknown_class(session: Session, workload: NamedWorkload) -> PodExplanation | None:
+    """Explain a workload whose priority class does not exist: the API server rejects its pods."""
+    name = ((workload.spec.get("template") or {}).get("spec") or {}).get("priorityClassName")
+    names = [*SYSTEM_CLASSES, *(target.name for target in session.objects.known("PriorityClass"))]
+    if not name or name in names:
+        return None
+    new_class = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": 0}
+    create = CreateObject(new_class)
+    changes = [PossibleChange(f"Create the priority class {name}", "priority", [create.as_data()])]
+    if intended := find_intended(name, names):
+        # The template of a job is immutable.
+        apply = "replace" if workload.id.kind == "Job" else "patch"
+        patch = [{"op": "replace", "path": "/spec/template/spec/priorityClassName", "value": intended}]
+        target = workload.id.as_data(str(workload.content.get("apiVersion", "")))
+        text = f"Change priorityClassName from {name} to {intended}"
+        changes.insert(0, PossibleChange(text, "priority", [{"object": target, "apply": apply, "patch": patch}]))
+    with session.branch():
+        session.apply(create)
+        key = create_workload_pod(session, workload, 0)
+        return _refused(session, key, f"no PriorityClass with name {name} was found", changes)
 
 
 def _suspended(session: Session, workload: NamedWorkload) -> PodExplanation:

@@ -161,3 +161,47 @@ def test_suspended_job_is_explained(labels: dict[str, str]) -> None:
         assert (explanation.next.decision.message, changes) == ("the job is suspended; Kueue resumes it", [])
     else:
         assert changes == [("Resume the job: set suspend to false", "n1")]
+
+
+UNKNOWN_CLASSES: dict[str, tuple[str, list[str]]] = {
+    "a misspelt class": ("hgih", ["Change priorityClassName from hgih to high", "Create the priority class hgih"]),
+    "another class": ("urgent", ["Create the priority class urgent"]),
+}
+
+
+@pytest.mark.parametrize(("name", "texts"), UNKNOWN_CLASSES.values(), ids=UNKNOWN_CLASSES)
+@pytest.mark.parametrize("kind", ["Deployment", "Job"])
+def test_unknown_priority_class_is_explained(kind: str, name: str, texts: list[str]) -> None:
+    """The first change, applied to the workload or by creating the class, admits the pods."""
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "priorityClassName": name}}
+    workload = {**WEB, "kind": kind, "spec": {**WEB["spec"], "parallelism": 1, "template": template}}
+    if kind == "Job":
+        workload |= {"apiVersion": "batch/v1", "spec": {"parallelism": 1, "template": template}}
+    objects = [workload, node("n1"), high]
+
+    def explain(*objects: Object) -> WorkloadExplanation:
+        with session(*objects) as opened:
+            named = find_workload(opened, f"{kind.lower()}/web", "default")
+            assert named is not None
+            return explain_workload(opened, named)
+
+    explanation = explain(*objects)
+    assert explanation.is_refused
+    assert explanation.next is not None
+    assert explanation.next.decision.message == f"no PriorityClass with name {name} was found"
+    changes = explanation.next.changes
+    assert [change.text for change in changes] == texts
+    (edit,) = changes[0].edits
+    if "create" in edit:
+        assert explain(*objects, edit["create"]).fits
+    else:
+        assert explain(json_patch(workload, edit["patch"]), node("n1"), high).fits
+
+
+def test_system_priority_class_exists() -> None:
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "priorityClassName": "system-node-critical"}}
+    with session({**WEB, "spec": {**WEB["spec"], "template": template}}, node("n1")) as opened:
+        workload = find_workload(opened, "deployment/web", "default")
+        assert workload is not None
+        assert explain_workload(opened, workload).fits == 2
