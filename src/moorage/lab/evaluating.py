@@ -25,6 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.common.errors import InputError
+from moorage.kube.api.codec import UNREADABLE
 from moorage.kube.api.documents import read_documents
 from moorage.lab.experiment import API_VERSION, LoadedExperiment, load_experiment
 from moorage.lab.measuring import run_trial
@@ -155,7 +156,7 @@ def _run_in_process(request: EvaluationRequest) -> Evaluation:
         if not receiver.poll(max(0.0, deadline - monotonic())):
             return Evaluation("timeout", error=f"no result after {request.time_limit:g} seconds")
         return msgspec.json.decode(receiver.recv_bytes(MIB), type=Evaluation)
-    except (EOFError, OSError, msgspec.DecodeError):
+    except (EOFError, OSError, *UNREADABLE):
         process.join(1.0)
         return _explain_exit(process.exitcode, request)
     finally:

@@ -17,6 +17,7 @@ from moorage.common.clock import VirtualClock
 from moorage.common.user_files import open_file
 from moorage.common.virtual_time import run_virtual
 from moorage.insight import FutureCluster, KnownPod, Outlook, PastPod, PodTraits, find_size, play_futures, quantiles
+from moorage.kube.api.codec import UNREADABLE
 from moorage.kube.api.meta import format_time
 from moorage.kube.api.pod import Pod
 from moorage.lab.fragmentation import load_trial_policy
@@ -274,7 +275,7 @@ def _is_log(path: Path) -> bool:
         line = file.readline(MAX_LINE)
     try:
         head = msgspec.json.decode(line)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return False
     return isinstance(head, dict) and {"pod", "result", "time"} <= head.keys()
 

@@ -20,6 +20,8 @@ MOST: Final = 10**12
 """Upper limit of seconds, milli-CPU and MiB; sums of such numbers are exact."""
 MOST_GPUS: Final = 1000
 """Maximum number of GPUs of a node or a pod."""
+MAX_LINE: Final = 16 << 20
+"""Characters of a line in a text file."""
 BATCH: Final = 100_000
 """Rows of a batch of a Parquet file."""
 LOWEST_PRIORITY: Final = -(2**31)
@@ -92,6 +94,16 @@ def _open_lines(path: Path) -> Iterator[TextIO]:
             raise not_utf8(str(path), file) from error
 
 
+def _read_lines(path: Path, file: TextIO) -> Iterator[str]:
+    """Yield the lines of a file; raise InputError for a line above the limit."""
+    number = 0
+    while line := file.readline(MAX_LINE + 1):
+        number += 1
+        if len(line) > MAX_LINE:
+            raise InputError(f"{path}, line {number}", f"the line is longer than {MAX_LINE >> 20} MiB")
+        yield line
+
+
 def read_csv(
     path: Path,
     required: Sequence[str],
@@ -105,7 +117,7 @@ def read_csv(
     ``header`` has the column names of a file without them.
     """
     with _open_lines(path) as file:
-        reader = csv.reader(file, strict=True, delimiter=separator)
+        reader = csv.reader(_read_lines(path, file), strict=True, delimiter=separator)
         try:
             if not header:
                 header = [name.strip() for name in next(reader, [])]
@@ -179,7 +191,7 @@ def read_json_lines(path: Path, kind: Any) -> Iterator[tuple[str, Any]]:
     """Decode the JSON object of each line, with its location; empty lines are skipped."""
     decoder = msgspec.json.Decoder(kind)
     with _open_lines(path) as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(_read_lines(path, file), start=1):
             if line.strip():
                 location = f"{path}, line {number}"
                 yield location, decode_line(decoder, line, location)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from moorage.common.errors import InputError, QuantityError, did_you_mean
 from moorage.common.user_files import MAX_OBJECTS, read_file
+from moorage.kube.api.codec import UNREADABLE
 from moorage.kube.api.gpu_sharing import WHOLE_GPU
 from moorage.kube.api.quantity import nano_value
 from moorage.lab.formats import MOST_GPUS, Count, GpuCount, read_csv, read_parquet
@@ -439,7 +440,7 @@ def _read_throughputs(options: ImportOptions) -> dict[tuple[str, int], float]:
     path = Path(options.throughputs)
     try:
         content = msgspec.json.decode(read_file(path, limit=MAX_OBJECTS), type=dict[str, dict[str, dict[str, Any]]])
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise InputError(str(path), f"not a table of throughputs: {error}") from error
     if options.worker not in content:
         hint = did_you_mean(options.worker, content) or f"write one of {', '.join(content)}"
@@ -449,7 +450,7 @@ def _read_throughputs(options: ImportOptions) -> dict[tuple[str, int], float]:
         try:
             kind, workers = literal_eval(key)
             table[str(kind), int(workers)] = float(values["null"])
-        except (ValueError, SyntaxError, TypeError, KeyError) as error:
+        except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError) as error:
             raise InputError(f"{path}, {key}", "not a job type with its throughput") from error
     return table
 
@@ -479,7 +480,7 @@ def _read_simkube(path: Path, _options: ImportOptions, skipped: Skipped) -> Iter
     """Yield the pods of tracked objects: replicas that are added arrive, replicas that are removed end."""
     try:
         trace = msgspec.msgpack.decode(read_file(path, limit=MAX_OBJECTS), type=SimkubeTrace, strict=False)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise InputError(str(path), f"not a SimKube trace: {error}", hint="export it with `skctl export`") from error
     if trace.version != SIMKUBE_VERSION:
         raise InputError(str(path), f"version {trace.version} is not supported", hint=f"use version {SIMKUBE_VERSION}")

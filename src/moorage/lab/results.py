@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from moorage import __version__
 from moorage.common.errors import InputError
 from moorage.common.user_files import not_writable
-from moorage.kube.api.codec import to_data
+from moorage.kube.api.codec import UNREADABLE, to_data
 from moorage.lab.cluster import LabCluster
 from moorage.lab.experiment import LoadedExperiment
 from moorage.lab.formats import convert_to_parquet, pyarrow_or_none, write_parquet
@@ -75,7 +75,7 @@ class Results:
         path = self.find_path(trial)
         try:
             result = _decode(path.read_bytes())
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (FileNotFoundError, *UNREADABLE):
             return None
         self._done[str(trial.id)] = path
         return result

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from moorage.common.errors import InputError
 from moorage.lab import NodePool, PolicyText, Trace, TracePod, Trial, build_cluster, calibrate, read_history
 from moorage.lab.forecasting import Calibration, ForecastRow
 
@@ -55,6 +56,13 @@ def test_history_from_a_trace(tmp_path: Path) -> None:
         ("shop", None, 5.0),
     ]
     assert [item.traits.group for item in by_label] == ["small", "large"]
+
+
+def test_deeply_nested_history_is_rejected(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text("[" * 200_000)
+    with pytest.raises(InputError, match="line 1, column"):
+        read_history(path, "")
 
 
 def test_history_from_a_decision_log_has_arrivals(tmp_path: Path) -> None:

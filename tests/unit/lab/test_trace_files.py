@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from moorage.common.errors import InputError
-from moorage.lab.formats import pyarrow_or_none
+from moorage.lab.formats import MAX_LINE, pyarrow_or_none
 from moorage.lab.generating import generate
 from moorage.lab.trace import NodeOutage, PodMaker, Trace, TracePod
 from moorage.lab.trace_files import read_trace, write_trace
@@ -42,6 +42,8 @@ def write(path: Path, text: str) -> Path:
         ("t.csv", "name,cpuMili\na,5\n", "did you mean 'cpuMilli'?"),
         ("t.csv", "pod\na\n", "line 1, column 1"),
         ("t.csv", 'name\n"a\n', "line"),
+        ("t.csv", "name\n" + "a" * (MAX_LINE + 1), "line 2: the line is longer than 16 MiB"),
+        ("t.jsonl", "\0" * (MAX_LINE + 1), "line 1: the line is longer than 16 MiB"),
     ],
 )
 def test_broken_line_is_reported_with_file_line_and_column(tmp_path: Path, name: str, text: str, message: str) -> None:

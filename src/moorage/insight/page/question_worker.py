@@ -15,6 +15,7 @@ from moorage.insight.explain.explain_events import ExplainRequest
 from moorage.insight.explain.explain_worker import open_session
 from moorage.insight.page.question_handlers import answer
 from moorage.insight.page.question_process import PageAnswer, PageQuestion
+from moorage.kube.api.codec import UNREADABLE
 from moorage.kube.api.records import EventSeries
 from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.client.rest import ApiClient
@@ -86,7 +87,7 @@ def list_events(request: ExplainRequest, pod: str) -> list[dict[str, Any]] | str
 
     try:
         items = msgspec.json.decode(asyncio.run(read()), type=_CoreEvents).items
-    except (MoorageError, msgspec.DecodeError) as error:
+    except (MoorageError, *UNREADABLE) as error:
         return str(error)
     events = [
         {

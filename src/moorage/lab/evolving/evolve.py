@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from moorage.common.errors import InputError, did_you_mean
 from moorage.common.user_files import read_file, read_text
+from moorage.kube.api.codec import UNREADABLE
 from moorage.lab.evaluating import Candidate as CandidateSource
 from moorage.lab.evaluating import Evaluation, evaluate, with_score
 from moorage.lab.evolving.evolve_plan import EvolvePlan, check_evolve_plan
@@ -346,7 +347,7 @@ def _read_lineage(path: Path) -> list[Individual]:
         return []
     try:
         return [msgspec.json.decode(line, type=Individual) for line in read_file(path, limit=MAX_LINEAGE).splitlines()]
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         hint = "remove the file, or choose another --out"
         raise InputError(str(path), f"not a lineage: {error}", hint=hint) from None
 

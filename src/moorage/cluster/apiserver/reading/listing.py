@@ -12,6 +12,7 @@ import msgspec
 from moorage.cluster.apiserver.reading.selection import Selection, selection
 from moorage.cluster.apiserver.requests.request import ApiRequest, Target
 from moorage.cluster.apiserver.storage.store import Entry, Store
+from moorage.kube.api.codec import UNREADABLE
 from moorage.kube.resources import ServedResource
 from moorage.kube.status_errors import bad_request, expired, version_too_large
 
@@ -72,7 +73,7 @@ class Lists:
     def _next_page(self, resource: ServedResource, text: str, limit: int | None) -> ListPage:
         try:
             token = msgspec.json.decode(base64.urlsafe_b64decode(text), type=ContinueToken)
-        except (binascii.Error, msgspec.DecodeError, ValueError) as error:
+        except (binascii.Error, ValueError, *UNREADABLE) as error:
             raise bad_request(f"continue key is not valid: {error}") from error
         if token.list not in self._open or token.resource != resource.storage or token.start < 0:
             raise expired(

@@ -14,6 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
 from moorage.common.caches import cached
+from moorage.kube.api.codec import UNREADABLE
 from moorage.kube.schema import Field, find_schema, tables
 from moorage.kube.status_errors import bad_request
 
@@ -174,7 +175,7 @@ def _embedded(message: Any) -> Any:
         return None
     try:
         return msgspec.json.decode(message.raw)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise bad_request(f"an embedded object is not JSON: {error}") from error
 
 

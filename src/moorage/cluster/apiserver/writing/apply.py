@@ -17,7 +17,7 @@ from moorage.cluster.apiserver.writing.field_values import (
 from moorage.cluster.apiserver.writing.managed_fields import Writing, creation_entries, sort_entries
 from moorage.common.clock import Clock
 from moorage.common.errors import Conflict
-from moorage.kube.api.codec import without_nulls
+from moorage.kube.api.codec import UNREADABLE, without_nulls
 from moorage.kube.api.struct import Data
 
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -119,7 +119,7 @@ class ApplyRequest:
         """Return the unchanged fields of client-side apply: server-side kubectl may take them over."""
         try:
             last = msgspec.json.decode((live["metadata"].get("annotations") or {}).get(LAST_APPLIED, ""))
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return set()
         if not isinstance(last, dict) or last.get("apiVersion") != live["apiVersion"]:
             return set()

@@ -1,3 +1,5 @@
+import base64
+
 from tests.support.api import PODS, ApiHarness, pod
 
 
@@ -35,3 +37,9 @@ def test_expired_continue_token_returns_gone():
     for _ in range(100):
         client.get(f"{PODS}?limit=1")
     assert client.request("GET", f"{PODS}?limit=1&continue={token}", want=410)["reason"] == "Expired"
+
+
+def test_deeply_nested_continue_token_is_invalid():
+    client = ApiHarness()
+    token = base64.urlsafe_b64encode(b'{"x":' + b"[" * 30_000 + b"]").decode()
+    assert client.request("GET", f"{PODS}?limit=1&continue={token}", want=400)["reason"] == "BadRequest"

@@ -83,6 +83,13 @@ def test_the_last_key_of_a_map_is_removed() -> None:
     assert "data" not in client.request("PATCH", path, obj, content_type=APPLY)
 
 
+def test_invalid_last_applied_annotation_is_ignored() -> None:
+    client, path = ApiHarness(), "/api/v1/namespaces/default/configmaps"
+    obj: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    client.create(path, {**obj, "metadata": {"name": "a", "annotations": {LAST_APPLIED: "[" * 100_000}}})
+    client.request("PATCH", f"{path}/a?fieldManager=kubectl", obj, content_type=APPLY)
+
+
 def test_kubectl_takes_the_fields_of_its_client_side_apply() -> None:
     client, path = ApiHarness(), "/api/v1/namespaces/default/configmaps"
     obj: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}}

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from tests.support.expressions import Expressions
 from tests.unit.scheduler.plugins.dynamic_resources.device_builders import DRIVER, device
 
-from moorage.kube.cel.syntax_tree import read_tree
-from moorage.scheduler.plugins.dynamic_resources.cel import program
 from moorage.kube.cel.cost import (
     MAX_COST,
     OverBudget,
@@ -20,6 +18,8 @@ from moorage.kube.cel.cost import (
     estimate_cost,
     measure_size,
 )
+from moorage.kube.cel.syntax_tree import read_tree
+from moorage.scheduler.plugins.dynamic_resources.cel import program
 from moorage.scheduler.plugins.dynamic_resources.cel.program import (
     CelCompileError,
     CelRuntimeError,
