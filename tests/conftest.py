@@ -12,18 +12,31 @@ import structlog
 from hypothesis import settings
 from structlog.testing import capture_logs
 
+from moorage.common.version import RELEASE
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.framework.logs import VERBOSITY
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 # `make test-next` runs the tests with the behavior of the next release.
-if NEXT_RELEASE := os.environ.get("MOORAGE_TEST_RELEASE", ""):
-    FeatureGates.__init__.__kwdefaults__ = {"release": NEXT_RELEASE, "oldest": None}
+DEFAULT_RELEASE = os.environ.get("MOORAGE_TEST_RELEASE") or RELEASE
+FeatureGates.__init__.__kwdefaults__ = {"release": DEFAULT_RELEASE, "oldest": None}
 
 # A busy machine is not a defect: no test depends on the clock.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
+
+
+@pytest.fixture(autouse=True)
+def _release(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Emulate the release of the mark ``release`` by default: for texts and defaults that only this release has."""
+    mark = request.node.get_closest_marker("release")
+    if mark is None or mark.args == (DEFAULT_RELEASE,):
+        yield
+        return
+    FeatureGates.__init__.__kwdefaults__ = {"release": mark.args[0], "oldest": None}
+    yield
+    FeatureGates.__init__.__kwdefaults__ = {"release": DEFAULT_RELEASE, "oldest": None}
 
 
 @pytest.fixture(autouse=True)

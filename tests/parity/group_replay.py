@@ -11,8 +11,9 @@ from moorage.cluster.dry_run import AssumingBinder, FirstAttempts
 from moorage.cluster.files.loading import cluster_from
 from moorage.cluster.offline import DiscardingApi, NoBackground
 from moorage.common.clock import VirtualClock
+from moorage.common.version import RELEASE
 from moorage.kube.api.meta import KubeObject
-from moorage.kube.features import FeatureGates
+from moorage.kube.features import RELEASES, FeatureGates
 from moorage.scheduler.config import default_config
 from moorage.scheduler.engine.effects import Effects
 from moorage.scheduler.engine.outcomes import Diagnosis, Failed, Unschedulable
@@ -31,11 +32,12 @@ BY_CHANCE = ("gatingPlugin", "unschedulablePlugins")
 class GroupReplay(Replay):
     """A history on a separate scheduler without writes."""
 
-    def __init__(self, gates: dict[str, bool]) -> None:
-        # Gates that a release has locked or removed cannot be set any more.
-        settable = {name for name, gate in FeatureGates().gates.items() if not gate.locked}
-        gates = {name: on for name, on in {**BASE_GATES, **gates}.items() if name in settable}
-        self._features = features = FeatureGates(gates)
+    def __init__(self, gates: dict[str, bool], release: str = RELEASE) -> None:
+        recorded = FeatureGates({**BASE_GATES, **gates}, release=RELEASE)
+        # A newer release has the gates of the recording, except those that it has locked or removed.
+        own = RELEASES[release].values()
+        settings = {gate.name: recorded.enabled(gate.name) for gate in own if not gate.locked}
+        self._features = features = recorded if release == RELEASE else FeatureGates(settings, release=release)
         self._log = FirstAttempts(with_nodes=True)
         clock = VirtualClock()
         parts = assemble(

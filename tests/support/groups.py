@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from moorage.common.errors import NotFound
 from moorage.common.observers import Observer
-from moorage.common.version import RELEASE
 from moorage.common.virtual_time import VirtualLoop
 from moorage.kube.api.meta import Condition, KubeObject, ObjectMeta
 from moorage.kube.api.node import Node
@@ -142,7 +141,7 @@ class GroupBench:
         gates: str = GATE,
         config: str = "",
         plugins: Iterable[type[Plugin]] = (),
-        release: str = RELEASE,
+        release: str | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -157,7 +156,8 @@ class GroupBench:
         self._news: list[tuple[KubeObject | None, KubeObject | None]] = []
         self._version = 1
         self._background = TaskBackground()
-        features, enabled = FeatureGates(dict(assignments(gates)), release=release), tuple(plugins)
+        overrides, enabled = dict(assignments(gates)), tuple(plugins)
+        features = FeatureGates(overrides) if release is None else FeatureGates(overrides, release=release)
         self._policy = load_policy(collect_plugins(enabled), config, features=features, enabled=enabled)
         self._clock = loop.clock
         self._observers = observers

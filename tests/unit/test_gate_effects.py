@@ -150,6 +150,7 @@ EFFECTS: dict[str, tuple[Callable[[FeatureGates], Any], Any, Any]] = {
 }
 
 
+@pytest.mark.release("1.37")
 @pytest.mark.parametrize("gate", EFFECTS)
 def test_gate_changes_its_effect(gate: str) -> None:
     look, on, off = EFFECTS[gate]

@@ -93,17 +93,20 @@ REFUSED = {
 }
 
 
+@pytest.mark.release("1.37")
 @pytest.mark.parametrize(("name", "want"), ON_BY_DEFAULT.values(), ids=ON_BY_DEFAULT)
 def test_defaults(name: str, want: bool) -> None:
     assert FeatureGates().enabled(name) is want
 
 
+@pytest.mark.release("1.37")
 @pytest.mark.parametrize(("flag", "want"), ACCEPTED.values(), ids=ACCEPTED)
 def test_accepted_overrides(flag: str, want: dict[str, bool]) -> None:
     gates = FeatureGates.parse(flag)
     assert {name: gates.enabled(name) for name in want} == want
 
 
+@pytest.mark.release("1.37")
 @pytest.mark.parametrize(("flag", "texts"), REFUSED.values(), ids=REFUSED)
 def test_rejected_overrides(flag: str, texts: list[str]) -> None:
     with pytest.raises(ConfigError) as refusal:
@@ -116,6 +119,7 @@ def test_the_flag_may_be_given_several_times() -> None:
     assert gates.enabled("PodGroupPreemptionPolicy")
 
 
+@pytest.mark.release("1.37")
 def test_equal_gates_are_equal_values() -> None:
     assert FeatureGates.parse("OpportunisticBatching=true") == FeatureGates()
     assert hash(FeatureGates.parse("OpportunisticBatching=true")) == hash(FeatureGates())
@@ -137,6 +141,7 @@ def test_the_table_is_consistent(release: str) -> None:
     assert FeatureGates(release=release).release == release
 
 
+@pytest.mark.release("1.37")
 def test_releases_compare_as_numbers() -> None:
     assert FeatureGates().since(1, 9)
     assert FeatureGates().since(1, 37)
@@ -154,6 +159,7 @@ def test_no_other_code_compares_releases() -> None:
     assert [path.name for path, text in texts.items() if compared.search(text) and path.name not in allowed] == []
 
 
+@pytest.mark.release("1.37")
 def test_the_default_is_the_release_of_the_binary() -> None:
     assert KUBERNETES.startswith(f"v{RELEASE}.")
     assert FeatureGates().release == RELEASE

@@ -17,6 +17,7 @@ SERVED = {
 }  # fmt: skip
 
 
+@pytest.mark.release("1.37")
 @pytest.mark.parametrize(("gates", "want"), SERVED.items())
 def test_gates_select_the_served_resources(gates: str, want: set[tuple[str, str]]) -> None:
     resources = Resources(FeatureGates.parse(gates))

@@ -47,15 +47,21 @@ POD_GROUP_POST_FILTER: Final = Point("PodGroupPostFilter", "{problem}", python=(
 def placement_feasible(profile: Profile, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
     """Return whether enough of a group is placed, or can be; without a plugin that decides, always.
 
-    Groups that a plugin describes need their quorum as well, independent of this result.
+    As in Permit, all plugins are called until one rejects the group; the group waits if any plugin waits. Groups that a
+    plugin describes need their quorum as well, independent of this result.
     """
+    waits: Status | None = None
     for plugin in profile.placement_feasible:
         answer = call_plugin(PLACEMENT_FEASIBLE, plugin, plugin.placement_feasible, group, remaining, scheduled)
         status = require_status(PLACEMENT_FEASIBLE, plugin, answer)
         if status is not None:
             if status.code is Code.ERROR:
                 raise failure(PLACEMENT_FEASIBLE, plugin.name, status.message)
-            return status
+            if status.code is not Code.WAIT:
+                return status
+            waits = waits or status
+    if waits is not None:
+        return waits
     return group.quorum_status(remaining, scheduled) if isinstance(group.group, DescribedGroup) else None
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final
 
 from moorage.common.errors import PluginError, did_you_mean
@@ -22,10 +23,17 @@ MAX_EVENTS: Final = 1000
 
 
 class Profile:
-    """One scheduler name and its plugins, each built once, with the handles that ``make_handle`` makes."""
+    """One scheduler name and its plugins, each built once, with the handles that ``make_handle`` makes.
+
+    Plugins of ``shared`` are not built: another profile of the same name has started them.
+    """
 
     def __init__(
-        self, config: ProfileConfig, registry: Registry, make_handle: Callable[[type[points.Plugin]], Handle]
+        self,
+        config: ProfileConfig,
+        registry: Registry,
+        make_handle: Callable[[type[points.Plugin]], Handle],
+        shared: Mapping[str, points.Plugin] = MappingProxyType({}),
     ) -> None:
         self.config = config
         self.name: str = config.scheduler_name or ""
@@ -34,7 +42,9 @@ class Profile:
         names = dict.fromkeys(name for point in EXTENSION_POINTS for name in enabled[ExtensionPoint(point)])
         self.missing = tuple(name for name in names if name not in registry)
         self.plugins: Mapping[str, points.Plugin] = {
-            name: registry.build(name, args=args.get(name), handle=make_handle(registry[name]))
+            name: shared[name]
+            if name in shared
+            else registry.build(name, args=args.get(name), handle=make_handle(registry[name]))
             for name in names
             if name in registry
         }

@@ -6,6 +6,7 @@ A reload replaces it as a unit. Pods and the cached cluster state are not part o
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 from typing import Final
 
 import structlog
@@ -16,6 +17,7 @@ from moorage.common.observers import Observer
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config.expansion import expand_plugins
+from moorage.scheduler.config.plugin_facts import IN_TREE_PLUGINS
 from moorage.scheduler.config.types import PluginEntry, Plugins, PluginSet, SchedulerConfiguration
 from moorage.scheduler.engine.binding.binding_phases import BindingPhases
 from moorage.scheduler.engine.cycle.filter import Rotation
@@ -68,21 +70,30 @@ class Profiles:
         self.config = config
         built: list[ProfileRunner] = []
 
-        def build(config: SchedulerConfiguration, observers: Sequence[Observer] = ()) -> dict[str, ProfileRunner]:
+        def build(
+            config: SchedulerConfiguration,
+            observers: Sequence[Observer] = (),
+            main_runners: Mapping[str, ProfileRunner] = MappingProxyType({}),
+        ) -> dict[str, ProfileRunner]:
             rotation, runners = Rotation(), {}
             for profile in config.profiles:
                 name, percentage = profile.scheduler_name or "", config.percentage_for(profile)
                 placements = config.placement_percentage_for(profile)
                 profile = replace(profile, percentage_of_placements_to_score=placements)  # noqa: PLW2901
                 hooks = ObserverHooks(observers, name)
-                runner = ProfileRunner(profile, registry, services, rotation, percentage, cross_check, extenders, hooks)
+                main = main_runners[name].profile.plugins if name in main_runners else {}
+                # Plugins of third parties may have state, so each is built and started once.
+                shared = {name: plugin for name, plugin in main.items() if name not in IN_TREE_PLUGINS}
+                runner = ProfileRunner(
+                    profile, registry, services, rotation, percentage, cross_check, extenders, hooks, shared
+                )
                 runners[name] = runner
                 built.append(runner)
             return runners
 
         try:
             self.runners = build(config, observers)
-            self.resizes = build(resizing(config, services.features))
+            self.resizes = build(resizing(config, services.features), main_runners=self.runners)
             """The runners for running pods whose resize was deferred."""
             self.bindings = {
                 name: BindingPhases(runner.profile, runner.extenders, ObserverHooks(observers, name))
@@ -185,7 +196,10 @@ class PluginLifecycle:
 
     def __init__(self, profiles: Iterable[tuple[Profile, ProfileHandles]]) -> None:
         self._members = [
-            (plugin, handles.made[name]) for profile, handles in profiles for name, plugin in profile.plugins.items()
+            (plugin, handles.made[name])
+            for profile, handles in profiles
+            for name, plugin in profile.plugins.items()
+            if name in handles.made
         ]
         self._started: list[Plugin] = []
         self._former: list[PluginLifecycle] = []

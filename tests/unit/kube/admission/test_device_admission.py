@@ -47,6 +47,7 @@ SLICED: dict[str, tuple[Data, Data]] = {
 }
 
 
+@pytest.mark.release("1.37")
 @pytest.mark.parametrize("name", SLICED)
 def test_slices(name: str) -> None:
     sent, stored = SLICED[name]
@@ -81,6 +82,7 @@ def asking(extra: Data) -> Data:
     return {"devices": {"requests": requests, "constraints": CONSTRAINTS}}
 
 
+@pytest.mark.release("1.37")
 @pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
 def test_claims_and_their_templates(kind: str) -> None:
     def of(extra: Data) -> Data:
@@ -96,6 +98,7 @@ def test_claims_and_their_templates(kind: str) -> None:
     assert labelled["spec"] == of(DERIVED)
 
 
+@pytest.mark.release("1.37")
 def test_statuses() -> None:
     client = ApiHarness()
     claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}}

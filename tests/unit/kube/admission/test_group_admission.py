@@ -34,6 +34,7 @@ def complete(storage: str, data: dict[str, Any], gates: str, old: dict[str, Any]
     return data
 
 
+@pytest.mark.release("1.37")
 def test_fields_of_disabled_features_are_dropped() -> None:
     spec = {"schedulingConstraints": CONSTRAINTS, "preemptionPolicy": "Never"}
     assert complete(POD_GROUPS, {"spec": dict(spec)}, GATES) == {"spec": {"disruptionMode": {"single": {}}}}
@@ -47,6 +48,7 @@ def test_field_that_an_object_has_is_kept() -> None:
     assert complete(POD_GROUPS, data, GATES, old)["spec"]["schedulingConstraints"] == CONSTRAINTS
 
 
+@pytest.mark.release("1.37")
 def test_templates_of_a_workload_lose_fields_too() -> None:
     data = {"spec": {"podGroupTemplates": [{"name": "a", "schedulingConstraints": CONSTRAINTS}]}}
     assert complete("workloads.scheduling.k8s.io", data, GATES) == {"spec": {"podGroupTemplates": [{"name": "a"}]}}
@@ -59,6 +61,7 @@ JOBS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.release("1.37")
 @pytest.mark.parametrize(("gates", "want"), JOBS.values(), ids=JOBS)
 def test_settings_of_a_job(gates: str, want: dict[str, Any]) -> None:
     spec = {"scheduling": {"schedulingConstraints": dict(CONSTRAINTS)}}
@@ -68,6 +71,7 @@ def test_settings_of_a_job(gates: str, want: dict[str, Any]) -> None:
     assert complete("cronjobs.batch", cron, gates) == {"spec": {"jobTemplate": {"spec": want}}}
 
 
+@pytest.mark.release("1.37")
 def test_admitted_group_has_priority_and_mode() -> None:
     body = {"spec": {"priorityClassName": "high", "schedulingConstraints": CONSTRAINTS}}
     group = decode(PodGroup, msgspec.json.encode(body))

@@ -106,6 +106,7 @@ def test_before_the_fix_only_pods_with_pod_level_limits_get_requests() -> None:
     assert requests == [{"memory": "1Gi"}, completed, completed, completed]
 
 
+@pytest.mark.release("1.37")
 def test_fields_of_disabled_features_are_dropped() -> None:
     container = {
         "name": "a",

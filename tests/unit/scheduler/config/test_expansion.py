@@ -212,9 +212,10 @@ DEFAULT_ORDER = {
 }
 
 
+@pytest.mark.release("1.37")
 @pytest.mark.parametrize(("point", "want"), DEFAULT_ORDER.items(), ids=DEFAULT_ORDER)
 def test_default_order(point: str, want: str) -> None:
-    enabled = expand_plugins(default_config().profiles[0], lambda name: KNOWN_PLUGINS[name].points)
+    enabled = expand_plugins(default_config(gates=FeatureGates()).profiles[0], lambda name: KNOWN_PLUGINS[name].points)
     assert enabled[ExtensionPoint(point)] == tuple(want.split())
 
 

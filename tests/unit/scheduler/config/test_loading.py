@@ -145,6 +145,7 @@ def test_empty_file_is_the_default_configuration() -> None:
     assert load_config(HEADER) == default_config()
 
 
+@pytest.mark.release("1.37")
 def test_gates_choose_the_default_plugins() -> None:
     gates = FeatureGates.parse("GenericWorkload=true")
     names = [plugin.name for plugin in load_config(HEADER, gates=gates).profiles[0].plugins.multi_point.enabled]

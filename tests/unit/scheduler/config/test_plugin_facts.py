@@ -38,6 +38,7 @@ GATED = {
 }
 
 
+@pytest.mark.release("1.37")
 @pytest.mark.parametrize(("gates", "want"), GATED.values(), ids=GATED)
 def test_default_plugins(gates: str, want: str) -> None:
     assert default_plugins(FeatureGates.parse(gates)).multi_point.enabled == entries(want)

@@ -197,6 +197,23 @@ def test_work_that_fails_is_logged_by_plugin_and_ends_nothing(logged: list[Any])
     }
 
 
+def test_plugins_are_built_once_although_resizes_have_profiles() -> None:
+    built: list[Accepting] = []
+
+    class Counted(Accepting):
+        async def start(self) -> None:
+            built.append(self)
+
+    @in_virtual_time
+    async def story() -> None:
+        gate = "InPlacePodVerticalScalingSchedulerPreemption=true"
+        async with Cluster(nodes=1, plugins=[Counted], feature_gates=gate) as cluster:
+            await cluster.sleep(1)
+            assert built == [cluster.plugin(Counted)]
+
+    story()
+
+
 class Stubborn(Accepting):
     """Its background work ignores cancellation."""
 

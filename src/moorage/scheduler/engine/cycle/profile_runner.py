@@ -1,7 +1,8 @@
 """Runs the plugins of one profile: the phases that the scheduler calls for each pod."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -42,7 +43,7 @@ from moorage.scheduler.engine.profile import Profile
 from moorage.scheduler.engine.reference import CrossCheck
 from moorage.scheduler.engine.services import Services
 from moorage.scheduler.framework.faults import described
-from moorage.scheduler.framework.plugin import PostFilterResult
+from moorage.scheduler.framework.plugin import Plugin, PostFilterResult
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.framework.status import Code, Status
 
@@ -75,12 +76,13 @@ class ProfileRunner:
         cross_check: bool | float = False,
         extenders: Sequence[Extender] = (),
         hooks: PhaseHooks = NO_HOOKS,
+        shared: Mapping[str, Plugin] = MappingProxyType({}),
     ) -> None:
         self.extenders = extenders
         self.cache = services.cache
         self.handles = ProfileHandles(services, config.scheduler_name or "", extenders)
         try:
-            self.profile = profile = Profile(config, registry, self.handles.make)
+            self.profile = profile = Profile(config, registry, self.handles.make, shared)
         except BaseException:
             self.handles.cancel()  # the plugins built before the failure may have started background work
             raise

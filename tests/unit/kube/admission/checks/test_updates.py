@@ -161,4 +161,5 @@ def test_the_group_count_of_a_composite_group_is_mutable_from_1_38(
     old, new = composite(before), composite(after)
     problems = update_problems(storage, old, new, FeatureGates(release="1.38"))
     assert [problem.field for problem in problems] == paths
-    assert [problem.field for problem in update_problems(storage, old, new)] == ["spec.schedulingPolicy"]
+    problems = update_problems(storage, old, new, FeatureGates(release="1.37"))
+    assert [problem.field for problem in problems] == ["spec.schedulingPolicy"]

@@ -51,6 +51,7 @@ async def test_a_gang_is_placed_where_all_members_fit() -> None:
     assert bench.condition() == SCHEDULED
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_a_gang_that_fits_in_no_rack_is_not_spread_over_several() -> None:
     bench = GroupBench(gates=TOPOLOGY)

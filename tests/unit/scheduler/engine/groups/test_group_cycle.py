@@ -61,6 +61,7 @@ async def test_a_gang_waits_for_its_members_and_is_tried_once_they_are_there() -
     assert set(bench.placed()) == {"a", "b", "c"}
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_members_wait_for_their_group_and_an_infeasible_gang_binds_no_pods() -> None:
     bench = GroupBench()
@@ -276,6 +277,7 @@ async def test_members_with_assigned_nodes_need_no_attempt() -> None:
     assert bench.bound == {"c": "n"}
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_members_of_two_schedulers_are_an_error() -> None:
     config = """
@@ -293,6 +295,7 @@ profiles: [{schedulerName: default-scheduler}, {schedulerName: other}]
     assert bench.where("a") == "backoff"
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_a_bound_member_of_another_priority_is_an_error() -> None:
     bench = GroupBench()
@@ -303,6 +306,7 @@ async def test_a_bound_member_of_another_priority_is_an_error() -> None:
     assert bench.message("a") == ("SchedulerError", text)
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_with_its_gate_the_policy_of_the_group_counts() -> None:
     gates = "GenericWorkload=true,PodGroupPreemptionPolicy=true"
@@ -440,6 +444,7 @@ class OnceTooOften(ReservePlugin):
         pass
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_the_rest_of_a_large_gang_is_tried_while_its_members_wait_for_it() -> None:
     """Pods that wait on permit do not count as bindings in progress, or the last member would never be tried."""

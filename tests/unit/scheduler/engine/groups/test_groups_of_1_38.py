@@ -24,9 +24,10 @@ from moorage.scheduler.daemon.metrics.table import select_metrics
 from moorage.scheduler.engine.group_points import intersect_placements
 from moorage.scheduler.engine.groups.algorithm import placements_to_find
 from moorage.scheduler.framework.cycle import CycleState
-from moorage.scheduler.framework.group_plugins import Placement, PlacementGeneratePlugin
+from moorage.scheduler.framework.group_plugins import Placement, PlacementFeasiblePlugin, PlacementGeneratePlugin
 from moorage.scheduler.framework.groups import GroupTree
 from moorage.scheduler.framework.nodeinfo import NodeInfo
+from moorage.scheduler.framework.plugin import ReservePlugin
 from moorage.scheduler.framework.status import Status
 from moorage.testing import in_virtual_time
 from moorage.testing.rig import Rig
@@ -66,7 +67,7 @@ def test_fields_of_the_next_release_are_unknown_before_it(case: str) -> None:
     text = f"{HEADER}{LATER[case]}"
     load_config(text, gates=FeatureGates(release=NEW))
     with pytest.raises(MoorageError, match=r"placementFeasible|percentageOfPlacementsToScore"):
-        load_config(text, gates=FeatureGates())
+        load_config(text, gates=FeatureGates(release="1.37"))
 
 
 def test_share_of_placements_is_a_percentage() -> None:
@@ -82,6 +83,32 @@ async def test_gangs_do_not_wait_in_permit() -> None:
         (runner,) = group_bench.scheduler.runners.values()
         assert ("GangScheduling" in [plugin.name for plugin in runner.profile.permit]) is waits
         assert [plugin.name for plugin in runner.profile.placement_feasible] == ["GangScheduling"]
+
+
+class RefusesReserve(ReservePlugin):
+    """Rejects one member of a group when it is committed, after it fitted in the search."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
+        if pod.name != "b":
+            return None
+        self._calls += 1
+        return Status.unschedulable("refused") if self._calls == 2 else None
+
+    def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None: ...
+
+
+@in_virtual_time
+async def test_rejected_member_does_not_stop_the_others_from_binding() -> None:
+    for release, bound in (("1.37", set[str]()), (NEW, {"a", "c"})):
+        group_bench = bench(GATE, release, plugins=[RefusesReserve])
+        group_bench.add(a_node("n"), gang(minimum=3), *members("a", "b", "c"))
+        await group_bench.step()
+        assert {*group_bench.placed()} == bound
+        await group_bench.wait(30)
+        assert {*group_bench.placed()} == {"a", "b", "c"}
 
 
 @in_virtual_time
@@ -154,6 +181,73 @@ async def test_composite_groups_get_conditions_that_end_with_success() -> None:
     group_bench.add(member("c", cpu="9"))
     await group_bench.wait(30)
     assert group_bench.condition("root", CompositePodGroup) == ("True", "Scheduled", "")
+
+
+class Limits(PlacementFeasiblePlugin):
+    """Rejects groups by their annotation ``limit``: ``final`` before the first pod is tried, ``now`` after the last."""
+
+    def placement_feasible(self, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
+        limit = group.group.metadata.annotations.get("limit")
+        if limit is None or (limit == "now" and remaining):
+            return None
+        return Status.unresolvable("over the limit") if limit == "final" else Status.unschedulable("over the limit")
+
+
+def limited(group: Any, limit: str) -> Any:
+    return replace(group, metadata=replace(group.metadata, annotations={"limit": limit} if limit else {}))
+
+
+UNRESOLVABLE = {
+    "a resolvable status of a group": ([limited(gang("g", 1), "now")], True),
+    "an unresolvable status of a group": ([limited(gang("g", 1), "final")], False),
+    "children that can be helped": (
+        [composite("root", 2), limited(gang("g", 1, parent="root"), "now"), gang("h", 9, parent="root")],
+        True,
+    ),
+    "a child that cannot be helped": (
+        [composite("root", 2), limited(gang("g", 1, parent="root"), "final"), gang("h", 1, parent="root")],
+        False,
+    ),
+    "a child that cannot be helped, but is not needed": (
+        [composite("root", 1), limited(gang("g", 1, parent="root"), "final"), gang("h", 1, parent="root")],
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNRESOLVABLE)
+def test_unresolvable_feasibility_prevents_preemption(case: str) -> None:
+    objects, is_helped = UNRESOLVABLE[case]
+
+    @in_virtual_time
+    async def attempt() -> None:
+        group_bench = bench(plugins=[Limits])
+        group_bench.add(a_node("n", 1), *objects, alone("low", priority=1, node="n"))
+        group_bench.add(member("a"), *[member(f"h{number}", "h") for number in range(9) if len(objects) > 1])
+        (runner,) = group_bench.scheduler.runners.values()
+        assert [plugin.name for plugin in runner.profile.placement_feasible] == ["GangScheduling", "Limits"]
+        await group_bench.step()
+        condition = group_bench.condition() if len(objects) == 1 else group_bench.condition("root", CompositePodGroup)
+        assert condition is not None
+        assert condition[:2] == ("False", "Unschedulable")
+        assert ("preemption" in condition[2]) is is_helped
+
+    attempt()
+
+
+@in_virtual_time
+async def test_groups_of_a_failed_tree_have_conditions_of_their_own() -> None:
+    group_bench = bench()
+    group_bench.add(a_node("n", 2), composite("root", 2), gang("g", 2, parent="root"), gang("h", 1, parent="root"))
+    group_bench.add(*members("a", "b", cpu="2"), member("c", "h"))
+    await group_bench.step()
+    conditions = [group_bench.condition("root", CompositePodGroup), *map(group_bench.condition, "gh")]
+    messages = [condition[2] for condition in conditions if condition is not None]
+    assert len(messages) == 3
+    # The root counts groups, and the first group counts pods. The second group was not tried.
+    assert "minCount (2) cannot be satisfied: 0 scheduled, 1 remaining" in messages[0]
+    assert "minCount (2) cannot be satisfied: 1 scheduled, 0 remaining" in messages[1]
+    assert messages[2] == messages[0]
 
 
 @in_virtual_time
