@@ -4,7 +4,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Generator, Iterator, MutableMapping
 from typing import Any
 
 import pytest
@@ -20,23 +20,33 @@ structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.
 
 # `make test-next` runs the tests with the behavior of the next release.
 DEFAULT_RELEASE = os.environ.get("MOORAGE_TEST_RELEASE") or RELEASE
-FeatureGates.__init__.__kwdefaults__ = {"release": DEFAULT_RELEASE, "oldest": None}
+
+
+def emulate_by_default(release: str) -> None:
+    """Set the release of feature gates that are made without a release."""
+    FeatureGates.__init__.__kwdefaults__ = {"release": release, "oldest": None}
+
+
+emulate_by_default(DEFAULT_RELEASE)
 
 # A busy machine is not a defect: no test depends on the clock.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
 
 
-@pytest.fixture(autouse=True)
-def _release(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Emulate the release of the mark ``release`` by default: for texts and defaults that only this release has."""
-    mark = request.node.get_closest_marker("release")
-    if mark is None or mark.args == (DEFAULT_RELEASE,):
-        yield
-        return
-    FeatureGates.__init__.__kwdefaults__ = {"release": mark.args[0], "oldest": None}
-    yield
-    FeatureGates.__init__.__kwdefaults__ = {"release": DEFAULT_RELEASE, "oldest": None}
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Emulate the release of the mark ``release`` by default: for texts and defaults that only this release has.
+
+    A hook, because fixtures of modules are set up before those of functions.
+    """
+    mark = item.get_closest_marker("release")
+    if mark is not None:
+        emulate_by_default(mark.args[0])
+    try:
+        return (yield)
+    finally:
+        emulate_by_default(DEFAULT_RELEASE)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ import yaml
 
 from moorage import __version__
 from moorage.cli.main import run
+from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import completed_view, default_config, to_yaml
 
 HEADER = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -18,9 +19,10 @@ def config_file(tmp_path: Path) -> Path:
     return tmp_path / "config.yaml"
 
 
+@pytest.mark.release("1.37")
 def test_view_without_a_file_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["config", "view"]) == 0
-    assert capsys.readouterr().out == to_yaml(completed_view(default_config()))
+    assert capsys.readouterr().out == to_yaml(completed_view(default_config(gates=FeatureGates())))
 
 
 def test_view_as_json(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

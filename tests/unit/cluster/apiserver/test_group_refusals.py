@@ -21,6 +21,7 @@ def server() -> ApiHarness:
     return client
 
 
+@pytest.mark.release("1.37")
 @pytest.mark.parametrize("name", REQUESTS)
 def test_rejects_with_the_texts_of_kube_apiserver(name: str, server: ApiHarness) -> None:
     answer = answered(server, REQUESTS[name])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.generator import generate
-from tests.conformance.ours import BASE_GATES, REGISTRY, config_of
+from tests.conformance.ours import REGISTRY, config_of
 from tests.unit.insight.explain.clusters import node, pod, session
 from tests.unit.insight.whatif.clusters import NODES, Good, read_state
 from tests.unit.insight.whatif.clusters import node as good_node
@@ -26,7 +26,7 @@ FEATURES = (frozenset[str](), frozenset({"volumes", "devices"}))
 @pytest.mark.parametrize("number", range(6))
 def test_explaining_leaves_no_trace(features: frozenset[str], number: int) -> None:
     case = generate(f"traces/{number}", features=features)
-    gates = FeatureGates({**BASE_GATES, **case.feature_gates})
+    gates = FeatureGates({"SchedulerAsyncPreemption": False, **case.feature_gates})
     policy = Policy(config_of(case, gates), REGISTRY, gates)
     with Session(to_documents(case.objects, source="a case"), policy) as opened:
         waiting = [p for p in opened.objects.given.pending if p.scheduler_name in opened.scheduler.runners]

@@ -46,6 +46,7 @@ def test_members_on_nodes_count() -> None:
     assert message(plugin) == ""
 
 
+@pytest.mark.release("1.37")
 def test_a_group_that_is_not_there_is_waited_for() -> None:
     plugin, _ = plugin_over(member("a"))
     assert message(plugin) == 'waiting for pods\'s pod group "g" to appear in scheduling queue'

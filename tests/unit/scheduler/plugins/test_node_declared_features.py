@@ -62,7 +62,7 @@ def test_certificates_need_a_feature_from_1_38(key_type: str, want: set[str]) ->
     pod = make_pod(volumes=(convert(data, Volume),))
     assert pod.spec.volumes[0].is_plain
     old, new = (
-        NodeDeclaredFeatures(handle=Rig()),
+        NodeDeclaredFeatures(handle=Rig(features=FeatureGates(release="1.37"))),
         NodeDeclaredFeatures(handle=Rig(features=FeatureGates(release="1.38"))),
     )
     assert (old.sign(pod), new.sign(pod)) == (frozenset(), want)

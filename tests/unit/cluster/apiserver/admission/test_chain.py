@@ -146,6 +146,7 @@ def server(gates: str) -> ApiHarness:
     return client
 
 
+@pytest.mark.release("1.37")
 @pytest.mark.parametrize(("gates", "name", "want"), LEFT.values(), ids=LEFT)
 def test_stored_group(gates: str, name: str, want: Data) -> None:
     assert server(gates).create(OBJECTS[name].path, OBJECTS[name].body)["spec"] == want
@@ -160,6 +161,7 @@ def test_field_of_a_disabled_gate_is_preserved_on_update() -> None:
     assert changed["spec"]["preemptionPolicy"] == "Never"
 
 
+@pytest.mark.release("1.37")
 def test_group_is_protected_and_a_composite_one_is_not() -> None:
     client = server(GATES)
     client.create(GROUPS, group().body)
@@ -182,6 +184,7 @@ def test_conditions_are_merged_by_type() -> None:
     assert "generation" not in patched["metadata"]
 
 
+@pytest.mark.release("1.37")
 def test_without_the_gate_there_are_no_groups() -> None:
     client = ApiHarness()
     for path in (GROUPS, WORKLOADS, COMPOSITES):

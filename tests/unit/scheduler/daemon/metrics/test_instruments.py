@@ -426,6 +426,7 @@ def test_changes_are_timed_by_event_and_by_kind(monkeypatch: pytest.MonkeyPatch)
     assert {key[-2:]: total for key, (_, total) in latency.items()} == {("v1", "nodes"): 0.75, ("v1", "pods"): 0.75}
 
 
+@pytest.mark.release("1.37")
 def test_gauges_read_the_scheduler_state() -> None:
     registry = scheduled(BUSY)
     assert value(registry, "scheduler_cache_size", type="nodes") == 2
@@ -465,6 +466,7 @@ def test_limits_and_other_resources_of_pods_are_reported() -> None:
         assert value(registry, name, **about, resource="example.com/gpu", unit="integer") == 2
 
 
+@pytest.mark.release("1.37")
 def test_queues_are_read_with_groups_only_if_they_are_enabled() -> None:
     samples = read_samples(simulate(BUSY), "scheduler_queued_entities")
     assert {kind for _, kind in samples} == {"pod"}
@@ -556,6 +558,7 @@ def test_positions_of_watches_and_pending_changes_are_read() -> None:
     assert read_samples(cells, "informer_queued_items") == {node: 2, pod: 0}
 
 
+@pytest.mark.release("1.37")
 def test_constants_of_the_process_are_counted_from_the_table() -> None:
     cells = CellRegistry(MetricsOptions(disabled=frozenset({"scheduler_goroutines", "no_such_metric"})))
     read_process(cells, FeatureGates())

@@ -136,6 +136,7 @@ def test_the_form_of_statusz(accept: str, status: int, content_type: str) -> Non
     assert (reply.status, reply.headers["Content-Type"]) == (status, content_type)
 
 
+@pytest.mark.release("1.37")
 def test_documents_of_status_and_flags() -> None:
     def document(kind: str) -> dict[str, Any]:
         accept = f"application/json;as={kind};v=v1beta1;g=config.k8s.io"

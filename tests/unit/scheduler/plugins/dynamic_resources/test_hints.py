@@ -70,6 +70,7 @@ def test_a_pod_may_be_tried_once_its_claims_are_there() -> None:
     assert make_hints().after_pod(POD, POD, POD) == QueueingHint.SKIP
 
 
+@pytest.mark.release("1.37")
 def test_registrations() -> None:
     events = [item.event for item in DynamicResources(handle=Rig()).events_to_register()]
     node = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE

@@ -359,6 +359,7 @@ def test_after_a_class_change(pod: Pod, old: DeviceClass | None, new: DeviceClas
     assert after_class_change(pod, old, new) is want
 
 
+@pytest.mark.release("1.37")
 def test_events() -> None:
     registered = NodeResourcesFit(handle=Rig()).events_to_register()
     assert [item.event for item in registered] == [
