@@ -26,9 +26,16 @@ APPLY = "application/apply-patch+yaml"
 class ApiHarness:
     """Sends requests to an API in virtual time and decodes the responses."""
 
-    def __init__(self, *, history: int = 10_000, store: Store | None = None, gates: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        history: int = 10_000,
+        store: Store | None = None,
+        gates: str = "",
+        features: FeatureGates | None = None,
+    ) -> None:
         self.clock = VirtualClock()
-        features = FeatureGates.parse(gates)
+        features = features or FeatureGates.parse(gates)
         stored = store or Store(history=history)
         self.api = Api(self.clock, stored, features=features, tokens=Tokens("good"))
 

@@ -1,10 +1,12 @@
-"""Admission of devices: fields of disabled features are dropped, as in kube-apiserver."""
+"""Admission of devices as in kube-apiserver: fields of disabled features are dropped, and new selectors are checked."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from moorage.kube.api.struct import Data
+from moorage.kube.cel.tokens import has_name
 from moorage.kube.features import FeatureGates
+from moorage.kube.field_errors import FieldError, invalid_value
 from moorage.kube.resources import ServedResource
 
 _EACH: Final = "*"
@@ -31,10 +33,17 @@ _FIELDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "pods": {"DRANodeAllocatableResources": ("status.nodeAllocatableResourceClaimStatuses",)},
 }
 """The fields of each feature, by kind."""
+_REQUESTS: Final = (f"{_REQUEST}.exactly.selectors", f"{_REQUEST}.firstAvailable.*.selectors")
+_SELECTORS: Final[Mapping[str, tuple[str, ...]]] = {
+    "deviceclasses.resource.k8s.io": ("spec.selectors",),
+    "resourceclaims.resource.k8s.io": tuple(f"spec.{path}" for path in _REQUESTS),
+    "resourceclaimtemplates.resource.k8s.io": tuple(f"spec.spec.{path}" for path in _REQUESTS),
+}
+"""The lists of device selectors, by kind."""
 
 
 class DeviceAdmission:
-    """Drops the fields of disabled features from resource slices and claims."""
+    """Drops the fields of disabled features from resource slices and claims, and checks new selectors."""
 
     def __init__(self, features: FeatureGates) -> None:
         self._off = {
@@ -43,6 +52,8 @@ class DeviceAdmission:
             ]
             for storage, gates in _FIELDS.items()
         }
+        # New expressions may use only what every API server of the control plane knows. Stored ones continue to work.
+        self._has_masks = features.compatible_since(1, 38)
 
     def drop(self, resource: ServedResource, data: Data, old: Mapping[str, Any] | None = None) -> None:
         """Drop the fields of disabled features, unless the object used the feature before."""
@@ -52,6 +63,38 @@ class DeviceAdmission:
             if present and (old is None or not any(parent.get(name) for parent, name in _parents(old, paths))):
                 for parent, name in present:
                     del parent[name]
+
+    def selector_problems(self, resource: ServedResource, data: Data, old: Data | None = None) -> Iterator[FieldError]:
+        """Yield the errors of new selectors that call ``isMask`` before all API servers know it."""
+        if self._has_masks:
+            return
+        for path in _SELECTORS.get(resource.storage, ()):
+            stored = {text for _, text in _expressions(old or {}, path)}
+            for field, expression in _expressions(data, path):
+                if expression not in stored and has_name(expression, "isMask"):
+                    text = "compilation failed: ERROR: undeclared reference to 'isMask' (in container '')"
+                    yield invalid_value(field, expression, text)
+
+
+def _expressions(data: Data, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the field path and the text of each expression in the lists at a path."""
+    for where, selectors in _located(data, path.split("."), ""):
+        for number, selector in enumerate(selectors if isinstance(selectors, list) else ()):
+            cel = selector.get("cel") if isinstance(selector, dict) else None
+            expression = cel.get("expression") if isinstance(cel, dict) else None
+            if isinstance(expression, str):
+                yield f"{where}[{number}].cel.expression", expression
+
+
+def _located(data: Any, way: list[str], where: str) -> Iterator[tuple[str, Any]]:
+    """Yield the values at a path with their locations; ``*`` stands for every item of a list."""
+    if not way:
+        yield where, data
+    elif way[0] == _EACH:
+        for number, item in enumerate(data if isinstance(data, list) else ()):
+            yield from _located(item, way[1:], f"{where}[{number}]")
+    elif isinstance(data, dict) and way[0] in data:
+        yield from _located(data[way[0]], way[1:], f"{where}.{way[0]}".removeprefix("."))
 
 
 def _parents(data: Any, paths: Iterable[list[str]]) -> Iterator[tuple[Data, str]]:

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from tests.support.api import MERGE, ApiHarness, Data
 
+from moorage.kube.features import FeatureGates
+
 RESOURCES = "/apis/resource.k8s.io/v1"
 SLICES = f"{RESOURCES}/resourceslices"
 CLAIMS = f"{RESOURCES}/namespaces/default/resourceclaims"
@@ -113,3 +115,37 @@ def test_statuses() -> None:
     conditions = {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "a", "containers": ["c"]}]}
     changed = client.request("PATCH", f"{PODS}/p/status", {"status": conditions}, content_type=MERGE)
     assert "nodeAllocatableResourceClaimStatuses" not in changed["status"]
+
+
+MASKED = "cidr('10.0.0.0/8').isMask()"
+SELECTED = [{"cel": {"expression": "true"}}, {"cel": {"expression": MASKED}}]
+REFUSED = "compilation failed: ERROR: undeclared reference to 'isMask' (in container '')"
+
+
+def selecting(kind: str) -> tuple[Data, str]:
+    """Return an object with a selector that calls isMask, and the path of the selector."""
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": "c"}}
+    exactly = {"deviceClassName": "gpu", "selectors": SELECTED}
+    claim = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+    if kind == "DeviceClass":
+        return {**head, "spec": {"selectors": SELECTED}}, "spec.selectors[1].cel.expression"
+    path = "spec.devices.requests[0].exactly.selectors[1].cel.expression"
+    if kind == "ResourceClaim":
+        return {**head, "spec": claim}, path
+    return {**head, "spec": {"spec": claim}}, f"spec.{path}"
+
+
+@pytest.mark.parametrize("kind", ["DeviceClass", "ResourceClaim", "ResourceClaimTemplate"])
+def test_new_selectors_call_is_mask_only_if_all_servers_have_1_38(kind: str) -> None:
+    sent, field = selecting(kind)
+    collection = f"{RESOURCES}/deviceclasses" if kind == "DeviceClass" else f"{CLAIMS[:-15]}/{kind.lower()}s"
+    newest = ApiHarness(features=FeatureGates(release="1.38", oldest="1.38"))
+    newest.create(collection, sent)
+    for features in (FeatureGates(release="1.37"), FeatureGates(release="1.38")):
+        refused = ApiHarness(features=features).request("POST", collection, sent, want=422)
+        assert refused["details"]["causes"] == [
+            {"reason": "FieldValueInvalid", "field": field, "message": f'Invalid value: "{MASKED}": {REFUSED}'}
+        ]
+        # A stored selector continues to work, and its object can be changed.
+        older = ApiHarness(features=features, store=newest.api.store)
+        older.request("PATCH", f"{collection}/c", {"metadata": {"labels": {"a": features.release}}}, content_type=MERGE)

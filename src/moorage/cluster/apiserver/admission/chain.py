@@ -147,7 +147,8 @@ class Admission:
             # Requests and limits are complete only now.
             check_pod(resource, data, limit_ranges(self._store, data["metadata"]["namespace"]))
             gated = comparisons(data["spec"], "spec") if not self._compares_taints else ()
-        _raise_if_invalid(resource, data, [*_problems(resource, data), *gated])
+        selectors = self._devices.selector_problems(resource, data)
+        _raise_if_invalid(resource, data, [*_problems(resource, data), *gated, *selectors])
         if schema is not None:
             complete(data, schema)
         return data
@@ -219,9 +220,9 @@ class Admission:
             stored = deepcopy(dict(old))
             set_defaults(stored, schema)
             old = stored
-        _raise_if_invalid(
-            resource, data, [*_problems(resource, data), *update_problems(resource.storage, old, data, self._features)]
-        )
+        updates = update_problems(resource.storage, old, data, self._features)
+        selectors = self._devices.selector_problems(resource, data, old)
+        _raise_if_invalid(resource, data, [*_problems(resource, data), *updates, *selectors])
         if schema is not None:
             complete(data, schema)
         return data

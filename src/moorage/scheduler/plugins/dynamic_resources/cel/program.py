@@ -26,6 +26,7 @@ from moorage.kube.cel.cost import (
     size,
 )
 from moorage.kube.cel.syntax_tree import read_tree
+from moorage.kube.cel.tokens import TOKEN, has_name
 from moorage.kube.cel.versions import parse_version
 
 if TYPE_CHECKING:
@@ -35,15 +36,6 @@ FIELDS: Final = ("driver", "allowMultipleAllocations", "attributes", "capacity")
 MAPS: Final = ("attributes", "capacity")
 # Maps of the domains that the device has; in the plain maps a missing domain is an empty map, as upstream.
 LISTED: Final = {"attributes": "listedAttributes", "capacity": "listedCapacity"}
-
-TOKEN: Final = re.compile(
-    r"""(?P<comment>//[^\n]*)
-    |(?P<string>[rRbB]{0,2}(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'))
-    |(?P<name>[A-Za-z_]\w*)
-    |(?P<space>\s+)
-    |(?P<other>.)""",
-    re.VERBOSE | re.DOTALL,
-)
 
 
 class _FieldUse(NamedTuple):
@@ -62,10 +54,6 @@ class Source:
         self._tokens = [(kind, text) for kind, text in matches if kind != "comment"]
         #: The indexes of tokens that are not white space.
         self._solid = [index for index, (kind, _) in enumerate(self._tokens) if kind != "space"]
-
-    def has_name(self, name: str) -> bool:
-        """Return whether an identifier occurs."""
-        return ("name", name) in self._tokens
 
     def field_names(self) -> list[str]:
         """Return the names of the ``device`` fields in use."""
@@ -230,7 +218,7 @@ class Program:
         for name in source.field_names():
             if name not in FIELDS:
                 raise CelCompileError(f"compilation failed: ERROR: undefined field '{name}'")
-        self.has_mask = source.has_name("isMask")
+        self.has_mask = has_name(expression, "isMask")
         checker, evaluator = _environments()
         checked = _compile(checker, source.for_checking(), check=True)
         self._check_type(checked.return_type().name())
