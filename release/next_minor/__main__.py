@@ -62,14 +62,17 @@ def main() -> int:
     report = Report()
     try:
         new_version = Version.parse(given.version)
-        old_version = Version.parse(given.old) if given.old else pinned_version()
-        old, new = report.step("download", lambda: (download(old_version), download(new_version)))
+        old_version = Version.parse(given.old, "OLD") if given.old else pinned_version()
+        old, new = report.step("download", lambda: (download(old_version, name="OLD"), download(new_version)))
         write_surface(report, old, new)
         if given.n:
             write_oracles(report, old, new, given.n, given.seed)
     except DownloadError as error:
         sys.stderr.write(f"make next-minor: {error}\n")
         return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("\nmake next-minor: interrupted; another run uses the finished downloads and builds\n")
+        return 130
     text = "\n".join([*report.lines, *report.times(), ""])
     sys.stdout.write(text)
     if given.output:

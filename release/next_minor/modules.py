@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import urllib.request
 import zipfile
@@ -25,11 +26,12 @@ MODULES: Final = (
     "dynamic-resource-allocation",
 )
 _VERSION: Final = re.compile(r"v?[01]\.(\d+)\.(\d+)(-(?:alpha|beta|rc)\.\d+)?")
+_STATUS: Final = re.compile(r"\b[45]\d\d [A-Z][a-z]+")
 _PRE_RELEASES: Final = (*(f"-alpha.{n}" for n in range(5)), "-beta.0", "-beta.1", "-rc.0", "-rc.1", "-rc.2")
 
 
 class DownloadError(Exception):
-    """No module of a version can be downloaded, or Go is missing."""
+    """No module of a version can be downloaded, Go is missing, or a program does not build."""
 
 
 class Version(NamedTuple):
@@ -40,11 +42,11 @@ class Version(NamedTuple):
     pre_release: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read v1.38.0-beta.0, 1.37.1 or v0.38.0-alpha.2."""
+    def parse(cls, text: str, name: str = "VERSION") -> Self:
+        """Read v1.38.0-beta.0, 1.37.1 or v0.38.0-alpha.2; messages contain the ``name`` of the argument."""
         match = _VERSION.fullmatch(text.strip())
         if match is None:
-            raise DownloadError(f"VERSION: {text!r} is not a version; write for example v1.38.0-beta.0 or 1.37.1")
+            raise DownloadError(f"{name}: {text!r} is not a version; write for example v1.38.0-beta.0 or 1.37.1")
         return cls(int(match[1]), int(match[2]), match[3] or "")
 
     def of(self, module: str) -> str:
@@ -92,7 +94,7 @@ def pinned_version() -> Version:
     return Version.parse(match[1])
 
 
-def download(version: Version, modules: tuple[str, ...] = MODULES) -> Release:
+def download(version: Version, modules: tuple[str, ...] = MODULES, name: str = "VERSION") -> Release:
     """Download the modules of a release; raise DownloadError if no module is available."""
     release = Release(version)
     with ThreadPoolExecutor(4) as pool:
@@ -102,10 +104,13 @@ def download(version: Version, modules: tuple[str, ...] = MODULES) -> Release:
             else:
                 release.refused[module] = found
     if not release.directories:
-        known = ", ".join(published(version.minor)) or "none"
         reason = next(iter(release.refused.values()))
+        if not _STATUS.search(reason):
+            advice = f"check the network and GOPROXY ({os.environ.get('GOPROXY') or _go_env('GOPROXY')})"
+            raise DownloadError(f"no module of {version} can be downloaded: {reason}; {advice}")
+        known = ", ".join(published(version.minor)) or "none"
         raise DownloadError(
-            f"VERSION: no module of {version} can be downloaded ({reason}); published for 1.{version.minor}: {known}"
+            f"{name}: no module of {version} can be downloaded ({reason}); published for 1.{version.minor}: {known}"
         )
     return release
 
@@ -138,17 +143,22 @@ def _extract(archive: Path, name: str) -> Path:
     directory = modules / name
     if not directory.is_dir():
         partial = modules / f".{os.getpid()}"
-        with zipfile.ZipFile(archive) as packed:
-            packed.extractall(partial)
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        (partial / name).rename(directory)
+        try:
+            with zipfile.ZipFile(archive) as packed:
+                packed.extractall(partial)
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            (partial / name).rename(directory)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
     return directory
 
 
 def _short(error: str) -> str:
     """Return the reason of an error of go without its address."""
-    match = re.search(r"(\d{3} [A-Z][a-z]+)", error)
-    return match[1] if match else error.splitlines()[-1].strip()[:120]
+    if match := _STATUS.search(error):
+        return match[0]
+    # Go repeats the name and the address of the module; the cause is at the end.
+    return error.splitlines()[-1].strip().rpartition('": ')[2][:200]
 
 
 def published(minor: int) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from release.dist import ROOT
-from release.next_minor.modules import Release, cache_directory
+from release.next_minor.modules import DownloadError, Release, cache_directory
 
 Json = dict[str, Any]
 #: The directories of each area. The scheduler and its gates may move to the library, so both places are read.
@@ -65,7 +65,9 @@ def _build() -> Path:
     program = cache_directory() / "surface"
     program.parent.mkdir(parents=True, exist_ok=True)
     command = ["go", "-C", str(ROOT / "conformance"), "build", "-o", str(program), "./surface"]
-    subprocess.run(command, check=True)
+    built = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    if built.returncode != 0:
+        raise DownloadError(f"conformance/surface does not build: {built.stderr.strip()[-500:]}")
     return program
 
 

@@ -1,9 +1,13 @@
 """The to-do list of the next Kubernetes release: versions, and the comparison of changes with Moorage."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
-from release.next_minor.modules import DownloadError, Release, Version
+from release.dist import ROOT
+from release.next_minor.modules import DownloadError, Release, Version, _short
 from release.next_minor.oracles import go_mod
 from release.next_minor.surface import Change, compare_surfaces
 from release.next_minor.todo import DONE, NONE, OPEN, READ, combine, counterpart, judge, write_list
@@ -133,3 +137,46 @@ def test_oracle_of_a_release_requires_its_modules(tmp_path: Any) -> None:
     assert "go 1.27.0" in text
     assert "\tk8s.io/kubernetes v1.38.0-beta.0\n" in text
     assert "\tk8s.io/api => k8s.io/api v0.38.0-beta.0\n" in text
+
+
+def run_command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command, which fails before it downloads anything."""
+    return subprocess.run(
+        [sys.executable, "-m", "release.next_minor", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+UNUSABLE = {
+    "a version without patch": (["v1.38"], {}, "VERSION: 'v1.38' is not a version; write for example v1.38.0-beta.0"),
+    "an old version without patch": (["v1.38.0", "--old", "v1.36"], {}, "OLD: 'v1.36' is not a version"),
+    "no Go": (["v1.38.0"], {"PATH": ""}, "Go is not installed, or not on the PATH"),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE)
+def test_unusable_arguments_end_with_one_message(case: str) -> None:
+    arguments, environment, message = UNUSABLE[case]
+    ran = run_command(*arguments, **environment)
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1].startswith(f"make next-minor: {message}")
+    assert "Traceback" not in ran.stderr
+
+
+REASONS = {
+    "a refused version": ("k8s.io/api@v0.38.0: reading https://proxy/k8s.io/api: 403 Forbidden", "403 Forbidden"),
+    "an unknown proxy": (
+        'k8s.io/api@v0.38.0: Get "https://proxy.invalid/k8s.io/api": dial tcp: lookup proxy.invalid: no such host',
+        "dial tcp: lookup proxy.invalid: no such host",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REASONS)
+def test_reason_of_a_failed_download_has_no_address(case: str) -> None:
+    error, reason = REASONS[case]
+    assert _short(error) == reason
