@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from moorage.kube.api.devices import Device
+from moorage.kube.cel.tokens import TOKEN
 from moorage.scheduler.plugins.dynamic_resources.cel.program import (
     FIELDS,
-    TOKEN,
     CelCompileError,
     CelRuntimeError,
     Facts,

@@ -64,7 +64,9 @@ class DeviceAdmission:
                 for parent, name in present:
                     del parent[name]
 
-    def selector_problems(self, resource: ServedResource, data: Data, old: Data | None = None) -> Iterator[FieldError]:
+    def selector_problems(
+        self, resource: ServedResource, data: Data, old: Mapping[str, Any] | None = None
+    ) -> Iterator[FieldError]:
         """Yield the errors of new selectors that call ``isMask`` before all API servers know it."""
         if self._has_masks:
             return
@@ -76,7 +78,7 @@ class DeviceAdmission:
                     yield invalid_value(field, expression, text)
 
 
-def _expressions(data: Data, path: str) -> Iterator[tuple[str, str]]:
+def _expressions(data: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
     """Yield the field path and the text of each expression in the lists at a path."""
     for where, selectors in _located(data, path.split("."), ""):
         for number, selector in enumerate(selectors if isinstance(selectors, list) else ()):
@@ -93,7 +95,7 @@ def _located(data: Any, way: list[str], where: str) -> Iterator[tuple[str, Any]]
     elif way[0] == _EACH:
         for number, item in enumerate(data if isinstance(data, list) else ()):
             yield from _located(item, way[1:], f"{where}[{number}]")
-    elif isinstance(data, dict) and way[0] in data:
+    elif isinstance(data, Mapping) and way[0] in data:
         yield from _located(data[way[0]], way[1:], f"{where}.{way[0]}".removeprefix("."))
 
 
