@@ -34,11 +34,14 @@ class Agenda:
         self._planned += 1
         heappush(self._changes, (moment, self._planned - (_FIRST if is_first else 0), change))
 
-    def next_moment(self) -> float | None:
-        """Return the time of the next change or retry; ``None`` if nothing will happen any more."""
+    def next_moment(self, *, retries: bool = True) -> float | None:
+        """Return the time of the next change or retry; ``None`` if nothing will happen any more.
+
+        Without ``retries`` the ends of backoffs do not count.
+        """
         moments = [self._changes[0][0]] if self._changes else []
         queue = self._offline.scheduler.queue
-        if queue.sizes().backoff and (wakeup := queue.next_wakeup()) is not None:
+        if retries and queue.sizes().backoff and (wakeup := queue.next_wakeup()) is not None:
             moments.append(wakeup - self._start + ROUNDING)
         if not moments and len(self._offline.api.background):
             moments.append(self.now + 1.0)  # a pod waits in Permit, or a plugin waits for a timer

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 import msgspec.inspect
@@ -42,6 +42,7 @@ from moorage.lab.formats import (
     read_csv,
     write_csv,
 )
+from moorage.lab.instance_types import read_offers
 
 PRICE: Final = "moorage.io/price-per-hour"
 WATTS_IDLE: Final = "moorage.io/watts-idle"
@@ -63,13 +64,20 @@ class Scaling(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_un
     at_most: NodeCount
     startup_seconds: Amount = 120.0
     idle_seconds: Amount = 600.0
+    batch_seconds: Amount = 0.0
+    """Unschedulable pods of this interval are packed on new nodes together."""
+    consolidation: Literal["empty", "underused"] = "empty"
+    """The nodes to remove: empty ones, or also nodes whose pods fit on other nodes or on a cheaper one."""
+    keeps: tuple[str, ...] = ()
+    """Classes of pods that consolidation does not evict."""
 
 
 class ScaledPool(Struct, frozen=True):
     """A pool that adds nodes while pods are unschedulable, and removes nodes that were empty for a while."""
 
     name: str
-    template: Node
+    templates: tuple[Node, ...]
+    """The nodes to choose from: the cheapest one that fits is added."""
     scaling: Scaling
     most_added: int
     """Maximum number of nodes in addition to the initial ones."""
@@ -93,12 +101,16 @@ class Watts(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
 
 
 class NodePool(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A number of equal nodes."""
+    """A number of equal nodes, or an autoscaled pool that chooses among instance types."""
 
     name: Name
     count: NodeCount
-    cpu: Quantity
-    memory: Quantity
+    cpu: Quantity | None = None
+    memory: Quantity | None = None
+    instance_types: str = ""
+    """A file of instance types with prices; replaces cpu, memory, pods, zones and price."""
+    requirements: dict[str, tuple[str, ...]] = {}
+    """The accepted values of labels of the instance types."""
     pods: Count = PODS
     gpus: GpuCount = 0
     gpu_model: str = ""
@@ -118,8 +130,8 @@ class PoolsFile(Struct, frozen=True, rename="camel", forbid_unknown_fields=True)
     pools: tuple[NodePool, ...]
 
 
-def build_cluster(name: str, pools: Iterable[NodePool], where: str) -> LabCluster:
-    """Build a cluster from its pools."""
+def build_cluster(name: str, pools: Iterable[NodePool], where: str, directory: Path = Path()) -> LabCluster:
+    """Build a cluster from its pools; files of instance types are relative to the directory."""
     nodes: list[Node] = []
     scaled: list[ScaledPool] = []
     pool_names: set[str] = set()
@@ -128,18 +140,53 @@ def build_cluster(name: str, pools: Iterable[NodePool], where: str) -> LabCluste
         if pool.name in pool_names:
             raise InputError(field_path, f"there are two pools named {pool.name!r}", hint="rename one of them")
         pool_names.add(pool.name)
-        for quantity in (pool.cpu, pool.memory, *pool.resources.values()):
-            try:
-                is_negative = nano_value(quantity) < 0
-            except QuantityError as error:
-                raise InputError(field_path, str(error)) from error
-            if is_negative:
-                raise InputError(field_path, f"{quantity!r} is negative", hint="write a quantity of at least 0")
+        _check_pool(pool, field_path)
         nodes += [_make_pool_node(pool, f"{pool.name}-{index}", index) for index in range(pool.count)]
         if pool.scaling is not None:
-            template = _make_pool_node(pool, pool.name, 0)
-            scaled.append(ScaledPool(pool.name, template, pool.scaling, max(0, pool.scaling.at_most - pool.count)))
+            if pool.instance_types:
+                templates = _make_templates(pool, directory, field_path)
+            else:
+                templates = (_make_pool_node(pool, pool.name, 0),)
+            scaled.append(ScaledPool(pool.name, templates, pool.scaling, max(0, pool.scaling.at_most - pool.count)))
     return check_cluster(LabCluster(name, tuple(nodes), scaled=tuple(scaled)), where)
+
+
+def _check_pool(pool: NodePool, where: str) -> None:
+    """Raise InputError for missing, contradictory or negative sizes."""
+    if pool.instance_types:
+        if pool.count or pool.scaling is None or pool.cpu is not None or pool.memory is not None:
+            problem = "instanceTypes needs scaling and count: 0, and replaces cpu and memory"
+            raise InputError(where, problem, hint="write permanent nodes as another pool")
+        return
+    if pool.requirements:
+        raise InputError(f"{where}.requirements", "only valid with instanceTypes", hint="add instanceTypes: FILE")
+    for field_name in ("cpu", "memory"):
+        if getattr(pool, field_name) is None:
+            raise InputError(where, f"{field_name} is missing", hint=f"write {field_name}, or instanceTypes: FILE")
+    for quantity in (pool.cpu or 0, pool.memory or 0, *pool.resources.values()):
+        try:
+            is_negative = nano_value(quantity) < 0
+        except QuantityError as error:
+            raise InputError(where, str(error)) from error
+        if is_negative:
+            raise InputError(where, f"{quantity!r} is negative", hint="write a quantity of at least 0")
+
+
+def _make_templates(pool: NodePool, directory: Path, where: str) -> tuple[Node, ...]:
+    """Build a node for each accepted offering of the instance types."""
+    offers = read_offers(directory / pool.instance_types, pool.requirements, where)
+    return tuple(
+        make_lab_node(
+            pool.name,
+            {"pods": pool.pods, **offer.allocatable, **pool.resources},
+            gpus=pool.gpus,
+            model=pool.gpu_model,
+            labels={POOL_LABEL: pool.name, **offer.labels, **pool.labels},
+            taints=pool.taints,
+            numbers={PRICE: offer.price, WATTS_IDLE: pool.watts.idle, WATTS_BUSY: pool.watts.busy},
+        )
+        for offer in offers
+    )
 
 
 def _make_pool_node(pool: NodePool, name: str, index: int) -> Node:
@@ -147,7 +194,7 @@ def _make_pool_node(pool: NodePool, name: str, index: int) -> Node:
     zone = {ZONE_LABEL: pool.zones[index % len(pool.zones)]} if pool.zones else {}
     return make_lab_node(
         name,
-        {"cpu": pool.cpu, "memory": pool.memory, "pods": pool.pods, **pool.resources},
+        {"cpu": pool.cpu or 0, "memory": pool.memory or 0, "pods": pool.pods, **pool.resources},
         gpus=pool.gpus,
         model=pool.gpu_model,
         labels={POOL_LABEL: pool.name, **zone, **pool.labels},
@@ -185,7 +232,8 @@ def read_lab_cluster(path: Path, name: str = "") -> LabCluster:
     if path.suffix in (".yaml", ".yml"):
         documents = list(read_documents(read_text(path, limit=MAX_OBJECTS), source=str(path)))
         if len(documents) == 1 and isinstance(documents[0], dict) and "pools" in documents[0]:
-            return build_cluster(cluster_name, convert_or_explain(documents[0], PoolsFile, str(path)).pools, str(path))
+            pools = convert_or_explain(documents[0], PoolsFile, str(path)).pools
+            return build_cluster(cluster_name, pools, str(path), path.parent)
     from moorage.cluster import cluster_from_documents
     from moorage.insight import ClusterSource, load_cluster
 

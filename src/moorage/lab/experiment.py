@@ -228,7 +228,7 @@ class LoadedExperiment:
             problem = "a cluster is a file, a preset, or pools"
             raise InputError(where, problem, hint="write one of file, preset and pools")
         if entry.pools:
-            return build_cluster(entry.name or "cluster", entry.pools, where)
+            return build_cluster(entry.name or "cluster", entry.pools, where, self.directory)
         if entry.preset:
             cluster = preset_cluster(entry.preset, f"{where}.preset")
             return msgspec.structs.replace(cluster, name=entry.name or cluster.name)

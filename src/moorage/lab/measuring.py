@@ -226,6 +226,8 @@ class Measures(TrialWatch):
         if arrivals_only:
             return
         yield "nodes.mean", self._sums.get("nodes", 0.0) / seconds
+        if self._trial.cluster.scaled:
+            yield "nodes.started", float(self.play.scaler.added)
         yield "queue.mean", self._sums.get("waiting", 0.0) / seconds
         yield "queue.max", float(self._queue_max)
         if self._last_end:

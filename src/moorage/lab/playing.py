@@ -1,18 +1,19 @@
 """One trial in virtual time: pods and nodes are added and removed, and the real scheduler places pending pods."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
 from moorage.cluster import NEVER, Agenda, InstantApi, OfflineScheduler
 from moorage.common.clock import VirtualClock
 from moorage.common.errors import InputError, PluginError
-from moorage.kube.api.node import HOSTNAME_LABEL, Node
+from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.pod_groups import PodGroup
-from moorage.lab.cluster import LabCluster, ScaledPool
+from moorage.lab.autoscaling import Autoscaler, RequestedNode
+from moorage.lab.cluster import LabCluster
 from moorage.lab.ledger import UsageLedger
 from moorage.lab.trace import LIMIT_PREFIX, PodMaker, TracePod, make_group
 from moorage.lab.trial import Trial, arrange_outages, arrange_pods, make_random
@@ -24,115 +25,8 @@ from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.wiring.assembly import Tuning
 from moorage.scheduler.wiring.policy import Policy
 
-
-class RequestedNode(NamedTuple):
-    """A node and its startup time."""
-
-    node: Node
-    seconds: float
-
-
-class PoolState:
-    """The added and requested nodes of an autoscaled pool."""
-
-    def __init__(self, pool: ScaledPool) -> None:
-        self.pool = pool
-        self.nodes: dict[str, Node] = {}
-        self.starting: dict[str, dict[str, int]] = {}
-        """Requested nodes and their remaining capacity for pending pods."""
-        self._added = 0
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the pool has reached its limit."""
-        return len(self.nodes) + len(self.starting) >= self.pool.most_added
-
-    def next_node(self) -> Node:
-        """Build another node of the pool."""
-        name = f"{self.pool.name}-added-{self._added}"
-        self._added += 1
-        template = self.pool.template
-        labels = {**template.labels, HOSTNAME_LABEL: name}
-        return replace(template, metadata=replace(template.metadata, name=name, uid=f"node/{name}", labels=labels))
-
-
-class Autoscaler:
-    """Requests nodes for rejected pods: by their requests, first fit, in the order of the pools."""
-
-    def __init__(self, pools: Sequence[ScaledPool]) -> None:
-        self._pools = [PoolState(pool) for pool in pools]
-        self._pool_of: dict[str, PoolState] = {}
-        self._waiting: dict[str, Pod] = {}
-        self._served: dict[str, str] = {}
-        """The requested node of each pod."""
-        self._empty_since: dict[str, float] = {}
-
-    def request_nodes(self, pods: Iterable[Pod]) -> list[RequestedNode]:
-        """Return the nodes to request for unschedulable pods that no requested node covers."""
-        if not self._pools:
-            return []
-        self._waiting.update((pod.uid, pod) for pod in pods)
-        return [node for pod in self._waiting.values() if (node := self._serve(pod)) is not None]
-
-    def forget_pod(self, uid: str) -> None:
-        """Remove a pod that got a node."""
-        self._waiting.pop(uid, None)
-        self._served.pop(uid, None)
-
-    def _serve(self, pod: Pod) -> RequestedNode | None:
-        if pod.uid in self._served:
-            return None
-        requests = {**pod.requests, "pods": 1}
-        for state in self._pools:
-            for name, free in state.starting.items():
-                if _fits(requests, free):
-                    _take(requests, free)
-                    self._served[pod.uid] = name
-                    return None
-            free = dict(state.pool.template.allocatable)
-            if not state.is_full and _fits(requests, free):
-                _take(requests, free)
-                node = state.next_node()
-                state.starting[node.name] = free
-                self._pool_of[node.name] = state
-                self._served[pod.uid] = node.name
-                return RequestedNode(node, state.pool.scaling.startup_seconds)
-        return None
-
-    def add_node(self, node: Node) -> None:
-        """Add a started node; pods that still do not fit request another node at their next rejection."""
-        state = self._pool_of.get(node.name)
-        if state is not None:
-            del state.starting[node.name]
-            state.nodes[node.name] = node
-            self._served = {uid: name for uid, name in self._served.items() if name != node.name}
-
-    def start_idle(self, name: str, now: float) -> float | None:
-        """Record that a node is empty; return the time of its removal, or ``None`` for a permanent node."""
-        state = self._pool_of.get(name)
-        if state is None:
-            return None
-        self._empty_since[name] = now
-        return now + state.pool.scaling.idle_seconds
-
-    def remove_idle(self, name: str, now: float) -> Node | None:
-        """Remove and return a node that has been empty for long enough."""
-        state = self._pool_of.get(name)
-        if state is None or name not in state.nodes:
-            return None
-        if now < self._empty_since[name] + state.pool.scaling.idle_seconds:
-            return None
-        del self._pool_of[name]
-        return state.nodes.pop(name)
-
-
-def _fits(requests: dict[str, int], free: dict[str, int]) -> bool:
-    return all(free.get(name, 0) >= amount for name, amount in requests.items())
-
-
-def _take(requests: dict[str, int], free: dict[str, int]) -> None:
-    for name, amount in requests.items():
-        free[name] -= amount
+LEAST_CHECK: Final = 1.0
+"""Minimum number of seconds between two searches for a node to remove."""
 
 
 def limit_apps(cluster: LabCluster, limits: Mapping[str, int]) -> LabCluster:
@@ -147,7 +41,7 @@ def limit_apps(cluster: LabCluster, limits: Mapping[str, int]) -> LabCluster:
     return replace(
         cluster,
         nodes=tuple(map(limit, cluster.nodes)),
-        scaled=tuple(replace(pool, template=limit(pool.template)) for pool in cluster.scaled),
+        scaled=tuple(replace(pool, templates=tuple(map(limit, pool.templates))) for pool in cluster.scaled),
     )
 
 
@@ -241,10 +135,14 @@ class Attempts(AttemptObserver):
         self.reasons: dict[str, Unschedulable] = {}
         """The last rejection of each pending pod."""
         self.problem = ""
+        self.hopeless: set[str] = set()
+        """Members of groups that were rejected since the last change of the cluster."""
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
         """Record the outcome of an attempt."""
         self.count += 1
+        if queued.pod.spec.scheduling_group is not None:
+            self.hopeless.add(queued.uid)
         if isinstance(outcome, Placed):
             self._watch.placed(queued.pod)
         elif isinstance(outcome, Unschedulable):
@@ -330,6 +228,8 @@ class Play(Generic[W]):
         self._maker = PodMaker(has_groups=PodGroup in self.offline.kinds)
         self.agenda = Agenda(self.offline, clock)
         self.scaler = Autoscaler(self.cluster.scaled)
+        self._is_batching = self._is_checking = False
+        """Whether a batch of pending pods is collected, and whether a consolidation is planned."""
 
     @property
     def now(self) -> float:
@@ -367,9 +267,11 @@ class Play(Generic[W]):
         cluster = self.cluster
         for node in cluster.nodes:
             self.ledger.add_node(node)
+            self.scaler.add_node(node)
         running = [obj for obj in cluster.objects if isinstance(obj, Pod) and obj.node_name in self.ledger.nodes]
         for pod in running:
             self.ledger.take(pod)
+            self.scaler.take(pod, "", 0.0)
         self.offline.load((*(obj for obj in cluster.objects if not isinstance(obj, Pod)), *cluster.nodes, *running))
         pods = arrange_pods(self.trial)
         last = max((line.arrives for line in pods), default=0.0) if isinstance(pods, list) else self.facts.last_arrival
@@ -410,16 +312,38 @@ class Play(Generic[W]):
                     del self.lives[life.line.name]
 
     def _request_nodes(self, rejected: Iterable[Pod] = ()) -> None:
-        for requested in self.scaler.request_nodes(rejected):
+        """Request nodes for pending pods, after the interval in which they are collected."""
+        if not self.scaler.add_pending(rejected) or self._is_batching:
+            return
+        if not self.scaler.batch_seconds:
+            self._start_nodes(self.scaler.request_nodes())
+            return
+        self._is_batching = True
+        self.agenda.plan(self.now + self.scaler.batch_seconds, self._request_batch)
+
+    def _request_batch(self) -> None:
+        self._is_batching = False
+        self._start_nodes(self.scaler.request_nodes())
+
+    def _start_nodes(self, requested_nodes: Iterable[RequestedNode]) -> None:
+        for requested in requested_nodes:
             self.agenda.plan(self.now + requested.seconds, partial(self._join, requested.node))
 
     def _next_moment(self) -> float | None:
         """Return the time of the next event; ``None`` when no pod will arrive or end, or is pending."""
         if not (self._has_more or self._held or self.waiting or (self._finite and self.watch.follows_ends)):
             return None
-        moment = self.agenda.next_moment()
+        moment = self.agenda.next_moment(retries=self._can_retries_help())
         horizon = self.conditions.horizon
         return None if moment is None or (horizon is not None and moment > horizon) else moment
+
+    def _can_retries_help(self) -> bool:
+        """Return whether the cluster has changed since the last attempts of the pods that back off.
+
+        The queue retries a rejected group after each backoff, as kube-scheduler does. While nothing changes the result
+        remains the same: a trace of months would consist of such attempts.
+        """
+        return any(info.uid not in self.attempts.hopeless for info in self.scheduler.queue.pods_in_backoff())
 
     def _arrive(self, life: PodLife) -> None:
         self._plan_arrival()
@@ -468,10 +392,12 @@ class Play(Generic[W]):
         if life.waited is None:
             life.waited = self.now - life.arrived
         self.ledger.take(pod)
+        if life.line.spec:
+            self.attempts.hopeless.clear()  # others may have an affinity to it
         self._running += 1
         self.attempts.rejected.pop(pod.uid, None)
         self.attempts.reasons.pop(pod.uid, None)
-        self.scaler.forget_pod(pod.uid)
+        self.scaler.take(pod, life.line.kind, self.now)
         self.watch.bound(life, is_first=is_first)
         if life.line.gang:
             gang = self._gangs[life.line.gang]
@@ -529,8 +455,11 @@ class Play(Generic[W]):
 
     def _release(self, life: PodLife, pod: Pod) -> None:
         self.ledger.release(pod.uid)
+        self.attempts.hopeless.clear()
+        self.scaler.release(pod, self.now)
         self._running -= 1
         self._check_idle(pod.node_name)
+        self._plan_consolidation()
         del self._by_uid[pod.uid]
         if life.line.gang:
             self._gangs[life.line.gang].bound -= 1
@@ -540,6 +469,8 @@ class Play(Generic[W]):
         life = self._by_uid.get(pod.uid)
         if life is None:
             self.ledger.release(pod.uid)  # the pod was running when the trial began
+            self.attempts.hopeless.clear()
+            self.scaler.release(pod, self.now)
             return
         life.lost += self.now - life.working
         self._release(life, pod)
@@ -551,12 +482,15 @@ class Play(Generic[W]):
 
     def _fail_node(self, name: str) -> None:
         node = self.scheduler.objects[Node].find(name)
-        if node is None:
-            return
-        for pod in [pod for pod in self.scheduler.objects[Pod].list() if pod.node_name == name]:
+        if node is not None:
+            self._failed_nodes[name] = node
+            self._drain(node)
+
+    def _drain(self, node: Node) -> None:
+        """Evict all pods of a node and remove it."""
+        for pod in [pod for pod in self.scheduler.objects[Pod].list() if pod.node_name == node.name]:
             self.offline.apply(pod, None)
             self._on_evicted(pod)
-        self._failed_nodes[name] = node
         self._remove_node(node)
 
     def _repair_node(self, name: str) -> None:
@@ -566,9 +500,13 @@ class Play(Generic[W]):
 
     def _join(self, node: Node) -> None:
         self.ledger.add_node(node)
+        self.attempts.hopeless.clear()
         self.offline.apply(None, node)
-        self.scaler.add_node(node)
+        replaced = self.scheduler.objects[Node].find(self.scaler.add_node(node))
+        if replaced is not None:
+            self._drain(replaced)
         self._check_idle(node.name)
+        self._plan_consolidation()
 
     def _check_idle(self, name: str) -> None:
         """Plan the removal of an empty node of an autoscaled pool."""
@@ -576,12 +514,31 @@ class Play(Generic[W]):
             self.agenda.plan(moment, partial(self._remove_idle, name))
 
     def _remove_idle(self, name: str) -> None:
-        if name in self.ledger.nodes and not self.ledger.nodes[name].pods:
-            node = self.scaler.remove_idle(name, self.now)
+        if name in self.ledger.nodes and not self.ledger.nodes[name].pods and self.scaler.is_idle(name, self.now):
+            node = self.scheduler.objects[Node].find(name)
             if node is not None:
                 self._remove_node(node)
                 self._request_nodes()
 
+    def _plan_consolidation(self) -> None:
+        """Plan a search for a node to remove; none after the last arrival, when nothing is measured any more."""
+        if self.scaler.consolidates and self._has_more and not self._is_checking:
+            self._is_checking = True
+            self.agenda.plan(self.now + max(self.scaler.check_seconds, LEAST_CHECK), self._consolidate)
+
+    def _consolidate(self) -> None:
+        self._is_checking = False
+        decision = self.scaler.consolidate(self.now) if self._has_more else None
+        if decision is None:
+            return
+        if decision.replacement is not None:
+            self._start_nodes((decision.replacement,))
+        elif (node := self.scheduler.objects[Node].find(decision.drained)) is not None:
+            self._drain(node)
+        self._plan_consolidation()
+
     def _remove_node(self, node: Node) -> None:
         self.offline.apply(node, None)
+        self.attempts.hopeless.clear()
         self.ledger.remove_node(node.name)
+        self.scaler.remove_node(node.name)

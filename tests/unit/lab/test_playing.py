@@ -8,13 +8,11 @@ from moorage.kube.api.pod import Pod
 from moorage.lab.cluster import Scaling
 from moorage.lab.experiment import ConfigurationEntry, changed_config
 from moorage.lab.measuring import run_trial
-from moorage.lab.playing import Autoscaler
 from moorage.lab.trace import NodeOutage, Trace, TracePod
 from moorage.lab.trial import PolicyText, Trial, TrialResult
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import ScorePlugin
-from moorage.testing import make_pod
 
 
 def waited(result: TrialResult) -> dict[str, float | None]:
@@ -148,44 +146,11 @@ def test_pods_that_do_not_fit_are_dropped_on_request() -> None:
         assert (result.trial.placed, result.trial.unplaced) == (1, 1)
 
 
-def autoscaler(at_most: int = 2) -> Autoscaler:
-    return Autoscaler(pool_cluster(0, scaling=Scaling(at_most, 60.0, 120.0)).scaled)
-
-
-def big(name: str) -> Pod:
-    return make_pod(name, uid=name, requests={"cpu": "3"})
-
-
-def test_pods_share_a_starting_node_that_has_space() -> None:
-    scaler = autoscaler()
-    small = [make_pod(f"s{number}", uid=f"s{number}", requests={"cpu": "2"}) for number in range(3)]
-    assert [(each.node.name, each.seconds) for each in scaler.request_nodes(small)] == [
-        ("pool-added-0", 60.0),
-        ("pool-added-1", 60.0),
-    ]
-    assert scaler.request_nodes(small) == [], "every pod has a node that starts"
-
-
-def test_pod_that_lost_its_node_to_another_requests_the_next_one() -> None:
-    scaler = autoscaler()
-    (first,) = scaler.request_nodes([big("a")])
-    scaler.add_node(first.node)
-    (second,) = scaler.request_nodes([big("a")])
-    assert second.node.name != first.node.name
-    scaler.add_node(second.node)
-    assert scaler.request_nodes([big("a")]) == [], "the pool has reached its limit"
-    scaler.forget_pod("a")
-
-
-def test_empty_node_is_removed_after_the_idle_time() -> None:
-    scaler = autoscaler()
-    (requested,) = scaler.request_nodes([big("a")])
-    name = requested.node.name
-    assert scaler.remove_idle(name, 1000.0) is None, "it has not started"
-    scaler.add_node(requested.node)
-    scaler.forget_pod("a")
-    assert scaler.start_idle(name, 100.0) == 220.0
-    assert scaler.remove_idle(name, 219.9) is None
-    assert scaler.remove_idle(name, 220.0) == requested.node
-    assert scaler.remove_idle(name, 220.0) is None, "it is gone"
-    assert scaler.start_idle("permanent", 1.0) is None
+def test_pending_gang_is_retried_after_changes_and_not_after_each_backoff() -> None:
+    month = 30 * 86_400.0
+    gang = [TracePod(f"g{n}", 10.0, 100.0, cpu_milli=4000, job="g", gang="g", gang_size=2) for n in range(2)]
+    trial = trial_with(TracePod("first", 0.0, month, cpu_milli=4000), *gang)
+    trial = msgspec.structs.replace(trial, policy=PolicyText("gangs", gates={"GenericWorkload": True}))
+    result = run_trial(trial)
+    assert waited(result)["g0"] == pytest.approx(month - 10.0, abs=20.0), "it starts when the first pod has ended"
+    assert result.trial.measures["attempts"] < 20

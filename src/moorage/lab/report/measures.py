@@ -85,6 +85,7 @@ MEASURES: Final = (
     Measure("spread.cpu", "Imbalance of nodes", 0, "share", "standard deviation of the requested CPU"),
     Measure("nodes.mean", "Nodes, mean", -1, "count"),
     Measure("nodes.used", "Nodes in use", -1, "count", "mean over time; at the end, if pods arrive one by one"),
+    Measure("nodes.started", "Nodes started", -1, "count", "by the autoscaler"),
     Measure("cost", "Cost of all nodes", -1, "money", "in the currency of the nodes' prices"),
     Measure("cost.used", "Cost of nodes in use", -1, "money", "if empty nodes were returned immediately"),
     Measure("energy", "Energy of all nodes", -1, "kWh"),

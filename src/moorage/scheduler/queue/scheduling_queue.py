@@ -561,6 +561,11 @@ class SchedulingQueue:
         """Iterate over the pods and groups."""
         return chain(self._active, self._backoff, self._unschedulable)
 
+    def pods_in_backoff(self) -> Iterator[QueuedPodInfo]:
+        """Yield the pods that back off, including members of groups."""
+        for entity in self._backoff:
+            yield from entity.members
+
     def sizes(self) -> QueueSizes:
         """Return the number of pods in each queue; members of groups count individually."""
         return QueueSizes(
