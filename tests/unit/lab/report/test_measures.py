@@ -60,7 +60,7 @@ def test_more_allocation_is_better_and_more_waiting_is_worse() -> None:
     }
     assert {key for key, sign in better.items() if sign == 0} == {"spread.cpu"}
     assert set(better.values()) == {1, 0, -1}
-    assert len(better) == len(MEASURES) == 27
+    assert len(better) == len(MEASURES) == 28
 
 
 def test_interval_of_one_value_is_that_value() -> None:
