@@ -52,6 +52,12 @@ def default_profile(nodes: int, pods: int) -> Trial:
     return Trial(trace, build_cluster("large", pools, "benchmark"), PolicyText("default"), 1)
 
 
+def thousand_per_second(nodes: int, pods: int) -> Trial:
+    """Return jobs of which 1,000 arrive in a second of virtual time."""
+    trial = default_profile(nodes, 0)
+    return replace(trial, trace=generate("batch", 1, pods=pods, pods_per_hour=3_600_000.0))
+
+
 def own_shapes(nodes: int, pods: int) -> Trial:
     """Return the same with pods whose requests are almost all different."""
     trial = default_profile(nodes, pods)
@@ -67,7 +73,8 @@ def trial_of(case: str) -> Trial:
     name, *numbers = case.split(":")
     if not numbers:
         return openb(name)
-    return (default_profile if name == "default" else own_shapes)(int(numbers[0]), int(numbers[1]))
+    makers = {"default": default_profile, "thousand": thousand_per_second, "own": own_shapes}
+    return makers[name](int(numbers[0]), int(numbers[1]))
 
 
 def measure(case: str, *, profiled: bool) -> dict[str, Any]:
@@ -117,7 +124,7 @@ def _room(file: str) -> str:
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("cases", nargs="*", help="only these: FGD, default:10000:100000, ...")
+    parser.add_argument("cases", nargs="*", help="only these: FGD, default:10000:100000, thousand:130000:60000, own:...")
     parser.add_argument("--profile", action="store_true", help="profile the trial, which doubles its duration")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
