@@ -124,7 +124,9 @@ def _room(file: str) -> str:
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("cases", nargs="*", help="only these: FGD, default:10000:100000, thousand:130000:60000, own:...")
+    parser.add_argument(
+        "cases", nargs="*", help="only these: FGD, default:10000:100000, thousand:130000:60000, own:..."
+    )
     parser.add_argument("--profile", action="store_true", help="profile the trial, which doubles its duration")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +18,8 @@ from moorage.cli.startup import start_lightly
 from moorage.common.errors import InputError
 
 if TYPE_CHECKING:
-    from moorage.lab import RunTrials, ShowTrials, TracePod, TrialResult
+    from moorage.lab import JobSettings, Results, RunTrials, ShowTrials, TracePod, TrialResult
+    from moorage.lab.experiment import LoadedExperiment
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -32,6 +34,7 @@ class Backend(StrEnum):
 
     CORES = "cores"
     RAY = "ray"
+    KUBERNETES = "kubernetes"
 
 
 OutFile = Annotated[Path, typer.Option("--out", metavar="FILE", help=options.TRACE_HELP, callback=options.TRACE_FILE)]
@@ -46,6 +49,12 @@ WorkersOption = Annotated[
         metavar="NUMBER",
         parser=options.number(0),
         help="Number of processes on this machine; 0 means one per core.",
+    ),
+]
+RunOnOption = Annotated[
+    Backend,
+    typer.Option(
+        "--on", help="Run trials on the cores of this machine, on Ray (moorage[ray]), or as a Job on Kubernetes."
     ),
 ]
 OnOption = Annotated[
@@ -67,8 +76,34 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         typer.Option("--out", metavar="DIR", help="Directory for rows and report (default: EXPERIMENT-results)."),
     ] = None,
     workers: WorkersOption = 0,
-    on: OnOption = Backend.CORES,
+    on: RunOnOption = Backend.CORES,
     ray_address: RayAddressOption = "",
+    image: Annotated[
+        str, typer.Option("--image", metavar="NAME", help="Image with moorage (for --on kubernetes).")
+    ] = "",
+    claim: Annotated[
+        str,
+        typer.Option("--claim", metavar="NAME", help="PersistentVolumeClaim with the experiment (--on kubernetes)."),
+    ] = "",
+    claim_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--claim-dir",
+            metavar="DIR",
+            help="Directory at which the claim is mounted here (default: the directory of the experiment).",
+        ),
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option("--namespace", metavar="NAME", help="Namespace of the Job (--on kubernetes).")
+    ] = "default",
+    kubeconfig: options.Kubeconfig = "",
+    context: options.Context = "",
+    shard: Annotated[
+        str,
+        typer.Option(
+            "--shard", metavar="INDEX/NUMBER", help="Run only this part of the trials, without a report: 0/4 to 3/4."
+        ),
+    ] = "",
     open_report: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
     quiet: options.Quiet = False,
     verbosity: options.Verbosity = None,
@@ -81,6 +116,7 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     start_lightly()
     options.configure_trial_logs(verbosity)
     from moorage.lab import (
+        JobSettings,
         Results,
         arrivals_as_text,
         load_experiment,
@@ -93,10 +129,18 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     loaded = load_experiment(experiment)
     loaded.check_policies()
     results = Results(out or experiment.with_name(f"{experiment.stem}-results"))
+    if shard:
+        _run_shard(loaded, results, _parse_shard(shard), workers, quiet=quiet)
+        return
+    job = None
+    if on is Backend.KUBERNETES:
+        if not image or not claim:
+            raise InputError("--on kubernetes", "needs --image and --claim", hint="see docs/reference/lab.md")
+        job = JobSettings(image, claim, claim_dir or experiment.parent, namespace, workers, kubeconfig, context)
     is_interrupted = False
     trials: list[TrialResult] = []
     with (
-        _open_backend(on, ray_address, workers, total=len(loaded)) as run_trials,
+        _open_run(on, ray_address, workers, job, experiment, results, total=len(loaded)) as run_trials,
         _trials_progress("trials", quiet=quiet) as progress,
         _interruptible(progress) as show,
     ):
@@ -378,6 +422,46 @@ def generate(
         typer.echo(f"{cluster_out}: {len(cluster.nodes)} nodes")
 
 
+def _parse_shard(text: str) -> tuple[int, int]:
+    """Parse a shard such as 0/4."""
+    index, separator, number = text.partition("/")
+    if not (separator and index.isdecimal() and number.isdecimal() and int(index) < int(number)):
+        raise InputError("--shard", f"{text!r} is not a shard", hint="write an index from 0 and a number: 0/4 to 3/4")
+    return int(index), int(number)
+
+
+def _run_shard(
+    loaded: "LoadedExperiment", results: "Results", shard: tuple[int, int], workers: int, *, quiet: bool
+) -> None:
+    """Run a part of the trials; failed ones are reported by the command that makes the report."""
+    from moorage.lab import default_run, run_experiment
+
+    with _trials_progress("trials", quiet=quiet) as progress, _interruptible(progress) as show:
+        trials = run_experiment(loaded, results, default_run(len(loaded), workers), show=show, shard=shard)
+    typer.echo(f"{len(trials)} trials of shard {shard[0]}/{shard[1]}; no report: run the command without --shard")
+
+
+@contextmanager
+def _open_run(
+    on: Backend,
+    ray_address: str,
+    workers: int,
+    job: "JobSettings | None",
+    experiment: Path,
+    results: "Results",
+    *,
+    total: int,
+) -> "Iterator[RunTrials]":
+    """Yield the function that runs the trials of an experiment."""
+    from moorage.lab import run_on_kubernetes
+
+    if job is not None:
+        yield partial(run_on_kubernetes, settings=job, experiment=experiment, results=results)
+        return
+    with _open_backend(on, ray_address, workers, total=total) as run_trials:
+        yield run_trials
+
+
 @contextmanager
 def _open_backend(on: Backend, ray_address: str, workers: int, *, total: int) -> "Iterator[RunTrials]":
     """Yield the function that runs trials."""
@@ -389,6 +473,8 @@ def _open_backend(on: Backend, ray_address: str, workers: int, *, total: int) ->
         with connect_to_ray(ray_address, workers) as run_trials:
             yield run_trials
         return
+    if on is Backend.KUBERNETES:
+        raise InputError("--on", "only `moorage lab run` supports kubernetes", hint="write cores or ray")
     if ray_address:
         raise InputError("--ray-address", "only valid with --on ray", hint="add --on ray")
     yield default_run(total, workers)

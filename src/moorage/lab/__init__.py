@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from moorage.lab.generating import generate, preset_cluster
     from moorage.lab.importing import ImportOptions, Skipped, TraceMapping, import_pods, import_table
     from moorage.lab.measuring import run_trial
+    from moorage.lab.on_kubernetes import JobSettings, run_on_kubernetes
     from moorage.lab.on_ray import connect_to_ray
     from moorage.lab.openb import import_nodes
     from moorage.lab.recording import TraceRecorder, record, write_nodes
@@ -52,6 +53,7 @@ else:
             "forecasting": ("Calibration", "ForecastRow", "calibrate", "read_history"),
             "generating": ("generate", "preset_cluster"),
             "measuring": ("run_trial",),
+            "on_kubernetes": ("JobSettings", "run_on_kubernetes"),
             "on_ray": ("connect_to_ray",),
             "importing": ("ImportOptions", "Skipped", "TraceMapping", "import_pods", "import_table"),
             "openb": ("import_nodes",),
@@ -75,6 +77,7 @@ __all__ = [
     "EvolveOutcome",
     "ForecastRow",
     "ImportOptions",
+    "JobSettings",
     "LabCluster",
     "NodeOutage",
     "NodePool",
@@ -117,6 +120,7 @@ __all__ = [
     "report_lines",
     "report_page",
     "run_experiment",
+    "run_on_kubernetes",
     "run_trial",
     "sort_by_arrival",
     "stream_trace",

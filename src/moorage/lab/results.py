@@ -228,13 +228,20 @@ def _collect(pending: dict[Future[TrialResult], Trial]) -> Iterator[tuple[Trial,
 
 
 def run_experiment(
-    loaded: LoadedExperiment, results: Results, run: RunTrials | None = None, *, show: ShowTrials | None = None
+    loaded: LoadedExperiment,
+    results: Results,
+    run: RunTrials | None = None,
+    *,
+    show: ShowTrials | None = None,
+    shard: tuple[int, int] = (0, 1),
 ) -> list[TrialResult]:
     """Run the missing trials and return all rows in the order of the experiment.
 
+    ``shard`` is an index and a number of parts: only every n-th trial runs.
     Rows of pods and jobs are only returned for the first seed, for the report: those of all seeds would take gigabytes.
     """
-    total, done = len(loaded), 0
+    index, parts = shard
+    total, done = len(range(index, len(loaded), parts)), 0
     first = next(iter(loaded.experiment.seed_list))
     stored: dict[str, TrialResult | None] = {}
 
@@ -246,7 +253,9 @@ def run_experiment(
             show(done, total, str(trial.id))
 
     def find_missing() -> Iterator[Trial]:
-        for trial in loaded.trials():
+        for number, trial in enumerate(loaded.trials()):
+            if number % parts != index:
+                continue
             result = results.find(trial)
             if result is None:
                 stored[str(trial.id)] = None  # keeps the order of the experiment
