@@ -59,10 +59,10 @@ class Measures(TrialWatch):
         self._capacity, self._resource = measure_capacity(trial.cluster)
         self._requested = 0
         self._next_share = 1
-        # Measurements end with the last arrival; if all pods arrive at 0, after the longest duration.
+        # Measurements end at the horizon or with the last arrival; if all pods arrive at 0, after the longest duration.
         facts, horizon = play.facts, trial.conditions.horizon
         end = facts.last_arrival or facts.longest_run or 1.0
-        self._window = end if horizon is None else min(end, horizon)
+        self._window = end if horizon is None else horizon
         self._step = trial.conditions.point_every or self._window / POINTS
         self._next_point = self._step
         self._until = self._last_binding = self._last_end = 0.0

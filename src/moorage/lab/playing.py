@@ -261,6 +261,8 @@ class Play(Generic[W]):
             if moment is None:
                 break
             await self.agenda.pass_time(moment, self.watch.time_passes)
+        if self.conditions.horizon is not None:
+            self.watch.time_passes(self.conditions.horizon)
         await self.offline.close()
 
     def _set_up(self) -> None:
@@ -330,11 +332,12 @@ class Play(Generic[W]):
             self.agenda.plan(self.now + requested.seconds, partial(self._join, requested.node))
 
     def _next_moment(self) -> float | None:
-        """Return the time of the next event; ``None`` when no pod will arrive or end, or is pending."""
-        if not (self._has_more or self._held or self.waiting or (self._finite and self.watch.follows_ends)):
+        """Return the time of the next event; ``None`` at the horizon, or when nothing will arrive or end or is pending."""
+        horizon = self.conditions.horizon
+        is_active = self._has_more or self._held or self.waiting or (self._finite and self.watch.follows_ends)
+        if not is_active and horizon is None:
             return None
         moment = self.agenda.next_moment(retries=self._can_retries_help())
-        horizon = self.conditions.horizon
         return None if moment is None or (horizon is not None and moment > horizon) else moment
 
     def _can_retries_help(self) -> bool:

@@ -38,7 +38,7 @@ def recompute_cpu(result: TrialResult, until: float) -> float:
     return busy / (CORES * until)
 
 
-@pytest.mark.parametrize(("horizon", "until"), [(None, 100.0), (50.0, 50.0), (400.0, 100.0)])
+@pytest.mark.parametrize(("horizon", "until"), [(None, 100.0), (50.0, 50.0), (75.0, 75.0), (400.0, 400.0)])
 def test_means_cover_the_window_until_the_last_arrival_or_the_horizon(horizon: float | None, until: float) -> None:
     result = run_trial(trial_with(*PODS, cluster=pool_cluster(2), horizon=horizon))
     assert result.trial.measures["allocation.cpu"] == pytest.approx(recompute_cpu(result, until), abs=1e-3)
@@ -237,3 +237,10 @@ def test_cost_and_energy_follow_price_and_power() -> None:
     assert measures["energy"] == pytest.approx(0.4)
     assert measures["energy.used"] == pytest.approx(0.3)
     assert measures["allocation.cpu"] == pytest.approx(0.5)
+
+
+def test_measures_over_time_cover_the_horizon_after_the_last_arrival() -> None:
+    pods = (TracePod("first", 0.0, 50.0, cpu_milli=4000), TracePod("last", 10.0, 100.0, cpu_milli=4000))
+    short = run_trial(trial_with(*pods, cluster=pool_cluster(2), horizon=100.0))
+    assert short.points[-1].at == 100.0
+    assert short.trial.measures["allocation.cpu"] == pytest.approx((50 + 90) / 200)
