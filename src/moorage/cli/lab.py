@@ -18,8 +18,7 @@ from moorage.cli.startup import start_lightly
 from moorage.common.errors import InputError
 
 if TYPE_CHECKING:
-    from moorage.lab import JobSettings, Results, RunTrials, ShowTrials, TracePod, TrialResult
-    from moorage.lab.experiment import LoadedExperiment
+    from moorage.lab import JobSettings, LoadedExperiment, Results, RunTrials, ShowTrials, TracePod, TrialResult
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         load_evolve_plan,
         make_program_evaluator,
     )
-    from moorage.lab.experiment import ConfigurationEntry, changed_config, load_experiment
+    from moorage.lab.experiment import ConfigurationEntry, LoadedExperiment, changed_config, load_experiment
     from moorage.lab.forecasting import Calibration, ForecastRow, calibrate, read_history
     from moorage.lab.generating import generate, preset_cluster
     from moorage.lab.importing import ImportOptions, Skipped, TraceMapping, import_pods, import_table
@@ -49,7 +49,7 @@ else:
             "evolving.evolve": (
                 *("EvolveOutcome", "describe_outcome", "evolve", "load_evolve_plan", "make_program_evaluator"),
             ),
-            "experiment": ("ConfigurationEntry", "changed_config", "load_experiment"),
+            "experiment": ("ConfigurationEntry", "LoadedExperiment", "changed_config", "load_experiment"),
             "forecasting": ("Calibration", "ForecastRow", "calibrate", "read_history"),
             "generating": ("generate", "preset_cluster"),
             "measuring": ("run_trial",),
@@ -79,6 +79,7 @@ __all__ = [
     "ImportOptions",
     "JobSettings",
     "LabCluster",
+    "LoadedExperiment",
     "NodeOutage",
     "NodePool",
     "PolicyText",

@@ -332,7 +332,7 @@ class Play(Generic[W]):
             self.agenda.plan(self.now + requested.seconds, partial(self._join, requested.node))
 
     def _next_moment(self) -> float | None:
-        """Return the time of the next event; ``None`` at the horizon, or when nothing will arrive or end or is pending."""
+        """Return the time of the next event; ``None`` at the horizon, or when no pod will arrive, end or get a node."""
         horizon = self.conditions.horizon
         is_active = self._has_more or self._held or self.waiting or (self._finite and self.watch.follows_ends)
         if not is_active and horizon is None:
