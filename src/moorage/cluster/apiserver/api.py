@@ -14,6 +14,7 @@ import msgspec
 
 from moorage.cluster.apiserver.admission.chain import Admission, undecodable
 from moorage.cluster.apiserver.admission.service_addresses import kubernetes_service
+from moorage.cluster.apiserver.admission.validating_policies import POLICIES, unenforced_expressions
 from moorage.cluster.apiserver.conversions import from_stored, to_stored
 from moorage.cluster.apiserver.discovery import openapi
 from moorage.cluster.apiserver.discovery.custom_resources import (
@@ -259,10 +260,14 @@ class Api:
             requested = {key: item for key, item in data["spec"].items() if key not in USER_FIELDS}
             data["spec"] = {**requested, **request.user.data()}
         stored = self._create(
-            target, self._to_stored(resource, data), WriteOptions(request.is_dry_run, request.manager)
+            target,
+            self._to_stored(resource, data),
+            WriteOptions(request.is_dry_run, request.manager, user=request.user),
         )
         if resource.storage == DEFINITIONS:
             warnings += definition_warnings(data)
+        elif resource.storage == POLICIES:
+            warnings += tuple(unenforced_expressions(data))
         return self._shown(request, target, stored.body, 201, warnings)
 
     def _to_stored(self, resource: ServedResource, data: Data, old: Data | None = None) -> Data:
@@ -425,7 +430,7 @@ class Api:
             raise bad_request(f"failed to create typed patch object ({subject}): {lines}")
         self._check_fields(request, resource, applied_data)
         applied_data = self._to_stored(resource, applied_data)
-        options = WriteOptions(request.is_dry_run, manager, target.subresource, is_apply=True)
+        options = WriteOptions(request.is_dry_run, manager, target.subresource, is_apply=True, user=request.user)
         writing = Writing(resource, manager, target.subresource, "Apply")
         apply = ApplyRequest(writing, applied_data, self._types.find(applied_data), force, self.clock)
         try:
@@ -442,7 +447,7 @@ class Api:
     def _delete(self, request: ApiRequest, target: Target) -> ApiResponse:
         if target.subresource:
             raise method_not_allowed()
-        options = DeleteOptions.read(request.query, read_options(request, "DeleteOptions"))
+        options = DeleteOptions.read(request.query, read_options(request, "DeleteOptions"), request.user)
         if not target.name:
             return self._delete_many(request, target, options)
         data, is_gone = self._delete_one(target, options)
@@ -468,7 +473,7 @@ class Api:
 def _options(request: ApiRequest, target: Target) -> WriteOptions:
     # The approval of a signing request is part of its status.
     part = "status" if target.subresource == "approval" else target.subresource
-    return WriteOptions(request.is_dry_run, request.manager, part)
+    return WriteOptions(request.is_dry_run, request.manager, part, user=request.user)
 
 
 def _drop_nulls(resource: ServedResource, data: Any) -> Any:

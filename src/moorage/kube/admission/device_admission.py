@@ -6,9 +6,12 @@ from typing import Any, Final
 from moorage.kube.api.struct import Data
 from moorage.kube.cel.tokens import has_name
 from moorage.kube.features import FeatureGates
-from moorage.kube.field_errors import FieldError, invalid_value
+from moorage.kube.field_errors import FieldError, forbidden_field, invalid_value
 from moorage.kube.resources import ServedResource
 
+_CLAIM_TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
+CLAIMS: Final = frozenset(("resourceclaims.resource.k8s.io", _CLAIM_TEMPLATES))
+ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
 _EACH: Final = "*"
 """In a path: every item of a list, or every value of a mapping."""
 _DEVICE: Final = "spec.devices.*"
@@ -97,6 +100,19 @@ def _located(data: Any, way: list[str], where: str) -> Iterator[tuple[str, Any]]
             yield from _located(item, way[1:], f"{where}[{number}]")
     elif isinstance(data, Mapping) and way[0] in data:
         yield from _located(data[way[0]], way[1:], f"{where}.{way[0]}".removeprefix("."))
+
+
+def find_admin_access(resource: ServedResource, data: Data, labels: Mapping[str, str]) -> Iterator[FieldError]:
+    """Yield the first request of a new claim for admin access, unless the labels of its namespace permit it."""
+    if resource.storage not in CLAIMS or labels.get(ADMIN_LABEL) == "true":
+        return
+    spec = data.get("spec") or {}
+    spec = spec.get("spec") or {} if resource.storage == _CLAIM_TEMPLATES else spec
+    for number, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
+        if (request.get("exactly") or {}).get("adminAccess"):
+            why = f"admin access to devices requires the `{ADMIN_LABEL}: true` label on the containing namespace"
+            yield forbidden_field(f"spec.devices.requests[{number}].adminAccess", why)
+            return
 
 
 def _parents(data: Any, paths: Iterable[list[str]]) -> Iterator[tuple[Data, str]]:

@@ -115,13 +115,21 @@ def measure_size(value: Any) -> Size:
 
 
 def measure_fields(value: Any) -> Size:
-    """Return the bound of a value with a bound for each field of objects; lengths are not rounded."""
+    """Return the bound of a value with a bound for each field of objects; lengths are not rounded.
+
+    The weight is the sum over all entries: a product of maximums at each level would exceed the size of nested objects
+    by orders of magnitude.
+    """
     if isinstance(value, Mapping):
         fields = tuple((name, measure_fields(item)) for name, item in value.items())
-        keys = max((len(key.encode("utf-8", "replace")) for key in value), default=0)
-        return replace(_measured(len(value), keys, any_of(item for _, item in fields)), fields=fields)
+        lengths = [len(key.encode("utf-8", "replace")) for key in value]
+        weight = 1 + sum(lengths) + sum(1 + item.weight for _, item in fields)
+        bound = _measured(len(value), max(lengths, default=0), any_of(item for _, item in fields))
+        return replace(bound, fields=fields, weight=min(weight, _MAX_WEIGHT))
     if isinstance(value, list):
-        return _measured(len(value), item=any_of(map(measure_fields, value)))
+        items = [measure_fields(item) for item in value]
+        weight = 1 + sum(1 + item.weight for item in items)
+        return replace(_measured(len(value), item=any_of(items)), weight=min(weight, _MAX_WEIGHT))
     return _measured(len(value.encode("utf-8", "replace"))) if isinstance(value, str) else SCALAR
 
 

@@ -100,6 +100,25 @@ def test_claims_and_their_templates(kind: str) -> None:
     assert labelled["spec"] == of(DERIVED)
 
 
+@pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
+def test_admin_access_requires_a_label_of_the_namespace(kind: str) -> None:
+    client, exactly = ApiHarness(), {"deviceClassName": "gpu", "adminAccess": True}
+    first = {"name": "q", "firstAvailable": [{"name": "x", "deviceClassName": "gpu"}]}
+    spec: Data = {
+        "devices": {"requests": [first, {"name": "r", "exactly": exactly}, {"name": "s", "exactly": exactly}]}
+    }
+    spec = spec if kind == "ResourceClaim" else {"spec": spec}
+    sent = {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": "c"}, "spec": spec}
+    path = f"{RESOURCES}/namespaces/default/{kind.lower()}s"
+    label = "resource.kubernetes.io/admin-access"
+    why = f"Forbidden: admin access to devices requires the `{label}: true` label on the containing namespace"
+    causes = client.request("POST", path, sent, want=422)["details"]["causes"]
+    assert [(item["field"], item["message"]) for item in causes] == [("spec.devices.requests[1].adminAccess", why)]
+    labels = {"metadata": {"labels": {label: "true"}}}
+    client.request("PATCH", "/api/v1/namespaces/default", labels, content_type=MERGE)
+    client.create(path, sent)
+
+
 @pytest.mark.release("1.37")
 def test_statuses() -> None:
     client = ApiHarness()

@@ -20,7 +20,7 @@ from moorage.kube.admission.checks.type_checks import type_problems
 from moorage.kube.admission.checks.updates import RULES as UPDATE_RULES
 from moorage.kube.admission.checks.updates import update_problems
 from moorage.kube.admission.defaults import default_pod
-from moorage.kube.admission.device_admission import DeviceAdmission
+from moorage.kube.admission.device_admission import CLAIMS, DeviceAdmission, find_admin_access
 from moorage.kube.admission.group_admission import COMPOSITES, POD_GROUPS, WORDS, GroupAdmission
 from moorage.kube.admission.pod_admission import PodAdmission
 from moorage.kube.admission.type_defaults import set_defaults
@@ -142,6 +142,10 @@ class Admission:
         if finalizer is not None and finalizer not in finalizers:
             data["metadata"]["finalizers"] = [*finalizers, finalizer]
         gated: Iterable[FieldError] = ()
+        if resource.storage in CLAIMS:
+            namespace = self._store.get("namespaces", data["metadata"].get("namespace", ""))
+            labels = (namespace.data["metadata"].get("labels") or {}) if namespace is not None else {}
+            gated = find_admin_access(resource, data, labels)
         if resource.storage == "pods":
             data = self._admit_pod(resource, data)
             # Requests and limits are complete only now.

@@ -9,30 +9,24 @@ The cost of a rule is bounded before its evaluation, with upstream's limit for o
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final
 
-from moorage.common.caches import LRU
-from moorage.kube.cel.cost import PER_BYTE, SCALAR, OverBudget, estimate_cost, measure_fields
-from moorage.kube.cel.syntax_tree import Call, Expression, Fold, ListNode, MapNode, Name, Select, read_tree
+from moorage.kube.cel.cost import OverBudget
+from moorage.kube.cel.expressions import (
+    OUT_OF_BUDGET,
+    RuleBudget,
+    RuleProgram,
+    RuleVariables,
+    compile_rule,
+    walk,
+)
+from moorage.kube.cel.syntax_tree import Expression, Name, Select
 from moorage.kube.field_errors import FieldError, invalid_value, required_value
-
-if TYPE_CHECKING:
-    from cel_expr_python import cel
 
 RULES: Final = "x-kubernetes-validations"
 OBJECT_FIELDS: Final = ("apiVersion", "kind", "metadata")
-MAX_PROGRAMS: Final = 4096
 MAX_RULES: Final = 1000
 """Rules of a definition; compiling one takes about a millisecond."""
-MAX_EXPRESSION: Final = 16 << 10
-"""Characters of an expression; the time to compile grows faster than the length."""
-OBJECT_BUDGET: Final = 10_000_000
-"""Upstream's cost limit for all rules of an object."""
-RULE_COST: Final = 1000
-"""The cost of starting an evaluation."""
-OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
-_FAILURES: Final = (RuntimeError, ValueError, TypeError, OverflowError)
 _REASONS: Final = {
     "FieldValueRequired": ("FieldValueRequired", "Required value"),
     "FieldValueForbidden": ("FieldValueForbidden", "Forbidden"),
@@ -46,122 +40,6 @@ _ESCAPES: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _UNDECLARED: Final = re.compile(r"undeclared reference to '([^']*)'")
 _NO_OVERLOAD: Final = "No matching overloads"
-
-
-class RuleProgram(NamedTuple):
-    """A compiled expression, or the reason why it cannot be compiled."""
-
-    expression: "cel.Expression | None"
-    tree: Expression | None
-    problem: str = ""
-
-    @property
-    def uses_old(self) -> bool:
-        """Whether the expression compares with the previous value."""
-        return self.tree is not None and any(node == Name("oldSelf") for node in walk(self.tree))
-
-
-class RuleBudget:
-    """The cost that the rules of an object may still have."""
-
-    def __init__(self, left: float = OBJECT_BUDGET) -> None:
-        self.left = left
-
-    def spend(self, cost: float) -> None:
-        """Spend a cost; raise OverBudget if not enough is left."""
-        self.left -= cost
-        if self.left < 0:
-            raise OverBudget
-
-
-class RuleVariables:
-    """The variables ``self`` and ``oldSelf`` for all rules of a value, with bounds on their sizes."""
-
-    def __init__(self, new: Any, old: Any, budget: RuleBudget) -> None:
-        values = {"self": new, "oldSelf": old}
-        self._sizes = {name: SCALAR if value is None else measure_fields(value) for name, value in values.items()}
-        self._budget = budget
-        budget.spend(sum(bound.weight for bound in self._sizes.values()) * PER_BYTE)
-        env = _environment()
-        # The activation converts each field at most once.
-        self._activation = None if env is None else env.Activation(values)
-
-    def evaluate(self, program: RuleProgram) -> Any:
-        """Return the result of an expression.
-
-        Raise ValueError with upstream's text if the expression fails, and OverBudget if it may cost too much.
-        """
-        assert program.expression is not None
-        assert program.tree is not None
-        self._budget.spend(RULE_COST + estimate_cost(program.tree, self._sizes, self._budget.left))
-        try:
-            result = program.expression.eval(activation=self._activation)
-        except _FAILURES as error:
-            raise ValueError(str(error)) from error
-        if result.type().name() == "ERROR":
-            text = str(result.value())
-            missing = re.search(r'Key not found in map : "(.*)"', text, re.DOTALL)
-            raise ValueError(f"no such key: {missing[1]}" if missing else text)
-        return result.plain_value()
-
-
-_PROGRAMS: Final[LRU[str, RuleProgram]] = LRU("CEL rules", MAX_PROGRAMS)
-
-
-@cache
-def _environment() -> "cel.Env | None":
-    try:
-        from cel_expr_python import cel
-
-        from moorage.kube.cel.functions import environment
-    except ImportError:
-        return None
-    return environment({"self": cel.Type.DYN, "oldSelf": cel.Type.DYN}, loosely=True)
-
-
-def compile_rule(text: str) -> RuleProgram:
-    """Compile an expression, or return the cached program."""
-    program = _PROGRAMS.find(text)
-    if program is None:
-        program = _compile(text)
-        _PROGRAMS.put(text, program)
-    return program
-
-
-def _compile(text: str) -> RuleProgram:
-    if len(text) > MAX_EXPRESSION:
-        return RuleProgram(None, None, f"the expression is longer than {MAX_EXPRESSION} characters")
-    env = _environment()
-    if env is None:
-        return RuleProgram(None, None, "CEL is not installed: pip install 'moorage[dra]'")
-    try:
-        expression = env.compile(text, disable_check=False)
-        return RuleProgram(expression, read_tree(env.compile(text, disable_check=True).serialize()))
-    except _FAILURES as error:
-        return RuleProgram(
-            None, None, str(error).removesuffix(" [INVALID_ARGUMENT]").removeprefix("INVALID_ARGUMENT: ")
-        )
-
-
-def walk(node: Expression) -> Iterator[Expression]:
-    """Yield all nodes of a syntax tree."""
-    yield node
-    below: tuple[Expression, ...] = ()
-    match node:
-        case Select():
-            below = (node.operand,)
-        case Call():
-            below = node.arguments
-        case ListNode():
-            below = node.items
-        case MapNode():
-            below = tuple(part for entry in node.entries for part in entry)
-        case Fold():
-            below = (node.source, node.start, node.condition, node.step, node.result)
-        case _:
-            pass
-    for part in below:
-        yield from walk(part)
 
 
 def escaped(name: str) -> str | None:
@@ -209,7 +87,7 @@ def _rule_problems(
     if rules:
         new_value = to_cel(data, schema, is_root=is_root)
         old_value = to_cel(old, schema, is_root=is_root) if old is not None else None
-        variables = RuleVariables(new_value, old_value, budget)
+        variables = RuleVariables({"self": new_value, "oldSelf": old_value}, budget)
         for rule in rules:
             yield from _rule_problem(rule, variables, schema, path, has_old=old is not None)
     additional, items = schema.get("additionalProperties"), schema.get("items")

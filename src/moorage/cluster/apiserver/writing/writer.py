@@ -9,8 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from moorage.cluster.apiserver.admission.chain import Admission
+from moorage.cluster.apiserver.admission.validating_policies import Review, ValidatingPolicies
 from moorage.cluster.apiserver.requests.request import Target, is_dry_run
 from moorage.cluster.apiserver.storage.store import Entry, Store
+from moorage.cluster.apiserver.users import ADMINISTRATOR, ApiUser
 from moorage.cluster.apiserver.writing.field_types import FieldTypes
 from moorage.cluster.apiserver.writing.managed_fields import OWN_COMPONENTS, Writing, creation_entries, note_update
 from moorage.common.clock import Clock
@@ -92,6 +94,7 @@ class WriteOptions:
     manager: str = ""
     subresource: str = ""
     is_apply: bool = False
+    user: ApiUser = ADMINISTRATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +106,10 @@ class DeleteOptions:
     policy: str = ""
     uid: str = ""
     version: str = ""
+    user: ApiUser = ADMINISTRATOR
 
     @classmethod
-    def read(cls, query: Mapping[str, str], body: Mapping[str, Any]) -> "DeleteOptions":
+    def read(cls, query: Mapping[str, str], body: Mapping[str, Any], user: ApiUser = ADMINISTRATOR) -> "DeleteOptions":
         """Read options from the body, with the query as default; 400 for invalid options."""
         preconditions = body.get("preconditions") or {}
         dry = body.get("dryRun") or ([query["dryRun"]] if query.get("dryRun") else [])
@@ -124,6 +128,7 @@ class DeleteOptions:
             policy=policy,
             uid=str(preconditions.get("uid", "")),
             version=str(preconditions.get("resourceVersion", "")),
+            user=user,
         )
 
 
@@ -152,6 +157,7 @@ class Writer:
         self.clock = clock
         self._types = types
         self._chance = chance or random.Random()
+        self._policies = ValidatingPolicies(store)
 
     def find(self, target: Target) -> Entry:
         """Return the object of a path; 404 if it does not exist."""
@@ -184,6 +190,7 @@ class Writer:
                 self._note_creation(resource, data, options)
         data = self.admission.admit_new(resource, data)
         metadata = data["metadata"]
+        self._check_policies("CREATE", target, data, None, options)
         key = resource.key(target.namespace, metadata["name"])
         if self.store.get(resource.storage, key) is not None:
             raise already_exists(resource, metadata["name"])
@@ -237,6 +244,7 @@ class Writer:
             self.admission.admit_status(resource, old, new)
         elif options.subresource != "binding":
             new = self.admission.admit_changed(resource, old, new)
+        self._check_policies("UPDATE", target, new, old, options)
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if new == old:
             return entry
@@ -255,6 +263,21 @@ class Writer:
             self.store.remove(resource.storage, entry.key)
             return Entry(entry.key, self.store.version, encode_body(new))
         return self.store.put(resource.storage, entry.key, new)
+
+    def _check_policies(
+        self, operation: str, target: Target, new: Data | None, old: Data | None, options: WriteOptions | DeleteOptions
+    ) -> None:
+        if not self._policies.bound:
+            return
+        name = target.name or str((new or {}).get("metadata", {}).get("name", ""))
+        part = options.subresource if isinstance(options, WriteOptions) else ""
+        self._policies.check(
+            Review(
+                *(target.resource, operation, target.namespace, name, new, old, options.user),
+                subresource=part,
+                is_dry_run=options.is_dry_run,
+            )
+        )
 
     def _check_identity(self, target: Target, old: Data, new: Data) -> None:
         resource, metadata = target.resource, new.get("metadata")
@@ -309,6 +332,7 @@ class Writer:
         for name, (expected, actual) in preconditions.items():
             if expected and expected != actual:
                 raise precondition_failed(resource, target.name, name, expected, actual)
+        self._check_policies("DELETE", target, None, data, options)
         self._add_policy(resource, metadata, options.policy)
         grace = self._grace(resource, data, options)
         waits = grace > 0 or metadata.get("finalizers") or not _is_empty(resource, data)

@@ -1,12 +1,15 @@
 """Rules of custom resources in CEL."""
 
 import copy
+import json
 from typing import Any
 
 import pytest
 from tests.support.api import ApiHarness, Data, definition
 
-from moorage.cluster.apiserver.discovery.custom_rules import MAX_RULES, OUT_OF_BUDGET
+from moorage.cluster.apiserver.discovery.custom_rules import MAX_RULES
+from moorage.kube.cel.cost import measure_fields
+from moorage.kube.cel.expressions import OUT_OF_BUDGET
 
 QUOTAS = "/apis/example.org/v1/namespaces/default/quotas"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -188,3 +191,11 @@ def test_number_and_length_of_rules_are_limited() -> None:
     assert "must have at most 1000 items" in client.request("POST", DEFINITIONS, many, want=422)["message"]
     response = client.send("POST", DEFINITIONS, defined(" && ".join(["self.low > 1"] * 2000)))
     assert any("longer than 16384 characters" in warning for warning in response.warnings)
+
+
+def test_size_of_a_nested_value_is_not_overestimated() -> None:
+    """Otherwise deep custom resources would exceed the budget of their rules."""
+    value: Any = "x" * 100
+    for name in "abcdefgh":
+        value = {name: [value, "y"], "other": "z" * 1000}
+    assert measure_fields(value).weight <= len(json.dumps(value))
