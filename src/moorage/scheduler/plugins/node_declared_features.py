@@ -34,6 +34,10 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
 
     def __init__(self, *, handle: Handle) -> None:
         self._required = required_features_1_38 if handle.features.since(1, 38) else required_features
+        self._is_on = handle.features.enabled("NodeDeclaredFeatures")
+        if not self._is_on:
+            # The configuration may enable the plugin without its gate: then no pod needs a feature.
+            self._required = _no_features
 
     def sign(self, pod: Pod) -> Hashable:
         return self._required(pod)
@@ -46,9 +50,13 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
         return None
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+        if not self._is_on:
+            return None
         return None if cycle[REQUIRED].issubset(node.node.status.declared_features) else MISSING
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
+        if not self._is_on:
+            return Verdict.accept(len(nodes))
         required = cycle[REQUIRED]
         lacking = nodes.declared_features.where(lambda declared: not required <= declared)
         return Verdict.reject(where=lacking, because=MISSING)
@@ -68,6 +76,10 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
 def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
     """Queue after every new node, and after every change of a node's declared features."""
     return queue_if(old is None or old.status.declared_features != new.status.declared_features)
+
+
+def _no_features(_pod: Pod) -> frozenset[str]:
+    return frozenset()
 
 
 def required_features(pod: Pod) -> frozenset[str]:

@@ -238,7 +238,8 @@ class Search:
             minimum += count
         constraints = []
         for number, spec in enumerate(ask.spec.devices.constraints):
-            constraint = constraint_for(spec, lists=self._features.list_attributes)
+            distinct = not self._features.uses_oldest_allocator
+            constraint = constraint_for(spec, lists=self._features.list_attributes, distinct=distinct)
             if constraint is None:
                 text = f", constraint #{number}: empty constraint (unsupported constraint type?)"
                 raise ClaimFault(text, claim=claim)

@@ -148,18 +148,24 @@ def parse_claim(spec: ResourceClaimSpec, class_of: ClassOf, features: DeviceFeat
 def _request(request: DeviceRequest, class_of: ClassOf, features: DeviceFeatures) -> Request:
     if not request.first_available:
         spec = request.exactly or ExactDeviceRequest()
-        problem = "" if features.consumable_capacity or spec.capacity is None else _no_capacity("request", request)
+        has_capacity = spec.capacity is not None
+        problem = _no_capacity("request", request) if has_capacity and _rejects_capacity(features) else ""
         exact = _alternative(request.name, request.name, spec, class_of, features)
         return Request(request.name, (exact,), False, problem)
     problem = ""
     if not features.prioritized_list:
         problem = f", request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled"
-    elif not features.consumable_capacity:
+    elif _rejects_capacity(features):
         problem = next((_no_capacity("subrequest", sub) for sub in request.first_available if sub.capacity), "")
     alternatives = tuple(
         _alternative(sub.name, f"{request.name}/{sub.name}", sub, class_of, features) for sub in request.first_available
     )
     return Request(request.name, alternatives, True, problem)
+
+
+def _rejects_capacity(features: DeviceFeatures) -> bool:
+    """Return whether requested capacities are an error; the oldest allocator ignores them."""
+    return not features.consumable_capacity and not features.uses_oldest_allocator
 
 
 def _no_capacity(kind: str, request: DeviceRequest | DeviceSubRequest) -> str:
@@ -324,10 +330,10 @@ class DistinctValues(Constraint):
         return None if values & seen_values or UNKNOWN in values else values | seen_values
 
 
-def constraint_for(spec: DeviceConstraint, *, lists: bool = False) -> Constraint | None:
-    """Create the tracker of a constraint; ``None`` if its type is unsupported."""
+def constraint_for(spec: DeviceConstraint, *, lists: bool = False, distinct: bool = True) -> Constraint | None:
+    """Create the tracker of a constraint; ``None`` if its type is unsupported, as without ``distinct`` values."""
     if spec.match_attribute is not None:
         return SameValue(spec.match_attribute, spec.requests, lists=lists)
-    if spec.distinct_attribute is not None:
+    if distinct and spec.distinct_attribute is not None:
         return DistinctValues(spec.distinct_attribute, spec.requests, lists=lists)
     return None

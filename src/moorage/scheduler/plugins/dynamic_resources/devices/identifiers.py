@@ -50,9 +50,22 @@ class DeviceFeatures(Struct, frozen=True):
     group_claims: bool = False
     node_allocatable: bool = False
     qualifies_capacities: bool = False
+    """Whether the name of a capacity without a domain is one of the driver (from 1.38)."""
     cidr_masks: bool = False
     """Whether selectors may call ``isMask``."""
-    """Whether the name of a capacity without a domain is one of the driver (from 1.38)."""
+
+    @property
+    def uses_oldest_allocator(self) -> bool:
+        """Whether upstream uses its oldest allocator, the first one that supports the enabled features.
+
+        It does not know constraints on distinct values, and ignores requested capacities.
+        """
+        return not any(
+            (
+                *(self.consumable_capacity, self.binding_conditions, self.list_attributes),
+                *(self.compatibility_groups, self.derived_attributes, self.optional_node_operations),
+            )
+        )
 
     @property
     def heeds_skipped_operations(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.scheduler.plugins.dynamic_resources.allocation.search_builders import SAME_NUMA, four, search, shared
 from tests.unit.scheduler.plugins.dynamic_resources.device_builders import (
     device,
@@ -97,6 +98,37 @@ GATED = {
 def test_gates(features: DeviceFeatures, request_: DeviceRequest, text: str) -> None:
     with pytest.raises(ClaimFault, match=text):
         search([four()], make_claim(request_), features=features)
+
+
+OLDEST_ALLOCATOR = DeviceFeatures(consumable_capacity=False, binding_conditions=False)
+DISTINCT = {
+    "defaults": (DeviceFeatures(), True),
+    "the oldest allocator": (OLDEST_ALLOCATOR, False),
+    "partitionable devices off": (replace(OLDEST_ALLOCATOR, partitionable=False), False),
+    "taints off": (replace(OLDEST_ALLOCATOR, taints=False), False),
+    "consumable capacity": (replace(OLDEST_ALLOCATOR, consumable_capacity=True), True),
+    "binding conditions": (replace(OLDEST_ALLOCATOR, binding_conditions=True), True),
+    "list attributes": (replace(OLDEST_ALLOCATOR, list_attributes=True), True),
+    "compatibility groups": (replace(OLDEST_ALLOCATOR, compatibility_groups=True), True),
+    "derived attributes": (replace(OLDEST_ALLOCATOR, derived_attributes=True), True),
+    "optional node operations": (replace(OLDEST_ALLOCATOR, optional_node_operations=True), True),
+}
+
+
+@pytest.mark.parametrize("case", DISTINCT)
+def test_distinct_values_need_a_newer_allocator(case: str) -> None:
+    features, is_supported = DISTINCT[case]
+    claim = make_claim(constraints=[DeviceConstraint(distinct_attribute="gpu.example/numa")])
+    if is_supported:
+        search([four()], claim, features=features)
+        return
+    with pytest.raises(ClaimFault, match="empty constraint"):
+        search([four()], claim, features=features)
+
+
+def test_the_oldest_allocator_ignores_requested_capacities() -> None:
+    claim = make_claim(exactly(capacity={"memory": "1"}))
+    search([four()], claim, features=OLDEST_ALLOCATOR)
 
 
 def test_a_class_is_named_when_its_expression_fails() -> None:
