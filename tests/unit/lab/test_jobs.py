@@ -61,6 +61,7 @@ def test_gang_starts_together_or_waits_without_resources(kind: str) -> None:
     assert jobs_of(result)["both"].jct == pytest.approx((waits["both-0"] or 0.0) + 30.0)
 
 
+@pytest.mark.release("1.37")
 def test_gangs_without_a_group_plugin_can_block_each_other() -> None:
     pods = [*gang("x", 0.0, 2, 30.0), *gang("y", 0.0, 2, 30.0)]
     order = [pods[0], pods[2], pods[1], pods[3]]

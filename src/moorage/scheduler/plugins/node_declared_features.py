@@ -1,6 +1,6 @@
 """NodeDeclaredFeatures: a pod that needs a feature runs only on nodes that declare it."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
 from moorage.kube.api.node import Node
@@ -33,6 +33,7 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     _signs_template = True
 
     def __init__(self, *, handle: Handle) -> None:
+        self._required: Callable[[Pod], frozenset[str]]
         self._required = required_features_1_38 if handle.features.since(1, 38) else required_features
         self._is_on = handle.features.enabled("NodeDeclaredFeatures")
         if not self._is_on:

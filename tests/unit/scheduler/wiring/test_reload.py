@@ -203,6 +203,7 @@ def test_pauses_are_measured_in_elapsed_and_cpu_time(monkeypatch: pytest.MonkeyP
     assert observed == [("moorage_config_reload_hold_seconds", 0.25, ("swap",))]
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_settings_that_need_a_restart_are_rejected() -> None:
     plain = load_policy(collect_plugins())
