@@ -370,6 +370,38 @@ async def test_placements_of_two_generators_are_intersected() -> None:
     assert {*group_bench.placed().values()} == {"n3", "n4"}
 
 
+class Named(PlacementGeneratePlugin):
+    """Returns the cluster under each of some names."""
+
+    names: tuple[str, ...] = ()
+
+    def generate_placements(self, cycle: CycleState, group: GroupTree, nodes: Any) -> list[Placement]:
+        return [Placement(name, nodes) for name in self.names]
+
+
+class WithSlash(Named):
+    names = ("a/b",)
+
+
+class Twice(Named):
+    names = ("a", "a")
+
+
+@pytest.mark.parametrize(("generator", "problem"), [(WithSlash, "contains a slash"), (Twice, "is not unique")])
+def test_names_that_cannot_be_combined_are_an_error(generator: type[Named], problem: str) -> None:
+    @in_virtual_time
+    async def attempt() -> None:
+        group_bench = bench(TOPOLOGY, plugins=[generator])
+        group_bench.add(racked("n1", "r1"), gang(minimum=1, topology=RACK), member("a"))
+        await group_bench.step()
+        condition = group_bench.condition()
+        assert condition is not None
+        assert condition[:2] == ("False", "SchedulerError")
+        assert problem in condition[2]
+
+    attempt()
+
+
 INTERSECTED = {
     "one of each": ([{"a": "n1 n2 n3"}, {"b": "n2 n3 n4"}], {"a/b": "n2 n3"}),
     "two of one": ([{"a1": "n1 n2", "a2": "n3 n4"}, {"b1": "n2 n3"}], {"a1/b1": "n2", "a2/b1": "n3"}),
