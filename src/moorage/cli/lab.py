@@ -119,9 +119,6 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         Results,
         arrivals_as_text,
         load_experiment,
-        measures_as_csv,
-        measures_as_latex,
-        report_page,
         run_experiment,
     )
 
@@ -148,10 +145,7 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         except KeyboardInterrupt:
             is_interrupted = True
             trials = [result for trial in loaded.trials() if (result := results.find(trial)) is not None]
-    results.combine(trials)
-    results.write("measures.csv", measures_as_csv(loaded.experiment, trials).encode())
-    results.write("measures.tex", measures_as_latex(loaded.experiment, trials).encode())
-    report = results.write("report.html", report_page(loaded.experiment, trials).encode())
+    report = _write_report(loaded, results, trials)
     if is_interrupted:
         typer.echo(f"interrupted; {len(trials)} of {len(loaded)} trials are stored; report: {report}", err=True)
         typer.echo("run the same command to resume", err=True)
@@ -419,6 +413,19 @@ def generate(
         cluster = preset_cluster(preset)
         write_nodes_csv(cluster_out, cluster.nodes)
         typer.echo(f"{cluster_out}: {len(cluster.nodes)} nodes")
+
+
+def _write_report(loaded: "LoadedExperiment", results: "Results", trials: "list[TrialResult]") -> Path:
+    """Write all rows, tables and figures, and the report; return its path."""
+    from moorage.lab import figures_as_svg, measures_as_csv, measures_as_latex, report_page
+
+    results.combine(trials)
+    results.write("measures.csv", measures_as_csv(loaded.experiment, trials).encode())
+    results.write("measures.tex", measures_as_latex(loaded.experiment, trials).encode())
+    page = report_page(loaded.experiment, trials)
+    for name, figure in figures_as_svg(page).items():
+        results.write(f"figures/{name}", figure.encode())
+    return results.write("report.html", page.encode())
 
 
 def _parse_shard(text: str) -> tuple[int, int]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from moorage.lab.on_ray import connect_to_ray
     from moorage.lab.openb import import_nodes
     from moorage.lab.recording import TraceRecorder, record, write_nodes
+    from moorage.lab.report.figures import figures_as_svg
     from moorage.lab.report.page import arrivals_as_text, measures_as_csv, measures_as_latex, report_page
     from moorage.lab.results import Results, RunTrials, ShowTrials, default_run, run_experiment
     from moorage.lab.trace import NodeOutage, Trace, TracePod
@@ -58,6 +59,7 @@ else:
             "importing": ("ImportOptions", "Skipped", "TraceMapping", "import_pods", "import_table"),
             "openb": ("import_nodes",),
             "recording": ("TraceRecorder", "record", "write_nodes"),
+            "report.figures": ("figures_as_svg",),
             "report.page": ("arrivals_as_text", "measures_as_csv", "measures_as_latex", "report_page"),
             "results": ("Results", "RunTrials", "ShowTrials", "default_run", "run_experiment"),
             "trace": ("NodeOutage", "Trace", "TracePod"),
@@ -104,6 +106,7 @@ __all__ = [
     "describe_outcome",
     "evaluate",
     "evolve",
+    "figures_as_svg",
     "generate",
     "import_nodes",
     "import_pods",

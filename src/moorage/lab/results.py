@@ -32,6 +32,7 @@ from moorage.lab.trace_files import StreamedTrace
 from moorage.lab.trial import Trial, TrialResult, TrialRow
 
 TRIALS: Final = "trials"
+FIGURES: Final = "figures"
 KINDS: Final = ("trials", "points", "pods", "jobs")
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 _decode: Final = msgspec.json.Decoder(TrialResult).decode
@@ -46,7 +47,8 @@ class Results:
         self._done: dict[str, Path] = {}
         """The file of each finished trial."""
         try:
-            (directory / TRIALS).mkdir(parents=True, exist_ok=True)
+            for name in (TRIALS, FIGURES):
+                (directory / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             problem = f"cannot create the directory: {error.strerror or error}"
             raise InputError(str(directory), problem, hint="choose a path in a writable directory") from error

@@ -21,7 +21,11 @@ from moorage.lab.report.measures import (
 from moorage.lab.report.svg import COLOURS, Line
 from moorage.lab.trial import PodRow, TrialResult, TrialRow
 
-GRID = 120
+GRID: Final = 120
+LEAST_RELATIVE: Final = 0.005
+"""Smaller differences relative to the baseline are not reported: they would be shown as 0%."""
+FIRST: Final = ("allocation.gpu", "cost", "unplaced", "evictions", "jct.mean")
+"""The measures that a summary begins with; others follow in the order of the table."""
 
 
 class Finding(Struct, frozen=True):
@@ -41,6 +45,9 @@ class Finding(Struct, frozen=True):
             return 0
         if self.measure.format(abs(self.difference.median)) == self.measure.format(0.0):
             return 0  # too small to be visible
+        baseline = abs(self.value.median - self.difference.median)
+        if self.measure.form != "share" and abs(self.difference.median) < LEAST_RELATIVE * baseline:
+            return 0
         sign = 1 if self.difference.is_above else -1 if self.difference.is_below else 0
         return sign * self.measure.better
 
@@ -275,7 +282,9 @@ def _lines(scene: Scene, baseline: str) -> list[str]:
 
 def _find_significant(scene: Scene, name: str, baseline: str) -> list[Finding]:
     findings = (scene.find(measure, name, baseline) for measure in scene.measures())
-    return [finding for finding in findings if finding is not None and finding.verdict]
+    significant = [finding for finding in findings if finding is not None and finding.verdict]
+    ranks = {key: rank for rank, key in enumerate(FIRST)}
+    return sorted(significant, key=lambda finding: ranks.get(finding.measure.key, len(FIRST)))
 
 
 def _amount(scene: Scene, finding: Finding, baseline: str) -> str:

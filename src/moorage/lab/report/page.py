@@ -285,7 +285,7 @@ def _method(experiment: Experiment, results: Sequence[TrialResult]) -> str:
     return (
         f"<footer><h2>Method</h2><ul>{lines}</ul><p class=quiet>Moorage {escape(__version__)}; "
         "trials.jsonl, points.jsonl, pods.jsonl and jobs.jsonl in the same directory contain all numbers, measures.csv "
-        "and measures.tex the tables.</p></footer>"
+        "and measures.tex the tables, and figures/ the charts as SVG.</p></footer>"
     )
 
 
