@@ -138,8 +138,8 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self._keeps_alive = False
                 self._send(parser.refusal)
             elif parser.unreviewed is not None and self._service.review is not None:
-                review = self._service.review(parser.unreviewed)
-                self._task = asyncio.get_running_loop().create_task(self._review(parser, parser.unreviewed, review))
+                review = self._review(parser, parser.unreviewed, self._service.review)
+                self._task = asyncio.get_running_loop().create_task(review)
             else:
                 if parser.wants_continue:
                     parser.wants_continue = False
@@ -150,11 +150,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._read(self._is_closing or not (parser.has_unread or self.is_full))
 
     async def _review(
-        self, parser: RequestParser, head: HttpRequest, review: Coroutine[Any, Any, Reply | None]
+        self,
+        parser: RequestParser,
+        head: HttpRequest,
+        review: Callable[[HttpRequest], Coroutine[Any, Any, Reply | None]],
     ) -> None:
         """Find out whether the body of a request may be read."""
         try:
-            parser.reviewed(await review)
+            parser.reviewed(await review(head))
         except Exception:
             parser.reviewed(self._failed(head))
         finally:

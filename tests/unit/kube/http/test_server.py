@@ -272,6 +272,28 @@ def test_stream_is_notified_when_its_reader_disconnects() -> None:
     run(scenario)
 
 
+def test_connection_lost_before_the_review_of_its_request() -> None:
+    async def review(_head: HttpRequest) -> Reply | None:
+        return None
+
+    async def main() -> None:
+        server = HttpServer(HttpService(Site().answer, refuse, lambda _: MAX_BODY, review))
+        port = await server.listen("127.0.0.1", 0)
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        while not (open_connections := [item for item in server._connections if isinstance(item, ServerConnection)]):
+            await asyncio.sleep(0)
+        request = b"PUT /a HTTP/1.1\r\nContent-Length: 3\r\n\r\n"
+        server.buffer[: len(request)] = request
+        open_connections[0].buffer_updated(len(request))
+        assert open_connections[0].is_busy
+        open_connections[0].connection_lost(None)
+        writer.close()
+        await server.stop(0)
+
+    asyncio.run(main())
+    gc.collect()  # reports coroutines that were never awaited
+
+
 def test_a_request_that_never_ends_is_given_up() -> None:
     async def scenario(
         _site: Site, server: HttpServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
