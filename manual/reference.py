@@ -268,10 +268,10 @@ def configuration_page() -> str:
 
 def commands_page() -> str:
     """Show the help of every command."""
-    from moorage.cli.commands import app
+    from moorage.cli.commands import make_app
 
     parts = ["# Commands", "What `--help` says. The flags of the daemon are kube-scheduler's: [flags](flags.md)."]
-    parts += _helps(get_command(app), "moorage")
+    parts += _helps(get_command(make_app()), "moorage")
     return "\n\n".join(parts) + "\n"
 
 

@@ -15,10 +15,10 @@ DIRECTORY: Final = DIST / "man"
 
 def main() -> None:
     """Write the pages of all commands."""
-    from moorage.cli.commands import app
+    from moorage.cli.commands import make_app
 
     DIRECTORY.mkdir(parents=True, exist_ok=True)
-    pages = dict(write_pages(get_command(app), "moorage"))
+    pages = dict(write_pages(get_command(make_app()), "moorage"))
     for name, text in pages.items():
         (DIRECTORY / f"{name}.1").write_text(text, encoding="utf-8")
     print(f"{len(pages)} manual pages in {Path(*DIRECTORY.parts[-2:])}")

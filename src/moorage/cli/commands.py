@@ -1,35 +1,18 @@
 """The subcommands that typer parses.
 
-Each command has a module, which imports its dependencies when it runs: `moorage --help` remains fast.
+Each command has a module, which imports its dependencies when it runs: `moorage --help` remains fast. A command line
+imports only the module of its command.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
 
 from moorage import __version__
-from moorage.cli import (
-    capacity,
-    config,
-    explain,
-    extender,
-    lab,
-    mcp,
-    new,
-    options,
-    plan,
-    promote,
-    record,
-    scheduler,
-    shadow,
-    simulate,
-    snapshot,
-    ui,
-    whatif,
-    when,
-)
-from moorage.cli.up import command as up
+from moorage.cli import options
+from moorage.cli.scheduler import NAME as SCHEDULER
 
 SECTIONS: Final = {
     "Start here": ("up", "explain", "new"),
@@ -38,6 +21,14 @@ SECTIONS: Final = {
     "Compare policies": ("lab", "record"),
 }
 """The commands as `moorage --help` groups them."""
+GROUPS: Final = ("config", "shadow", "plan", "whatif", "lab")
+"""Commands with subcommands."""
+ORDER: Final = (
+    *(*GROUPS, "up", "explain", "new", "promote", "extender", "ui", "simulate", "capacity", "when", "mcp"),
+    *("snapshot", "record", SCHEDULER),
+)
+MODULES: Final = {"up": "up.command"}
+"""Commands whose module has another name."""
 
 
 class _Sections(options.CommandGroup):
@@ -48,23 +39,30 @@ class _Sections(options.CommandGroup):
         formatter.write_text("Run 'moorage COMMAND --help' for the options of a command.")
 
 
-app = options.make_group("The Kubernetes scheduler in Python.", _Sections)
-for _group in (config, shadow, plan, whatif, lab):
-    app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2])
-for _command in (
-    *(up.up, explain.explain, new.new, promote.promote, extender.extender, ui.ui, simulate.simulate),
-    *(capacity.capacity, when.when, mcp.mcp, snapshot.snapshot, record.record),
-):
-    app.command(cls=options.Command)(_command)
+def make_app(names: Iterable[str] = ORDER) -> typer.Typer:
+    """Return the command line with these commands."""
+    app = options.make_group("The Kubernetes scheduler in Python.", _Sections)
+    app.callback()(_options)
+    for name in names:
+        if name == SCHEDULER:
+            app.command(name, add_help_option=False)(_scheduler)
+            continue
+        module = import_module(f"moorage.cli.{MODULES.get(name, name)}")
+        if name in GROUPS:
+            app.add_typer(module.app, name=name)
+        else:
+            app.command(cls=options.Command)(getattr(module, name))
+    return app
 
 
-@app.command(scheduler.NAME, add_help_option=False)
 def _scheduler() -> None:
     """Run the scheduler on a cluster, with kube-scheduler's flags."""
 
 
 def run_command(arguments: Sequence[str], name: str) -> int:
     """Run a command line and return its exit code; raise InputError for invalid usage."""
+    # typer inspects the parameters of all registered commands, so only the called command is registered.
+    app = make_app(arguments[:1] if arguments[:1] and arguments[0] in ORDER else ORDER)
     try:
         return app(list(arguments), prog_name=name, standalone_mode=False) or 0
     except options.UsageError as error:
@@ -77,7 +75,6 @@ def _print_version(is_requested: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")

@@ -11,7 +11,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from moorage.cluster.files.loading import ClusterInput
-from moorage.cluster.files.workloads import controllers_for, selector_uids
+from moorage.cluster.files.workload_controllers import controllers_for
+from moorage.cluster.files.workloads import selector_uids
 from moorage.cluster.offline import DiscardingApi, OfflineScheduler, search_all_nodes
 from moorage.cluster.simulation.simulated_cluster import SimulatedCluster
 from moorage.common.clock import VirtualClock

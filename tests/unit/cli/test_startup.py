@@ -85,7 +85,8 @@ def test_supervisor_imports_little() -> None:
 COMMANDS = """
 import sys
 import moorage.common.forked_process
-import moorage.cli.commands
+from moorage.cli.commands import make_app
+make_app()
 """
 
 
@@ -101,6 +102,23 @@ def test_no_command_imports_modules_of_another() -> None:
         "moorage.scheduler.framework",
         "moorage.kube.api.pod",
     } & imported == set()
+
+
+ONE_COMMAND = """
+import sys
+from moorage.cli.main import run
+assert run(["explain", "--help"]) == 0
+"""
+
+
+def test_a_command_line_imports_only_the_module_of_its_command() -> None:
+    ran = subprocess.run([sys.executable, "-c", ONE_COMMAND + IMPORTED], capture_output=True, text=True, check=True)
+    imported = {name for name in ran.stdout.split() if name.startswith("moorage.cli.")}
+    assert imported - {"moorage.cli.main", "moorage.cli.scheduler", "moorage.cli.commands"} == {
+        "moorage.cli.startup",
+        "moorage.cli.explain",
+        "moorage.cli.options",
+    }
 
 
 CHECK = """
@@ -150,3 +168,36 @@ print(len(os.listdir("/proc/self/task")))
 def test_start_creates_no_idle_threads() -> None:
     ran = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "1"
+
+
+EXPLAIN = """
+import sys
+from moorage.cli.main import run
+assert run(["explain", "web", "-f", sys.argv[1]]) == 0
+"""
+CLUSTER = """
+apiVersion: v1
+kind: Node
+metadata: {name: small}
+status: {allocatable: {cpu: "4", memory: 8Gi, pods: "110"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec: {containers: [{name: main, image: app, resources: {requests: {cpu: "8"}}}]}
+"""
+
+
+def test_explain_from_files_imports_neither_controllers_nor_the_reader_of_clusters(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(CLUSTER)
+    ran = subprocess.run(
+        [sys.executable, "-c", EXPLAIN + IMPORTED, str(file)], capture_output=True, text=True, check=True
+    )
+    unwanted = {
+        "moorage.cluster.apiserver.writing.writer",
+        "moorage.cluster.controllers.job",
+        "moorage.cluster.controllers.persistent_volumes",
+        "moorage.insight.snapshots.cluster_reader",
+    }
+    assert unwanted & set(ran.stdout.split()) == set()

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from moorage.cluster.files.custom import added_kinds, custom_object, define_kind, kind_name, with_namespace
 from moorage.cluster.files.loading import ClusterInput
-from moorage.cluster.files.workloads import controllers_for, selector_uids
+from moorage.cluster.files.workload_controllers import controllers_for
+from moorage.cluster.files.workloads import selector_uids
 from moorage.cluster.offline import RAW_VIEWS, OfflineScheduler
 from moorage.cluster.runs.history import Run, RunHistory
 from moorage.cluster.runs.recording import RunRecorder

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from time import time
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 import structlog
 import yaml
@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from moorage.common.errors import ApiError, InputError, Unreachable
 from moorage.common.virtual_time import call_outside_loop
-from moorage.insight.snapshots.cluster_reader import ReadCluster, ShowReading, read_cluster
 from moorage.insight.snapshots.snapshot_file import OLD_SECONDS, read_snapshot
 from moorage.insight.whatif.edits import Content
 from moorage.insight.whatif.session import Session
@@ -23,6 +22,9 @@ from moorage.kube.manifests import Document, describe_unknown_fields, read_files
 from moorage.scheduler.framework.plugin import Plugin
 from moorage.scheduler.framework.registry import Registry
 from moorage.scheduler.wiring.policy import Policy, collect_plugins, load_policy
+
+if TYPE_CHECKING:
+    from moorage.insight.snapshots.cluster_reader import ReadCluster, ShowReading
 
 DEFAULT_NAME: Final = "default-scheduler"
 log = structlog.get_logger(__name__)
@@ -86,7 +88,7 @@ def _no_progress(_kind: str, _done: int, _total: int) -> None:
 
 
 def load_cluster(
-    source: ClusterSource, *, stdin: TextIO | None = None, progress: ShowReading = _no_progress
+    source: ClusterSource, *, stdin: TextIO | None = None, progress: "ShowReading" = _no_progress
 ) -> LoadedCluster:
     """Read the cluster; raise InputError if the source is invalid."""
     source.check()
@@ -143,12 +145,15 @@ def read_server(
     *,
     with_annotations: bool = False,
     all_fields: bool = False,
-    progress: ShowReading = _no_progress,
-) -> tuple[ReadCluster, str, str]:
+    progress: "ShowReading" = _no_progress,
+) -> tuple["ReadCluster", str, str]:
     """Read a live cluster; return it, the namespace of the context, and the server."""
+    # Commands that read files do not import the reader.
+    from moorage.insight.snapshots.cluster_reader import read_cluster
+
     connection = load_connection(source.kubeconfig, context=source.context)
 
-    async def read() -> ReadCluster:
+    async def read() -> "ReadCluster":
         async with ApiClient(connection) as client:
             return await read_cluster(
                 client, with_annotations=with_annotations, all_fields=all_fields, progress=progress
