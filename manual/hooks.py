@@ -40,7 +40,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         name, text = waiting.popitem()
         if name not in visited:
             visited.add(name)
-            files.append(File.generated(config, page_of(name), content=as_page(name, text)))
+            files.append(File.generated(config, find_page(name), content=as_page(name, text)))
         for target in linked(name, text):
             if target not in visited and target not in waiting and not target.startswith("docs/"):
                 waiting[target] = read(ROOT / target)
@@ -81,18 +81,18 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Have links to files of the repository lead to their pages."""
     here = page.file.src_uri
     _PAGES[here] = markdown
-    name = source_of(here)
+    name = find_page_source(here)
 
     def lead(match: re.Match[str]) -> str:
         target = resolved(name, match.group(2))
         if target is None:
             return match.group(0)
-        return f"{match.group(1)}{posixpath.relpath(page_of(target), posixpath.dirname(here) or '.')}{match.group(3)}"
+        return f"{match.group(1)}{posixpath.relpath(find_page(target), posixpath.dirname(here) or '.')}{match.group(3)}"
 
     return _LINK.sub(lead, markdown)
 
 
-def page_of(name: str) -> str:
+def find_page(name: str) -> str:
     """Return the page of a file of the repository."""
     if name.startswith("docs/"):
         return name.removeprefix("docs/")
@@ -101,7 +101,7 @@ def page_of(name: str) -> str:
     return name if name.endswith(".md") else f"source/{name}.md"
 
 
-def source_of(page: str) -> str:
+def find_page_source(page: str) -> str:
     """Return the file of the repository that a page is made of."""
     for name, home in _WITHOUT_HOME.items():
         if page == home:

@@ -60,7 +60,7 @@ def python_api_page() -> str:
     names = {name: getattr(moorage, name) for name in moorage.__all__}
     for title, takes in API_SECTIONS.items():
         section = [name for name, obj in names.items() if takes(obj)]
-        parts += [f"## {title}", doc_of(plugin_module) if title == "Plugins" else ""]
+        parts += [f"## {title}", get_docstring(plugin_module) if title == "Plugins" else ""]
         for name in section:
             parts += [f"### {name}", *_described(name, names.pop(name))]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -69,10 +69,10 @@ def python_api_page() -> str:
 def _described(name: str, obj: Any) -> Iterator[str]:
     """Describe a public name: a class with its members, a function, or a constant."""
     if inspect.isfunction(obj):
-        yield from (_signature(obj), doc_of(obj))
+        yield from (_signature(obj), get_docstring(obj))
     elif inspect.isclass(obj) and not get_args(obj):
         bases = ", ".join(f"`{base.__name__}`" for base in obj.__bases__ if base.__module__.startswith("moorage"))
-        yield doc_of(obj)
+        yield get_docstring(obj)
         yield f"Inherits from {bases}." if bases else ""
         yield from _attributes(obj)
         yield from _methods(obj)
@@ -154,17 +154,21 @@ def plugins_page() -> str:
     """Describe every plugin: its extension points, arguments, events and messages."""
     parts = ["# Plugins", "Every in-tree plugin, from its code. `moorage config view` shows where each is enabled."]
     for kind in sorted(IN_TREE, key=lambda each: each.name):
-        parts += [f"## {kind.name}", doc_of(kind), f"*Extension points*: {', '.join(sorted(extension_points(kind)))}"]
+        parts += [
+            f"## {kind.name}",
+            get_docstring(kind),
+            f"*Extension points*: {', '.join(sorted(extension_points(kind)))}",
+        ]
         if kind.Args is not None:
-            parts += ["*Arguments*", fields_of(kind.Args)]
-        if events := events_of(kind):
+            parts += ["*Arguments*", describe_fields(kind.Args)]
+        if events := describe_events(kind):
             parts.append(f"*Tried again after*: {events}")
-        if messages := messages_of(kind):
+        if messages := list_plugin_messages(kind):
             parts += ["*Messages*", "\n".join(f"- `{message}`" for message in messages)]
     return "\n\n".join(parts) + "\n"
 
 
-def doc_of(obj: Any) -> str:
+def get_docstring(obj: Any) -> str:
     """Return a docstring as Markdown."""
     text = inspect.getdoc(obj) or ""
     text = re.sub(r":\w+:`~?([^`]+)`", lambda match: f"`{match.group(1).rsplit('.', 1)[-1]}`", text)
@@ -173,7 +177,7 @@ def doc_of(obj: Any) -> str:
     return re.sub(r"((?:^>>> .*\n?(?:^(?!$).*\n?)*)+)", r"\n```pycon\n\1\n```\n", text, flags=re.MULTILINE)
 
 
-def fields_of(struct: type[Any]) -> str:
+def describe_fields(struct: type[Any]) -> str:
     """Write the fields of a struct as a table."""
     rows = ["| field | type | default |", "|---|---|---|"]
     for field in msgspec.structs.fields(struct):
@@ -201,7 +205,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
     return f"`{plain}`" if plain not in ("null", '""', "[]", "{}") else ""
 
 
-def events_of(kind: type[Plugin]) -> str:
+def describe_events(kind: type[Plugin]) -> str:
     """Name the events that a plugin registers."""
     offered = {"args": None if kind.Args is None else kind.Args(), "handle": Rig()}
     arguments = {name: offered[name] for name in inspect.signature(kind).parameters if name in offered}
@@ -214,7 +218,7 @@ def events_of(kind: type[Plugin]) -> str:
     return ", ".join(dict.fromkeys(f"`{each.event.resource}` {each.event.action.name}" for each in registered))
 
 
-def messages_of(kind: type[Plugin]) -> list[str]:
+def list_plugin_messages(kind: type[Plugin]) -> list[str]:
     """List the reasons in a plugin's modules, with … for inserted values."""
     module = import_module(kind.__module__)
     package = kind.__module__.rpartition(".")[0]
@@ -262,7 +266,7 @@ def configuration_page() -> str:
     ]
     for struct in sorted(structs, key=lambda each: inspect.getsourcelines(each)[1]):
         if struct.__module__ == config_types.__name__ and msgspec.structs.fields(struct):
-            parts += [f"## {struct.__name__}", doc_of(struct), fields_of(struct)]
+            parts += [f"## {struct.__name__}", get_docstring(struct), describe_fields(struct)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -286,16 +290,16 @@ def _helps(command: Any, name: str) -> Iterator[str]:
 
 def testing_page() -> str:
     """Show what tests of plugins are made of."""
-    parts = ["# Testing kit", doc_of(import_module("moorage.testing"))]
+    parts = ["# Testing kit", get_docstring(import_module("moorage.testing"))]
     for name in ("builders", "checks", "cluster", "rig", "strategies"):
         module = import_module(f"moorage.testing.{name}")
-        parts += [f"## moorage.testing.{name}", doc_of(module)]
+        parts += [f"## moorage.testing.{name}", get_docstring(module)]
         members = [item for item in vars(module).values() if getattr(item, "__module__", "") == module.__name__]
         for member in members:
             if inspect.isfunction(member) and not member.__name__.startswith("_"):
-                parts += [f"### {member.__name__}", _signature(member), doc_of(member)]
+                parts += [f"### {member.__name__}", _signature(member), get_docstring(member)]
             elif inspect.isclass(member) and not member.__name__.startswith("_"):
-                parts += [f"### {member.__name__}", doc_of(member), *_methods(member)]
+                parts += [f"### {member.__name__}", get_docstring(member), *_methods(member)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -304,9 +308,9 @@ def _methods(kind: type) -> Iterator[str]:
         if name.startswith("_") or not (inspect.isfunction(method) or isinstance(method, property)):
             continue
         if isinstance(method, property):
-            yield f"`{name}`: {textwrap.indent(doc_of(method), '  ').strip()}"
+            yield f"`{name}`: {textwrap.indent(get_docstring(method), '  ').strip()}"
         else:
-            yield f"{_signature(method)}\n\n{textwrap.indent(doc_of(method), '    ').strip()}"
+            yield f"{_signature(method)}\n\n{textwrap.indent(get_docstring(method), '    ').strip()}"
 
 
 def _signature(function: Any) -> str:

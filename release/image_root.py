@@ -119,7 +119,7 @@ def build() -> Path:
             assert stage is not None, f"{instruction} before FROM"
             apply(instruction, rest, stage, stages)
     final = stages["final"]
-    final.environment["HOME"] = home_of(final)
+    final.environment["HOME"] = get_home(final)
     settings = {key: getattr(final, key) for key in ("environment", "user", "entry", "command", "health")}
     (directory / "image.json").write_text(json.dumps(settings))
     for name, other in stages.items():
@@ -128,7 +128,7 @@ def build() -> Path:
     return directory
 
 
-def home_of(stage: Stage) -> str:
+def get_home(stage: Stage) -> str:
     """Return the home directory of the user, as an engine sets HOME."""
     for line in (stage.root / "etc/passwd").read_text(encoding="utf-8").splitlines():
         fields = line.split(":")

@@ -48,7 +48,7 @@ def main() -> None:
         programs = BUILT if needed & {*NEEDS_CONTROLLERS} else [name for name in BUILT if "controller" not in name]
         subprocess.run([ROOT / "conformance/control-plane", *programs], check=True, env=environment)
         row = results.setdefault(version, {})
-        row["release"] = release_of(version)
+        row["release"] = parse_release(version)
         for name, tests in TESTS.items():
             if name in needed:
                 command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
@@ -65,7 +65,7 @@ def main() -> None:
     sys.exit(failed)
 
 
-def release_of(version: str) -> str:
+def parse_release(version: str) -> str:
     """Return the release that is built for a minor version."""
     module = ROOT / "conformance" / "skew" / version / "go.mod"
     text = (module if module.exists() else ROOT / "conformance/go.mod").read_text(encoding="utf-8")

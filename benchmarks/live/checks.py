@@ -163,12 +163,12 @@ def devices(state: State) -> Iterator[str]:
     claims = {claim.name: claim for claim in state.claims}
     allocations: Counter[tuple[str, str]] = Counter()
     for claim in claims.values():
-        allocations.update(_devices_of(claim))
+        allocations.update(_list_devices(claim))
     yield from (f"{device} is given to {count} claims" for device, count in allocations.items() if count > 1)
     for pod in state.placed:
         for use in pod.spec.resource_claims:
             claim = claims[use.resource_claim_name or ""]
-            pools = {pool for pool, _ in _devices_of(claim)}
+            pools = {pool for pool, _ in _list_devices(claim)}
             if pools != {pod.node_name} or pod.uid not in {user.uid for user in claim.status.reserved_for}:
                 yield f"{pod.name} is on {pod.node_name}, its devices are of {sorted(pools)}"
 
@@ -208,7 +208,7 @@ def _is_reported(pod: Pod) -> bool:
     return not pod.node_name and condition is not None and condition.reason == "Unschedulable"
 
 
-def _devices_of(claim: ResourceClaim) -> list[tuple[str, str]]:
+def _list_devices(claim: ResourceClaim) -> list[tuple[str, str]]:
     allocation = claim.status.allocation
     return [(each.pool, each.device) for each in allocation.devices.results] if allocation else []
 

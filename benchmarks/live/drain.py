@@ -11,7 +11,7 @@ from typing import Any, Final
 from benchmarks.live.churn import churning
 from benchmarks.live.counting import BINDING, requests
 from benchmarks.live.plane import Plane
-from benchmarks.live.processes import Machine, SessionProcess, cpu_of
+from benchmarks.live.processes import Machine, SessionProcess, read_cpu_seconds
 from benchmarks.live.workload import Workload
 from moorage.kube.client.rest import ApiClient
 
@@ -164,7 +164,7 @@ class Drain:
             scheduler=round(process.cpu(), 2),
             api=round(api, 2),
             etcd=round(etcd, 2),
-            bench=round(cpu_of(os.getpid()), 2),
+            bench=round(read_cpu_seconds(os.getpid()), 2),
             idle=round(machine.idle, 2),
             busy=round(machine.busy, 2),
         )

@@ -11,7 +11,7 @@ from typing import Final
 import uvloop
 from tests.support.control_plane import ControlPlane
 
-from benchmarks.live.processes import cpu_of
+from benchmarks.live.processes import read_cpu_seconds
 from benchmarks.live.workload import Workload
 from moorage.kube.client.rest import ApiClient
 
@@ -61,7 +61,7 @@ class Plane(ControlPlane):
         """Return the CPU seconds of the API server and of etcd."""
         assert self.api is not None
         assert self.etcd is not None
-        return cpu_of(self.api.pid), cpu_of(self.etcd.pid)
+        return read_cpu_seconds(self.api.pid), read_cpu_seconds(self.etcd.pid)
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[ApiClient]:

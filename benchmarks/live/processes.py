@@ -18,7 +18,7 @@ _CPU: Final = slice(11, 15)
 """Where ``/proc/<pid>/stat`` has these, counted after the name: user, system, and both of children that have ended."""
 
 
-def cpu_of(pid: int) -> float:
+def read_cpu_seconds(pid: int) -> float:
     """Return the CPU seconds of a process, and of its children that have ended."""
     return sum(int(ticks) for ticks in _stat(PROC / str(pid))[_CPU]) / TICKS
 
@@ -60,7 +60,7 @@ class SessionProcess:
 
     def cpu(self) -> float:
         """Return the CPU seconds so far."""
-        return sum(cpu_of(pid) for pid in self.members())
+        return sum(read_cpu_seconds(pid) for pid in self.members())
 
     def peak_mib(self) -> float:
         """Return the peak resident memory, summed over its processes.

@@ -11,7 +11,7 @@ from benchmarks.drain import measure
 from benchmarks.engine_workloads import SMALL, Workload, plain_nodes
 from yoda.plugin import Yoda
 from yoda.scv import Scv
-from yoda.sniffer import MODELS, status_of
+from yoda.sniffer import MODELS, make_status
 
 from moorage import KubeObject, ObjectMeta, Pod
 from moorage.scheduler.wiring.policy import collect_plugins, load_policy
@@ -26,7 +26,7 @@ def nodes_with_cards(count: int) -> Iterator[KubeObject]:
     for number, node in enumerate(plain_nodes(count)):
         yield node
         cards = [{"id": card, "health": "Healthy", **MODELS[number % len(MODELS)]} for card in range(8)]
-        yield Scv(metadata=ObjectMeta(name=node.name, uid=f"scv/{node.name}"), status=status_of(cards, [], 0.0))
+        yield Scv(metadata=ObjectMeta(name=node.name, uid=f"scv/{node.name}"), status=make_status(cards, [], 0.0))
 
 
 def with_cards(number: int) -> Pod:

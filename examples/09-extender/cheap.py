@@ -16,20 +16,20 @@ class Cheap(FilterPlugin, ScorePlugin):
         budget = pod.labels.get(BUDGET, str(UNKNOWN))
         if not budget.isdecimal():
             return Status.unresolvable(f"the pod's label {BUDGET} is {budget!r}: write a whole number of cents")
-        if price_of(node) <= int(budget):
+        if get_price(node) <= int(budget):
             return None
         return Status.unresolvable("node(s) were above the pod's budget")
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
         """Prefer cheap nodes."""
-        return 100 - price_of(node)
+        return 100 - get_price(node)
 
     def sign(self, pod: Pod) -> str | None:
         """Share results among pods with the same budget."""
         return pod.labels.get(BUDGET, "")
 
 
-def price_of(node: NodeInfo) -> int:
+def get_price(node: NodeInfo) -> int:
     """Return the price of a node; without a valid label, the maximum."""
     price = node.labels.get(PRICE, "")
     return min(int(price), UNKNOWN) if price.isdecimal() else UNKNOWN

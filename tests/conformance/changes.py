@@ -30,10 +30,10 @@ from moorage.kube.manifests import to_documents
 from moorage.scheduler.config import completed_view
 from moorage.scheduler.wiring.policy import Policy
 from tests.conformance.amounts import one_unit_nearer
-from tests.conformance.fuzz import features_of, silence_logs
+from tests.conformance.fuzz import find_features, silence_logs
 from tests.conformance.generator import Case, generate
 from tests.conformance.oracle import KubeSchedulerCrash, Oracle, OracleError
-from tests.conformance.ours import BASE_GATES, REGISTRY, config_of
+from tests.conformance.ours import BASE_GATES, REGISTRY, make_configuration_for
 from tests.conformance.planting import PLANTS, planted, with_room
 from tests.integration import test_first_suggestions, test_pending_situations
 
@@ -77,7 +77,7 @@ class Prover:
         """Check all suggestions for the pending pods of a cluster."""
         gates = FeatureGates({**BASE_GATES, **case.feature_gates})
         try:
-            policy = Policy(config_of(case, gates), REGISTRY, gates)
+            policy = Policy(make_configuration_for(case, gates), REGISTRY, gates)
         except InputError:
             return  # a configuration that both sides reject
         profiles = {profile.scheduler_name for profile in policy.config.profiles}
@@ -236,7 +236,7 @@ def prove_situations(oracle: Oracle, console: Console) -> Tally:
     gates = FeatureGates(BASE_GATES)
     for name, (objects, _, _) in {**test_first_suggestions.SITUATIONS, **test_pending_situations.SITUATIONS}.items():
         case = Case(name, objects)
-        policy = Policy(config_of(case, gates), REGISTRY, gates)
+        policy = Policy(make_configuration_for(case, gates), REGISTRY, gates)
         with Session(to_documents(objects, source=name), policy, honours_nominations=False) as session:
             prover.judge(case, "default/p", explain_pod(session, "default/p", seconds=inf).as_data(), policy)
     return prover.tally
@@ -343,7 +343,7 @@ def prove(seed: str, count: int, features: str, oracle: Oracle, console: Console
     silence_logs()
     prover = Prover(oracle, console)
     for number in range(first, first + count):
-        case = generate(f"{seed}/{number}", features=features_of(features))
+        case = generate(f"{seed}/{number}", features=find_features(features))
         try:
             prover.prove(case)
         except MoorageError as error:

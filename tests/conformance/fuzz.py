@@ -22,7 +22,7 @@ def main() -> int:
     options = Options(
         seed=arguments.seed,
         count=arguments.n,
-        features=features_of(arguments.features),
+        features=find_features(arguments.features),
         search=arguments.search,
         without=tuple(filter(None, arguments.without.split(","))),
         first=arguments.first,
@@ -63,7 +63,7 @@ def report(outcome: Outcome, options: Options, console: Console) -> None:
     console.print(str(outcome), highlight=False)
 
 
-def features_of(text: str) -> frozenset[str]:
+def find_features(text: str) -> frozenset[str]:
     """Read a comma-separated list of features; ``all`` selects features without a feature gate."""
     names = frozenset(filter(None, text.split(",")))
     existing = (*EXTRA_FEATURES, *GATED_FEATURES)

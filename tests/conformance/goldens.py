@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.conformance.fuzz import add_choice_of_clusters, features_of
+from tests.conformance.fuzz import add_choice_of_clusters, find_features
 from tests.conformance.generator import Case, generate
 from tests.conformance.oracle import Oracle, OracleError
 
@@ -31,7 +31,7 @@ def read(path: Path) -> Iterator[Golden]:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             content = json.loads(line)
-            yield Golden(case_of(content), content["decisions"])
+            yield Golden(parse_case(content), content["decisions"])
 
 
 def write(path: Path, goldens: Iterable[Golden]) -> None:
@@ -41,7 +41,7 @@ def write(path: Path, goldens: Iterable[Golden]) -> None:
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def case_of(content: dict[str, Any]) -> Case:
+def parse_case(content: dict[str, Any]) -> Case:
     """Read a case from plain data."""
     return Case(
         seed=content["seed"],
@@ -78,7 +78,7 @@ def _record(arguments: argparse.Namespace) -> None:
     recorded = []
     with Oracle() as oracle:
         for number in range(arguments.first, arguments.first + arguments.n):
-            seed, features = f"{arguments.seed}/{number}", features_of(arguments.features)
+            seed, features = f"{arguments.seed}/{number}", find_features(arguments.features)
             case = generate(seed, features=features, search=arguments.search)
             try:
                 recorded.append(Golden(case, oracle.decide(case)))
@@ -92,7 +92,7 @@ def _keep(arguments: argparse.Namespace) -> None:
     stored = list(read(path)) if path.exists() else []
     with Oracle() as oracle:
         for file in arguments.files:
-            case = case_of(json.loads(file.read_text()))
+            case = parse_case(json.loads(file.read_text()))
             if all(golden.case != case for golden in stored):
                 stored.append(Golden(case, oracle.decide(case)))
     write(path, stored)

@@ -26,13 +26,13 @@ def decide(case: Case, release: str = RELEASE) -> list[dict[str, Any]]:
     base = {name: value for name, value in BASE_GATES.items() if not RELEASES[release][name].locked}
     gates = FeatureGates({**base, **case.feature_gates}, release=release)
     cluster = cluster_from(case.objects, features=gates)
-    policy = Policy(config_of(case, gates), REGISTRY, gates)
+    policy = Policy(make_configuration_for(case, gates), REGISTRY, gates)
     single = DryRun(cluster, policy, search_all=case.search == "all", cross_check=True)
     output: list[dict[str, Any]] = to_builtins(single.run())["decisions"]
     return [*output, *msgspec.to_builtins(single.groups)]
 
 
-def config_of(case: Case, gates: FeatureGates) -> SchedulerConfiguration:
+def make_configuration_for(case: Case, gates: FeatureGates) -> SchedulerConfiguration:
     """Return the configuration of a case."""
     if case.config is None:
         return default_config(gates=gates)

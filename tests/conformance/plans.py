@@ -28,11 +28,11 @@ from moorage.insight.whatif.session import Session
 from moorage.kube.features import FeatureGates
 from moorage.kube.manifests import to_documents
 from moorage.scheduler.wiring.policy import Policy
-from tests.conformance.fuzz import features_of, silence_logs
+from tests.conformance.fuzz import find_features, silence_logs
 from tests.conformance.generator import Case, generate
 from tests.conformance.generator.words import Object
 from tests.conformance.oracle import Oracle, OracleError
-from tests.conformance.ours import BASE_GATES, REGISTRY, config_of
+from tests.conformance.ours import BASE_GATES, REGISTRY, make_configuration_for
 
 PlanData = dict[str, Any]
 MakePlan = Callable[[Session], PlanData]
@@ -69,7 +69,7 @@ class PlanProver:
         case = replace(case, objects=with_budget(with_owners(case.objects, chance), chance))
         gates = FeatureGates({**BASE_GATES, **case.feature_gates})
         try:
-            policy = Policy(config_of(case, gates), REGISTRY, gates)
+            policy = Policy(make_configuration_for(case, gates), REGISTRY, gates)
             plans = [make_plan(case, policy, make) for make in goals(case, chance)]
         except InputError:
             return  # a cluster that both sides reject
@@ -90,7 +90,11 @@ class PlanProver:
         """Apply a plan to the manifests; yield each difference."""
         objects = {key_of(item): deepcopy(item) for item in case.objects if not is_pending(item)}
         running = {key for key, item in objects.items() if key[0] == "Pod" and is_active(item)}
-        allowed = {name_of(item): budget_of(item) for item in objects.values() if item["kind"] == "PodDisruptionBudget"}
+        allowed = {
+            name_of(item): get_allowed_disruptions(item)
+            for item in objects.values()
+            if item["kind"] == "PodDisruptionBudget"
+        }
         lost = set[tuple[str, str]]()
         for number, step in enumerate(plan["steps"], start=1):
             self.tally.steps += 1
@@ -101,7 +105,7 @@ class PlanProver:
             for item in step["evict"]:
                 if pods[item["pod"]]["spec"]["nodeName"] != item["from"]:
                     yield f"step {number}: {item['pod']} is not on {item['from']}"
-            for _, entries in groupby(step["evict"], key=lambda item: group_of(pods[item["pod"]]) or item["pod"]):
+            for _, entries in groupby(step["evict"], key=lambda item: get_group(pods[item["pod"]]) or item["pod"]):
                 together = [item for item in entries if item.get("recreated", True)]
                 self.tally.moves += len(together)
                 yield from self._recreate(case, number, together, pods, objects)
@@ -200,7 +204,7 @@ def goals(case: Case, chance: random.Random) -> Iterator[MakePlan]:
     yield lambda session: plan_consolidate(session, constraints=calm).as_data()
     hot = chance.choice((0.3, 0.5, 0.8))
     yield lambda session: plan_rebalance(session, hot=hot, constraints=calm).as_data()
-    waiting = [name_of(item) for item in case.objects if is_pending(item) and not group_of(item)]
+    waiting = [name_of(item) for item in case.objects if is_pending(item) and not get_group(item)]
     if waiting:
         request = chance.sample(waiting, min(len(waiting), chance.randint(1, 2)))
         goal = chance.choice(("defragment", "fit"))
@@ -221,7 +225,7 @@ def with_owners(objects: list[Object], chance: random.Random) -> list[Object]:
 def with_budget(objects: list[Object], chance: random.Random) -> list[Object]:
     """Add copies of some running pods, and often a budget for pods with the same label."""
     running = [item for item in objects if item["kind"] == "Pod" and item["spec"].get("nodeName")]
-    for item in [item for item in running if not group_of(item) and chance.random() < 0.4]:
+    for item in [item for item in running if not get_group(item) and chance.random() < 0.4]:
         copy = deepcopy(item)
         copy["metadata"] |= {"name": f"copy-of-{item['metadata']['name']}"}
         copy["metadata"].pop("uid", None)
@@ -277,7 +281,7 @@ def belongs_to_node(item: Object) -> bool:
     return "kubernetes.io/config.mirror" in annotations or any(owner["kind"] == "DaemonSet" for owner in owners)
 
 
-def group_of(item: Object) -> str:
+def get_group(item: Object) -> str:
     """Return the pod group of a pod; empty without one."""
     name = (item["spec"].get("schedulingGroup") or {}).get("podGroupName", "")
     return f"{item['metadata'].get('namespace') or 'default'}/{name}" if name else ""
@@ -290,7 +294,7 @@ def recreated(item: Object) -> Object:
     return fresh
 
 
-def budget_of(item: Object) -> Callable[..., int]:
+def get_allowed_disruptions(item: Object) -> Callable[..., int]:
     """Return a function for the allowed disruptions of a generated budget, which always has a status."""
     return lambda: int(item["status"]["disruptionsAllowed"])
 
@@ -308,7 +312,7 @@ def prove(seed: str, count: int, features: str, oracle: Oracle, console: Console
     silence_logs()
     prover = PlanProver(oracle, console)
     for number in range(first, first + count):
-        prover.prove(generate(f"{seed}/{number}", features=features_of(features)))
+        prover.prove(generate(f"{seed}/{number}", features=find_features(features)))
     return prover.tally
 
 

@@ -23,7 +23,7 @@ from rich.console import Console
 
 from moorage.common.version import RELEASES
 from tests.conformance.compare import Difference, differences
-from tests.conformance.fuzz import features_of, silence_logs
+from tests.conformance.fuzz import find_features, silence_logs
 from tests.conformance.fuzzer import guarded
 from tests.conformance.generator import Case, generate
 from tests.conformance.oracle import KubeSchedulerCrash, Oracle, OracleError
@@ -175,7 +175,7 @@ def compare_releases(
     try:
         for features, share in releases.budget:
             for number in range(max(1, round(count * share))):
-                case = generate(f"{seed}/{number}", features=features_of(features))
+                case = generate(f"{seed}/{number}", features=find_features(features))
                 comparison.clusters += 1
                 classes = {(item.side, item.cause, item.kind) for item in releases.compare(case, comparison.refused)}
                 comparison.counts.update(classes)

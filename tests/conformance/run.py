@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Console
 
 from tests.conformance.changes import prove, prove_situations
-from tests.conformance.fuzz import compare, features_of, report
+from tests.conformance.fuzz import compare, find_features, report
 from tests.conformance.fuzzer import Options
 from tests.conformance.oracle import Oracle, find_binary
 from tests.conformance.plans import prove as prove_plans
@@ -45,12 +45,12 @@ def _decisions(random_seed: str, console: Console) -> int:
     """Compare decisions on random clusters: with volumes, devices, groups and alpha gates, and limited searches."""
     budget = [
         *(Options(seed, count) for seed, count in (("fixed", 1_200), (random_seed, 60))),
-        *(Options(seed, count, features_of("all")) for seed, count in (("fixed", 1_000), (random_seed, 40))),
+        *(Options(seed, count, find_features("all")) for seed, count in (("fixed", 1_000), (random_seed, 40))),
         *(Options(seed, 8, search="config") for seed in ("fixed", random_seed)),
-        *(Options(seed, count, features_of("groups")) for seed, count in (("fixed", 200), (random_seed, 40))),
-        *(Options(seed, count, features_of("groups,devices")) for seed, count in (("fixed", 100), (random_seed, 20))),
+        *(Options(seed, count, find_features("groups")) for seed, count in (("fixed", 200), (random_seed, 40))),
+        *(Options(seed, count, find_features("groups,devices")) for seed, count in (("fixed", 100), (random_seed, 20))),
         *(
-            Options(seed, count, features_of("groups,devices,alphas"))
+            Options(seed, count, find_features("groups,devices,alphas"))
             for seed, count in (("fixed", 60), (random_seed, 20))
         ),
     ]

@@ -52,7 +52,7 @@ def merged(snippets: Sequence[Snippet]) -> dict[int, str]:
     return results
 
 
-def plugins_of(defined: dict[str, Any]) -> list[type[Plugin]]:
+def list_plugin_classes(defined: dict[str, Any]) -> list[type[Plugin]]:
     """Return the plugins that blocks, or modules of an example, define."""
     classes = (each for each in defined.values() if isinstance(each, type) and issubclass(each, Plugin))
     return [each for each in classes if not each.__module__.startswith("moorage.")]
@@ -66,5 +66,5 @@ def plugins_beside(page: Path) -> list[type[Plugin]]:
             name = file.stem if file.parent == page.parent else f"{file.parent.name}.{file.stem}"
             spec = importlib.util.find_spec(name)
             if spec is not None:
-                results += plugins_of(importlib.import_module(name).__dict__)
+                results += list_plugin_classes(importlib.import_module(name).__dict__)
     return list(dict.fromkeys(results))

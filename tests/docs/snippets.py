@@ -44,7 +44,7 @@ def pages() -> list[Path]:
     return sorted(page for page in items if not page.name.endswith(".zh.md"))
 
 
-def snippets_of(page: Path) -> Iterator[Snippet]:
+def read_snippets(page: Path) -> Iterator[Snippet]:
     """Yield the blocks of a page."""
     text = page.read_text()
     complete = _WHOLE_PAGE.search(text)
@@ -61,7 +61,7 @@ def snippets_of(page: Path) -> Iterator[Snippet]:
 
 def how_much_is_run() -> tuple[int, Counter[str]]:
     """Return the number of blocks, and the number of skipped ones by reason."""
-    every = [each for page in pages() for each in snippets_of(page) if each.language in RUNNABLE]
+    every = [each for page in pages() for each in read_snippets(page) if each.language in RUNNABLE]
     # A block that another test runs names the file of the test.
     return len(every), Counter(each.why_not for each in every if each.why_not and not each.why_not.startswith("tests/"))
 
@@ -78,7 +78,7 @@ class Command(Struct, frozen=True):
         return bool(re.search(r"\bkubectl .*\b(get|describe)\b|\bcurl\b", self.text))
 
 
-def commands_of(text: str) -> list[Command]:
+def parse_commands(text: str) -> list[Command]:
     """Read a transcript of a terminal: commands follow ``$``, their output is below."""
     results: list[Command] = []
     lines = iter(text.splitlines())

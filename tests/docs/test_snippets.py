@@ -8,27 +8,29 @@ import pytest
 
 from moorage.scheduler.framework.plugin import Plugin
 from tests.docs.documents import check_yaml
-from tests.docs.python_blocks import PythonBlocks, plugins_beside, plugins_of
+from tests.docs.python_blocks import PythonBlocks, list_plugin_classes, plugins_beside
 from tests.docs.snippets import (
     PLAIN,
     ROOT,
     RUNNABLE,
     Command,
     Snippet,
-    commands_of,
     how_much_is_run,
     is_shown,
     pages,
-    snippets_of,
+    parse_commands,
+    read_snippets,
 )
 from tests.docs.terminal import Terminal
 
-PAGES = [page for page in pages() if any(each.language in RUNNABLE and not each.why_not for each in snippets_of(page))]
+PAGES = [
+    page for page in pages() if any(each.language in RUNNABLE and not each.why_not for each in read_snippets(page))
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    snippets = [each for each in snippets_of(page) if not each.why_not]
+    snippets = [each for each in read_snippets(page) if not each.why_not]
     with Terminal(tmp_path) as terminal:
         monkeypatch.chdir(terminal.root)
         monkeypatch.syspath_prepend(terminal.root)
@@ -37,7 +39,7 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             if snippet.file_name:
                 terminal.write(snippet.file_name, snippet.text)
             try:
-                run(snippet, terminal, blocks, [*plugins_of(blocks.defined), *plugins_beside(page)])
+                run(snippet, terminal, blocks, [*list_plugin_classes(blocks.defined), *plugins_beside(page)])
             except Exception as error:
                 error.add_note(f"in {page.relative_to(ROOT)}, line {snippet.line}")
                 raise
@@ -48,7 +50,7 @@ def run(snippet: Snippet, terminal: Terminal, blocks: PythonBlocks, plugins: lis
         case "python":
             blocks.run(snippet)
         case "console":
-            for command in commands_of(snippet.text):
+            for command in parse_commands(snippet.text):
                 terminal.type(command)
         case "bash" | "before":
             terminal.type(Command(snippet.text))
@@ -65,7 +67,7 @@ def test_all_blocks_have_a_language() -> None:
     unknown = [
         f"{page}:{each.line}: {each.language}"
         for page in pages()
-        for each in snippets_of(page)
+        for each in read_snippets(page)
         if each.language not in existing
     ]
     assert unknown == []
@@ -76,7 +78,7 @@ def test_blocks_without_a_language_have_no_commands() -> None:
     selected = [
         f"{page.relative_to(ROOT)}:{each.line}"
         for page in pages()
-        for each in snippets_of(page)
+        for each in read_snippets(page)
         if each.language in PLAIN
         and each.language != "before"
         and not each.why_not
@@ -106,7 +108,7 @@ def test_expected_line_is_found(expected: str, output: str, want: bool) -> None:
 
 def test_commands_are_read_from_transcripts() -> None:
     text = "$ cd a\n$ moorage up \\\n  --nodes 3\n  # no command\nseen\n$ true   # why\n"
-    assert commands_of(text) == [
+    assert parse_commands(text) == [
         Command("cd a"),
         Command("moorage up \\\n  --nodes 3", ("  # no command", "seen")),
         Command("true"),

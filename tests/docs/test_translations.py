@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.snippets import ROOT, snippets_of
+from tests.docs.snippets import ROOT, read_snippets
 
 DIRECTORIES = ("docs", "examples")
 TRANSLATED = sorted([*ROOT.glob("*.zh.md"), *(page for name in DIRECTORIES for page in (ROOT / name).rglob("*.zh.md"))])
@@ -31,7 +31,7 @@ REQUIRED = (
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
-def english_of(page: Path) -> Path:
+def find_english_page(page: Path) -> Path:
     return page.with_name(page.name.replace(".zh.md", ".md"))
 
 
@@ -59,7 +59,7 @@ def links(page: Path) -> list[str]:
     """Return the targets of links; a translation may link to translations and to its own headings."""
     targets = (link.partition("#")[0].replace(".zh.md", ".md") for link in _LINK.findall(prose(page)))
     pages = (target.removesuffix("/README.md") for target in targets if target)
-    own = {english_of(page).name, page.name.replace(".zh.md", ".md")}
+    own = {find_english_page(page).name, page.name.replace(".zh.md", ".md")}
     return [target for target in pages if target not in own]
 
 
@@ -74,12 +74,12 @@ def test_translation_exists(name: str) -> None:
 
 @pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_translation_has_the_same_structure(page: Path) -> None:
-    english = english_of(page)
+    english = find_english_page(page)
     assert headings(page) == headings(english)
     assert tables(page) == tables(english)
     assert items(page) == items(english)
     assert links(page) == links(english)
-    assert [each.text for each in snippets_of(page)] == [each.text for each in snippets_of(english)]
+    assert [each.text for each in read_snippets(page)] == [each.text for each in read_snippets(english)]
 
 
 @pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: str(page.relative_to(ROOT)))
@@ -92,5 +92,5 @@ def test_translation_is_chinese(page: Path) -> None:
 def test_translations_link_to_translations(page: Path) -> None:
     targets = [page.parent / link.partition("#")[0] for link in _LINK.findall(prose(page)) if "://" not in link]
     twins = {target: (target / "README.md" if target.is_dir() else target).with_suffix(".zh.md") for target in targets}
-    own = english_of(page)
+    own = find_english_page(page)
     assert [str(target) for target, twin in twins.items() if twin.exists() and target not in (twin, own)] == []

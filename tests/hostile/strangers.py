@@ -76,10 +76,10 @@ def problems_of_daemon(server: ApiServer) -> list[str]:
         kubeconfig = Path(directory, "kubeconfig")
         kubeconfig.write_text(yaml.safe_dump(server.kubeconfig()))
         with running_scheduler(kubeconfig, f"--secure-port={port}") as process:
-            return list(_strange_to(process, port))
+            return list(_find_violations(process, port))
 
 
-def _strange_to(process: SchedulerProcess, port: int) -> Iterator[str]:
+def _find_violations(process: SchedulerProcess, port: int) -> Iterator[str]:
     deadline = time.monotonic() + DEADLINE
     while not _is_healthy(port):
         if time.monotonic() > deadline:

@@ -31,7 +31,7 @@ CHANGES = 200
 T = TypeVar("T", bound=KubeObject)
 
 
-def client_of(kubeconfig: Path) -> ApiClient:
+def make_api_client(kubeconfig: Path) -> ApiClient:
     return ApiClient(load_connection(str(kubeconfig)))
 
 
@@ -41,7 +41,7 @@ async def serving(directory: Path, token: str = "") -> AsyncIterator[tuple[ApiSe
         config = server.kubeconfig()
         config["users"][0]["user"]["token"] = token or server.token
         (directory / "kubeconfig").write_text(yaml.safe_dump(config))
-        async with client_of(directory / "kubeconfig") as client:
+        async with make_api_client(directory / "kubeconfig") as client:
             yield server, client
 
 
@@ -169,7 +169,7 @@ def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
         acknowledged.add(f"p{number}")
 
     async def write_until_killed(server: Killable) -> None:
-        async with client_of(server.kubeconfig) as client:
+        async with make_api_client(server.kubeconfig) as client:
             writers = [asyncio.create_task(write(client, number)) for number in range(1000)]
 
             async def has_begun() -> bool:
@@ -185,7 +185,7 @@ def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
         try:
             await write_until_killed(server)
             await server.start()
-            async with client_of(server.kubeconfig) as client:
+            async with make_api_client(server.kubeconfig) as client:
                 response = msgspec.json.decode(await client.request("GET", PODS))
                 names = {item["metadata"]["name"] for item in response["items"]}
                 assert acknowledged <= names

@@ -75,7 +75,7 @@ async def test_pod_of_lower_priority_is_evicted_and_the_others_remain() -> None:
 
 
 @in_virtual_time
-async def test_as_many_pods_are_evicted_as_necessary() -> None:
+async def test_necessary_number_of_pods_is_evicted() -> None:
     async with four_cpus() as cluster:
         big = pod("grow", "4", priority="high")
         await started(cluster, big, pod("low-1", "1"), pod("low-2", "1"))
@@ -152,7 +152,7 @@ async def test_fitting_resize_backs_off_without_events() -> None:
 
 
 @in_virtual_time
-async def test_member_of_a_gang_is_resized_alone() -> None:
+async def test_single_member_of_a_gang_is_resized() -> None:
     gates = f"{GATE},GenericWorkload=true"
     async with Cluster(nodes=1, shape="cpu=4,memory=8Gi,pods=10", feature_gates=gates) as cluster:
         spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "priorityClassName": "high"}

@@ -200,7 +200,7 @@ def test_plugin_that_fails_to_start_ends_the_server_with_its_error() -> None:
 
 
 def test_requests_without_a_client_certificate_are_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    authority = Authority.made_in(tmp_path)
+    authority = Authority.create_in(tmp_path)
     certificate, key = authority.issue("extender", hosts=("127.0.0.1",))
     client, client_key = authority.issue("system:kube-scheduler")
     options: dict[str, Any] = {

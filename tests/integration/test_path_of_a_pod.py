@@ -38,10 +38,10 @@ def carries(value: Any, depth: int = 3) -> bool:
         return value == f"default/{NAME}"
     if isinstance(value, bytes):
         return f'"{NAME}"'.encode() in value
-    return depth > 0 and any(carries(part, depth - 1) for part in parts_of(value))
+    return depth > 0 and any(carries(part, depth - 1) for part in list_parts(value))
 
 
-def parts_of(value: Any) -> list[Any]:
+def list_parts(value: Any) -> list[Any]:
     if isinstance(value, list | tuple):
         return list(value)
     if isinstance(value, partial):

@@ -81,7 +81,7 @@ def carry_out(kubeconfig: Path, edit: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("pod", "kind"), SAMPLES.items())
-def test_first_fix_lets_the_pod_run(kubeconfig: Path, pod: str, kind: str) -> None:
+def test_first_change_makes_the_pod_run(kubeconfig: Path, pod: str, kind: str) -> None:
     explained = explain(pod, "--kubeconfig", str(kubeconfig))
     first = explained["changes"][0]
     assert first["kind"] == kind

@@ -37,16 +37,16 @@ def node_of(cluster: Cluster, name: str) -> str:
     return "" if stored is None else stored.node_name
 
 
-def scheduler_of(cluster: Cluster) -> Scheduler:
+def get_scheduler(cluster: Cluster) -> Scheduler:
     assert cluster.embedded.scheduling is not None
     return cluster.embedded.scheduling.scheduler
 
 
-def place_of(cluster: Cluster, name: str) -> str | None:
+def get_node_name(cluster: Cluster, name: str) -> str | None:
     stored = cluster.pod(name)
     assert stored is not None
-    scheduler_of(cluster).queue.check_invariants()
-    return scheduler_of(cluster).queue.where(stored)
+    get_scheduler(cluster).queue.check_invariants()
+    return get_scheduler(cluster).queue.where(stored)
 
 
 class Diary:
@@ -95,11 +95,11 @@ class Successor(Alive):
 async def test_pod_waiting_in_permit_remains_and_its_plugins_are_closed_later() -> None:
     async with Cluster(nodes=2, plugins=[Alive]) as cluster:
         await cluster.apply(pod("held"))
-        await cluster.wait_for(lambda: bool(scheduler_of(cluster).services.waiting.all()))
-        (waiting,) = scheduler_of(cluster).services.waiting.all()
+        await cluster.wait_for(lambda: bool(get_scheduler(cluster).services.waiting.all()))
+        (waiting,) = get_scheduler(cluster).services.waiting.all()
         await cluster.reload()
         await cluster.sleep(60.0)
-        assert scheduler_of(cluster).services.waiting.all() == (waiting,)
+        assert get_scheduler(cluster).services.waiting.all() == (waiting,)
         assert Diary.lines == ["first starts"], "it still has a pod to bind"
         await cluster.apply(pod("meanwhile"))
         await cluster.wait_for(lambda: bool(node_of(cluster, "meanwhile")))
@@ -113,7 +113,7 @@ async def test_pod_waiting_in_permit_remains_and_its_plugins_are_closed_later() 
 async def test_next_generation_of_a_plugin_releases_held_pods() -> None:
     async with Cluster(nodes=2, plugins=[Alive]) as cluster:
         await cluster.apply(pod("held"))
-        await cluster.wait_for(lambda: bool(scheduler_of(cluster).services.waiting.all()))
+        await cluster.wait_for(lambda: bool(get_scheduler(cluster).services.waiting.all()))
         await cluster.reload(plugins=[Successor])
         assert Diary.lines == ["first starts", "second starts"], "it is started before its first call"
         await cluster.apply(pod("second"))
@@ -126,7 +126,7 @@ async def test_next_generation_of_a_plugin_releases_held_pods() -> None:
 async def test_plugins_that_still_bind_are_closed_with_the_scheduler() -> None:
     async with Cluster(nodes=2, plugins=[Alive]) as cluster:
         await cluster.apply(pod("held"))
-        await cluster.wait_for(lambda: bool(scheduler_of(cluster).services.waiting.all()))
+        await cluster.wait_for(lambda: bool(get_scheduler(cluster).services.waiting.all()))
         await cluster.reload(plugins=[Successor])
     assert Diary.lines == ["first starts", "second starts", "first closes", "second closes"]
 
@@ -160,7 +160,7 @@ class SlowAsWell(SlowToBind):
 async def test_binding_in_progress_ends_with_its_plugins() -> None:
     async with Cluster(nodes=2, plugins=[SlowToBind]) as cluster:
         await cluster.apply(pod("bound"), pod("broken"))
-        await cluster.wait_for(lambda: scheduler_of(cluster).binder.in_flight == 2)
+        await cluster.wait_for(lambda: get_scheduler(cluster).binder.in_flight == 2)
         await cluster.reload(plugins=[SlowAsWell])
         await cluster.wait_for(lambda: bool(node_of(cluster, "bound")), seconds=120)
         assert {"old prepared bound", "old prepared broken", "old closes"} == set(Diary.lines[:3])
@@ -180,7 +180,7 @@ async def test_rejected_pod_is_retried_after_a_reload() -> None:
     async with Cluster(nodes=1, plugins=[Refuses]) as cluster:
         await cluster.apply(pod("p", refused="yes"))
         await cluster.wait_for(lambda: "not now" in cluster.why_pending("p"))
-        assert place_of(cluster, "p") == "unschedulable"
+        assert get_node_name(cluster, "p") == "unschedulable"
         await cluster.reload()
         await cluster.wait_for(lambda: bool(node_of(cluster, "p")), seconds=3)
 
@@ -191,9 +191,9 @@ async def test_pod_in_backoff_keeps_its_backoff() -> None:
     async with Cluster(nodes=1, plugins=[Breaks], config=config.replace("- schedulerName: other", BREAKS)) as cluster:
         await cluster.apply(pod("p"))
         await cluster.wait_for(lambda: "it broke" in cluster.why_pending("p"))
-        assert place_of(cluster, "p") == "backoff"
+        assert get_node_name(cluster, "p") == "backoff"
         await cluster.reload(config=config)
-        assert place_of(cluster, "p") == "backoff"
+        assert get_node_name(cluster, "p") == "backoff"
         await cluster.sleep(20.0)
         assert not node_of(cluster, "p"), "its backoff has not expired"
         await cluster.wait_for(lambda: bool(node_of(cluster, "p")), seconds=15)
@@ -224,10 +224,10 @@ class OtherGate(Gate):
 async def test_gated_pod_is_checked_by_the_new_plugins() -> None:
     async with Cluster(nodes=1, plugins=[Gate]) as cluster:
         await cluster.apply(pod("p"))
-        await cluster.wait_for(lambda: place_of(cluster, "p") == "gated")
+        await cluster.wait_for(lambda: get_node_name(cluster, "p") == "gated")
         await cluster.reload(plugins=[OtherGate])
-        assert place_of(cluster, "p") == "gated"
-        (queued,) = scheduler_of(cluster).queue
+        assert get_node_name(cluster, "p") == "gated"
+        (queued,) = get_scheduler(cluster).queue
         assert queued.gating_plugin == "OtherGate"
         await cluster.reload()
         await cluster.wait_for(lambda: bool(node_of(cluster, "p")))
@@ -238,16 +238,16 @@ async def test_profiles_are_added_and_removed_with_their_pods() -> None:
     async with Cluster(nodes=1) as cluster:
         await cluster.apply(pod("early", "other"))
         await cluster.sleep(5.0)
-        assert not len(scheduler_of(cluster).queue)
+        assert not len(get_scheduler(cluster).queue)
         await cluster.reload(config=TWO_PROFILES)
         await cluster.wait_for(lambda: bool(node_of(cluster, "early")))
 
         await cluster.reload(plugins=[Gate], config=TWO_PROFILES + "  plugins: {preEnqueue: {enabled: [{name: Gate}]}}")
         await cluster.apply(pod("late", "other"))
-        await cluster.wait_for(lambda: place_of(cluster, "late") == "gated")
+        await cluster.wait_for(lambda: get_node_name(cluster, "late") == "gated")
         await cluster.reload()
-        assert place_of(cluster, "late") is None, "it belongs to another scheduler now"
-        assert [*scheduler_of(cluster).runners] == ["default-scheduler"]
+        assert get_node_name(cluster, "late") is None, "it belongs to another scheduler now"
+        assert [*get_scheduler(cluster).runners] == ["default-scheduler"]
 
 
 @in_virtual_time
@@ -255,10 +255,10 @@ async def test_pod_of_a_removed_profile_is_dropped_after_a_failed_binding() -> N
     config = TWO_PROFILES + "  plugins: {preBind: {enabled: [{name: SlowToBind}]}}\n"
     async with Cluster(nodes=2, plugins=[SlowToBind], config=config) as cluster:
         await cluster.apply(pod("broken", "other"))
-        await cluster.wait_for(lambda: scheduler_of(cluster).binder.in_flight == 1)
+        await cluster.wait_for(lambda: get_scheduler(cluster).binder.in_flight == 1)
         await cluster.reload()
         await cluster.wait_for(lambda: "old closes" in Diary.lines, seconds=120)
-        scheduler = scheduler_of(cluster)
+        scheduler = get_scheduler(cluster)
         assert (len(scheduler.queue), scheduler.cache.assumed_count, scheduler.queue.in_flight()) == (0, 0, ())
 
 
@@ -283,7 +283,7 @@ async def test_new_kind_is_listed_before_the_new_plugins_run() -> None:
         await cluster.apply(ticket("unknown", approved=True))
         await cluster.wait_for(lambda: bool(node_of(cluster, "unknown")))
         await cluster.reload()
-        await cluster.wait_for(lambda: Ticket not in scheduler_of(cluster).objects.kinds(), seconds=5)
+        await cluster.wait_for(lambda: Ticket not in get_scheduler(cluster).objects.kinds(), seconds=5)
 
 
 class FailsToStart(FilterPlugin):
@@ -339,12 +339,12 @@ def test_invalid_change_is_rejected_without_effect(
         async with Cluster(nodes=1, plugins=[Refuses]) as cluster:
             await cluster.apply(pod("p", refused="yes"))
             await cluster.wait_for(lambda: "not now" in cluster.why_pending("p"))
-            before = scheduler_of(cluster).profiles
+            before = get_scheduler(cluster).profiles
             with pytest.raises(error, match=text):
                 await cluster.reload(plugins=plugins, config=config)
-            assert scheduler_of(cluster).profiles is before
-            assert Ticket not in scheduler_of(cluster).objects.kinds()
-            assert place_of(cluster, "p") == "unschedulable"
+            assert get_scheduler(cluster).profiles is before
+            assert Ticket not in get_scheduler(cluster).objects.kinds()
+            assert get_node_name(cluster, "p") == "unschedulable"
             await cluster.apply(pod("q"))
             await cluster.wait_for(lambda: bool(node_of(cluster, "q")))
             assert Diary.lines == (["it was closed"] if FailsToStart in plugins else [])
@@ -366,7 +366,7 @@ async def test_pending_gangs_are_placed_by_the_next_generation() -> None:
         await cluster.apply(member("a"), member("b"))
         await cluster.sleep(5.0)
         await cluster.reload(config=config.replace("10", "20"))
-        place_of(cluster, "a")
+        get_node_name(cluster, "a")
         assert not node_of(cluster, "a")
         await cluster.apply(member("c"))
         await cluster.wait_for(lambda: all(node_of(cluster, name) for name in "abc"))
@@ -383,7 +383,7 @@ async def test_gangs_of_a_removed_plugin_become_single_pods() -> None:
         assert not node_of(cluster, "a")
         await cluster.reload()
         await cluster.wait_for(lambda: bool(node_of(cluster, "a")))
-        place_of(cluster, "a")
+        get_node_name(cluster, "a")
         await cluster.reload(config=config)
         await cluster.apply({**content, "metadata": {**content["metadata"], "name": "b"}})
         await cluster.sleep(5.0)

@@ -62,7 +62,7 @@ def pod(name: str, scheduler: str = "default-scheduler", **labels: str) -> dict[
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
 
 
-def scheduler_of(cluster: Cluster) -> Scheduler:
+def get_scheduler(cluster: Cluster) -> Scheduler:
     assert cluster.embedded.scheduling is not None
     return cluster.embedded.scheduling.scheduler
 
@@ -76,7 +76,7 @@ async def test_pods_of_a_removed_profile_leave_the_queue() -> None:
         await cluster.apply(*(pod(name, "other", red="yes") for name in ("gated", "bound-elsewhere")))
         await cluster.apply(pod("rejected", "other", size="huge"), pod("stays", size="huge"))
         await cluster.sleep(5.0)
-        scheduler = scheduler_of(cluster)
+        scheduler = get_scheduler(cluster)
         assert len(scheduler.queue) == 4
         await cluster.reload(plugins=PLUGINS, config=config("plain", "default-scheduler"))
         scheduler.queue.check_invariants()
@@ -93,7 +93,7 @@ async def test_pods_of_a_new_profile_enter_the_queue_once() -> None:
     async with Cluster(nodes=1, plugins=PLUGINS, config=config("plain", "default-scheduler")) as cluster:
         await cluster.apply(pod("early", "other"), pod("gated", "other", red="yes"), pod("huge", "other", size="huge"))
         await cluster.sleep(5.0)
-        scheduler = scheduler_of(cluster)
+        scheduler = get_scheduler(cluster)
         assert [*scheduler.queue] == []
         await cluster.reload(plugins=PLUGINS, config=config("red", *TWO))
         await cluster.apply(pod("late", "other"))
@@ -127,7 +127,7 @@ async def run_history(chance: random.Random) -> None:
             await loading
             await cluster.sleep(chance.choice([0.0, 0.01, 1.0, 20.0]))
             note_bound(cluster, bound)
-            scheduler_of(cluster).queue.check_invariants()
+            get_scheduler(cluster).queue.check_invariants()
         await cluster.reload(plugins=PLUGINS, config=last)
         await cluster.sleep(60.0)
         note_bound(cluster, bound)
@@ -161,7 +161,7 @@ def note_bound(cluster: Cluster, bound: dict[str, str]) -> None:
 
 def places(cluster: Cluster) -> dict[str, str | None]:
     """Return for each pod whether it is bound, or its queue and its rejectors."""
-    scheduler = scheduler_of(cluster)
+    scheduler = get_scheduler(cluster)
     assert scheduler.unexpected is None
     waits = {info.pod.name: info.gating_plugin for info in scheduler.queue}
     return {

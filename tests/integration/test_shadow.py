@@ -74,7 +74,7 @@ class Seen(ShadowEvents):
         self.ups.append(up)
 
     @property
-    def is_looking_on(self) -> bool:
+    def is_shadowing(self) -> bool:
         return bool(self.ups) and self.ups[-1]
 
 
@@ -152,7 +152,7 @@ def test_weight_changes_decisions_and_the_plugin_is_named(tmp_path: Path) -> Non
     async def story() -> None:
         async with beside(tmp_path, IMAGES, *NODES) as both:
             both.apply(None, make_pod("old", uid="old", node="n2", requests={"cpu": "2", "memory": "16Gi"}))
-            await both.until(lambda: both.seen.is_looking_on)
+            await both.until(lambda: both.seen.is_shadowing)
             outcomes = await both.place(pod("web-1"), pod("other", image="other:1"), pod("big", cpu="9"))
             assert [outcome.node_name for outcome in outcomes[:2] if isinstance(outcome, Placed)] == ["n1", "n1"]
             await both.until(lambda: len(both.seen.comparisons) == 3)
@@ -191,7 +191,7 @@ def test_same_configuration_never_differs_while_the_cluster_changes(tmp_path: Pa
                         requests={"cpu": f"{100 + 37 * number}m"},
                     ),
                 )
-            await both.until(lambda: both.seen.is_looking_on)
+            await both.until(lambda: both.seen.is_shadowing)
             placed: list[tuple[Pod, str]] = []
             for number in range(120):
                 new = make_pod(f"p{number}", uid=f"p{number}", requests={"cpu": f"{50 + 13 * (number % 17)}m"})
@@ -233,7 +233,7 @@ def test_shadow_receives_objects_of_every_watched_kind(tmp_path: Path) -> None:
                     both.apply(None, convert(BY_NAME[sample["kind"]].type, named))
 
             create("existing")
-            await both.until(lambda: both.seen.is_looking_on)
+            await both.until(lambda: both.seen.is_shadowing)
             create("later")
             await both.place(pod("web"))
             await both.until(lambda: any(item.pod == "default/web" for item in both.seen.comparisons))
@@ -248,7 +248,7 @@ def test_additional_filter_of_the_shadow_is_named(tmp_path: Path) -> None:
     async def story() -> None:
         config = filtering("Refuses")
         async with beside(tmp_path, config, make_node("n1"), plugins=("Refuses",)) as both:
-            await both.until(lambda: both.seen.is_looking_on)
+            await both.until(lambda: both.seen.is_shadowing)
             await both.place(pod("web"))
             await both.until(lambda: bool(both.seen.comparisons))
         (found,) = both.seen.comparisons
@@ -261,7 +261,7 @@ def test_additional_filter_of_the_shadow_is_named(tmp_path: Path) -> None:
 def test_equal_nodes_are_not_a_difference(tmp_path: Path) -> None:
     async def story() -> None:
         async with beside(tmp_path, IMAGES, *(make_node(f"n{number}") for number in range(9))) as both:
-            await both.until(lambda: both.seen.is_looking_on)
+            await both.until(lambda: both.seen.is_shadowing)
             for number in range(9):
                 await both.place(pod(f"p{number}"))
             await both.until(lambda: len(both.seen.comparisons) == 9)
@@ -273,7 +273,7 @@ def test_equal_nodes_are_not_a_difference(tmp_path: Path) -> None:
 def test_only_a_percentage_of_the_pods_is_compared(tmp_path: Path) -> None:
     async def story() -> None:
         async with beside(tmp_path, SAME, make_node("n1"), percent=30.0) as both:
-            await both.until(lambda: both.seen.is_looking_on)
+            await both.until(lambda: both.seen.is_shadowing)
             for number in range(100):
                 await both.place(make_pod(f"p{number}", uid=f"p{number}"))
                 await both.until(lambda: not both.feed.pending_requests)
@@ -290,12 +290,12 @@ def test_slow_shadow_compares_fewer_pods_and_is_disabled(tmp_path: Path, monkeyp
 
     async def story() -> None:
         async with beside(tmp_path, filtering("Sleeps"), *NODES, plugins=("Sleeps",)) as both:
-            await both.until(lambda: both.seen.is_looking_on)
+            await both.until(lambda: both.seen.is_shadowing)
             for number in range(60):
                 (outcome,) = await both.place(make_pod(f"p{number}", uid=f"p{number}"))
                 assert isinstance(outcome, Placed)
             assert both.seen.lost == {shadow_process.BUSY: 60 - shadow_process.MAX_REQUESTS}
-            await both.until(lambda: not both.seen.is_looking_on)
+            await both.until(lambda: not both.seen.is_shadowing)
             assert both.feed.send is None
             assert both.seen.lost[shadow_process.LOST] == shadow_process.MAX_REQUESTS
             assert isinstance((await both.place(pod("after")))[0], Placed)
@@ -308,15 +308,15 @@ def test_shadow_with_a_raising_plugin_is_disabled(tmp_path: Path, monkeypatch: p
 
     async def story() -> None:
         async with beside(tmp_path, filtering("Raises"), *NODES, plugins=("Raises",)) as both:
-            await both.until(lambda: both.seen.is_looking_on)
+            await both.until(lambda: both.seen.is_shadowing)
             for number in range(5):
                 assert isinstance((await both.place(pod(f"p{number}")))[0], Placed)
-            await both.until(lambda: not both.seen.is_looking_on)
+            await both.until(lambda: not both.seen.is_shadowing)
             assert {item.result for item in both.seen.comparisons} == {ERROR}
             assert "the shadow's plugin raises" in both.seen.comparisons[0].message
             assert isinstance((await both.place(pod("after")))[0], Placed)
             both.file.write_text(SAME)  # repaired: the shadow works
-            await both.until(lambda: both.seen.is_looking_on)
+            await both.until(lambda: both.seen.is_shadowing)
             await both.place(pod("later"))
             await both.until(lambda: both.seen.comparisons[-1].pod == "default/later")
             assert both.seen.comparisons[-1].result == AGREES
@@ -334,12 +334,12 @@ def test_crashing_shadow_is_restarted_and_then_disabled(
         config = filtering("Exits") if how == "exits" else SAME
         async with beside(tmp_path, config, *NODES, plugins=("Exits",) if how == "exits" else ()) as both:
             for number in range(2):
-                await both.until(lambda: both.seen.is_looking_on)
+                await both.until(lambda: both.seen.is_shadowing)
                 if how == "is killed":
                     os.kill(both.pid, signal.SIGKILL)
                 (outcome,) = await both.place(pod(f"p{number}"))
                 assert isinstance(outcome, Placed)
-                await both.until(lambda: not both.seen.is_looking_on)
+                await both.until(lambda: not both.seen.is_shadowing)
             for _ in range(50):
                 await asyncio.sleep(0.02)
             assert (both.seen.ups.count(True), both.feed.send) == (2, None)
@@ -354,10 +354,10 @@ def test_shadow_with_too_much_memory_is_disabled(tmp_path: Path, monkeypatch: py
     async def story() -> None:
         eats = filtering("Eats")
         async with beside(tmp_path, eats, *NODES, plugins=("Eats",), max_memory=400 << 20) as both:
-            await both.until(lambda: both.seen.is_looking_on)
+            await both.until(lambda: both.seen.is_shadowing)
             for number in range(4):
                 await both.place(pod(f"p{number}"))
-            await both.until(lambda: not both.seen.is_looking_on)
+            await both.until(lambda: not both.seen.is_shadowing)
             assert isinstance((await both.place(pod("after")))[0], Placed)
 
     run(story())
@@ -383,7 +383,7 @@ def test_shadow_that_does_not_read_changes_is_restarted(tmp_path: Path, monkeypa
 
     async def story() -> None:
         async with beside(tmp_path, SAME, *NODES) as both:
-            await both.until(lambda: both.seen.is_looking_on)
+            await both.until(lambda: both.seen.is_shadowing)
             os.kill(both.pid, signal.SIGSTOP)
             number = 0
             while both.feed.send is not None:
@@ -394,7 +394,7 @@ def test_shadow_that_does_not_read_changes_is_restarted(tmp_path: Path, monkeypa
                 assert both.shadow.current is not None
                 assert both.shadow.current.pending_bytes < 3 << 20
                 await asyncio.sleep(0.01)
-            await both.until(lambda: not both.seen.is_looking_on)
+            await both.until(lambda: not both.seen.is_shadowing)
             assert isinstance((await both.place(pod("after")))[0], Placed)
 
     run(story())

@@ -105,13 +105,13 @@ def test_shadow_compares_with_the_reloaded_configuration(tmp_path: Path) -> None
             aiohttp.ClientSession() as client,
         ):
 
-            async def looks_on() -> bool:
+            async def wait_for_shadow() -> bool:
                 return "moorage_shadow_up 1.0" in await metrics(client, url, token)
 
             async def is_reloaded() -> bool:
                 return 'moorage_config_reloads_total{result="success"} 1.0' in await metrics(client, url, token)
 
-            await until(looks_on)
+            await until(wait_for_shadow)
             before = await watched.pods_until(lambda item: item.result == DIFFERS)
             assert (before.node, before.shadow_node, before.because) == ("n1", "n2", "NodeResourcesFit")
             config.write_text(ONLY_N3 + access)

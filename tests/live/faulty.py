@@ -43,7 +43,7 @@ class Hold:
     after: int
     reached: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def pass_by(self, line: str) -> None:
+    async def block_or_pass(self, line: str) -> None:
         """Pass a request, or block forever."""
         if re.search(self.matches, line):
             self.after -= 1
@@ -97,14 +97,14 @@ class FaultyServer:
             await asyncio.sleep(self.chance.uniform(0.0, self.slowest))
         line = f"{request.method} {request.path_qs}"
         if self.hold is not None:
-            await self.hold.pass_by(line)
+            await self.hold.block_or_pass(line)
         refusal = self._refusal(line)
         if refusal is not None:
             self.rejected[refusal.status] += 1
             headers = {"Retry-After": refusal.retry_after} if refusal.retry_after else {}
             status = {"kind": "Status", "message": "the test refuses", "code": refusal.status}
             return web.json_response(status, status=refusal.status, headers=headers)
-        return await self._passed_on(request)
+        return await self._forward(request)
 
     def _refusal(self, line: str) -> Refusal | None:
         for refusal in self.refusals:
@@ -113,7 +113,7 @@ class FaultyServer:
                 return refusal
         return None
 
-    async def _passed_on(self, request: web.Request) -> web.StreamResponse:
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
         assert self._session is not None
         headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
         headers["Authorization"] = f"Bearer {self.plane.tokens[ADMIN]}"

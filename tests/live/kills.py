@@ -36,9 +36,9 @@ from tests.live.storage import (
     add_classes,
     add_local_volumes,
     claim_volume,
-    claims_of,
     clear_storage,
     ephemeral_volume,
+    list_claim_names,
 )
 from tests.support.control_plane import ControlPlane, control_plane
 
@@ -157,7 +157,7 @@ def half_done(cluster: LiveCluster) -> set[str]:
     result = {DEVICE} if any(uid in waiting for uid in reserved) else set()
     claimed = {volume.spec.claim_ref.uid for volume in now.volumes.values() if volume.spec.claim_ref is not None}
     for pod in waiting.values():
-        for claim in (now.claims.get(f"{pod.namespace}/{name}") for name in claims_of(pod)):
+        for claim in (now.claims.get(f"{pod.namespace}/{name}") for name in list_claim_names(pod)):
             if claim is not None and SELECTED_NODE in claim.annotations:
                 result.add(MADE)
             elif claim is not None and claim.uid in claimed:

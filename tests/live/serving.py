@@ -35,7 +35,7 @@ def answered(url: str) -> int:
         return 0
 
 
-def text_of(url: str) -> str:
+def fetch_text(url: str) -> str:
     """Return the text of a page served without TLS."""
     with _OPENER.open(url, timeout=60) as answer:
         text: str = answer.read().decode()

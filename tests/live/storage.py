@@ -162,7 +162,7 @@ class Storage:
         return [
             f"{pod.name} is on {pod.node_name}, {name} is on {self.node_of_claim(name)!r}"
             for pod in pods.values()
-            for name in claims_of(pod)
+            for name in list_claim_names(pod)
             if pod.node_name and self.node_of_claim(name) != pod.node_name
         ]
 
@@ -194,7 +194,7 @@ class Storage:
         return results
 
 
-def claims_of(pod: Pod) -> list[str]:
+def list_claim_names(pod: Pod) -> list[str]:
     """Return the claims of a pod's volumes."""
     names = []
     for volume in pod.spec.volumes:

@@ -55,15 +55,15 @@ def test_unreachable_server_is_retried(plane: ControlPlane, tmp_path: Path) -> N
 
 
 def test_certificate_of_another_ca_is_rejected(plane: ControlPlane, tmp_path: Path) -> None:
-    other = {"certificate-authority": str(Authority.made_in(tmp_path / "other").file)}
+    other = {"certificate-authority": str(Authority.create_in(tmp_path / "other").file)}
     with scheduler(changed(plane, tmp_path, **other)) as process:
-        assert ended_with(process, "is not trusted") == 1
+        assert wait_for_exit_with(process, "is not trusted") == 1
 
 
 def test_expired_token_is_reported(plane: ControlPlane) -> None:
     plane.tokens["expired"] = signed_token(plane, expired_for=timedelta(minutes=1))
     with scheduler(plane.kubeconfig("expired")) as process:
-        assert ended_with(process, "the server does not accept our credentials") == 1
+        assert wait_for_exit_with(process, "the server does not accept our credentials") == 1
 
 
 def signed_token(plane: ControlPlane, *, expired_for: timedelta) -> str:
@@ -88,7 +88,7 @@ def encoded(part: dict[str, Any]) -> bytes:
     return urlsafe_b64encode(msgspec.json.encode(part)).rstrip(b"=")
 
 
-def ended_with(process: SchedulerProcess, message: str) -> int:
+def wait_for_exit_with(process: SchedulerProcess, message: str) -> int:
     """Wait for the exit; return the exit code."""
     code = process.wait()
     assert message in process.log

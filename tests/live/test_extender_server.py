@@ -20,7 +20,7 @@ from tests.live.cluster import NAMESPACE, SCHEDULED, LiveCluster, bound
 from tests.live.extender_process import extender
 from tests.live.proxy import CuttableProxy, through
 from tests.live.scheduler import scheduler
-from tests.live.serving import text_of
+from tests.live.serving import fetch_text
 from tests.live.test_extender_parity import kube_scheduler
 from tests.support.control_plane import ControlPlane
 
@@ -141,7 +141,7 @@ async def placed_one_by_one(
         if not is_wanted(there, pod):
             continue
         while url and f'scheduler_cache_size{{type="pods"}} {len(there)}.0\n' not in await asyncio.to_thread(
-            text_of, url
+            fetch_text, url
         ):
             await asyncio.sleep(0.05)
         await cluster.create(PATH, pod)

@@ -233,7 +233,7 @@ def show_what_held_up_the_loop(changes: list[TakenUp], decisions: Path) -> None:
     assert median(report["swap_cpu_ms"]) < MAX_SWAP_CPU_MS
 
 
-async def lease_of(client: ApiClient) -> Lease:
+async def fetch_lease(client: ApiClient) -> Lease:
     return await client.get(Lease, "reloaded", "kube-system")
 
 
@@ -255,7 +255,7 @@ def test_reloads_every_second_under_load(
         await cluster.add_nodes(*(f"n-{i}" for i in range(NODES)), cpu="16")
         with reloaded.running() as process:
             await process.logged('"scheduling"')
-            lease = await lease_of(cluster.client)
+            lease = await fetch_lease(cluster.client)
             for number in range(ROUNDS):
                 await reloaded.round(number, cluster)
             await cluster.wait_for("every pod has a node", lambda pods: bound(pods, expected))
@@ -266,7 +266,7 @@ def test_reloads_every_second_under_load(
             show_what_held_up_the_loop(taken_up(process.own_log), decisions)
 
     async def in_the_end(cluster: LiveCluster, process: SchedulerProcess, reserved: Lease) -> None:
-        after, counts = await lease_of(cluster.client), await reloaded.counts()
+        after, counts = await fetch_lease(cluster.client), await reloaded.counts()
         assert after.spec.holder_identity == reserved.spec.holder_identity, "the lease was kept"
         assert after.spec.lease_transitions == reserved.spec.lease_transitions
         assert cluster.witness.moved() == [], "each pod was bound once"
@@ -354,7 +354,7 @@ def test_weight_is_tried_in_shadow_promoted_and_reverted(
         await cluster.add_nodes(*(f"n-{i}" for i in range(NODES)), cpu="64")
         with reloaded.running() as process:
             await process.logged("the shadow is ready")
-            reserved, load = await lease_of(cluster.client), Load(cluster)
+            reserved, load = await fetch_lease(cluster.client), Load(cluster)
             await load.until("the shadow would have decided otherwise", lambda: differing(log) >= 20)
             assert next(iter(read_report(log).plugins)) == "Changing", "the plugin that caused the difference"
             assert await asyncio.to_thread(run, ["promote", str(shadow), *command, "--dry-run"]) == 0
@@ -372,7 +372,7 @@ def test_weight_is_tried_in_shadow_promoted_and_reverted(
             process.send(signal.SIGHUP)
             await cluster.wait_for("every pod has a node", lambda pods: bound(pods, load.names))
             assert cluster.witness.moved() == [], "each pod was bound once"
-            assert (await lease_of(cluster.client)).spec.holder_identity == reserved.spec.holder_identity
+            assert (await fetch_lease(cluster.client)).spec.holder_identity == reserved.spec.holder_identity
             assert "Traceback" not in process.own_log
             assert process.stop() == 0
 

@@ -44,7 +44,7 @@ WAVES = 6
 PODS = 100
 
 
-def shadow_of(process: SchedulerProcess) -> list[int]:
+def read_shadow_counts(process: SchedulerProcess) -> list[int]:
     """Return the shadow processes: children of the scheduler process."""
     results = []
     for child in process.children():
@@ -67,14 +67,14 @@ def test_shadow_finds_differences_without_delaying_pods(plane: ControlPlane, liv
                 names = [f"p{wave}-{number}" for number in range(PODS)]
                 adding = asyncio.create_task(cluster.add_pods(*names))
                 if wave in (1, 3):
-                    for pid in shadow_of(process):
+                    for pid in read_shadow_counts(process):
                         os.kill(pid, signal.SIGKILL)
                 await adding
                 await cluster.wait_for("the wave", lambda pods, names=names: bound(pods, names))  # type: ignore[misc]
                 if wave in (0, 1, 3):
-                    await looks_on(process, 1 + (wave >= 1) + (wave >= 3))
+                    await wait_for_shadow(process, 1 + (wave >= 1) + (wave >= 3))
             await compared(log, PODS, cluster)
-            (last,) = shadow_of(process)
+            (last,) = read_shadow_counts(process)
             assert process.stop() == 0
             assert not Path(f"/proc/{last}").exists(), "the shadow ends with its scheduler"
 
@@ -105,7 +105,7 @@ def test_stopped_shadow_does_not_delay_pods(plane: ControlPlane, live: Live, tmp
             await process.logged("the shadow is ready")
             await placed(cluster, waves["with"])
             before = await dropped(plane, port)
-            (pid,) = shadow_of(process)
+            (pid,) = read_shadow_counts(process)
             os.kill(pid, signal.SIGSTOP)
             await placed(cluster, waves["still"])
             assert await dropped(plane, port) - before >= PODS, "more than the limit of pending requests"
@@ -165,7 +165,7 @@ async def dropped(plane: ControlPlane, port: int) -> float:
     return sum((await asyncio.to_thread(metric, port, "moorage_shadow_dropped_total", plane.tokens["admin"])).values())
 
 
-async def looks_on(process: SchedulerProcess, times: int) -> None:
+async def wait_for_shadow(process: SchedulerProcess, times: int) -> None:
     """Wait until the shadow has started this number of times."""
     async with asyncio.timeout(PATIENCE):
         while process.log.count("the shadow is ready") < times:

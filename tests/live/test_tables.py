@@ -17,10 +17,10 @@ LISTED: Final = [item for item in Resources() if "list" in item.verbs and item.v
 @pytest.fixture(scope="module")
 def tables(plane: ControlPlane) -> dict[str, Any]:
     """Query the real server once for all of them."""
-    return asyncio.run(columns_of(plane))
+    return asyncio.run(fetch_table_columns(plane))
 
 
-async def columns_of(plane: ControlPlane) -> dict[str, Any]:
+async def fetch_table_columns(plane: ControlPlane) -> dict[str, Any]:
     headers = {"Authorization": f"Bearer {plane.tokens[ADMIN]}", "Accept": TABLE}
     results: dict[str, Any] = {}
     async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=False)) as session:

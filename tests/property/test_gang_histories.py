@@ -26,7 +26,7 @@ class GangHistory(History):
     def groups(self) -> list[PodGroup]:
         return list(self.wanted.values())
 
-    def group_of(self, pod: Pod) -> str:
+    def get_group(self, pod: Pod) -> str:
         return pod.metadata.labels.get(GROUP_LABEL, "") or (pod.metadata.annotations or {}).get(GANG, "")
 
     def new_group(self) -> None:

@@ -49,7 +49,7 @@ class History:
         """Return the desired groups."""
         return self._all(PodGroup)
 
-    def group_of(self, pod: Pod) -> str:
+    def get_group(self, pod: Pod) -> str:
         """Return the group of a pod, if it has one."""
         group = pod.spec.scheduling_group
         return "" if group is None else group.pod_group_name or ""
@@ -94,9 +94,9 @@ class History:
             self.bench.add(self._member(group.name, group))
 
     def lose_member(self) -> None:
-        if pods := [pod for pod in self._all(Pod) if self.group_of(pod)]:
+        if pods := [pod for pod in self._all(Pod) if self.get_group(pod)]:
             pod = self.chance.choice(pods)
-            self.disturbed.add(self.group_of(pod))
+            self.disturbed.add(self.get_group(pod))
             self.bench.remove(pod)
 
     def lose_group(self) -> None:
@@ -116,7 +116,7 @@ class History:
         self.bench.add(alone(f"p{self.number}", priority=self.chance.choice([LOW, HIGH])))
 
     def lose_pod(self) -> None:
-        if pods := [pod for pod in self._all(Pod) if not self.group_of(pod)]:
+        if pods := [pod for pod in self._all(Pod) if not self.get_group(pod)]:
             self.bench.remove(self.chance.choice(pods))
 
     def new_node(self) -> None:
@@ -126,7 +126,7 @@ class History:
     def lose_node(self) -> None:
         if (node := self._some(Node)) and self.chance.random() < 0.3:
             there = [pod for pod in self._all(Pod) if pod.node_name == node.name]
-            self.disturbed |= {self.group_of(pod) for pod in there}
+            self.disturbed |= {self.get_group(pod) for pod in there}
             self.bench.remove(node, *there)
 
     def fail(self) -> None:
@@ -173,7 +173,7 @@ class History:
         bound: defaultdict[str, int] = defaultdict(int)
         for pod in self._all(Pod):
             if pod.node_name:
-                bound[self.group_of(pod)] += 1
+                bound[self.get_group(pod)] += 1
         for group in self.groups():
             if group.name not in self.disturbed and group.min_count is not None and bound[group.name]:
                 expected = group.min_count - self._evicted(group.name)
@@ -191,7 +191,7 @@ class History:
             self.check_group(group)
 
     def check_group(self, group: PodGroup) -> None:
-        pods = [pod for pod in self._all(Pod) if self.group_of(pod) == group.name]
+        pods = [pod for pod in self._all(Pod) if self.get_group(pod) == group.name]
         bound = sum(bool(pod.node_name) for pod in pods)
         missing = max(group.min_count or 1, 1) - bound
         if missing <= 0:

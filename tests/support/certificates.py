@@ -20,7 +20,7 @@ class Authority:
     certificate: x509.Certificate
 
     @classmethod
-    def made_in(cls, directory: Path, name: str = "ca") -> "Authority":
+    def create_in(cls, directory: Path, name: str = "ca") -> "Authority":
         """Create a CA."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

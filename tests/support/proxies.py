@@ -58,7 +58,7 @@ class SocksProxy:
         _, count = await reader.readexactly(2)
         await reader.readexactly(count)
         writer.write(b"\x05\x02" if self.user else b"\x05\x00")
-        if self.user and not await self._let_in(reader, writer):
+        if self.user and not await self._accept_handshake(reader, writer):
             return
         *_, kind = await reader.readexactly(4)
         length = 4 if kind == 1 else (await reader.readexactly(1))[0]
@@ -70,7 +70,7 @@ class SocksProxy:
         if not self.refuses:
             await joined(reader, writer, f"{name}:{port}")
 
-    async def _let_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _accept_handshake(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         words = []
         await reader.readexactly(1)
         for _ in range(2):

@@ -24,7 +24,7 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_files_that_are_named_are_there(document: Path) -> None:
+def test_referenced_files_exist(document: Path) -> None:
     file_names = NAMED.findall(document.read_text())
     assert [name for name in file_names if not any((base / name).exists() for base in (*BASES, document.parent))] == []
 

@@ -30,7 +30,7 @@ MEASURES_INTERNALS = {"examples/03-yoda/rate.py", "examples/04-sample/test_sampl
 
 
 @pytest.mark.parametrize("name", moorage.__all__)
-def test_every_public_name_is_there(name: str) -> None:
+def test_all_public_names_exist(name: str) -> None:
     assert getattr(getattr(moorage, name), "__name__", name) in (name, "ndarray", "Union")
     assert name in dir(moorage)
 

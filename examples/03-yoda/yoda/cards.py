@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from moorage import BoolArray, Handle, IntArray, Lister, NodeInfo, Pod, Status, parse_time
-from yoda.demand import Demand, WrongLabel, cards_given, demand_of, original_demand_of
+from yoda.demand import Demand, WrongLabel, cards_given, compute_demand, compute_original_demand
 from yoda.scv import HEALTHY, Card, Report, Scv
 
 MISSING = Status.unresolvable("node(s) had no Scv (does the sniffer run there?)")
@@ -23,7 +23,7 @@ class Cards:
         """The sums of the node's report, and the memory requested by the labels of its pods."""
 
 
-def facts_of(report: Report, width: int = 0) -> IntArray:
+def collect_card_facts(report: Report, width: int = 0) -> IntArray:
     """Return the cards of a report as columns, padded to ``width``."""
     facts = np.zeros((FACTS, max(width, len(report.card_list))), dtype=np.int64)
     if report.card_list:
@@ -36,7 +36,7 @@ def _facts(card: Card) -> tuple[int, ...]:
     return 1, is_healthy, card.free_memory, card.total_memory, card.clock, card.core, card.power, card.bandwidth
 
 
-def sums_of(report: Report, requested: int) -> IntArray:
+def sum_card_facts(report: Report, requested: int) -> IntArray:
     """Return the sums of a report for the node."""
     return np.array((report.card_number, report.total_memory_sum, report.free_memory_sum, requested), dtype=np.int64)
 
@@ -67,13 +67,15 @@ class CardReader:
         report = self.report(node.name)
         if isinstance(report, Status):
             return report
-        facts = facts_of(report, width)
+        facts = collect_card_facts(report, width)
         if not self._counts_pods:
-            return facts, sums_of(report, sum(original_demand_of(pod).memory or 0 for pod in node.pods.values()))
+            return facts, sum_card_facts(
+                report, sum(compute_original_demand(pod).memory or 0 for pod in node.pods.values())
+            )
         demands = {uid: demand for uid, pod in node.pods.items() if (demand := _valid_demand(pod)) is not None}
         if node.pods or self._handle.nodes.find(node.name) is not node:
             self._take_off(facts, report, node, demands)
-        return facts, sums_of(report, sum(demand.total for demand in demands.values()))
+        return facts, sum_card_facts(report, sum(demand.total for demand in demands.values()))
 
     def _take_off(self, facts: IntArray, report: Report, node: NodeInfo, demands: dict[str, Demand]) -> None:
         """Subtract memory that pods hold but the report does not include.
@@ -122,7 +124,7 @@ def unreadable(problem: str) -> Status:
 def _valid_demand(pod: Pod) -> Demand | None:
     """Return the demand of a pod on a node; a pod with invalid labels holds nothing."""
     try:
-        demand = demand_of(pod)
+        demand = compute_demand(pod)
     except WrongLabel:
         return None
     return demand if demand.memory and not pod.is_finished else None

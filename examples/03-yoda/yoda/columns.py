@@ -3,7 +3,7 @@
 import numpy as np
 
 from moorage import Handle, IntArray, Lister, NodeInfo, NodeTable, Status, Verdict
-from yoda.cards import FACTS, SUMS, CardReader, Cards, facts_of, sums_of
+from yoda.cards import FACTS, SUMS, CardReader, Cards, collect_card_facts, sum_card_facts
 from yoda.scv import Report, Scv
 
 
@@ -43,8 +43,8 @@ class CardColumns:
             reports = [scv.report for scv in self._scvs.list()]
             valid = [report for report in reports if isinstance(report, Report)] or [Report()]
             width = max(len(report.card_list) for report in valid)
-            facts = np.stack([facts_of(report, width) for report in valid], axis=1)
-            sums = np.stack([sums_of(report, 0) for report in valid], axis=1)
+            facts = np.stack([collect_card_facts(report, width) for report in valid], axis=1)
+            sums = np.stack([sum_card_facts(report, 0) for report in valid], axis=1)
             self._reported = self._scvs.version, Cards(facts, sums)
         return self._reported[1]
 

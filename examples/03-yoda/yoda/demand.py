@@ -47,7 +47,7 @@ class WrongLabel(Exception):
     """A label cannot be read; the text is for the pod's event."""
 
 
-def demand_of(pod: Pod) -> Demand:
+def compute_demand(pod: Pod) -> Demand:
     """Read a pod's labels; raise WrongLabel for an invalid number."""
     return _demand(*_labels(pod))
 
@@ -62,7 +62,7 @@ def check_labels(pod: Pod) -> None:
         raise WrongLabel(_wrong(PRIORITY, priority))
 
 
-def original_demand_of(pod: Pod) -> Demand:
+def compute_original_demand(pod: Pod) -> Demand:
     """Read a pod's labels as the original does: invalid numbers are 0, negative numbers wrap around."""
     return Demand(*(None if label is None else min(number(label) % (1 << 64), MOST) for label in _labels(pod)))
 

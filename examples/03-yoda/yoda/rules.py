@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from moorage import BoolArray, IntArray, Pod, QueuedPod, Status
 from yoda.cards import Cards, usable
-from yoda.demand import PRIORITY, Demand, check_labels, demand_of, number, original_demand_of
+from yoda.demand import PRIORITY, Demand, check_labels, compute_demand, compute_original_demand, number
 
 FEW_HEALTHY = Status.unresolvable("node(s) had too few healthy cards")
 SLOW = Status.unresolvable("node(s) had too few cards with the requested clock")
@@ -60,7 +60,7 @@ class Rules:
     def demand(self, pod: Pod) -> Demand:
         """Read the labels of a pod; raise WrongLabel for an invalid number."""
         check_labels(pod)
-        return demand_of(pod)
+        return compute_demand(pod)
 
     def sort_key(self, queued: QueuedPod) -> tuple[float, ...]:
         """Sort by ``scv/priority``, then by waiting time."""
@@ -127,7 +127,7 @@ class OriginalRules(Rules):
 
     def demand(self, pod: Pod) -> Demand:
         """Read the labels of a pod; invalid numbers are 0."""
-        return original_demand_of(pod)
+        return compute_original_demand(pod)
 
     def sort_key(self, queued: QueuedPod) -> tuple[float, ...]:
         """Sort by ``scv/priority`` only."""

@@ -29,7 +29,7 @@ def new_cards(node_name: str) -> list[dict[str, Any]]:
     return [{"id": card, "health": "Healthy", **model} for card in range((1, 2, 4, 8)[dice // 7 % 4])]
 
 
-def status_of(cards: list[dict[str, Any]], pods: list[Pod], now: float) -> dict[str, Any]:
+def make_status(cards: list[dict[str, Any]], pods: list[Pod], now: float) -> dict[str, Any]:
     """Return a report with the memory that running pods use."""
     running = [pod for pod in pods if pod.status.phase == "Running"]
     for card in cards:
@@ -48,7 +48,7 @@ async def publish(client: ApiClient, now: float) -> int:
         here = [pod for pod in pods if pod.node_name == node.name]
         current = scvs.get(node.name)
         if current is None:
-            first = status_of(new_cards(node.name), here, now)
+            first = make_status(new_cards(node.name), here, now)
             await client.create(Scv(metadata=ObjectMeta(name=node.name), status=first))
             count += 1
         elif (status := _updated_status(current, here, now)) is not None:
@@ -62,7 +62,7 @@ def _updated_status(scv: Scv, pods: list[Pod], now: float) -> dict[str, Any] | N
     if isinstance(scv.report, str):
         return None
     before = [dict(card) for card in (scv.status or {}).get("cardList", [])]
-    status = status_of([dict(card) for card in before], pods, now)
+    status = make_status([dict(card) for card in before], pods, now)
     return status if status["cardList"] != before else None
 
 

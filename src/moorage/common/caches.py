@@ -55,8 +55,8 @@ class LRU(Generic[K, V]):
 
     It has two generations. A hit in the young one is a plain dict lookup without bookkeeping, because these maps are
     read several times per pod. A hit in the old one moves the entry to the young one. When the young generation has
-    half the limit, it becomes the old one, and the rest of the former old generation is dropped. So an entry is dropped
-    after ``limit / 2`` other entries were added without a lookup.
+    half the limit, it becomes the old one, and the rest of the previous old generation is dropped. So an entry is
+    dropped after ``limit / 2`` other entries were added without a lookup.
 
     With ``compute``, ``lookup(key)`` computes a missing value and stores it; a hit costs no Python call. ``on_drop`` is
     called with each entry that is dropped because the cache is full.

@@ -104,7 +104,7 @@ def evaluate(
     if path is not None and path.exists():
         return msgspec.json.decode(path.read_bytes(), type=Evaluation)
     result = _run_in_process(request)
-    # Time limits depend on the machine: such a candidate is tried again.
+    # Time limits depend on the machine, so such candidates are retried.
     if path is not None and result.status not in ("timeout", "crashed"):
         partial = path.with_suffix(f".{os.getpid()}.part")
         partial.write_bytes(msgspec.json.encode(result))

@@ -116,7 +116,7 @@ class Experiment(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
             entry.preset or options.shuffle or options.inflate or options.node_failures or options.ties == "random"
         )
 
-    def seeds_of(self, entry: TraceEntry) -> Sequence[int]:
+    def list_seeds(self, entry: TraceEntry) -> Sequence[int]:
         """Return the seeds of a trace: the first one, if the seed has no influence."""
         return self.seed_list[:1] if self.is_exact(entry) else self.seed_list
 
@@ -144,7 +144,7 @@ class LoadedExperiment:
         self._check_names()
 
     def __len__(self) -> int:
-        seeds = sum(len(self.experiment.seeds_of(entry)) for entry in self.experiment.traces)
+        seeds = sum(len(self.experiment.list_seeds(entry)) for entry in self.experiment.traces)
         return seeds * len(self.clusters) * len(self.policies)
 
     def trials(
@@ -153,7 +153,7 @@ class LoadedExperiment:
         """Yield all trials, or those of some policies and seeds, grouped by trace."""
         experiment = self.experiment
         for number, entry in enumerate(experiment.traces):
-            for seed in experiment.seeds_of(entry) if seeds is None else seeds:
+            for seed in experiment.list_seeds(entry) if seeds is None else seeds:
                 trace = self._trace(number, entry, seed)
                 for cluster in self.clusters:
                     for policy in self.policies if policies is None else policies:

@@ -1,6 +1,6 @@
-"""Calibration of forecasts: a trace is replayed, and forecasts at arrivals are compared with the starts that follow.
+"""Calibration of forecasts: a trace is replayed, and forecasts at arrivals are compared with the actual starts.
 
-A forecast uses only earlier facts: the pods that had arrived, and the durations of those that had ended.
+A forecast uses only earlier data: the pods that had arrived, and the durations of completed pods.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ from moorage.scheduler.decisions.decision_log import MAX_LINE, read_log
 NAIVE_PODS: Final = 100
 """The naive forecast is the mean wait of this number of pods of the same class that started last."""
 TOLERANCE: Final = 1.0
-"""Seconds by which a start may miss the interval: the time of an attempt."""
+"""Tolerance of the interval in seconds: the duration of an attempt."""
 
 
 class PodMoment(Struct, frozen=True):
@@ -72,7 +72,7 @@ class Calibration(Struct, frozen=True):
     trace: str
     pods: int
     waited: int
-    """Number of pods that waited after their first attempt, after the warm-up."""
+    """Number of pods that were pending after their first attempt, excluding the warm-up."""
     rows: tuple[ForecastRow, ...]
 
     @property
@@ -125,7 +125,7 @@ class Moments(TrialWatch):
         self._arrived: list[PodLife] = []
 
     def arrived(self, life: PodLife) -> None:
-        """Remember a new pod."""
+        """Store a new pod."""
         self._active[life.line.name] = life
         self._arrived.append(life)
 
@@ -254,9 +254,9 @@ def _naive(play: Play[Moments], moment: PodMoment) -> float | None:
 
 
 def read_history(path: Path, class_label: str) -> list[PastPod]:
-    """Read a trace or a decision log as the past of a cluster; a label, or else the namespace, is the class of a pod.
+    """Read a trace or a decision log as the history of a cluster; the class of a pod is a label or its namespace.
 
-    A log has no ends of pods, so it only contributes arrivals.
+    A log does not record when pods end, so it only contributes arrivals.
     """
     if _is_log(path):
         return _read_logged(path)

@@ -293,7 +293,7 @@ def _make_pods(row: Row, mapping: TraceMapping, default: str, *, as_gangs: bool)
     gpus, share = round(get.number("gpus") or 0), get.number("gpuShare")
     milli = round(get.number("gpuMilli") or WHOLE_GPU)
     if share is not None:
-        # Thousandths of all GPUs of a pod: a part of one, or whole ones.
+        # Thousandths of all GPUs of a pod: a part of one GPU, or complete GPUs.
         gpus, milli = (ceil(share / WHOLE_GPU), min(WHOLE_GPU, round(share))) if share > 0 else (0, 0)
     cpu, memory = get.number("cpuMilli") or 0.0, get.number("memoryMib") or 0.0
     pods = max(1, round(get.number("pods") or 1))

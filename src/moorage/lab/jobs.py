@@ -10,12 +10,12 @@ from moorage.common.arrays import NDArray
 from moorage.lab.playing import PodLife
 
 SHORTEST: Final = 10.0
-"""Lower limit in seconds of the ideal time of a job, so that tiny jobs do not dominate slowdowns."""
+"""Lower limit of the ideal time of a job in seconds; otherwise tiny jobs would dominate slowdowns."""
 PERCENTILES: Final = tuple(range(101))
 
 
 class JobLedger:
-    """Follows all jobs; with ``keeps_all`` unset, finished jobs of one pod only leave their numbers."""
+    """Tracks all jobs; unless ``keeps_all`` is set, only the measures of finished single-pod jobs are kept."""
 
     def __init__(self, *, keeps_all: bool) -> None:
         self._keeps_all = keeps_all
@@ -82,12 +82,12 @@ class JobTimes:
 
     @property
     def queued(self) -> float | None:
-        """Seconds until all pods have had a node; ``None`` if one had none."""
+        """Seconds until all pods have been scheduled; ``None`` if a pod was not scheduled."""
         return self.last_start - self.arrives if self.pods == self.placed else None
 
     @property
     def jct(self) -> float | None:
-        """Seconds until all pods have finished; ``None`` if one has not."""
+        """Seconds until all pods have finished; ``None`` if a pod has not finished."""
         return self.last_end - self.arrives if self.pods == self.finished and not self.is_failed else None
 
     @property
@@ -136,7 +136,7 @@ class Samples:
 
 
 class TenantService:
-    """The resource seconds of each tenant: those that its pods had a node, and those that they waited."""
+    """The resource seconds of each tenant while its pods were scheduled, and while they were waiting."""
 
     def __init__(self) -> None:
         self.served: dict[str, float] = {}
@@ -145,7 +145,7 @@ class TenantService:
         """The current allocation of each tenant."""
 
     def bound(self, life: PodLife, request: int, waited: float) -> None:
-        """Add a pod that got a node."""
+        """Add a pod that was scheduled."""
         tenant = life.line.tenant_name
         self.waited[tenant] = self.waited.get(tenant, 0.0) + request * waited
         self.allocated[tenant] = self.allocated.get(tenant, 0) + request

@@ -165,7 +165,7 @@ class Attempts(AttemptObserver):
 
 
 class GangState:
-    """The members of a gang that have a node; those that wait for others hold their resources."""
+    """The scheduled members of a gang; they keep their resources while they wait for other members."""
 
     __slots__ = ("bound", "waiting")
 

@@ -55,7 +55,7 @@ CHUNK: Final = 200_000
 
 
 class PodFile(Struct, frozen=True):
-    """The pods of a file, which are read again by each iteration."""
+    """The pods of a file; each iteration rereads the file."""
 
     path: str
 

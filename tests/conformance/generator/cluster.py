@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tests.conformance.generator import alphas, devices, group_claims, groups, storage
-from tests.conformance.generator.config import BARE_CONFIG, make_config, schedulers_of
+from tests.conformance.generator.config import BARE_CONFIG, list_scheduler_names, make_config
 from tests.conformance.generator.dice import Dice
 from tests.conformance.generator.nodes import make_nodes
 from tests.conformance.generator.pods import Surroundings, make_expected_pods, make_pod, make_running_pod
@@ -136,7 +136,7 @@ def generate(seed: str, *, features: frozenset[str] = frozenset(), search: str =
     around = Surroundings(
         nodes=names,
         owners=[owner for owner in owners if owner["kind"] != "Service"],
-        schedulers=schedulers_of(config),
+        schedulers=list_scheduler_names(config),
         classes=[item["metadata"]["name"] for item in classes],
     )
     running = [make_running_pod(dice, f"r{number}", around) for number in range(_running_count(dice, search))]

@@ -31,7 +31,7 @@ def make_config(dice: Dice, nodes: list[str], *, search: str) -> Object | None:
     return config
 
 
-def schedulers_of(config: Object | None) -> tuple[str, ...]:
+def list_scheduler_names(config: Object | None) -> tuple[str, ...]:
     """Return the profile names of a configuration."""
     return tuple(profile["schedulerName"] for profile in config["profiles"]) if config else words.SCHEDULERS[:1]
 

@@ -25,7 +25,7 @@ PATIENCE: Final = 60.0
 ATTEMPTS: Final = 3
 
 
-def path_of(kind: str, name: str = "", namespace: str = "", subresource: str = "") -> str:
+def make_api_path(kind: str, name: str = "", namespace: str = "", subresource: str = "") -> str:
     """Return the path of an object, also for kinds that no scheduler reads."""
     if kind == "RuntimeClass":
         return f"{RUNTIME_CLASSES}/{name}".rstrip("/")
@@ -78,7 +78,7 @@ class Stage:
             _unbind(content)
         namespace = self._namespace(obj)
         try:
-            created = await self._create(path_of(kind, namespace=namespace), content)
+            created = await self._create(make_api_path(kind, namespace=namespace), content)
         except ApiError as error:
             self.refused[f"{kind}: {error}"] += 1
             return None
@@ -88,7 +88,7 @@ class Stage:
             await self._write_status(kind, metadata["name"], namespace, content["status"])
         if kind == "Pod" and "deletionTimestamp" in metadata:
             self.leaving.add(created["metadata"]["uid"])
-            await self.client.request("DELETE", path_of(kind, metadata["name"], namespace))
+            await self.client.request("DELETE", make_api_path(kind, metadata["name"], namespace))
         return created
 
     async def _create(self, path: str, content: Object) -> Object:
@@ -109,18 +109,18 @@ class Stage:
     async def patch(self, kind: str, name: str, namespace: str, change: Object, subresource: str = "") -> None:
         """Patch an object."""
         body = msgspec.json.encode(self._with_uids(change))
-        await self.client.request("PATCH", path_of(kind, name, namespace, subresource), body, MERGE_PATCH)
+        await self.client.request("PATCH", make_api_path(kind, name, namespace, subresource), body, MERGE_PATCH)
 
     async def get(self, kind: str, name: str, namespace: str = "") -> Object | None:
         """Read an object; ``None`` if it does not exist."""
         try:
-            return await self._send("GET", path_of(kind, name, namespace))
+            return await self._send("GET", make_api_path(kind, name, namespace))
         except NotFound:
             return None
 
     async def all_of(self, kind: str) -> list[Object]:
         """Read all objects of a kind, as in a file."""
-        items: list[Object] = (await self._send("GET", path_of(kind)))["items"]
+        items: list[Object] = (await self._send("GET", make_api_path(kind)))["items"]
         api = BY_NAME[kind].api_version if kind in BY_NAME else ""
         return [{"apiVersion": api, "kind": kind, **item} for item in items]
 
@@ -134,7 +134,7 @@ class Stage:
     async def remove(self, kind: str, name: str, namespace: str = "") -> None:
         """Delete an object immediately, without its finalizers."""
         try:
-            await self.client.request("DELETE", path_of(kind, name, namespace) + "?gracePeriodSeconds=0")
+            await self.client.request("DELETE", make_api_path(kind, name, namespace) + "?gracePeriodSeconds=0")
             remaining = await self.get(kind, name, namespace)
             if remaining is not None and remaining["metadata"].get("finalizers"):
                 await self.patch(kind, name, namespace, {"metadata": {"finalizers": None}})
@@ -176,7 +176,7 @@ class Stage:
 
     async def _label_namespace(self, name: str, labels: dict[str, str]) -> None:
         try:
-            await self._send("POST", path_of("Namespace"), {"metadata": {"name": name}})
+            await self._send("POST", make_api_path("Namespace"), {"metadata": {"name": name}})
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise

@@ -110,7 +110,7 @@ def real_server(gates: str = "") -> Iterator[Stage]:
     with (
         control_plane(*flags, *([SERVED] if gates else [])) as plane,
         controller_manager(plane, *controllers, flags=flags),
-        stage_of(plane) as prepared,
+        make_stage(plane) as prepared,
     ):
         yield prepared
 
@@ -121,7 +121,7 @@ def gate_flags(gates: str) -> list[str]:
 
 
 @contextmanager
-def stage_of(plane: ControlPlane) -> Iterator[Stage]:
+def make_stage(plane: ControlPlane) -> Iterator[Stage]:
     with stage(plane.kubeconfig(), _kubelets, _provisioner) as prepared:
         yield prepared
 

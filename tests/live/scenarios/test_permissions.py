@@ -18,7 +18,7 @@ import yaml
 from moorage.kube.client.rest import ApiClient
 from tests.live.controllers import CONTROLLERS, controller_manager
 from tests.live.scenarios import devices, groups, preempting, volumes, waiting
-from tests.live.scenarios.combinations import CONFIGURATION, SERVED, WORKLOADS, Stage, gate_flags, stage_of
+from tests.live.scenarios.combinations import CONFIGURATION, SERVED, WORKLOADS, Stage, gate_flags, make_stage
 from tests.live.scenarios.scene import Scene
 from tests.live.scheduler import scheduler
 from tests.live.serving import page
@@ -71,8 +71,8 @@ def test_role_has_exactly_the_used_rights(tmp_path: Path) -> None:
         use(plane, stage, tmp_path)
         events = [msgspec.json.decode(line) for line in log.read_text().splitlines()]
     requests = [event for event in events if event["user"]["username"] == ACCOUNT and "objectRef" in event]
-    refused = {right_of(event) for event in requests if event.get("responseStatus", {}).get("code") == 403}
-    used = {right_of(event) for event in requests}
+    refused = {get_permission(event) for event in requests if event.get("responseStatus", {}).get("code") == 403}
+    used = {get_permission(event) for event in requests}
     granted = {*granted_rights()}
     unused, lost = granted - used - UNSEEN.keys(), UNSEEN.keys() - granted
     assert not refused, f"the role does not allow {sorted(refused)}"
@@ -80,7 +80,7 @@ def test_role_has_exactly_the_used_rights(tmp_path: Path) -> None:
     assert not lost, f"the role no longer has {sorted(lost)}"
 
 
-def right_of(event: dict[str, Any]) -> Right:
+def get_permission(event: dict[str, Any]) -> Right:
     """Return the right that a request needs."""
     reference = event["objectRef"]
     resource = "/".join(filter(None, (reference["resource"], reference.get("subresource", ""))))
@@ -106,7 +106,7 @@ def audited(directory: Path, log: Path) -> Iterator[tuple[ControlPlane, Stage]]:
     with (
         control_plane(*flags, SERVED_TOO, *audit) as plane,
         controller_manager(plane, *CONTROLLERS, *WORKLOADS, "podgroup-protection-controller", flags=flags),
-        stage_of(plane) as prepared,
+        make_stage(plane) as prepared,
     ):
         for file in ("service-account.yaml", "rbac.yaml"):
             kubectl(plane, "apply", "-f", str(ROOT / "deploy" / file))

@@ -106,7 +106,7 @@ def test_more_volumes_than_a_node_can_hold() -> None:
     assert problems(State(work(2), pods, NODES, [few])) == ["a has 2 volumes, and can hold 1"]
 
 
-def test_a_device_given_twice_or_elsewhere() -> None:
+def test_device_allocated_twice_or_on_another_node() -> None:
     def claim(name: str, pod: Pod) -> ResourceClaim:
         result = DeviceRequestAllocationResult(request="gpu", driver="gpu.example.com", pool="a", device="gpu-0")
         allocation = AllocationResult(devices=DeviceAllocationResult(results=(result,)))

@@ -47,7 +47,7 @@ def test_speed_and_cost_are_measured_from_the_first_bind_to_the_last() -> None:
     assert (figures["api_cpu_ms_per_pod"], figures["server_cpu_ms_per_pod"]) == (50.0, 75.0)
 
 
-def test_a_round_without_a_binding_has_figures_too() -> None:
+def test_round_without_bindings_has_measurements() -> None:
     figures = a_round(reading(1.0, 0, 0.5), reading(2.0, 0, 0.9)).figures()
     assert (figures["bound"], figures["pods_per_second"], figures["cpu_ms_per_pod"]) == (0, 0.0, 0.0)
 
@@ -65,7 +65,7 @@ def test_percentiles_are_values_that_occurred() -> None:
     assert percentile([], 99) == 0.0
 
 
-def test_a_process_counts_with_its_children_and_ends_with_them(tmp_path: Path) -> None:
+def test_process_is_measured_and_ended_with_its_children(tmp_path: Path) -> None:
     child = "while True: pass"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     process = SessionProcess([sys.executable, "-c", parent], tmp_path / "log", tmp_path)

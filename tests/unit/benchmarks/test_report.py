@@ -131,7 +131,7 @@ def test_page_of_several_runs_is_labeled() -> None:
     )
 
 
-def test_a_drain_too_short_to_have_a_speed_is_no_division_by_nothing() -> None:
+def test_short_drain_does_not_divide_by_zero() -> None:
     rows = [row("moorage"), row("kube-scheduler", pods_per_second=0.0)]
     assert comparisons(rows)[0].judgement == "met: CPU at its goal, no core idle"
     assert "**0.0×**" in report.page({**ABOUT, "drain": rows})

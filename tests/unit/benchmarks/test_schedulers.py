@@ -12,7 +12,7 @@ def test_another_checkout_can_be_measured() -> None:
 
 
 @pytest.mark.parametrize("text", ["volcano", "moorage@/nowhere", "moorage,kube", "kube-scheduler@/tmp"])
-def test_a_scheduler_that_is_not_there_is_rejected(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_scheduler_is_rejected(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         session.parser("Measure.", nodes="10").parse_args(["--schedulers", text])
     assert "moorage@/another/checkout" in capsys.readouterr().err

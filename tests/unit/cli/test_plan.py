@@ -113,7 +113,7 @@ def test_excluding_every_node_to_drain_is_an_error(cluster: str, capsys: pytest.
     assert "plan drain: --exclude excludes every node to drain" in capsys.readouterr().err
 
 
-def test_pod_groups_move_as_a_whole_without_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pod_groups_move_together_without_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     group = {"schedulingGroup": {"podGroupName": "ring"}}
     members = [owned(f"ring-{number}", on=f"n{number}", requests={"cpu": "3"}, **group) for number in (1, 2)]
     items = [*(node(f"n{number}") for number in (1, 2, 3)), gang(2), *members]

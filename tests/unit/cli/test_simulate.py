@@ -68,7 +68,7 @@ EXPECTED: dict[str, dict[str, str]] = {
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: web, image: web}]}\n---\n"
 
 
-def test_one_pass_reports_and_carries_nothing_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_pass_reports_preemption_without_evictions(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "-f", str(CLUSTERS / "training.yaml"), "--one-pass", "-o", "json"]) == 0
     first = json.loads(capsys.readouterr().out)["decisions"][0]
 
@@ -76,7 +76,7 @@ def test_one_pass_reports_and_carries_nothing_out(capsys: pytest.CaptureFixture[
     assert first["postFilter"] == {"nominatedNode": "gpu-2", "victims": ["research/sweep-3"]}
 
 
-def test_until_quiet_carries_preemption_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_preemption_runs_until_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["simulate", "-f", str(CLUSTERS / "training.yaml"), "-o", "yaml"]) == 0
     decisions = {item["pod"]: item for item in yaml.safe_load(capsys.readouterr().out)["decisions"]}
 

@@ -71,7 +71,7 @@ def test_only_followers_that_override_an_event_are_called() -> None:
     assert second.steps == [("b", "front ")]
 
 
-def test_wrappers_are_applied_in_order_so_that_the_last_is_outermost() -> None:
+def test_last_wrapper_is_outermost() -> None:
     joined = select((Recording("a", []), Closing(), Recording("long", [])), Doors)
     assert joined is not None
     assert joined.wrap_count(lambda: 1, 10)() == (1 * 10 + 1) * 10 + 4

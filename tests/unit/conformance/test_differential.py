@@ -70,7 +70,7 @@ def test_messages_about_bound_members_are_compared_without_their_names() -> None
 
 
 @pytest.mark.parametrize("features", [frozenset(), frozenset({"volumes", "devices"}), frozenset({"groups"})])
-def test_a_seed_gives_the_same_cluster_every_time(features: frozenset[str]) -> None:
+def test_same_seed_generates_the_same_cluster(features: frozenset[str]) -> None:
     assert generate("1/7", features=features) == generate("1/7", features=features)
     assert generate("1/7", features=features) != generate("1/8", features=features)
 

@@ -46,7 +46,7 @@ def metrics_in(expression: str) -> Iterator[tuple[str, set[str]]]:
             yield name, set(re.findall(r"(\w+)\s*(?:=|!)", selector))
 
 
-def spec_of(name: str) -> Any:
+def read_spec(name: str) -> Any:
     for suffix in ("", *SUFFIXES):
         base = name.removesuffix(suffix) if suffix else name
         if base in METRICS and (not suffix or METRICS[base].kind is MetricKind.HISTOGRAM):
@@ -58,7 +58,7 @@ def spec_of(name: str) -> Any:
 def test_every_metric_and_label_exists(expression: str) -> None:
     labels_by_metric = dict(metrics_in(expression))
     assert labels_by_metric, "there is a metric in it"
-    specs = {name: spec_of(name) for name in labels_by_metric}
+    specs = {name: read_spec(name) for name in labels_by_metric}
     assert [name for name, spec in specs.items() if spec is None] == []
     for name, labels in labels_by_metric.items():
         assert labels <= set(specs[name].labels) | GIVEN, name
@@ -71,8 +71,8 @@ def test_a_name_that_does_not_exist_would_be_found() -> None:
     assert dict(metrics_in('sum by (queue) (rate(scheduler_pending{queue="active"}[5m])) > 1')) == {
         "scheduler_pending": {"queue"}
     }
-    assert spec_of("scheduler_pending") is None
-    assert spec_of("scheduler_pending_pods_bucket") is None
+    assert read_spec("scheduler_pending") is None
+    assert read_spec("scheduler_pending_pods_bucket") is None
 
 
 def test_our_error_metrics_have_alerts() -> None:

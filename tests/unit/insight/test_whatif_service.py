@@ -48,7 +48,7 @@ def test_a_pod_is_explained_after_edits(options: ServiceOptions) -> None:
     assert (status, response["result"]) == (200, "scheduled")
 
 
-def test_pods_that_are_not_there_yet_are_placed(options: ServiceOptions) -> None:
+def test_new_pods_are_placed(options: ServiceOptions) -> None:
     status, response = ask(
         options, "/v1/place", {"pods": [pod("a", requests={"cpu": "3"}), pod("b", requests={"cpu": "3"})]}
     )

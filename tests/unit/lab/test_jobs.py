@@ -20,7 +20,7 @@ from moorage.lab.trace import TracePod
 from moorage.lab.trial import JobRow, PolicyText, Trial, TrialResult
 
 
-def jobs_of(result: TrialResult) -> dict[str, JobRow]:
+def index_jobs(result: TrialResult) -> dict[str, JobRow]:
     return {row.job: row for row in result.jobs}
 
 
@@ -31,7 +31,7 @@ def test_job_ends_with_its_last_pod() -> None:
         TracePod("single", 20.0, 5.0, cpu_milli=1000),
     )
     result = run_trial(trial_with(*pods))
-    rows = jobs_of(result)
+    rows = index_jobs(result)
     assert (rows["train"].pods, rows["train"].jct, rows["train"].queued, rows["train"].slowdown) == (2, 100.0, 10.0, 1)
     assert (rows["single"].jct, rows["single"].slowdown) == (5.0, 1.0)
     assert result.trial.measures["makespan"] == 100.0
@@ -58,7 +58,7 @@ def test_gang_starts_together_or_waits_without_resources(kind: str) -> None:
     assert waits["small"] == 0.0, "the gang reserves no node while it waits"
     assert waits["both-0"] == pytest.approx(waits["both-1"])
     assert 90.0 <= (waits["both-0"] or 0.0) < 102.0
-    assert jobs_of(result)["both"].jct == pytest.approx((waits["both-0"] or 0.0) + 30.0)
+    assert index_jobs(result)["both"].jct == pytest.approx((waits["both-0"] or 0.0) + 30.0)
 
 
 @pytest.mark.release("1.37")
@@ -84,7 +84,7 @@ def test_dependent_pod_arrives_after_the_job_it_waits_for() -> None:
     )
     result = run_trial(trial_with(*pods))
     assert {row.pod: row.waited for row in result.pods} == {pod.name: 0.0 for pod in pods}
-    rows = jobs_of(result)
+    rows = index_jobs(result)
     assert rows["train"].jct == 90.0, "from its arrival in the trace at 10 to 100"
     assert rows["late"].jct == 11.0
     missing = run_trial(trial_with(TracePod("a", after=("nothing",))))
@@ -98,7 +98,7 @@ def test_pod_without_retries_left_fails_its_job() -> None:
         TracePod("never", 0.0, 10.0, 100, after=("twice",)),
     )
     result = run_trial(trial_with(*pods))
-    rows = jobs_of(result)
+    rows = index_jobs(result)
     assert rows["twice"].jct is None
     assert rows["enough"].jct == 30.0
     assert rows["enough"].slowdown == 3.0

@@ -62,7 +62,7 @@ def test_no_node_is_over_capacity_and_counts_match_the_scheduler(seed: int) -> N
     run_virtual(scenario(), clock)
 
 
-def test_removed_node_takes_its_capacity_along() -> None:
+def test_capacity_shrinks_with_a_removed_node() -> None:
     ledger = UsageLedger()
     n1, n2 = make_node("n1", allocatable={"cpu": 4, "memory": 8}), make_node("n2", allocatable={"cpu": 2, "memory": 0})
     ledger.add_node(annotate(n1, {PRICE: "2", WATTS_IDLE: "100", WATTS_BUSY: "300"}))

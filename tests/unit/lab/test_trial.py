@@ -52,12 +52,12 @@ def test_pods_arrive_one_by_one_and_remain() -> None:
     assert [(pod.arrives, pod.runs, pod.fails) for pod in pods] == [(float(index), None, 0) for index in range(8)]
 
 
-def test_capacity_is_that_of_gpus_if_there_are_any() -> None:
+def test_capacity_counts_gpus_if_any_exist() -> None:
     assert measure_capacity(pool_cluster(2, 4)) == (8000, CPU)
     assert measure_capacity(pool_cluster(2, 4, gpus=3)) == (6000, GPU)
 
 
-def test_outages_of_the_trace_and_random_ones_are_sorted() -> None:
+def test_recorded_and_random_outages_are_sorted() -> None:
     trial = trial_with(*PODS, node_failures=NodeFailures(50.0, 10.0))
     trial = replace(trial, trace=replace(trial.trace, outages=(NodeOutage("pool-1", 60.0), NodeOutage("pool-0", 60.0))))
     outages = arrange_outages(trial, 500.0)

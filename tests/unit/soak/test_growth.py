@@ -22,7 +22,7 @@ def test_growth_shows_through_noise(seed: int) -> None:
     assert trend.least > 0.01
 
 
-def test_noise_is_within_its_own_interval_nineteen_times_in_twenty() -> None:
+def test_noise_is_within_its_95_percent_interval() -> None:
     chance = Random(1)
     trends = [slope([noisy(chance, 300)]) for _ in range(200)]
     outside = sum(1 for each in trends if each is None or abs(each.per_second) > each.margin)

@@ -55,7 +55,7 @@ class DeploymentController(PodSetController):
         if adopted := list(adoptions(deployment, cache[ReplicaSet].orphans_in(deployment.namespace))):
             return adopted
         owned = [item for item in cache[ReplicaSet].owned_by(deployment.uid) if not item.is_terminating]
-        # The status of a replica set is enough, except if new pods must wait for the end of the last old pod.
+        # The status of a replica set is sufficient, except if new pods must wait for the end of the last old pod.
         if deployment.spec.strategy.type == "Recreate":
             pods = {item.uid: sum(not pod.is_finished for pod in managed_pods(item, cache)) for item in owned}
         else:

@@ -100,7 +100,7 @@ class GarbageCollector(BaseController):
         if OwnerState.WAITING not in gone_owners and age < PATIENCE:
             yield RequeueAfter(PATIENCE - age)
         elif OwnerState.THERE in owners:
-            # One owner is enough; references to missing and waiting owners are removed.
+            # One owner is sufficient; references to missing and waiting owners are removed.
             states = zip(references, owners, strict=True)
             yield owned_by(obj, [owner for owner, state in states if state is OwnerState.THERE])
         else:

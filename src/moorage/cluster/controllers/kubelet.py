@@ -226,7 +226,7 @@ def _containers(pod: Pod, state: Data, *, is_ready: bool) -> list[Data]:
 
 
 def read_duration(annotations: Mapping[str, str], key: str, default: float) -> float:
-    """Return the duration in an annotation; invalid durations count as absent.
+    """Return the duration in an annotation; invalid durations are treated as absent.
 
     >>> read_duration({RUN_FOR: "1m30s"}, RUN_FOR, 5.0), read_duration({}, RUN_FOR, 5.0)
     (90.0, 5.0)

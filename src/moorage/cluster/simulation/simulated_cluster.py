@@ -127,7 +127,7 @@ class SimulatedKubelets:
 def merge_status(store: Store, entry: Entry, patch: Mapping[str, Any]) -> bool:
     """Merge fields into the status of a pod that is stored as a struct, as the API does.
 
-    False unless plain replacement is enough: unusual cases are left to the API.
+    False unless plain replacement is sufficient: unusual cases are left to the API.
     """
     if not entry.is_typed or _RESOURCES & patch.keys() or any(isinstance(item, dict) for item in patch.values()):
         return False

@@ -128,7 +128,7 @@ def _check_devices_again(obstacles: Obstacles, profile: Profile, pod: Pod, nodes
     """Run DynamicResources without the extended resources that a node does not have.
 
     The plugin rejects such nodes without examining their devices. In a scheduler, NodeResourcesFit rejects them first
-    for the same reason: that must not count as two obstacles.
+    for the same reason: that must not be treated as two obstacles.
     """
     groups: dict[frozenset[str], list[int]] = {}
     for row, met in enumerate(obstacles.rows):

@@ -141,7 +141,7 @@ class Limits(Struct):
 class Subject:
     """A pending pod in a session; ``base`` edits are applied before every trial.
 
-    ``only_node``: the pod must fit there. ``preempts``: a nomination is enough. ``spared`` pods remain.
+    ``only_node``: the pod must fit there. ``preempts``: a nomination is sufficient. ``spared`` pods remain.
     """
 
     def __init__(
@@ -328,7 +328,7 @@ class Subject:
     def largest(self, low: int, high: int, edits_for: Callable[[int], Sequence[Edit]], guess: int) -> int | None:
         """Find the largest amount with which the pod fits, from ``low`` to below ``high``, with which it does not fit.
 
-        Two trials are enough if ``guess`` is right.
+        Two trials are sufficient if ``guess`` is right.
         """
         if low < guess < high and self.trial(*edits_for(guess)):
             if guess + 1 >= high or not self.trial(*edits_for(guess + 1)):
@@ -364,7 +364,7 @@ class Subject:
     def fewest(
         self, items: Sequence[Any], edits_for: Callable[[Sequence[Any]], Sequence[Edit]], *, spares_last: bool = False
     ) -> list[Any] | None:
-        """Find a minimal set of items: one alone if one is enough; ``None`` if all do not help.
+        """Find a minimal set of items: one alone if one is sufficient; ``None`` if all do not help.
 
         The first items are omitted first; with ``spares_last``, the last ones.
         """

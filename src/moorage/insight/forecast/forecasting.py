@@ -44,7 +44,7 @@ EXPLAIN_SECONDS: Final = 3.0
 ENDING: Final = ("OnFailure", "Never")
 SERVICES: Final = ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")
 PERMANENT: Final = ("DaemonSet", "Node")
-"""Controllers of pods that remain as long as their node."""
+"""Controllers whose pods run as long as their node exists."""
 SOON: Final = 1.0
 
 
@@ -58,7 +58,7 @@ class ForecastOptions(Struct, frozen=True, kw_only=True):
     draws: int = DEFAULT_DRAWS
     horizon: float = DEFAULT_HORIZON
     now: float | None = None
-    """The moment of the forecast; by default, when the cluster was read."""
+    """The time of the forecast; by default, when the cluster was read."""
     seed: int = 1
     with_changes: bool = True
     progress: Callable[[int, int], None] = lambda _done, _total: None
@@ -83,7 +83,7 @@ def forecast_start(session: Session, name: str, namespace: str, options: Forecas
 
 
 def _complete_pods(session: Session, workload: NamedWorkload) -> list[Pod]:
-    """Return the active pods of a workload; create those that do not exist yet from its template."""
+    """Return the active pods of a workload; create missing pods from its template."""
     if workload.id.kind == "PodGroup":
         return [pod for pod in list_active_pods(session) if pod.group_key == workload.id.key]
     title = f"{workload.id.kind.lower()}/{workload.id.name}"
@@ -183,7 +183,7 @@ class _Forecaster:
         return Outlook(pods, self._past)
 
     def _describe(self, pod: Pod) -> KnownPod:
-        """Return what is known about the duration of a pod."""
+        """Return the known duration of a pod, with its source."""
         content = self._session.objects.content(ObjectId("Pod", pod.namespace, pod.name))
         spec, metadata = content.get("spec") or {}, content.get("metadata") or {}
         annotation = (metadata.get("annotations") or {}).get(RUN_FOR)
@@ -223,7 +223,7 @@ class _Forecaster:
     # ── never ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _is_impossible(self, cluster: FutureCluster, outlook: Outlook) -> bool:
-        """Return whether the subject does not start even if every pod that can end does so at once."""
+        """Return whether the subject does not start even if all pods that can end do so immediately."""
         ending = {item.pod.uid for item in outlook.pods if item.ends or item.seconds is not None or item.limit < inf}
         own = frozenset(pod.uid for pod in self._pending)
         ends = dict.fromkeys(ending - own, SOON)
@@ -323,7 +323,7 @@ class _Forecaster:
     # ── what would make it earlier ──────────────────────────────────────────────────────────────────────────────────
 
     def _find_sooner(self, starts: Sequence[float]) -> Iterator[SoonerChange]:
-        """Try changes with the first futures again; keep those whose median start is earlier."""
+        """Retry the first futures with each change; keep changes with an earlier median start."""
         draws = min(CHANGE_DRAWS, len(starts))
         before = min(median(starts[:draws]), median(starts))
         changes = []
@@ -401,7 +401,7 @@ def _halve_requests(content: dict[str, Any]) -> Iterable[dict[str, Any]]:
 
 
 def adapt_gpus(past: Sequence[PastPod], objects: Iterable[KubeObject]) -> Sequence[PastPod]:
-    """Let the pods of a trace request the GPUs of the cluster's nodes: traces count thousandths of any GPU."""
+    """Convert GPU requests of a trace to the GPU resource of the cluster: traces count thousandths of any GPU."""
     resources = {name for obj in objects if isinstance(obj, Node) for name in obj.allocatable}
     gpus = sorted(name for name in resources if name.endswith("/gpu"))
     if GPU_MILLI in resources or not gpus:

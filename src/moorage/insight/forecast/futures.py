@@ -1,6 +1,6 @@
-"""Possible futures of a cluster: the real scheduler in virtual time, while running pods end and others arrive.
+"""Possible futures of a cluster: the scheduler in virtual time, while running pods end and other pods arrive.
 
-One scheduler plays all futures, one after the other: after each of them, the changed pods are restored.
+One scheduler simulates all futures, one after another. The changed pods are restored after each future.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -21,16 +21,16 @@ from moorage.scheduler.wiring.assembly import Tuning
 from moorage.scheduler.wiring.policy import Policy
 
 QUEUE_STEP: Final = 1e-3
-"""Seconds between two pending pods at the beginning, so that the queue keeps their order."""
+"""Seconds between two pending pods at the beginning, which preserves their order in the queue."""
 ATTEMPT_STEP: Final = 1e-4
-"""Seconds of an attempt."""
+"""Duration of an attempt, in seconds."""
 MANY_FAILURES: Final = 5
 """Failed attempts after which the backoff of a pod has its maximum, with the default backoff of 1 to 10 seconds."""
 RECENT: Final = 30.0
 """Pending pods that are older, in seconds, are assumed to have failed many times."""
 NO_PREEMPTION: Final = "Never"
 MAX_EVENTS: Final = 200_000
-"""A future with more events ends, as if the horizon was reached."""
+"""Maximum number of events; a future with more events ends as if the horizon had been reached."""
 
 
 class LaterPod(NamedTuple):
@@ -45,28 +45,28 @@ class Future(Struct):
     """One possible future: when running pods end, how long other pods run, and which pods arrive."""
 
     ends: Mapping[str, float]
-    """Seconds from now until running pods end, by UID; the others do not end."""
+    """Seconds from now until running pods end, by UID; other pods do not end."""
     draw_seconds: Callable[[Pod], float | None]
     """Draws the duration of a pod that starts; ``None`` if it does not end."""
     arrivals: Iterable[LaterPod] = ()
-    """Pods that arrive, in the order of time; may be endless."""
+    """Pods that arrive, in order of time; may be infinite."""
 
 
 class PlayedFuture(Struct):
     """The events of one future until the subject starts."""
 
     started: float | None
-    """Seconds from now until enough pods of the subject had a node; ``None`` if the horizon was reached before."""
+    """Seconds from now until enough pods of the subject were scheduled; ``None`` if the horizon was reached first."""
     causes: dict[str, float]
     """Pods that left the nodes of the subject before it started, by key: seconds from now."""
     overtaken_by: dict[str, float]
     """Other pods that were pending and started first."""
     is_quiet: bool = False
-    """Whether nothing else would have happened, although the subject had not started."""
+    """Whether no event was left, although the subject had not started."""
 
 
 class FutureCluster:
-    """A scheduler on the current state of a cluster, which plays futures. Must be closed.
+    """A scheduler on the current state of a cluster that simulates futures. Must be closed.
 
     ``later`` are the pods that may arrive.
     """
@@ -103,7 +103,7 @@ class FutureCluster:
         self._runner.close()
 
     def play(self, future: Future, subject: frozenset[str], needed: int, horizon: float) -> PlayedFuture:
-        """Let time pass until ``needed`` pods of the subject (their UIDs) have a node, or until the horizon."""
+        """Advance time until ``needed`` pods of the subject (their UIDs) are scheduled, or until the horizon."""
         return self._runner.run(self._play(future, subject, needed, horizon))
 
     async def _play(self, future: Future, subject: frozenset[str], needed: int, horizon: float) -> PlayedFuture:
@@ -146,7 +146,7 @@ class FutureCluster:
             self._player.on_bound(pod)
 
     def on_deleted(self, pod: Pod) -> None:
-        """Record a preemption. Plugins remember victims by UID; a stale UID would delay later preemptors."""
+        """Record a preemption. Plugins store victims by UID; a stale UID would delay later preemptors."""
         self._api.is_dirty = True
         if self._player is not None:
             self._player.on_evicted(pod)
@@ -158,11 +158,11 @@ def _is_older(pod: Pod, moment: float) -> bool:
 
 
 class FutureClock(VirtualClock):
-    """A virtual clock that can be set back while pods are queued as of an earlier moment."""
+    """A virtual clock that can be set back to queue pods at an earlier time."""
 
     @contextmanager
     def set_to(self, moment: float) -> Iterator[None]:
-        """Set the clock to a moment inside the block, and back after it."""
+        """Set the clock to an earlier time inside the block, and restore it afterward."""
         now, self._now = self._now, moment
         try:
             yield
@@ -171,13 +171,13 @@ class FutureClock(VirtualClock):
 
 
 class FutureApi(InstantApi):
-    """Applies writes immediately, and notes the changed objects."""
+    """Applies writes immediately, and records the changed objects."""
 
     def __init__(self, cluster: FutureCluster) -> None:
         super().__init__(cluster.on_bound, cluster.on_deleted)
         self._cluster = cluster
         self.is_dirty = False
-        """Whether more than pods has changed; the scheduler has to be built again then."""
+        """Whether objects other than pods have changed; then the scheduler must be rebuilt."""
 
     def _report(self, before: Any, after: Any) -> None:
         obj = after if before is None else before
@@ -189,7 +189,7 @@ class FutureApi(InstantApi):
 
 
 class _Player:
-    """One future in progress."""
+    """A future that is being simulated."""
 
     def __init__(
         self,
@@ -235,7 +235,7 @@ class _Player:
         return PlayedFuture(self._started, causes, self._overtaken, is_quiet)
 
     async def _queue_pending(self) -> None:
-        """Queue the pending pods; older ones had their last attempt some time ago, so that their backoff has ended."""
+        """Queue the pending pods; the last attempt of older pods was long enough ago that their backoff has ended."""
         tried = self._cluster.tried
         with self._clock.set_to(self._clock.now() - RECENT):
             for pod in self._cluster.pending:
@@ -262,7 +262,7 @@ class _Player:
         self._plan_arrival()
 
     def _tick(self) -> None:
-        """Let failed pods have different timestamps, by which the queue sorts them at their next attempt."""
+        """Assign different timestamps to failed pods, because the queue sorts them by timestamp at the next attempt."""
         self._clock.advance(ATTEMPT_STEP)
 
     def _create(self, pod: Pod) -> None:
@@ -274,9 +274,9 @@ class _Player:
         self._offline.apply(None, self._cluster.prepare(pod))
 
     def _hold_identical(self) -> None:
-        """Remove pods from the queue whose attempts fail if that of an identical pod fails.
+        """Remove pods from the queue whose attempt would fail in the same way as that of an identical pod.
 
-        Younger pods stay: their backoff is shorter, so that they can overtake older ones.
+        Younger pods remain: their backoff is shorter, so they can overtake older pods.
         """
         identical = self._identical
         queued = [info for info in self._offline.scheduler.queue if info.unschedulable_count >= MANY_FAILURES]
@@ -285,13 +285,13 @@ class _Player:
                 self._offline.apply(info.pod, None)
 
     def _set_backoff(self, uids: Container[str]) -> None:
-        """Give pods the backoff of pods that have failed many times."""
+        """Set the backoff of pods to the backoff after many failures."""
         for info in self._offline.scheduler.queue:
             if info.uid in uids:
                 info.unschedulable_count = max(info.unschedulable_count, MANY_FAILURES)
 
     def _queue_next(self, uid: str) -> None:
-        """Queue the pod that was held back because of a pod that now has a node, at the position by its arrival."""
+        """Queue the next identical pod after a pod was scheduled, at the position of its arrival."""
         following = self._identical.pop_next(uid)
         if following is None:
             return
@@ -332,7 +332,7 @@ class _Player:
         self._left.setdefault(pod.node_name, []).append((pod.key, self._agenda.now))
         if pod.metadata.controller is None:
             return
-        self._returned += 1  # its controller creates another pod
+        self._returned += 1  # the controller creates another pod
         name = f"{pod.name}-returned-{self._returned}"
         metadata = replace(pod.metadata, name=name, uid=f"{pod.uid}/{self._returned}")
         fresh = replace(pod, metadata=metadata, spec=replace(pod.spec, node_name=""))

@@ -1,4 +1,4 @@
-"""Pending pods that are identical for the scheduler: only the first of them has to be in its queue.
+"""Pending pods that are identical for the scheduler: only the first one has to be in the queue.
 
 If the first pod is unschedulable, so are the others: their attempts are skipped. This makes simulations of a long queue
 much cheaper. The scheduler still places every pod that starts.
@@ -16,14 +16,14 @@ PodSignature = tuple[object, ...]
 
 
 class PositionedPod(NamedTuple):
-    """A pending pod, and its position among all pods that were ever pending."""
+    """A pending pod, and its position in the order of all pods that have been pending."""
 
     position: int
     pod: Pod
 
 
 class IdenticalPods:
-    """Finds identical pending pods, and holds back all but the first of them."""
+    """Finds identical pending pods, and withholds all except the first from the queue."""
 
     def __init__(self, signatures: "PodSignatures") -> None:
         self._signatures = signatures
@@ -33,7 +33,7 @@ class IdenticalPods:
         self._queued: dict[str, PositionedPod] = {}
 
     def position(self, uid: str) -> int:
-        """Return the position of a queued pod: pods that were pending earlier have smaller ones."""
+        """Return the position of a queued pod: earlier pods have smaller positions."""
         queued = self._queued.get(uid)
         return 0 if queued is None else queued.position
 
@@ -43,7 +43,7 @@ class IdenticalPods:
         self._queued[pod.uid] = PositionedPod(self._added, pod)
 
     def hold(self, uid: str) -> bool:
-        """Hold a queued pod back if an identical one is the first already; return whether to remove it."""
+        """Withhold a queued pod if an identical pod is in the queue; return whether to remove it."""
         queued = self._queued.get(uid)
         if queued is None or uid in self._first or (signature := self._signatures.find(queued.pod)) is None:
             return False
@@ -55,7 +55,7 @@ class IdenticalPods:
         return True
 
     def pop_next(self, uid: str) -> PositionedPod | None:
-        """Remove a pod that has a node; return the identical pod that takes its place in the queue."""
+        """Remove a scheduled pod; return the identical pod that replaces it in the queue."""
         self._queued.pop(uid, None)
         signature = self._first.pop(uid, None)
         if signature is None:
@@ -77,9 +77,9 @@ class PodSignatures:
         self._specs: dict[int, tuple[PodSpec, bytes]] = {}
 
     def find(self, pod: Pod) -> PodSignature | None:
-        """Return the signature of a pod; ``None`` if it has to be tried by itself.
+        """Return the signature of a pod; ``None`` if it has to be tried separately.
 
-        Members of groups are scheduled together. Volumes and resource claims can have objects of their own.
+        Members of groups are scheduled together. Volumes and resource claims can have separate objects.
         """
         spec, metadata = pod.spec, pod.metadata
         if pod.group_key or spec.resource_claims or spec.volumes or spec.scheduling_gates:
@@ -88,7 +88,7 @@ class PodSignatures:
             return None
         encoded = self._specs.get(id(spec))
         if encoded is None:
-            # The spec is stored, too, so that its id is not reused.
+            # The spec is also stored, which prevents the reuse of its id.
             encoded = self._specs[id(spec)] = (spec, msgspec.json.encode(spec, order="deterministic"))
         annotations = [item for item in sorted(metadata.annotations.items()) if item[0] != RUN_FOR]
         owners = tuple(owner.uid for owner in metadata.owner_references)

@@ -1,7 +1,7 @@
 """How long pods run: a survival curve of recorded pods of the same class and size, and draws from it.
 
-Pods that still run count as well: a history of finished pods alone would have too few long runs. Each simulated future
-weighs the recorded pods differently (a Bayesian bootstrap), so that a short history gives wide intervals.
+Running pods are included: a history of finished pods alone would have too few long runs. Each simulated
+future weighs the recorded pods differently (a Bayesian bootstrap), so that a short history gives wide intervals.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from msgspec import Struct
 from moorage.common.arrays import NDArray
 
 MAX_RUNS: Final = 3000
-"""How many of the most recent runs are used."""
+"""Maximum number of recent runs that are used."""
 BORROWED: Final = (inf, 6.0, 4.0, 2.0)
 """The maximum total weight, in pods, of runs with the same class and size, class or size, or with neither."""
 TAIL: Final = 0.5
@@ -114,7 +114,7 @@ def _distance(traits: PodTraits, other: PodTraits) -> int:
 
 
 def quantiles(numbers: Sequence[float], shares: Sequence[float]) -> list[float]:
-    """Return quantiles of draws; with few draws they lie further apart, so that the interval keeps its probability.
+    """Return quantiles of draws; with few draws the interval is wider, because its probability must not change.
 
     >>> quantiles(range(1, 10), [0.1, 0.5, 0.9])
     [1.0, 5.0, 9.0]

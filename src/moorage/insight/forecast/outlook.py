@@ -31,11 +31,11 @@ class KnownPod(Struct, frozen=True):
     limit: float = inf
     """The longest duration: activeDeadlineSeconds."""
     ends: bool = True
-    """Whether it ends by itself."""
+    """Whether it ends without being deleted."""
 
 
 class PastPod(Struct, frozen=True):
-    """A pod of the past: its arrival, and how long it ran; ``seconds`` is None if that is unknown."""
+    """A recorded pod: its arrival and its duration; ``seconds`` is None if the duration is unknown."""
 
     arrived: float
     """Seconds since any fixed moment."""
@@ -49,7 +49,7 @@ class Outlook:
     """Draws possible futures.
 
     Pods of the future arrive as in the past: a draw repeats the recorded arrivals after a random moment, with their
-    bursts. The running pods of the cluster count as incomplete runs.
+    bursts. The running pods of the cluster are treated as incomplete runs.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ def compute_layout(nodes: Sequence[Node], version: int) -> NodeLayout:
         allocatable={name: [node.allocatable.get(name, 0) for node in nodes] for name in resources},
         taints=_grouping(text or None for text in taints),
         cordoned=[row for row, node in enumerate(nodes) if node.spec.unschedulable],
-        # A node without the condition counts as ready.
+        # A node without the condition is treated as ready.
         not_ready=[
             row
             for row, node in enumerate(nodes)

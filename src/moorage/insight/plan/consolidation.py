@@ -34,7 +34,7 @@ def plan_consolidate(
     taken_at: float | None = None,
     seconds: float = DEFAULT_SECONDS,
 ) -> Plan:
-    """Plan to empty as many nodes as possible; they remain cordoned. The session remains unchanged.
+    """Plan how to empty as many nodes as possible; they remain cordoned. The session remains unchanged.
 
     The annotation ``moorage.io/price-per-hour`` of a node is its price. The search stops after ``seconds``.
     """

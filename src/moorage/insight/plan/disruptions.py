@@ -63,7 +63,7 @@ class DisruptionLedger:
 def _count_allowed(session: Session, budget: PodDisruptionBudget, pods: Sequence[Pod]) -> int:
     """Return the allowed disruptions of the status; without a status, compute them as the disruption controller does.
 
-    Pods in files often have no conditions. A pod on a node without the condition Ready counts as healthy there.
+    Pods in files often have no conditions. A pod on a node without the condition Ready is treated as healthy there.
     """
     status = session.objects.content(ObjectId("PodDisruptionBudget", budget.namespace, budget.name)).get("status") or {}
     if "disruptionsAllowed" in status or "observedGeneration" in status:

@@ -27,7 +27,7 @@ def plan_drain(
     constraints: Constraints = UNLIMITED,
     taken_at: float | None = None,
 ) -> Plan:
-    """Plan to empty nodes: all together, or ``rolling`` nodes at a time, which are uncordoned after they are empty.
+    """Plan how to drain nodes: all together, or ``rolling`` nodes at a time, which are uncordoned after they are empty.
 
     Nodes are selected by name or by label. Nothing is written, and the session remains unchanged.
     """

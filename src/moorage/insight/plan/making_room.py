@@ -1,4 +1,4 @@
-"""`plan defragment` and `plan fit`: the fewest and cheapest moves after which pods fit, without preemption.
+"""`plan defragment` and `plan fit`: the fewest and cheapest moves that make pods fit, without preemption.
 
 For each infeasible pod of the request, the search removes sets of pods from single nodes, the smallest and cheapest
 sets first. If a removed pod fits on no other node, the search continues recursively with that pod. The resulting steps
@@ -202,7 +202,7 @@ class RoomSearch:
         return [unit for unit in self._run.units_on([node]) if self._run.find_refusal(unit) is None]
 
     def _search(self) -> list[Clearing] | None:
-        """Find the clearings for one requested unit after another."""
+        """Find the clearings for the requested units, one by one."""
         run, mark = self._run, self._run.mark()
         self._clearings: list[Clearing] = []
         self._reserved: dict[str, None] = {}
@@ -290,7 +290,7 @@ class RoomSearch:
         return True
 
     def _make_room_elsewhere(self, key: str, cleared: tuple[str, ...], depth: int) -> bool:
-        """Move other pods so that a running pod fits on a node that is not being cleared."""
+        """Move other pods to make a running pod fit on a node that is not being cleared."""
         run, pod = self._run, self._session.pod(key)
         unit = run.find_unit(pod)
 
@@ -409,7 +409,7 @@ class RoomSearch:
 
 
 def _shortages(pod: Pod, info: NodeInfo, removed: Sequence[Pod]) -> bool:
-    """Return whether a node has too little of a resource for a pod, without the removed pods."""
+    """Return whether a resource of a node is insufficient for a pod, even without the removed pods."""
     freed: dict[str, int] = {}
     for member in removed:
         for name, amount in member.requests_on_node.items():

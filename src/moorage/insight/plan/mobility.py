@@ -62,7 +62,7 @@ class Constraints(Struct, frozen=True, rename="camel", omit_defaults=True):
         """Return whether a node, or a pod ``namespace/name``, is excluded."""
         return any(fnmatchcase(name, pattern) for pattern in self.exclude)
 
-    def kept_by(self, pod: Pod) -> str:
+    def find_keep_option(self, pod: Pod) -> str:
         """Return the option that keeps a pod on its node; otherwise an empty string."""
         for item in self.keep:
             if _is_kept(pod, item):
@@ -101,7 +101,7 @@ class MobilityRules:
 
     def find_refusal(self, pod: Pod) -> MoveRefusal | None:
         """Return why a pod must not be evicted; budgets and free resources are checked elsewhere."""
-        if option := self.constraints.kept_by(pod):
+        if option := self.constraints.find_keep_option(pod):
             return MoveRefusal("kept", f"{option} keeps it on its node")
         if pod.scheduler_name not in self._session.scheduler.runners:
             return MoveRefusal(

@@ -53,7 +53,7 @@ class PlanStep(Struct, frozen=True):
 
 
 class PendingPod(Struct, frozen=True):
-    """A pod that ran before, and has no node at the end."""
+    """A previously running pod that is pending after the last step."""
 
     pod: str
     message: str
@@ -69,7 +69,7 @@ class ImmovablePod(Struct, frozen=True):
 
 
 class PlacedPod(Struct, frozen=True):
-    """A pod of the request, and its node at the end; ``null`` if it has none."""
+    """A requested pod and its node after the last step; ``null`` if it is pending."""
 
     pod: str
     node: str | None
@@ -135,7 +135,7 @@ class Plan(Struct, frozen=True, rename="camel", kw_only=True):
     placed: tuple[PlacedPod, ...] = ()
     cannot_move: tuple[ImmovablePod, ...] = ()
     waits: tuple[str, ...] = ()
-    """Budgets that make the plan take more steps."""
+    """Budgets that increase the number of steps."""
     extra_nodes: ExtraNodes | None = None
     nodes: tuple[NodeChange, ...] = ()
     summary: PlanSummary = PlanSummary()
@@ -162,11 +162,11 @@ class Plan(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 REQUESTS: Final = ("defragment", "fit")
-"""Goals with a request: pods that have to fit."""
+"""Goals with a request: the pods that must fit."""
 
 
 def read_plan(path: str) -> Plan:
-    """Read a plan that `moorage plan -o json` wrote; raise InputError if the file is not one."""
+    """Read a plan written by `moorage plan -o json`; raise InputError for other files."""
     hint = "write a plan with: moorage plan drain NODE -o json > plan.json"
     try:
         return msgspec.json.decode(read_file(path, limit=MAX_OBJECTS, hint=hint), type=Plan)

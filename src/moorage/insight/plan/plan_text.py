@@ -36,7 +36,7 @@ def plan_lines(plan: Plan, *, is_verbose: bool = False) -> Iterator[str]:
             yield f"  and {len(plan.cannot_move) - limit} more; -v 1 prints all"
     if plan.pending:
         yield ""
-        yield f"pending at the end ({len(plan.pending)}):"
+        yield f"pending after the last step ({len(plan.pending)}):"
         for pending in plan.pending[:limit]:
             yield f"  {pending.pod}: {pending.message}"
     if plan.placed:
@@ -82,7 +82,9 @@ def bound_line(plan: Plan) -> str:
         return f"no {bound.unit} are needed"
     if not bound.proven:
         return f"{amount} (not proven to be the minimum)"
-    if bound.by == "heuristic":  # the plan reaches the bound; the solver may prove one that the plan does not reach
+    if (
+        bound.by == "heuristic"
+    ):  # the plan reaches this bound; the solver may prove a bound that the plan does not reach
         amount += " remains" if bound.value == 1 else " remain"
     return f"{amount} (proven minimum: {PROOFS[bound.by]})"
 
@@ -123,7 +125,7 @@ def plan_markdown(plan: Plan) -> str:
         lines += [f"- {item.pod} on {item.node}: {item.reason}" for item in plan.cannot_move]
         lines.append("")
     if plan.pending:
-        lines += ["## Pending at the end", "", *(f"- {item.pod}: {item.message}" for item in plan.pending), ""]
+        lines += ["## Pending after the last step", "", *(f"- {item.pod}: {item.message}" for item in plan.pending), ""]
     if plan.placed:
         lines += ["## The request", "", "| pod | node |", "|---|---|"]
         lines += [f"| {item.pod} | {item.node or 'pending'} |" for item in plan.placed] + [""]

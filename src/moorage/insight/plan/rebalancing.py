@@ -69,7 +69,7 @@ def plan_rebalance(
 
 
 class Rebalance:
-    """Makes the moves of a plan, one kind after another."""
+    """Adds the moves of a plan, kind by kind."""
 
     def __init__(self, run: PlanRun, hot: float) -> None:
         self._run = run
@@ -162,7 +162,7 @@ class Rebalance:
         return self._run.find_refusal(unit)
 
     def find_remaining(self) -> Iterator[ImmovablePod]:
-        """Yield misplaced pods, and one pod of each hot node, that the plan does not move."""
+        """Yield misplaced pods that the plan does not move, and one such pod of each hot node."""
         for pod, reason in self._misplaced():
             why = self._refusals.get(pod.key, "no better node")
             yield ImmovablePod(pod.key, pod.node_name, "misplaced", f"{reason}; {why}")

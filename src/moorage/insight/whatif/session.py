@@ -416,7 +416,7 @@ class LastAttempt(AttemptLog):
 class RevocablePlacements:
     """Binds nothing, and keeps the undo stacks of all placements of an attempt.
 
-    A pod that a Permit plugin delays counts as placed.
+    A pod that a Permit plugin delays is treated as placed.
     """
 
     in_flight = 0

@@ -51,7 +51,7 @@ class WeightedTerm(NamedTuple):
 
 
 class PodTerms(Struct, frozen=True, eq=False, weakref=True):
-    """All affinity terms of a pod. A list with an invalid selector counts as empty, as upstream.
+    """All affinity terms of a pod. A list with an invalid selector is treated as empty, as upstream.
 
     Pods of one template share the object, so that keys can contain it instead of the terms. It is deleted with its last
     pod.

@@ -231,7 +231,7 @@ def _versions(decoded: Kind) -> tuple[Kind, ...]:
 VERSIONS: Final[dict[Kind, tuple[Kind, ...]]] = {kind: found for kind in BY_NAME.values() if (found := _versions(kind))}
 """The versions of a kind that are read, for kinds that have several: the most stable first, the decoded one last.
 
-A kind keeps its fields when it becomes more stable, so one struct is enough. Older versions are not read.
+A kind keeps its fields when it becomes more stable, so one struct is sufficient. Older versions are not read.
 """
 
 BUILT_IN: Final = frozenset(BY_TYPE)

@@ -49,12 +49,12 @@ def parse_prefix(text: str) -> tuple[Address, Network]:
 
 
 def ip(text: str) -> Tagged:
-    """Return an address as expressions see it, in its canonical form."""
+    """Return the value of an address in expressions, in its canonical form."""
     return {"@ip": str(parse_address(text))}
 
 
 def cidr(text: str) -> Tagged:
-    """Return a network as expressions see it: bits after the prefix are kept."""
+    """Return the value of a network in expressions: bits after the prefix are kept."""
     address, network = parse_prefix(text)
     return {"@cidr": f"{address}/{network.prefixlen}"}
 
@@ -79,14 +79,14 @@ def read_prefix(value: Tagged) -> tuple[Address, Network]:
 
 
 def is_global_unicast(address: Address) -> bool:
-    """Return what Go means by it: neither unspecified, loopback, multicast, link-local nor the broadcast address."""
+    """Return Go's definition: not an unspecified, loopback, multicast, link-local or broadcast address."""
     if isinstance(address, IPv4Address) and address == IPv4Address("255.255.255.255"):
         return False
     return not (address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local)
 
 
 def is_link_local_multicast(address: Address) -> bool:
-    """Return whether it is in 224.0.0.0/24 or ff02::/16; the flags of the latter do not matter."""
+    """Return whether it is in 224.0.0.0/24 or ff02::/16, with any flags of the IPv6 address."""
     if isinstance(address, IPv4Address):
         return address in IPv4Network("224.0.0.0/24")
     packed = address.packed

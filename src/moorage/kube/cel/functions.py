@@ -242,7 +242,7 @@ def environment(variables: Mapping[str, cel.Type], more: Sequence[Function] = ()
         *_quantity_functions(),
         *_version_functions(),
         *_comparisons(QUANTITY),
-        # At run time both are maps: one overload is enough.
+        # At run time both are maps: one overload is sufficient.
         *(() if loosely else _comparisons(VERSION)),
         *_collection_functions(),
         *_address_functions(),

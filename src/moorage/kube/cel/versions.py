@@ -1,4 +1,4 @@
-"""Semantic versions as expressions compare them."""
+"""Semantic versions in expressions."""
 
 import re
 from functools import total_ordering
@@ -7,7 +7,7 @@ from typing import Any, Final
 from moorage.common.caches import cached
 
 Tagged = dict[str, str]
-"""A quantity or a version as expressions see it."""
+"""The value of a quantity or a version in expressions."""
 
 _VERSION: Final = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
@@ -26,7 +26,7 @@ class Version:
 
     @property
     def tagged(self) -> Tagged:
-        """The version as expressions see it."""
+        """The value of the version in expressions."""
         text = ".".join(str(number) for number in self.numbers)
         return {"@semver": f"{text}-{self.prerelease}" if self.prerelease else text}
 

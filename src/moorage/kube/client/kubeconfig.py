@@ -191,7 +191,7 @@ def load_connection(
         return in_cluster(SERVICE_ACCOUNT, env, time)
     files = [name for name in env.get("KUBECONFIG", "").split(os.pathsep) if name]
     files = files or [str(Path(HOME_CONFIG).expanduser())]
-    # A directory that this user may not read, such as root's home in an image, counts as missing.
+    # A directory that this user may not read, such as root's home in an image, is treated as missing.
     readable = [name for name in files if os.path.isfile(name)]
     if not readable:
         hint = (

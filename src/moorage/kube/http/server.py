@@ -371,8 +371,8 @@ class HttpServer:
     The limit is ``max_connections``, and half of the files that the process may open. At the limit, a new connection
     replaces one of the client with the most connections: its oldest handshake, otherwise its longest idle connection.
     A flood from a few addresses thus replaces only its own connections, and health checks are served. While all
-    connections are busy or new, the new connection waits to be accepted. A client that sends requests in advance does
-    not count as busy: otherwise a few pipelines would block all other clients.
+    connections are busy or new, the new connection waits to be accepted. A client that sends requests in advance is
+    not treated as busy: otherwise a few pipelines would block all other clients.
     """
 
     def __init__(self, service: HttpService, max_connections: int = MAX_CONNECTIONS) -> None:

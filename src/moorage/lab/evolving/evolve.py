@@ -93,7 +93,7 @@ class GeneticProposer:
     def propose(self, generation: int, count: int, ranked: Sequence[Individual]) -> Iterator[ProposedCode]:
         """Yield candidates that differ from all earlier ones, if that is possible."""
         parents = [individual for individual in ranked if individual.value is not None]
-        # The best ones are the population; the others stay in the lineage only.
+        # The best candidates are the population; the others remain in the lineage only.
         parents = parents[: max(2, count // 2)]
         for _ in range(count):
             for _ in range(RETRIES):

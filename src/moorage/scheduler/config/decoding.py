@@ -32,7 +32,7 @@ class Decoder(Struct):
     """Decodes a document and collects its problems.
 
     `surplus` contains unknown fields; the rest of the document is still used. `mismatches` contains values of the wrong
-    type, which count as absent: fields near them are not validated. `shortened` contains lists that lost such
+    type, which are treated as absent: fields near them are not validated. `shortened` contains lists that lost such
     an element, which moves the following ones. `replaced` has hints for the paths of unknown fields. `later` contains
     names of fields that the release does not have yet.
     """

@@ -168,7 +168,7 @@ class _Expansion:
 
     def _refuse_repetitions(self, point: ExtensionPoint, names: Sequence[str]) -> None:
         for name in dict.fromkeys(name for name in names if names.count(name) > 1):
-            # Once is enough: upstream stops at the first point, and one edit fixes every point.
+            # Once is sufficient: upstream stops at the first point, and one edit fixes every point.
             if name not in self.repeated:
                 self.problems.append(ConfigError(f"{self.where}.multiPoint", _already_registered(name, point)))
                 self.repeated.add(name)

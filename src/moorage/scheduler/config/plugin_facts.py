@@ -16,7 +16,7 @@ from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import args, contrib_args
 from moorage.scheduler.config.types import ExtensionPoint, PluginEntry, Plugins, PluginSet
 
-#: Former in-tree plugins; using one is a separate error.
+#: Previous in-tree plugins; using one is a separate error.
 REMOVED: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 
 

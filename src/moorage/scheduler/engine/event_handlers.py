@@ -1,6 +1,6 @@
 """Changes of the cluster, applied to the cache, the listers and the queue.
 
-The caller applies changes between cycles, each once, old versions as last applied. Pods that have ended count as
+The caller applies changes between cycles, each once, old versions as last applied. Pods that have ended are treated as
 deleted, whether or not the source leaves them out. If the cache rejects a change, the error is logged and the queue
 still receives the event, as upstream has it.
 """

@@ -55,7 +55,7 @@ class GroupSources:
         self._source_of: dict[str, GroupSourcePlugin] = {}
 
     def take_over(self, former: "GroupSources", pods: Iterable[Pod]) -> list[tuple[Pod, Pod]]:
-        """Take over the groups of former sources; return the pods that are in another group now, before and after.
+        """Take over the groups of previous sources; return the pods that are in another group now, before and after.
 
         Plugins of the same classes and names describe the same groups; otherwise every pod is reassigned.
         """

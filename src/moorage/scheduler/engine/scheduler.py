@@ -169,7 +169,7 @@ class Scheduler:
         )
 
     def change_profiles(self, profiles: Profiles) -> Profiles:
-        """Replace the profiles between two cycles; return the former ones, which still bind the pods they placed.
+        """Replace the profiles between two cycles; return the previous ones, which still bind the pods they placed.
 
         All pending pods are re-sorted and re-admitted by the new plugins, and rejected pods are retried, because the
         plugin that rejected them may have been removed. This takes about 12 microseconds per pending pod.

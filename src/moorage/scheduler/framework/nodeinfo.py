@@ -81,7 +81,7 @@ class NodeInfo:
         return f"NodeInfo({self._node.name if self._node else '?'}, {len(self.pods)} pods)"
 
     def replace_node(self, node: Node | None) -> None:
-        """Put a node in the place of its former version."""
+        """Replace the previous version of a node."""
         self._take(node)
         self._version += 1
 
@@ -133,7 +133,7 @@ class NodeInfo:
             self._ports.pop(port, None)
 
     def replace_pod(self, pod: Pod) -> None:
-        """Put a pod in the place of its former version, which takes the same."""
+        """Replace the previous version of a pod, which has the same requests."""
         self._version += 1
         self._pods[pod.metadata.uid] = pod
 

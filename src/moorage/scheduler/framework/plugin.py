@@ -294,7 +294,7 @@ class FilterPlugin(Plugin):
         """Return for each node how many pods identical to this one ``filter`` would accept, one after another.
 
         Called only for filters with ``DependsOn.REQUESTS``, for groups with several possible placements. ``None``
-        (unknown) makes the scheduler try the pods one by one in each placement. Negative numbers count as 0.
+        (unknown) makes the scheduler try the pods one by one in each placement. Negative numbers are treated as 0.
         """
         return None
 

@@ -55,7 +55,7 @@ class PluginCode:
         for name, module in former.items():
             del sys.modules[name]
             if (file := _file(module)) is not None:
-                # A file saved twice within a second with the same size would count as unchanged.
+                # A file saved twice within a second with the same size would be treated as unchanged.
                 with suppress(OSError, NotImplementedError):
                     Path(cache_from_source(str(file))).unlink(missing_ok=True)
         importlib.invalidate_caches()

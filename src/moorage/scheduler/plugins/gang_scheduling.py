@@ -97,7 +97,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             has_quorum = is_complete(self._groups, self._groups.tree(root), lambda counted: counted.scheduled_count)
         tree = [members for key in keys if (members := self._groups.members(key)) is not None]
         if not has_quorum:
-            # Activating one unscheduled member is enough: the queue activates its entire group.
+            # Activating one unscheduled member is sufficient: the queue activates its entire group.
             unscheduled = (pod for members in tree for pod in members.unscheduled())
             if (next_pod := next(unscheduled, None)) is not None:
                 cycle.activate(next_pod)

@@ -53,13 +53,13 @@ _POD_CHANGES: Final[tuple[tuple[Action, Callable[[Pod, Pod], bool]], ...]] = (
         Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED,
         lambda old, new: bool(old.spec.scheduling_gates) and not new.spec.scheduling_gates,
     ),
-    # Tolerations can only be added, so comparing their number is enough.
+    # Tolerations can only be added, so comparing their number is sufficient.
     (Action.UPDATE_POD_TOLERATION, lambda old, new: len(old.spec.tolerations) != len(new.spec.tolerations)),
     (Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, lambda old, new: _claims(old) != _claims(new)),
 )
 
 _NODE_CHANGES: Final[tuple[tuple[Action, Callable[[Node, Node], bool]], ...]] = (
-    # Upstream has no event for uncordon: it counts as a removed taint.
+    # Upstream has no event for uncordon: it is treated as a removed taint.
     (Action.UPDATE_NODE_TAINT, lambda old, new: old.spec.unschedulable and not new.spec.unschedulable),
     (
         Action.UPDATE_NODE_ALLOCATABLE,

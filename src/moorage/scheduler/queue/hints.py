@@ -185,7 +185,7 @@ class Hints:
             result = hint(info.pod, old, new)
         except PLUGIN_FAULTS as error:
             pass_on_interrupt(error)
-            # Like upstream, treat a failed hint as Queue, so that the pod is not stuck.
+            # Like upstream, treat a failed hint as Queue; otherwise the pod could be stuck.
             problem = described(error, _name(plugin, hint))
             self._faults(info, plugin).note(plugin, error, problem)
             outcome = "Error"

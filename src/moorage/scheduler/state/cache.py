@@ -192,7 +192,7 @@ class Cache:
         self.columns.image_index.hide(False)
         for pod, was_assumed in lifted.pods:
             self._place(pod)
-            # _displace ended the assumption; without it, the confirmation by the API would count as a second pod.
+            # _displace ended the assumption; without it, the confirmation by the API would be treated as a second pod.
             if was_assumed:
                 self._assumed.add(pod.metadata.uid)
 
@@ -482,7 +482,7 @@ class NodeTree:
 def _weighs_the_same(cached_pod: Pod, pod: Pod) -> bool:
     """Return whether two versions of a pod use the same resources of their node; labels are not compared.
 
-    Pods with storage always count as different: the claim index stores the pods themselves.
+    Pods with storage are always treated as different: the claim index stores the pods themselves.
     """
     if pod.shape.holds_storage or cached_pod.spec.node_name != pod.spec.node_name:
         return False

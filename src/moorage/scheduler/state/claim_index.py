@@ -17,8 +17,8 @@ class Disk(NamedTuple):
 class ClaimIndex:
     """Users of claims and disks among the pods on known nodes; the cache keeps it.
 
-    Only ``persistentVolumeClaim`` volumes count as uses of a claim: the claim of a generic ephemeral volume belongs to
-    its pod alone.
+    Only ``persistentVolumeClaim`` volumes are treated as uses of a claim: the claim of a generic ephemeral volume
+    belongs to its pod alone.
     """
 
     def __init__(self) -> None:

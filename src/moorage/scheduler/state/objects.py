@@ -81,7 +81,7 @@ class ObjectCache(Generic[T]):
         return self._log.since(version)
 
     def list(self, namespace: str | None = None) -> Iterator[T]:
-        """Go through all objects, or those of a namespace, in the order in which they appeared."""
+        """Iterate over all objects, or those of a namespace, in the order in which they appeared."""
         return iter((self._objects if namespace is None else self._by_namespace.get(namespace, {})).values())
 
     def put(self, obj: T) -> T | None:

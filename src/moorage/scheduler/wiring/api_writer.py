@@ -75,7 +75,7 @@ class ApiWriter:
     async def bind(self, pod: Pod, node_name: str) -> None:
         """Bind a pod to a node.
 
-        If the response is lost, read the pod and retry if it is not bound. A bound pod that counts as unbound
+        If the response is lost, read the pod and retry if it is not bound. A bound pod that is treated as unbound
         would give its resources on the node to another pod.
         """
         meta = pod.metadata
@@ -142,7 +142,7 @@ class ApiWriter:
 
         Only the differences are sent: our structs do not contain every field, and unknown fields must survive. If the
         response is lost, read the object, and retry if it has not changed. Otherwise a device or volume whose
-        allocation is stored, or still arrives, would count as free and be allocated twice.
+        allocation is stored, or still arrives, would be treated as free and be allocated twice.
         """
         before = await self._version_before(obj)
         patch = patch_between(before, obj)

@@ -98,7 +98,7 @@ def test_script_calls_the_plugin_and_places_a_pod(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_left_to_fill_in(projects: dict[PluginKind, Path], kind: PluginKind) -> None:
+def test_templates_are_completely_filled(projects: dict[PluginKind, Path], kind: PluginKind) -> None:
     files = [path for path in projects[kind].rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert len(files) >= 19
     assert [path for path in files if "{{" in path.read_text() or path.suffix == ".tpl"] == []
@@ -198,7 +198,7 @@ def loaded(path: Path) -> list[dict[str, Any]]:
     return [*yaml.safe_load_all(path.read_text())]
 
 
-def test_nothing_is_written_over(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     names = check_name("spot-only")
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.txt").write_text("all of it")

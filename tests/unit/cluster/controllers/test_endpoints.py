@@ -144,7 +144,7 @@ UNMANAGED = {
 
 
 @pytest.mark.parametrize("objects", UNMANAGED.values(), ids=UNMANAGED)
-def test_other_endpoints_are_left_alone(objects: list[KubeObject]) -> None:
+def test_other_endpoints_are_unchanged(objects: list[KubeObject]) -> None:
     assert reconcile(*objects, pod("a", labels=WEB)) == []
 
 

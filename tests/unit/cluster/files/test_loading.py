@@ -61,7 +61,7 @@ class TestIdentity:
             "2025-05-05T05:05:05Z",
         )
 
-    def test_every_namespace_carries_its_name_and_missing_ones_are_made(self) -> None:
+    def test_namespaces_are_labeled_and_missing_namespaces_created(self) -> None:
         away = pod("b")
         away["metadata"]["namespace"] = "away"
         cluster = cluster_from([pod(), away, thing("Namespace", "away", metadata={"labels": {"team": "x"}})])
@@ -173,7 +173,7 @@ class TestDefaults:
 
         assert admitted_pod.spec.containers[0].volume_mounts[0].bind_mount_options == want
 
-    def test_on_the_hosts_network_ports_are_the_hosts(self) -> None:
+    def test_ports_on_the_host_network_are_host_ports(self) -> None:
         container = {
             "name": "c",
             "ports": [{"containerPort": 80}, {"containerPort": 81, "hostPort": 8081, "protocol": "UDP"}],

@@ -80,7 +80,7 @@ FIRST: dict[str, tuple[Object, int]] = {
 
 
 @pytest.mark.parametrize(("manifest", "pods"), FIRST.values(), ids=FIRST)
-def test_one_pass_tries_the_pods_that_are_made_before_any_runs(manifest: Object, pods: int) -> None:
+def test_one_pass_includes_pods_of_controllers(manifest: Object, pods: int) -> None:
     cluster = add_workload_pods(cluster_from([node("a"), node("b"), manifest]), FeatureGates())
 
     assert len(cluster.pending) == pods
@@ -145,7 +145,7 @@ def test_objects_with_missing_owners_are_not_garbage() -> None:
     assert [record.deleted for record in result.timeline if record.pod == "default/stray"] == [None]
 
 
-def test_a_workload_that_only_selects_does_nothing() -> None:
+def test_workload_without_a_template_creates_no_pods() -> None:
     """The scheduler reads it; its controller must neither create pods nor delete the pods that refer to it."""
     selects = workload("ReplicaSet", replicas=0, **SELECTED)
     selects["metadata"] = {"name": "y", "uid": "u1"}

@@ -159,10 +159,10 @@ def stored(pod: Pod, *, as_json: bool = False) -> tuple[Api, Entry]:
     if as_json:
         return api, api.store.put("pods", identified.key, msgspec.json.decode(msgspec.json.encode(encode(identified))))
     api.store.put_typed("pods", identified)
-    return api, entry_of(api, identified)
+    return api, make_entry(api, identified)
 
 
-def entry_of(api: Api, pod: Pod) -> Entry:
+def make_entry(api: Api, pod: Pod) -> Entry:
     entry = api.store.get("pods", pod.key)
     assert entry is not None
     return entry
@@ -200,7 +200,7 @@ def test_binding(pod: Pod) -> None:
 
     assert bind_pod(short.store, entry, UID, "n", short.clock.now())
     assert bind_by_request(full_api, pod, "n") == 201
-    assert content(entry_of(short, pod)) == content(entry_of(full_api, pod))
+    assert content(make_entry(short, pod)) == content(make_entry(full_api, pod))
 
 
 LEFT_TO_THE_API = {
@@ -225,7 +225,7 @@ def test_invalid_binding_is_left_to_the_api(pod: Pod, uid: str) -> None:
     api, entry = stored(pod)
 
     assert not bind_pod(api.store, entry, uid, "n", api.clock.now())
-    assert entry_of(api, pod) is entry
+    assert make_entry(api, pod) is entry
 
 
 def test_json_is_left_to_the_api() -> None:
@@ -251,7 +251,7 @@ def test_status_of_kubelets_is_merged(status: Any) -> None:
     )
     assert isinstance(answer, ApiResponse)
     assert answer.status == 200
-    assert content(entry_of(short, pod)) == content(entry_of(full_api, pod))
+    assert content(make_entry(short, pod)) == content(make_entry(full_api, pod))
 
 
 @pytest.mark.parametrize("patch", [{"resources": {"requests": {"cpu": "2"}}}, {"allocatedResources": {"cpu": "2"}}])
@@ -266,6 +266,6 @@ def test_cached_properties_are_preserved() -> None:
     cached_requests = entry.typed(Pod).requests
 
     assert bind_pod(api.store, entry, UID, "n", api.clock.now())
-    bound = entry_of(api, pod).typed(Pod)
+    bound = make_entry(api, pod).typed(Pod)
     assert bound.__dict__["requests"] is cached_requests
     assert bound.node_name == "n"

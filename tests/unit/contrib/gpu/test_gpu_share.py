@@ -173,5 +173,5 @@ def test_pools_can_be_grouped_by_another_label() -> None:
     assert values["moorage_largest_job_gpus", "a"] == 2.0
 
 
-def test_a_cluster_without_gpus_shows_nothing() -> None:
+def test_cluster_without_gpus_has_no_fragmentation() -> None:
     assert readings(make_node("a")) == {}

@@ -17,7 +17,7 @@ from moorage.scheduler.framework.cycle import ASSUMED, CycleState
 from moorage.testing.rig import Rig
 
 
-def test_typical_shapes_are_the_popular_ones_until_they_cover_enough() -> None:
+def test_most_frequent_shapes_are_typical() -> None:
     shapes = [GpuShape(1000)] * 60 + [GpuShape(2000, 1, 500)] * 35 + [GpuShape(3000, 1, 1000)] * 5
     assert Typical.covering(shapes).counts == {GpuShape(1000): 60, GpuShape(2000, 1, 500): 35}
     assert Typical.covering(shapes, 96).weight == 100

@@ -8,7 +8,7 @@ from moorage.insight.whatif.edits import edit_from
 TAINT = {"key": "gpu", "value": "only", "effect": "NoSchedule"}
 
 
-def test_changes_let_the_entire_group_start() -> None:
+def test_changes_make_the_entire_group_fit() -> None:
     _, _, stuck = explained_group(*SIX_OF_EIGHT)
     texts = {change.kind: change.text for change in stuck.changes}
     assert texts["group"] == "Lower minCount of the group ring from 8 to 6, so that it starts with 6 pods"

@@ -31,7 +31,7 @@ def test_group_reports_fitting_pods_and_its_obstacle() -> None:
     assert [(item.reason, item.nodes, item.short) for item in stuck.reasons] == [("Insufficient cpu", 2, {"cpu": "1"})]
 
 
-def test_member_that_fits_alone_reports_its_group() -> None:
+def test_feasible_member_reports_its_infeasible_group() -> None:
     with opened(*SIX_OF_EIGHT) as cluster:
         alone = explain_pod(cluster, "default/ring-0")
         assert cluster.try_pod("default/ring-0").node
@@ -60,7 +60,7 @@ def test_no_rack_fits_the_entire_group() -> None:
     assert texts["add-node"] == "Add a node like r2-0"
 
 
-def test_too_few_members() -> None:
+def test_fewer_members_than_the_minimum() -> None:
     with opened(node("n1"), gang(3), *members(2)) as cluster:
         explained = explain_pod(cluster, "default/ring-0")
     assert explained.group is not None

@@ -154,7 +154,7 @@ def test_other_pods_can_preempt() -> None:
     assert [item.pod for item in result.depends_on] == ["default/busy", "default/boss", "default/boss"]
 
 
-def test_changes_that_bring_it_forward_do_so() -> None:
+def test_suggested_changes_make_the_pod_start_earlier() -> None:
     cluster = (node("n1", cpu="4"), RUNNING, job_pod("w", cpu="3"))
     result = forecast("w", *cluster, with_changes=True)
     assert result.sooner

@@ -23,7 +23,7 @@ def make_queue(count: int) -> list[Object]:
     return [node("n1", cpu="4"), job_pod("busy", on="n1", cpu="3", started="09:30", deadline=3600), *pending]
 
 
-def test_first_pod_stays_and_the_next_takes_its_place() -> None:
+def test_next_pod_replaces_the_scheduled_first_pod() -> None:
     identical = IdenticalPods(PodSignatures())
     for name in "abc":
         identical.add(make_pod(name))

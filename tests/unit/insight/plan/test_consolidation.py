@@ -28,7 +28,7 @@ def priced(name: str, price: float, **more: Any) -> Object:
     return content
 
 
-def test_nodes_are_emptied_and_stay_cordoned() -> None:
+def test_emptied_nodes_remain_cordoned() -> None:
     plan = consolidated(*(node(f"n{n}", cpu="2") for n in range(4)), *(owned(f"p{n}", on=f"n{n}") for n in range(4)))
     assert plan.feasible
     assert len(plan.summary.nodes_emptied) == 2
@@ -76,7 +76,7 @@ def test_expensive_nodes_are_emptied_first() -> None:
         "kept": [owned("p", on="n1", labels={"keep": "me"})],
     }.values(),
 )
-def test_nodes_with_pods_that_stay_are_kept(stays: list[Object]) -> None:
+def test_nodes_with_immovable_pods_are_not_emptied(stays: list[Object]) -> None:
     limits = Constraints(keep=("keep=me",))
     plan = consolidated(node("n1"), node("n2"), *stays, owned("q", on="n2"), constraints=limits)
     assert plan.summary.nodes_emptied == ("n2",)

@@ -40,7 +40,7 @@ def test_pods_move_to_the_node_that_the_scheduler_chooses() -> None:
     }
 
 
-def test_all_pods_of_a_step_are_gone_before_the_first_is_recreated() -> None:
+def test_all_pods_of_a_step_end_before_the_first_is_recreated() -> None:
     """Both pods exclude each other in a zone: together they can change places, one by one they cannot."""
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": WEB}}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -85,7 +85,7 @@ STUCK = {
 
 
 @pytest.mark.parametrize(("objects", "kind"), STUCK.values(), ids=STUCK)
-def test_pods_that_cannot_move_stay_and_are_explained(objects: list[Object], kind: str) -> None:
+def test_immovable_pods_are_explained(objects: list[Object], kind: str) -> None:
     plan = drained(node("n1"), node("n2", cpu="2"), DAEMON, *objects)
     assert [(item.pod, item.kind) for item in plan.cannot_move] == [("default/p", kind)]
     assert not plan.feasible
@@ -193,7 +193,7 @@ def test_a_local_volume_keeps_its_pod() -> None:
     assert "PersistentVolume" in plan.cannot_move[0].reason
 
 
-def test_a_gang_moves_as_a_whole() -> None:
+def test_members_of_a_gang_move_together() -> None:
     group = {"schedulingGroup": {"podGroupName": "ring"}}
     members = [owned(f"ring-{n}", on=f"n{n}", requests={"cpu": "3"}, **group) for n in (1, 2)]
     objects = [*(node(f"n{n}") for n in range(1, 4)), gang(2), *members]
@@ -214,7 +214,7 @@ def test_members_of_a_gang_are_tried_in_the_order_of_the_list() -> None:
     assert moves(plan) == [[("z", "n2"), ("a", "n3")]]
 
 
-def test_a_gang_with_pending_members_stays() -> None:
+def test_gang_with_pending_members_does_not_move() -> None:
     group = {"schedulingGroup": {"podGroupName": "ring"}}
     members = [owned("ring-1", on="n1", **group), owned("ring-2", **group)]
     plan = drained(node("n1"), node("n2"), gang(1), *members, gates=GATES)

@@ -35,7 +35,7 @@ def placed(plan: Plan) -> dict[str, str | None]:
     return {item.pod.removeprefix("default/"): item.node for item in plan.placed}
 
 
-def test_one_move_makes_room() -> None:
+def test_one_move_makes_the_pod_fit() -> None:
     plan = room(
         *(node(name) for name in ("n1", "n2")),
         *(owned(f"a{number}", on="n1") for number in range(2)),
@@ -147,7 +147,7 @@ def test_a_job_gets_room_for_all_of_its_pods() -> None:
     assert len(set(placed(plan).values())) == 2
 
 
-def test_a_gang_gets_room_as_a_whole() -> None:
+def test_moves_make_all_members_of_a_gang_fit() -> None:
     plan = room(
         *(node(name) for name in ("n1", "n2", "n3", "n4")),
         *(owned(f"p{number}", on=f"n{number}", requests={"cpu": "2"}) for number in range(1, 5)),

@@ -81,12 +81,12 @@ def test_pods_move_to_better_nodes(objects: list[Object], moved: int, reason: st
     assert all(reason in item.text for step in plan.steps for item in step.evict)
 
 
-def test_a_balanced_cluster_is_left_alone() -> None:
+def test_balanced_cluster_is_unchanged() -> None:
     plan = rebalanced(node("n1"), node("n2"), owned("p", on="n1"), owned("q", on="n2"))
     assert (plan.feasible, plan.steps) == (True, ())
 
 
-def test_duplicates_stay_if_every_node_has_one() -> None:
+def test_duplicates_remain_if_every_node_has_one() -> None:
     plan = rebalanced(
         node("n1"), node("n2"), *(owned(name, on=on) for name, on in (("p", "n1"), ("q", "n1"), ("r", "n2")))
     )

@@ -61,7 +61,7 @@ def comparison(number: int, result: str) -> Comparison:
     return Comparison(number, "now", f"default/p{number}", "default-scheduler", result, message="a plugin raised")
 
 
-def test_shadow_is_up_when_it_has_the_whole_cluster() -> None:
+def test_shadow_is_ready_with_the_complete_cluster() -> None:
     scene = Scene(is_synced=False)
     assert scene.events.ups == []
     scene.run.take(ShadowSynced())

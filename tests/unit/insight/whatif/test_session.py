@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.generator import generate
-from tests.conformance.ours import REGISTRY, config_of
+from tests.conformance.ours import REGISTRY, make_configuration_for
 from tests.unit.insight.explain.clusters import node, pod, session
 from tests.unit.insight.whatif.clusters import NODES, Good, read_state
 from tests.unit.insight.whatif.clusters import node as good_node
@@ -27,7 +27,7 @@ FEATURES = (frozenset[str](), frozenset({"volumes", "devices"}))
 def test_explaining_leaves_no_trace(features: frozenset[str], number: int) -> None:
     case = generate(f"traces/{number}", features=features)
     gates = FeatureGates({"SchedulerAsyncPreemption": False, **case.feature_gates})
-    policy = Policy(config_of(case, gates), REGISTRY, gates)
+    policy = Policy(make_configuration_for(case, gates), REGISTRY, gates)
     with Session(to_documents(case.objects, source="a case"), policy) as opened:
         waiting = [p for p in opened.objects.given.pending if p.scheduler_name in opened.scheduler.runners]
         before = read_state(opened), [opened.try_pod(p.key, in_detail=True).decision for p in waiting]

@@ -49,7 +49,7 @@ def test_scores_are_sorted_and_add_up() -> None:
         assert session.place("web").node == rows[0]["node"]
 
 
-def test_a_plugin_that_skips_the_pod_adds_nothing() -> None:
+def test_skipped_plugin_adds_no_column() -> None:
     with Session.open(*NODES, pod("web"), plugins=[Good]) as session:
         assert {row["weighed"] for row in session.score("web", "InterPodAffinity")} == {0}
 

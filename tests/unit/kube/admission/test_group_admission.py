@@ -49,7 +49,7 @@ def test_field_that_an_object_has_is_kept() -> None:
 
 
 @pytest.mark.release("1.37")
-def test_templates_of_a_workload_lose_fields_too() -> None:
+def test_fields_are_dropped_from_workload_templates() -> None:
     data = {"spec": {"podGroupTemplates": [{"name": "a", "schedulingConstraints": CONSTRAINTS}]}}
     assert complete("workloads.scheduling.k8s.io", data, GATES) == {"spec": {"podGroupTemplates": [{"name": "a"}]}}
 

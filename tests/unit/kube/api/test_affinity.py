@@ -27,6 +27,6 @@ def test_tolerates(toleration: Toleration, want: bool) -> None:
     assert toleration.tolerates(TAINT) is want
 
 
-def test_which_taints_keep_pods_off() -> None:
+def test_taints_that_repel_pods() -> None:
     effects = ("NoSchedule", "NoExecute", "PreferNoSchedule", "")
     assert [effect for effect in effects if Taint("k", effect=effect).keeps_pods_off] == ["NoSchedule", "NoExecute"]

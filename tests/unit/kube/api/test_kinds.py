@@ -51,7 +51,7 @@ def test_a_template_is_passed_on_with_every_field(kind: type[AppsWorkload] | typ
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"spec":{"template":null},"status":null}'])
-def test_a_template_that_is_not_there_is_empty(body: bytes) -> None:
+def test_missing_template_is_empty(body: bytes) -> None:
     obj = decode(ReplicaSet, body)
     assert obj.spec.template == {}
     assert obj.status == {}

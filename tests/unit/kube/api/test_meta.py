@@ -28,6 +28,6 @@ def test_times_are_written_in_seconds_or_microseconds() -> None:
     assert (format_time(-1e12), format_time(1e12)) == ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z")
 
 
-def test_key_has_the_namespace_if_there_is_one() -> None:
+def test_key_contains_an_existing_namespace() -> None:
     assert KubeObject(ObjectMeta(name="a", namespace="b")).key == "b/a"
     assert KubeObject(ObjectMeta(name="a")).key == "a"

@@ -102,7 +102,7 @@ def test_a_comparison_needs_one_integer(values: tuple[str, ...]) -> None:
         parse_requirement("n", "Gt", values, operators=NODE_OPERATORS)
 
 
-def test_invalid_node_term_raises_alone_but_not_in_a_selector() -> None:
+def test_invalid_node_term_raises_but_not_in_a_selector() -> None:
     wrong = NodeSelectorTerm(match_fields=(NodeSelectorRequirement("metadata.name", "Exists"),))
     name_term = NodeSelectorTerm(match_fields=(NodeSelectorRequirement("metadata.name", "In", ("a",)),))
     with pytest.raises(SelectorError, match="write In or NotIn"):
@@ -145,6 +145,6 @@ def test_is_label_value() -> None:
     ]
 
 
-def test_a_bound_of_thousands_of_digits_matches_nothing() -> None:
+def test_huge_bound_matches_no_label() -> None:
     selector = NodeSelector((NodeSelectorTerm((NodeSelectorRequirement("a", "Gt", ("9" * 5000,)),)),))
     assert not node_matcher(selector).matches({"a": "1"}, "n")

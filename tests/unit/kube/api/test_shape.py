@@ -95,7 +95,7 @@ def test_pods_of_two_templates_in_turns_keep_their_own_shapes() -> None:
     assert pods[0].shape is pods[2].shape
 
 
-def test_a_hash_that_two_shapes_have_mixes_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shapes_with_equal_hashes_remain_distinct(monkeypatch: pytest.MonkeyPatch) -> None:
     class Crowded(WeakValueDictionary[int, shape.Shape]):
         def get(self, _key: int, default: Any = None) -> Any:
             return super().get(0, default)

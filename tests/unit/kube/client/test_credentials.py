@@ -26,7 +26,7 @@ User = Callable[[Path, Authority], dict[str, Any]]
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    return Authority.made_in(tmp_path / "ca")
+    return Authority.create_in(tmp_path / "ca")
 
 
 def serve(server: ApiOverTls, use: Callable[[], Awaitable[None]]) -> None:
@@ -284,7 +284,7 @@ async def asked_until(client: ApiClient, is_enough: Callable[[], bool]) -> None:
 
 
 def test_in_a_pod_token_and_authority_rotate(tmp_path: Path, authority: Authority) -> None:
-    server, clock, next_authority = ApiOverTls(authority), VirtualClock(), Authority.made_in(tmp_path / "next")
+    server, clock, next_authority = ApiOverTls(authority), VirtualClock(), Authority.create_in(tmp_path / "next")
     (tmp_path / "token").write_text("first")
     (tmp_path / "ca.crt").write_bytes(authority.pem)
 
@@ -400,7 +400,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize("text", SLOW.values(), ids=SLOW)
-def test_a_program_that_takes_too_long_is_killed(
+def test_slow_program_is_killed(
     tmp_path: Path, authority: Authority, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(credentials, "EXEC_SECONDS", 1.0)

@@ -196,7 +196,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_nothing_is_missed(bench: Bench, fault: Any) -> None:
+def test_events_before_and_after_the_list_are_received(bench: Bench, fault: Any) -> None:
     for number in range(3):
         bench.server.put(PODS, pod(f"old-{number}"))
 

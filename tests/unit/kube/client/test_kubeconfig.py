@@ -55,7 +55,7 @@ def test_tls_server_name_is_dropped_for_another_server(tmp_path: Path) -> None:
     assert load(path, master="https://other:1").server_name == ""
 
 
-def test_master_alone_needs_no_file() -> None:
+def test_master_address_needs_no_file() -> None:
     connection = load_connection(master="http://127.0.0.1:8080", environ={})
     assert (connection.server, connection.tls) == ("http://127.0.0.1:8080", None)
 

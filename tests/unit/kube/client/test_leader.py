@@ -336,7 +336,7 @@ def test_failing_work_releases_the_lease_and_is_reported() -> None:
     run(scenario)
 
 
-def test_a_lease_that_changed_underneath_but_is_still_ours_is_kept() -> None:
+def test_changed_lease_of_this_replica_is_kept() -> None:
     async def scenario(server: FaultServer, clock: VirtualClock, first: Replica, second: Replica) -> None:
         leading = first.start()
         await asyncio.sleep(10)
@@ -393,7 +393,7 @@ class TestCoordinatedElection:
         self.election.observe(lease(""))
         assert self.election.bid() is None
 
-    def test_own_lease_is_renewed_unchanged(self) -> None:
+    def test_held_lease_is_renewed_unchanged(self) -> None:
         current = lease("me", duration=5)
         self.election.observe(replace(current, spec=replace(current.spec, strategy="OldestEmulationVersion")))
         bid = self.election.bid()

@@ -168,7 +168,7 @@ def test_half_a_line_is_forgotten_with_its_watch() -> None:
     assert story(watching.chunk(line("ADDED", pod("b", 12)))) == ["+b"]
 
 
-def test_gone_relists_and_reports_only_differences() -> None:
+def test_relist_after_410_reports_only_differences() -> None:
     watching = machine()
     watching.page(page(pod("same", 1), pod("changed", 2), pod("gone", 3)))
     with pytest.raises(Gone) as raised:
@@ -222,7 +222,7 @@ RUBBISH = {
 
 
 @pytest.mark.parametrize("body", RUBBISH.values(), ids=RUBBISH)
-def test_rubbish_instead_of_a_list_is_an_error_and_loses_nothing(body: bytes) -> None:
+def test_malformed_list_is_an_error_and_loses_no_objects(body: bytes) -> None:
     watching = machine()
     watching.page(page(pod("a", 1)))
     watching.failed(Gone("expired"))
@@ -340,7 +340,7 @@ def test_nodes_share_the_images_that_they_hold() -> None:
     assert first.image_names == {"registry.example.com/app:1", "registry.example.com/app:0"}
 
 
-def test_images_that_no_node_has_any_more_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_images_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "_images", LRU("images", 2, lambda image: image))
     for number in range(10):
         listed({"names": [f"app:{number}"], "sizeBytes": number})

@@ -65,7 +65,7 @@ def test_headers_are_counted_even_if_they_arrive_together() -> None:
     assert not http_parser.requests
 
 
-def test_two_hosts_are_one_too_many() -> None:
+def test_duplicate_host_header_is_rejected() -> None:
     http_parser = parser()
     http_parser.feed(b"GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n")
     assert http_parser.refusal is not None
@@ -157,7 +157,7 @@ def test_a_body_in_many_small_chunks_is_one_run_of_bytes() -> None:
     assert http_parser.requests[0][0].body == b"ab" * 1000
 
 
-def test_as_many_headers_as_there_may_be() -> None:
+def test_maximum_number_of_headers() -> None:
     http_parser = parser()
     http_parser.feed(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * MAX_HEADERS + b"\r\n")
     assert len(http_parser.requests[0][0].all_headers) == MAX_HEADERS
@@ -278,7 +278,7 @@ REQUESTS = (
 
 
 @given(st.lists(st.sampled_from(REQUESTS), max_size=4), st.lists(st.integers(1, 40), min_size=1))
-def test_it_does_not_matter_how_requests_are_cut(requests: list[bytes], cuts: list[int]) -> None:
+def test_requests_are_parsed_from_any_chunks(requests: list[bytes], cuts: list[int]) -> None:
     data = b"".join(requests)
     uncut, cut = parser(), parser()
     uncut.feed(data)

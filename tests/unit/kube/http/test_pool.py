@@ -340,7 +340,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    return Authority.made_in(tmp_path / "ca")
+    return Authority.create_in(tmp_path / "ca")
 
 
 async def through(authority: Authority, proxy: str, use: Callable[[ApiClient, ApiOverTls], Awaitable[None]]) -> None:
@@ -400,7 +400,7 @@ def test_a_tunnel_in_a_tunnel(run: Run, authority: Authority) -> None:
 
 def test_a_proxy_whose_certificate_is_not_trusted(run: Run, authority: Authority, tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*Authority.made_in(tmp_path / "other").issue("proxy", hosts=("127.0.0.1",)))
+    context.load_cert_chain(*Authority.create_in(tmp_path / "other").issue("proxy", hosts=("127.0.0.1",)))
 
     async def refused(client: ApiClient, _server: ApiOverTls) -> None:
         with pytest.raises(InputError, match="is not trusted"):

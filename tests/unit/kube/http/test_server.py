@@ -225,7 +225,7 @@ def test_expect_header_gets_100_continue() -> None:
     run(scenario)
 
 
-def test_one_request_fails_and_the_server_lives_on() -> None:
+def test_server_survives_a_failed_request() -> None:
     async def scenario(
         _site: Site, _server: HttpServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -320,7 +320,7 @@ def test_a_quiet_connection_is_closed() -> None:
     run(scenario)
 
 
-def test_stop_lets_running_requests_finish() -> None:
+def test_running_requests_finish_before_shutdown() -> None:
     async def scenario(
         site: Site, server: HttpServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -375,7 +375,7 @@ async def hung_up(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-def test_one_connection_too_many_takes_the_place_of_the_quietest() -> None:
+def test_surplus_connection_replaces_the_least_active() -> None:
     async def main() -> None:
         site = Site()
         server = HttpServer(HttpService(site.answer, refuse, lambda _: MAX_BODY), max_connections=3)

@@ -68,7 +68,7 @@ def test_verification_can_be_switched_off(authority: Path) -> None:
     assert ask(authority, ClientTls("test", verifies=False), server_name="elsewhere") == b""
 
 
-def test_keys_are_kept_off_the_disk_where_that_is_possible(authority: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_not_written_to_disk_if_possible(authority: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = {"certificate": authority / "cert.pem", "key": authority / "key.pem"}
     monkeypatch.delattr(os, "memfd_create", raising=False)
     assert ask(authority, trusting(authority, **own)) == b"test", "elsewhere a temporary file does"
@@ -92,7 +92,7 @@ def test_invalid_certificates_are_rejected(
         ClientTls("test", **pems)
 
 
-def context_of(certificate: tuple[Path, Path]) -> ssl.SSLContext:
+def make_client_context(certificate: tuple[Path, Path]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
     return context
@@ -110,31 +110,31 @@ def asked(context: ssl.SSLContext, tls: ClientTls, **options: Any) -> bytes:
 
 def test_no_identifier_of_the_authoritys_key_is_needed(tmp_path: Path) -> None:
     """Python 3.13 by default rejects such certificates; Go, and so client-go, takes them."""
-    authority = Authority.made_in(tmp_path)
-    context = context_of(authority.issue("server", hosts=("127.0.0.1",)))
+    authority = Authority.create_in(tmp_path)
+    context = make_client_context(authority.issue("server", hosts=("127.0.0.1",)))
     assert asked(context, ClientTls("test", authority=authority.pem)) == b""
 
 
 def test_an_authority_need_not_be_a_root(tmp_path: Path) -> None:
-    middle = Authority.made_in(tmp_path / "root", "root").authority(tmp_path / "middle", "middle")
-    context = context_of(middle.issue("server", hosts=("127.0.0.1",)))
+    middle = Authority.create_in(tmp_path / "root", "root").authority(tmp_path / "middle", "middle")
+    context = make_client_context(middle.issue("server", hosts=("127.0.0.1",)))
     assert asked(context, ClientTls("test", authority=middle.pem)) == b""
 
 
 def test_server_certificate_is_accepted_as_its_authority(tmp_path: Path) -> None:
-    files = Authority.made_in(tmp_path).issue("server", hosts=("127.0.0.1",))
-    assert asked(context_of(files), ClientTls("test", authority=files[0])) == b""
+    files = Authority.create_in(tmp_path).issue("server", hosts=("127.0.0.1",))
+    assert asked(make_client_context(files), ClientTls("test", authority=files[0])) == b""
 
 
-def test_a_name_in_the_subject_alone_counts_for_nothing(tmp_path: Path) -> None:
-    authority = Authority.made_in(tmp_path)
-    context = context_of(authority.issue("api.example"))
+def test_subject_common_name_is_ignored(tmp_path: Path) -> None:
+    authority = Authority.create_in(tmp_path)
+    context = make_client_context(authority.issue("api.example"))
     with pytest.raises(InputError, match="is not trusted"):
         asked(context, ClientTls("test", authority=authority.pem), server_name="api.example")
 
 
 def test_authority_with_the_same_name_is_not_trusted(tmp_path: Path) -> None:
-    trusted, untrusted = (Authority.made_in(tmp_path / name) for name in ("ours", "theirs"))
-    context = context_of(untrusted.issue("server", hosts=("127.0.0.1",)))
+    trusted, untrusted = (Authority.create_in(tmp_path / name) for name in ("ours", "theirs"))
+    context = make_client_context(untrusted.issue("server", hosts=("127.0.0.1",)))
     with pytest.raises(InputError, match="is not trusted"):
         asked(context, ClientTls("test", authority=trusted.pem))

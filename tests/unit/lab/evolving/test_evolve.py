@@ -206,7 +206,7 @@ def test_lineage_names_generations_and_ancestors() -> None:
     ]
 
 
-def test_nothing_better_is_reported_and_not_written() -> None:
+def test_no_plugin_is_written_without_an_improvement() -> None:
     outcome = make_outcome(None)
     worse = msgspec.structs.replace(outcome, base_value=0.9)
     assert worse.best is None

@@ -94,7 +94,7 @@ def test_placement_scores_have_separate_weights() -> None:
     assert (enabled.placement_score_weights, enabled.score_weights) == ({"P1": 5}, {"S1": 2})
 
 
-def test_names_are_those_of_every_point_once() -> None:
+def test_names_of_all_points_are_listed_once() -> None:
     assert set(expand(BASE + "Both F1").names) == {"Sort", "Bind", "Both", "F1"}
 
 

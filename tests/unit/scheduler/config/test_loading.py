@@ -76,7 +76,7 @@ NOT_WRITTEN = {
 
 
 @pytest.mark.parametrize(("read", "fields", "want"), NOT_WRITTEN.values(), ids=NOT_WRITTEN)
-def test_unset_fields_are_none(read: Any, fields: dict[str, Any], want: Any) -> None:
+def test_unset_fields_have_no_value(read: Any, fields: dict[str, Any], want: Any) -> None:
     assert read(load(**fields)) == want
 
 
@@ -134,7 +134,7 @@ def test_completed(read: Any, fields: dict[str, Any], want: Any) -> None:
     assert read(load(**fields)) == want
 
 
-def test_a_profiles_own_percentage_wins() -> None:
+def test_percentage_of_the_profile_takes_precedence() -> None:
     config = load(percentageOfNodesToScore=30, profiles=[{"percentageOfNodesToScore": 0}])
     assert config.percentage_for(config.profiles[0]) == 0
     config = load(percentageOfNodesToScore=30)
@@ -160,7 +160,7 @@ def test_unknown_plugin_error_suggests_similar_names() -> None:
     assert (error.where, error.hint) == ("profiles[0].plugins.filter.enabled[0]", "did you mean 'NodeResourcesFit'?")
 
 
-def test_third_party_arguments_are_their_own_struct() -> None:
+def test_third_party_arguments_have_a_separate_struct() -> None:
     config = load_config(
         with_spot({"labelKey": "spot", "grace": "1m", "zones": ["a"], "limits": {"a": 3}}), catalogue=SPOT
     )
@@ -196,7 +196,7 @@ def test_a_file(tmp_path: Path) -> None:
     assert load_config_file(path).parallelism == 7
 
 
-def test_a_file_that_is_not_there() -> None:
+def test_missing_file() -> None:
     with pytest.raises(ConfigError, match=r"/nowhere/config\.yaml: the file does not exist"):
         load_config_file("/nowhere/config.yaml")
 

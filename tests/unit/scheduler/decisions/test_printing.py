@@ -84,7 +84,7 @@ def test_every_result_can_be_shown_and_is_counted(result: Result) -> None:
 
 
 @pytest.mark.parametrize(("attempts", "heading"), [(0, False), (3, True)])
-def test_attempts_are_shown_where_there_were_several(attempts: int, heading: bool) -> None:
+def test_several_attempts_are_shown(attempts: int, heading: bool) -> None:
     console = Console(width=100, record=True, quiet=False, file=None)
     with console.capture() as captured:
         print_decisions([make_decision(node="n1", attempts=attempts)], console)

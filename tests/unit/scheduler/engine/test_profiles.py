@@ -176,7 +176,7 @@ class Careless(Accepting):
         raise KeyError("gone")
 
 
-def test_work_that_fails_is_logged_by_plugin_and_ends_nothing(logged: list[Any]) -> None:
+def test_failed_background_work_is_logged_by_plugin(logged: list[Any]) -> None:
     @in_virtual_time
     async def story() -> None:
         async with Cluster(nodes=1, plugins=[Careless], raise_plugin_exceptions=False) as cluster:

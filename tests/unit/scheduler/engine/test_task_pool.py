@@ -71,7 +71,7 @@ def test_work_continues_in_another_loop() -> None:
     assert finished_names == ["a", "b"]
 
 
-def test_tasks_that_are_cancelled_leave_nothing_under_way(recwarn: Any) -> None:
+def test_cancelled_tasks_end(recwarn: Any) -> None:
     """Cancel tasks both during their work and before they start it."""
 
     async def cancel_all() -> None:

@@ -17,7 +17,7 @@ def test_drawn_ties_choose_each_of_the_rows_and_repeat_with_the_seed() -> None:
     assert set(selected[0]) == {0, 2, 4}
 
 
-def test_ties_by_name_choose_the_first_name_after_nodes_come_and_go() -> None:
+def test_ties_select_the_first_name_after_node_changes() -> None:
     rig, ties = Rig(make_node("m"), make_node("z"), make_node("b")), TiesByName()
 
     def choose(*names: str) -> str:

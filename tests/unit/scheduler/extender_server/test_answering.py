@@ -266,7 +266,7 @@ def test_pod_rejected_by_pre_filter_evicts_no_pods() -> None:
     run(work)
 
 
-def test_pods_that_are_nominated_to_a_node_count_as_there() -> None:
+def test_nominated_pods_count_on_their_node() -> None:
     def work() -> None:
         promised = make_pod("p", priority=50, labels={"noisy": "y"}, status=PodStatus(nominated_node_name="a"))
         answering = Answering(scheduler_with([NoNeighbours], make_node("a"), make_node("b"), promised))

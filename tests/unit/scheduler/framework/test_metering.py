@@ -11,13 +11,13 @@ from moorage.scheduler.daemon.options import MetricsOptions
 from moorage.scheduler.framework.metering import MAX_UNCOUNTED, SILENT_METER, PluginMeter, PluginMetrics
 
 
-def metrics_of(meter: PluginMeter, profile: str = "default-scheduler") -> PluginMetrics:
+def make_plugin_metrics(meter: PluginMeter, profile: str = "default-scheduler") -> PluginMetrics:
     return PluginMetrics(meter, "LoadAware", profile)
 
 
 @pytest.mark.parametrize("meter", [SILENT_METER, CellRegistry()], ids=["without a server", "with one"])
 def test_counted_values_can_be_read(meter: PluginMeter) -> None:
-    metrics = metrics_of(meter)
+    metrics = make_plugin_metrics(meter)
     requests = metrics.counter("requests", "Requests.", labels=("result",))
     requests.inc(result="success")
     requests.inc(2, result="error")
@@ -41,7 +41,7 @@ def page(registry: CellRegistry) -> str:
 def test_profiles_share_a_metric_and_have_a_label_each() -> None:
     registry = CellRegistry()
     for profile in ("first", "second"):
-        metrics = metrics_of(registry, profile)
+        metrics = make_plugin_metrics(registry, profile)
         metrics.counter("polls_total", "Polls.").inc()
         metrics.histogram("age_seconds", "Age.", buckets=(1.0,)).observe(2.0)
     text = page(registry)
@@ -53,7 +53,7 @@ def test_profiles_share_a_metric_and_have_a_label_each() -> None:
 
 def test_a_metric_that_is_disabled_is_not_shown() -> None:
     registry = CellRegistry(MetricsOptions(disabled=frozenset({"moorage_plugin_load_aware_polls_total"})))
-    metrics_of(registry).counter("polls", "Polls.").inc()
+    make_plugin_metrics(registry).counter("polls", "Polls.").inc()
     assert "moorage_plugin" not in page(registry)
 
 
@@ -73,18 +73,18 @@ MISTAKES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize(("mistake", "message"), MISTAKES.values(), ids=MISTAKES)
 def test_mistakes_are_named(mistake: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        mistake(metrics_of(SILENT_METER))
+        mistake(make_plugin_metrics(SILENT_METER))
 
 
 def test_metric_name_is_unique() -> None:
-    metrics = metrics_of(CellRegistry())
+    metrics = make_plugin_metrics(CellRegistry())
     metrics.counter("polls", "Polls.", labels=["a"])
     with pytest.raises(ValueError, match="polls_total is already registered as a counter with the labels profile, a"):
         metrics.counter("polls", "Polls.", labels=["b"])
 
 
 def test_unread_observations_do_not_accumulate() -> None:
-    histogram = metrics_of(SILENT_METER).histogram("seconds", "Time.")
+    histogram = make_plugin_metrics(SILENT_METER).histogram("seconds", "Time.")
     for _ in range(MAX_UNCOUNTED + 5):
         histogram.observe(1.0)
     assert histogram._cell({}).uncounted == 5

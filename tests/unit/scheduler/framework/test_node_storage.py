@@ -9,7 +9,7 @@ def test_pods_larger_than_any_integer_do_not_stop_the_cache() -> None:
     assert Rig(make_node(), *huge).nodes.requested["memory"].tolist() == [MAX_INT64]
 
 
-def test_a_node_with_many_resources_gets_columns_only_for_those_that_are_read() -> None:
+def test_columns_are_created_only_for_requested_resources() -> None:
     names = [f"example.com/r{number}" for number in range(1000)]
     nodes = Rig(make_node("large", allocatable=dict.fromkeys(names, 3)), make_node("small")).nodes
     assert all(name in nodes.allocatable for name in names)

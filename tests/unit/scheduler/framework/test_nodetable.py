@@ -47,7 +47,7 @@ def test_a_window_on_a_window(rows: list[int], data: st.DataObject) -> None:
     assert list(inner.names) == [f"n{rows[position]}" for position in positions]
 
 
-def test_candidates_are_those_still_in_the_running() -> None:
+def test_candidates_are_the_remaining_nodes() -> None:
     alive = np.array([True, False, True])
     window = TABLE.take(np.array([4, 0, 2])).among(alive)
     assert [(position, node.name) for position, node in window.candidates()] == [(0, "n4"), (2, "n2")]

@@ -69,7 +69,7 @@ def test_packages_are_loaded_completely(directory: Path) -> None:
     assert before.WORD == 1
 
 
-def test_installed_packages_and_our_own_code_are_not_reloaded() -> None:
+def test_installed_packages_and_moorage_are_not_reloaded() -> None:
     importlib.import_module("msgspec")
     before = {**sys.modules}
     code = PluginCode(["moorage.scheduler.plugins.node_name:NodeName", "msgspec:Struct"])

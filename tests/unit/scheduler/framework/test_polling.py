@@ -85,7 +85,7 @@ def test_failures_are_logged_once_and_counted_each(logged: list[Any]) -> None:
 
 
 @in_virtual_time
-async def test_a_service_that_takes_too_long_is_not_waited_for() -> None:
+async def test_slow_service_times_out() -> None:
     service = Service()
     service.seconds = 5.0
     load = polled(rig(), service, timeout=0.05)

@@ -36,7 +36,7 @@ def message(plugin: GangScheduling, name: str = "a") -> str:
         (None, "a", ""),
     ],
 )
-def test_a_gang_enters_once_enough_members_are_there(minimum: int | None, names: str, text: str) -> None:
+def test_gang_is_admitted_with_enough_members(minimum: int | None, names: str, text: str) -> None:
     plugin, _ = plugin_over(gang(minimum=minimum), *map(member, names))
     assert message(plugin) == text
 
@@ -47,7 +47,7 @@ def test_members_on_nodes_count() -> None:
 
 
 @pytest.mark.release("1.37")
-def test_a_group_that_is_not_there_is_waited_for() -> None:
+def test_pods_wait_for_a_missing_group() -> None:
     plugin, _ = plugin_over(member("a"))
     assert message(plugin) == 'waiting for pods\'s pod group "g" to appear in scheduling queue'
     plugin, _ = plugin_over(member("a"), gates=COMPOSITE)
@@ -93,7 +93,7 @@ def test_whether_going_on_makes_sense(
     assert (Code.SUCCESS if status is None else status.code, "" if status is None else status.message) == (code, text)
 
 
-def test_members_wait_for_the_quorum_and_the_last_lets_all_go() -> None:
+def test_last_member_of_the_quorum_allows_all() -> None:
     plugin, rig = plugin_over(gang(minimum=2), member("a"), member("b"), member("c"))
     cycle = CycleState()
     rig.cache.assume(member("a").on_node("n"))
@@ -134,7 +134,7 @@ def test_hints_go_by_group() -> None:
         (gang("h", 3), gang("h", 2), SKIP),
     ],
 )
-def test_only_a_lower_minimum_of_the_own_group_helps(before: PodGroup, after: PodGroup, hint: QueueingHint) -> None:
+def test_only_a_lower_minimum_of_the_same_group_requeues(before: PodGroup, after: PodGroup, hint: QueueingHint) -> None:
     plugin, _ = plugin_over(gang(), member("a"))
     assert plugin.after_group_changed(member("a"), before, after) is hint
 

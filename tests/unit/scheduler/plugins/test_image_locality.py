@@ -74,7 +74,7 @@ def holding(name: str, *images: ContainerImage) -> Node:
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
-def test_the_size_is_that_of_the_node_which_named_the_image_first(form: ScoreForm) -> None:
+def test_image_size_is_from_the_first_node(form: ScoreForm) -> None:
     small, large = make_node("small", images={"app:1": 100 * MI}), make_node("large", images={"app:1": 1000 * MI})
     rig = Rig(small, large)
     plugin = ImageLocality(handle=rig)
@@ -93,7 +93,7 @@ def test_an_image_has_all_its_names(form: ScoreForm) -> None:
         assert run_score(ImageLocality(handle=rig), rig, make_pod(image=name), form) == [59]
 
 
-def test_the_epoch_follows_nodes_and_images_and_nothing_else() -> None:
+def test_epoch_depends_on_nodes_and_images_only() -> None:
     rig = cluster(600 * MI, "app:1", on=1, of=2)
     plugin = ImageLocality(handle=rig)
     before = plugin.epoch()

@@ -34,7 +34,7 @@ def test_the_search_is_narrowed_to_the_named_node() -> None:
     assert NodeName().pre_filter(CycleState(), make_pod(), nodes) is None
 
 
-def test_only_a_new_node_is_worth_another_try() -> None:
+def test_only_a_new_node_triggers_a_retry() -> None:
     (registration,) = NodeName().events_to_register()
     assert registration.event == ClusterEvent(Resource.NODE, Action.ADD)
     assert registration.hint is None

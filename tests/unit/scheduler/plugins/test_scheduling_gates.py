@@ -23,7 +23,7 @@ def test_pre_enqueue(pod: Pod, want: Status | None) -> None:
     assert SchedulingGates().pre_enqueue(pod) == want
 
 
-def test_only_the_last_gate_is_news() -> None:
+def test_only_removal_of_the_last_gate_is_an_event() -> None:
     (registration,) = SchedulingGates().events_to_register()
     assert registration.event == ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
     assert registration.hint is None

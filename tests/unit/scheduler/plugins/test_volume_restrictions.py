@@ -129,7 +129,7 @@ def test_pre_filter(volumes: tuple[Volume, ...], want: Status | None) -> None:
     assert VolumeRestrictions(handle=rig).pre_filter(CycleState(), make_pod(volumes=volumes), rig.nodes) == want
 
 
-def test_evicting_the_holder_frees_the_claim_and_nothing_else_does() -> None:
+def test_only_evicting_the_holder_frees_the_claim() -> None:
     holder = make_pod("holder", node="a", volumes=(claim_volume("data"),))
     second = make_pod("other", node="a", volumes=(claim_volume("unrelated"), ephemeral_volume("data")))
     rig = Rig(make_node("a"), make_claim("data", access_modes=ONCE), holder, second)

@@ -90,7 +90,7 @@ def test_no_backoff_when_the_maximum_is_zero() -> None:
 
 
 @pytest.mark.parametrize("gate", [True, False])
-def test_an_idle_scheduler_takes_rejected_pods_early_only_with_the_gate(gate: bool) -> None:
+def test_idle_scheduler_skips_backoff_only_with_the_gate(gate: bool) -> None:
     bench = Bench(pop_from_backoff=gate)
     bench.add("rejected", "failed")
     rejected, failed = bench.pop("rejected"), bench.pop("failed")

@@ -18,7 +18,7 @@ def member(
     return info
 
 
-def group_of(*members: QueuedPodInfo) -> QueuedPodGroupInfo:
+def get_group(*members: QueuedPodInfo) -> QueuedPodGroupInfo:
     first, *peers = members
     group = QueuedPodGroupInfo(PodGroup(metadata=ObjectMeta(name="g", namespace="default")), first)
     for info in peers:
@@ -47,11 +47,11 @@ def test_members_are_sorted_by_priority_attempts_time_and_name() -> None:
         member("b", timestamp=2.0),
     ]
     shuffled = Random(4).sample(members, len(members))
-    assert [info.pod.name for info in group_of(*shuffled).members] == ["high", "retried", "old", "a", "b"]
+    assert [info.pod.name for info in get_group(*shuffled).members] == ["high", "retried", "old", "a", "b"]
 
 
 def test_a_replaced_member_keeps_its_position_and_an_inserted_one_does_not() -> None:
-    group = group_of(member("a", timestamp=1.0), member("b", timestamp=2.0))
+    group = get_group(member("a", timestamp=1.0), member("b", timestamp=2.0))
     group.replace(member("a", timestamp=1.0).with_pod(make_pod("a", priority=-5)))
     assert [(info.pod.name, info.priority) for info in group.members] == [("a", -5), ("b", 0)]
     group.insert(member("a", timestamp=3.0))
@@ -59,7 +59,7 @@ def test_a_replaced_member_keeps_its_position_and_an_inserted_one_does_not() -> 
 
 
 def test_members_leave_one_by_one_or_with_their_pod_group() -> None:
-    group = group_of(member("a"), member("b"), member("c", leaf="other"))
+    group = get_group(member("a"), member("b"), member("c", leaf="other"))
     assert group.remove("default/nobody") is None
     removed = group.remove("default/a")
     assert removed is not None
@@ -79,7 +79,7 @@ def test_the_unschedulable_time_starts_at_the_last_attempt_or_flush() -> None:
 
 
 def test_the_rejector_of_a_gated_group_counts_unless_only_its_own_events_help() -> None:
-    group = group_of(member("a"))
+    group = get_group(member("a"))
     assert group.rejectors == frozenset()
     group.gating_plugin = "Gate"
     assert group.rejectors == {"Gate"}
@@ -90,7 +90,7 @@ def test_the_rejector_of_a_gated_group_counts_unless_only_its_own_events_help() 
 def test_representation_names_the_entity_and_its_attempts() -> None:
     assert repr(member("a", timestamp=2.5, attempts=3)) == "QueuedPodInfo('default/a', attempts=3, timestamp=2.5)"
     assert (
-        repr(group_of(member("a", timestamp=2.5)))
+        repr(get_group(member("a", timestamp=2.5)))
         == "QueuedPodGroupInfo('podgroup/default/g', attempts=0, timestamp=2.5)"
     )
 
@@ -99,7 +99,7 @@ def test_equal_members_are_in_the_order_of_insertion() -> None:
     twins = [member("same", leaf="g"), member("same", leaf="h")]
     for namespace, info in zip(("x", "y"), twins, strict=True):
         info.key = f"{namespace}/same"
-    group = group_of(*twins)
+    group = get_group(*twins)
     group.insert(member("same"))
     assert [info.key for info in group.members] == ["x/same", "default/same", "y/same"]
 

@@ -107,7 +107,7 @@ def test_a_group_is_gated_by_its_first_gated_member() -> None:
         assert (group.gating_plugin, calls) == ("", ["Door b", "Door a"])
 
 
-def test_only_the_gating_plugin_is_called_to_see_whether_a_pod_is_still_gated() -> None:
+def test_only_the_gating_plugin_rechecks_a_gated_pod() -> None:
     calls: list[str] = []
     first, second = Door(calls), SecondDoor(calls, "p")
     doors, info = gates(first, second), queued("p")

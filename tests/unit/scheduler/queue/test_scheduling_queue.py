@@ -58,7 +58,7 @@ def test_a_suspended_attempt_continues_at_once_if_no_other_pod_is_active() -> No
     assert bench.pop("p").attempts == 1
 
 
-def test_a_suspended_attempt_lets_active_pods_pass() -> None:
+def test_suspended_attempt_yields_to_active_pods() -> None:
     bench = Bench()
     bench.add("p")
     bench.add("q")
@@ -252,7 +252,7 @@ def test_pre_check_preselects_the_pods_to_requeue() -> None:
     assert (bench.where("low"), bench.where("high")) == ("backoff", "unschedulable")
 
 
-def test_popping_takes_the_rejectors_out_of_the_gauge_but_leaves_them_with_the_pod() -> None:
+def test_popped_pod_keeps_its_rejectors_outside_the_gauge() -> None:
     bench = Bench()
     bench.rejected("p", "Fit", "Taint")
     bench.move(NODE_ADD)
@@ -572,7 +572,7 @@ def test_waking_retries_the_pods_that_the_plugin_rejected_after_their_backoff() 
     assert bench.counts.incoming["backoff", "PluginChanged"] == 2
 
 
-def test_waking_pods_whose_backoff_has_ended_makes_them_active() -> None:
+def test_pods_become_active_after_their_backoff() -> None:
     bench = Bench()
     bench.rejected("p", "Deaf")
     bench.rejected("external", "Deaf", pending=("Deaf",))

@@ -24,7 +24,7 @@ def test_only_claims_of_pods_on_known_nodes_are_uses() -> None:
     assert rig.claims.uses("default/two-data") == 0
 
 
-def test_uses_come_and_go_with_pods_and_nodes() -> None:
+def test_uses_follow_pods_and_nodes() -> None:
     pod = make_pod("one", node="a", volumes=(CLAIM, EBS))
     rig = Rig(pod)
     assert rig.claims.uses("default/data") == 0

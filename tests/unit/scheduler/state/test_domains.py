@@ -30,7 +30,7 @@ def cluster(*zones: str | None) -> Cache:
     return cache
 
 
-def tally_of(cache: Cache, *weighted: tuple[LabelMatcher, int]) -> DomainTally:
+def make_tally(cache: Cache, *weighted: tuple[LabelMatcher, int]) -> DomainTally:
     return DomainTally(
         tuple((cache.pods.count(None, matcher, terminating=True), weight) for matcher, weight in weighted)
     )
@@ -43,7 +43,7 @@ def refreshed(tally: DomainTally, cache: Cache) -> DomainTally:
 
 def test_sums_follow_the_pods_by_domain() -> None:
     cache = cluster("a", "a", "b", None)
-    tally = tally_of(cache, (WEB, 3), (EVERYTHING, -1))
+    tally = make_tally(cache, (WEB, 3), (EVERYTHING, -1))
     assert refreshed(tally, cache).counted == 0
 
     for index, node in enumerate(("n0", "n1", "n2", "n3")):
@@ -58,7 +58,7 @@ def test_sums_follow_the_pods_by_domain() -> None:
 
 def test_opinions_that_cancel_out_are_still_counted() -> None:
     cache = cluster("a")
-    tally = tally_of(cache, (WEB, 1), (EVERYTHING, -1))
+    tally = make_tally(cache, (WEB, 1), (EVERYTHING, -1))
     cache.add_pod(pod("p", "web", "n0"))
 
     assert refreshed(tally, cache)["a"] == 0
@@ -67,7 +67,7 @@ def test_opinions_that_cancel_out_are_still_counted() -> None:
 
 def test_rows_keep_their_version_until_others_have_a_sum_above_zero() -> None:
     cache = cluster("a", "b")
-    tally = tally_of(cache, (WEB, 1))
+    tally = make_tally(cache, (WEB, 1))
     cache.add_pod(pod("first", "web", "n0"))
     version = refreshed(tally, cache).positive_version
 
@@ -79,7 +79,7 @@ def test_rows_keep_their_version_until_others_have_a_sum_above_zero() -> None:
 
 def test_snapshot_does_not_change() -> None:
     cache = cluster("a")
-    tally = tally_of(cache, (WEB, 1))
+    tally = make_tally(cache, (WEB, 1))
     before = refreshed(tally, cache).snapshot()
     cache.add_pod(pod("p", "web", "n0"))
     refreshed(tally, cache)
@@ -122,7 +122,7 @@ def test_tally_equals_a_full_count_after_any_history(most_steps: int, steps) -> 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(domains, "MAX_STEPS", most_steps)
         cache = cluster("a", "b", None)
-        tally = tally_of(cache, (WEB, 2), (EVERYTHING, 1))
+        tally = make_tally(cache, (WEB, 2), (EVERYTHING, 1))
         for number, step in enumerate(steps):
             take(step, number, cache, tally)
         assert_counted(refreshed(tally, cache), cache)

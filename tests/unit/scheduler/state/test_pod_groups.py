@@ -57,7 +57,7 @@ def test_without_the_gate_no_group_has_a_parent() -> None:
     assert groups.find_root(member("a")) == groups.group(KEY)
 
 
-def test_the_root_is_there_once_all_of_the_chain_is() -> None:
+def test_root_is_available_with_a_complete_chain() -> None:
     groups = PodGroups(with_composites=True)
     groups.put(gang(parent="mid"))
     groups.put(composite("mid", parent="top"))

@@ -94,7 +94,7 @@ def test_counts_cannot_be_written_to() -> None:
         column[0] = 1
 
 
-def test_counts_follow_rows_that_come_and_go() -> None:
+def test_counts_follow_added_and_removed_rows() -> None:
     index = PodIndex()
     index.resize(1)
     first, last = make_pod("first"), make_pod("last")
@@ -243,7 +243,7 @@ def test_a_list_with_a_selector_that_cannot_be_read_counts_as_empty() -> None:
     assert terms.problems[0].startswith("requiredAffinityTerms: app: operator 'Near' is unknown")
 
 
-def test_the_order_of_labels_means_nothing() -> None:
+def test_label_order_is_irrelevant() -> None:
     cache = Cache()
     cache.add_node(make_node("n"))
     cache.add_pod(make_pod("p", uid="p", node="n", labels={"app": "web", "index": "0"}))

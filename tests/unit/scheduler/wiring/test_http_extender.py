@@ -64,7 +64,7 @@ def test_complete_nodes_are_sent_and_returned() -> None:
     assert answer.failed == {"a": "too slow"}
 
 
-def test_an_extender_with_a_cache_gets_and_gives_names_in_its_own_order() -> None:
+def test_extender_with_a_node_cache_exchanges_names() -> None:
     answer, sent = ask_filter(
         lambda request: {"NodeNames": ["c", "a"], "FailedAndUnresolvableNodes": {"b": "no"}}, node_cache_capable=True
     )
@@ -167,7 +167,7 @@ def test_invalid_responses(reply: Reply, message: str) -> None:
         ask_filter(reply, **patience)
 
 
-def test_an_extender_that_is_not_there() -> None:
+def test_unreachable_extender() -> None:
     extender = HttpExtender(ExtenderConfig(url_prefix="http://127.0.0.1:1", **VERBS))
     with pytest.raises(ExtenderError, match="no connection"):
         asyncio.run(extender.filter(POD, NODES))
@@ -258,7 +258,7 @@ def test_interest_in_managed_resources(pod: Pod, want: bool) -> None:
     assert extender.handles_preemption_for(pod) == want
 
 
-def test_an_extender_that_manages_nothing_is_interested_in_every_pod() -> None:
+def test_extender_without_managed_resources_handles_all_pods() -> None:
     extender = HttpExtender(ExtenderConfig(url_prefix="http://x"))
     assert extender.is_interested_in(POD)
     assert not extender.handles_preemption_for(POD), "it has no verb for that"
@@ -287,7 +287,7 @@ HANDSHAKES: dict[str, Handshake] = {
 
 @pytest.mark.parametrize("case", HANDSHAKES.values(), ids=HANDSHAKES)
 def test_tls(case: Handshake, tmp_path: Path) -> None:
-    authority = Authority.made_in(tmp_path)
+    authority = Authority.create_in(tmp_path)
     shows = any(name.startswith("cert") for name in case.tls)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.issue("server", hosts=("127.0.0.1",)))

@@ -60,7 +60,7 @@ def policy_with(*plugins: type[Plugin]) -> Policy:
     return load_policy(collect_plugins(plugins), enabled=plugins)
 
 
-def standing_by(policy: Policy) -> RunningScheduler:
+def make_idle_scheduler(policy: Policy) -> RunningScheduler:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     api = Api(loop.clock)
@@ -70,7 +70,7 @@ def standing_by(policy: Policy) -> RunningScheduler:
 @in_virtual_time
 async def test_a_standby_replica_starts_only_the_current_plugins() -> None:
     Shares.lives.clear()
-    scheduling = standing_by(policy_with(Shares))
+    scheduling = make_idle_scheduler(policy_with(Shares))
     await scheduling.reload(policy_with(SharesToo))
     await asyncio.sleep(1.0)
     assert Shares.lives == [], "what never started is not closed"
@@ -84,7 +84,7 @@ async def test_a_standby_replica_starts_only_the_current_plugins() -> None:
 
 @in_virtual_time
 async def test_shared_state_is_kept_until_no_plugin_uses_it() -> None:
-    scheduling = standing_by(policy_with(Shares))
+    scheduling = make_idle_scheduler(policy_with(Shares))
     services, objects = scheduling.scheduler.services, scheduling.scheduler.objects
     book = services.shared[BOOK][0]
     running = asyncio.create_task(scheduling.run())
@@ -133,7 +133,7 @@ def assembled(policy: Policy, tuning: Tuning | None = None) -> AssembledSchedule
     return assemble(policy, connection, loop.clock, tuning=tuning)
 
 
-def ports_of(extenders: Iterable[Extender]) -> list[str]:
+def list_extender_ports(extenders: Iterable[Extender]) -> list[str]:
     return [extender.name.rpartition(":")[2] for extender in extenders]
 
 
@@ -149,15 +149,15 @@ async def test_extenders_are_replaced_and_unused_ones_closed() -> None:
     parts = assembled(policy_with_extenders(1, 2), Tuning(make_extender=ClosedExtender))
     await reload(parts, policy_with_extenders(2, 3))
     await asyncio.sleep(1.0)
-    assert ports_of(parts.extenders) == ["2", "3"]
-    assert ports_of(parts.scheduler.runners["default-scheduler"].extenders) == ["2", "3"]
-    assert ports_of(closed) == ["1", "2"], "those of the former policy"
+    assert list_extender_ports(parts.extenders) == ["2", "3"]
+    assert list_extender_ports(parts.scheduler.runners["default-scheduler"].extenders) == ["2", "3"]
+    assert list_extender_ports(closed) == ["1", "2"], "those of the former policy"
 
     closed.clear()
     with pytest.raises(MoorageError, match="CannotBeBuilt"):
         await reload(parts, policy_with_extenders(4, 5, enabled="CannotBeBuilt"))
-    assert sorted(ports_of(closed)) == ["4", "5"], "those of the rejected policy"
-    assert ports_of(parts.extenders) == ["2", "3"]
+    assert sorted(list_extender_ports(closed)) == ["4", "5"], "those of the rejected policy"
+    assert list_extender_ports(parts.extenders) == ["2", "3"]
     parts.close()
 
 
@@ -232,9 +232,9 @@ class CannotStart(Shares):
 
 
 @in_virtual_time
-async def test_plugin_that_cannot_start_leaves_nothing_behind() -> None:
+async def test_failed_plugin_start_is_reverted() -> None:
     Shares.lives.clear()
-    scheduling = standing_by(policy_with())
+    scheduling = make_idle_scheduler(policy_with())
     services, objects = scheduling.scheduler.services, scheduling.scheduler.objects
     running = asyncio.create_task(scheduling.run())
     await asyncio.sleep(5.0)

@@ -42,7 +42,7 @@ class EventRecorder:
         return [sample.labels["event"] for sample in samples if sample.name.endswith("_count")]
 
 
-def scheduler_of(features: FeatureGates, clock: VirtualClock | None = None) -> Scheduler:
+def get_scheduler(features: FeatureGates, clock: VirtualClock | None = None) -> Scheduler:
     return Scheduler(
         default_config(),
         Registry(IN_TREE),
@@ -60,7 +60,7 @@ def deliver(
 
     async def work() -> tuple[Scheduler, EventRecorder]:
         features, recorder = FeatureGates.parse(gates), EventRecorder()
-        scheduler = scheduler_of(features)
+        scheduler = get_scheduler(features)
         loop = SchedulingLoop(scheduler)
         deliveries = Deliveries(EventInstruments(recorder.registry).wrap_apply(scheduler.handlers.apply), loop)
         if through_loop:
@@ -143,7 +143,7 @@ def test_an_object_that_cannot_be_applied_affects_no_other_object() -> None:
 
 def test_pending_counts_the_changes_that_are_not_applied() -> None:
     async def work() -> None:
-        scheduler = scheduler_of(FeatureGates())
+        scheduler = get_scheduler(FeatureGates())
         loop = SchedulingLoop(scheduler)
         deliveries = Deliveries(scheduler.handlers.apply, loop)
         nodes, pods = BY_TYPE[Node], BY_TYPE[Pod]
@@ -162,7 +162,7 @@ def test_pending_counts_the_changes_that_are_not_applied() -> None:
 
 def test_object_is_re_applied_after_its_correction() -> None:
     async def work() -> None:
-        scheduler = scheduler_of(FeatureGates())
+        scheduler = get_scheduler(FeatureGates())
         deliveries = Deliveries(scheduler.handlers.apply, SchedulingLoop(scheduler))
         nodes = BY_TYPE[Node]
         bad = replace(NODE, status=NodeStatus(allocatable={"cpu": "a lot"}))
@@ -182,7 +182,7 @@ class Bench:
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
-        self.scheduler = scheduler_of(FeatureGates(), clock)
+        self.scheduler = get_scheduler(FeatureGates(), clock)
         self.loop = SchedulingLoop(self.scheduler)
         self.deliveries = Deliveries(self.scheduler.handlers.apply, self.loop)
 

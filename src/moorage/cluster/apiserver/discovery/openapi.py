@@ -80,7 +80,7 @@ def version_2(resources: Resources, schemas: Mapping[str, Data]) -> Data:
 def _without_version_3(schema: Data) -> Data:
     """Convert a schema to OpenAPI 2, which has no alternatives and no null.
 
-    Types of nullable values and of integers or strings are left out, and so are the fields of objects that keep
+    Types of nullable values and of integers or strings are omitted, as are the fields of objects that keep
     unknown ones: clients would reject valid objects otherwise.
     """
     if "$ref" in schema or (len(schema.get("allOf") or ()) == 1 and "$ref" in schema["allOf"][0]):

@@ -159,7 +159,7 @@ def _lowered(subject: Subject, names: tuple[str, ...], rows: list[int]) -> Remed
     if len(names) > 1 and any(
         subject.trial(*edits_for({k: v for k, v in targets.items() if k != name})) for name in names
     ):
-        return None  # fewer resources are enough, elsewhere
+        return None  # fewer resources are sufficient, elsewhere
     if any("/" in name and not targets[name] for name in names):
         return None  # a pod without the device that it requests cannot work
     draft = subject.draft()

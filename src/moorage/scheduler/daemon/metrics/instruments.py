@@ -369,7 +369,7 @@ def read_scheduler(registry: CellRegistry, scheduler: Scheduler) -> None:
         if scheduler.groups is not None and registry.has_group_types:
             kinds = (*kinds, COMPOSITE)
         else:
-            # Until 1.37, a composite group counts as a PodGroup.
+            # Until 1.37, a composite group is treated as a PodGroup.
             for name in pending():
                 counts[name, GROUP] = counts.get((name, GROUP), 0) + counts.get((name, COMPOSITE), 0)
         return (((name, kind), float(counts.get((name, kind), 0))) for name in pending() for kind in kinds)

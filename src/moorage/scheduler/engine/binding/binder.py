@@ -110,7 +110,7 @@ class Binder:
         return None
 
     async def _wait_on_permit(self, permit: PermitWait, phases: BindingPhases) -> Status | None:
-        """Wait for a permit. The pod does not count as in flight during the wait.
+        """Wait for a permit. The pod is not treated as in flight during the wait.
 
         Otherwise the members of a group that wait for the last one could block the attempt of the last one.
         """

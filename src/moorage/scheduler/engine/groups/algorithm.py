@@ -364,7 +364,7 @@ class GroupSearch:
 
 
 def placements_to_find(percentage: int, count: int, nodes: int) -> int:
-    """Return how many feasible placements are enough, of ``count`` placements with ``nodes`` nodes in total.
+    """Return how many feasible placements are sufficient, of ``count`` placements with ``nodes`` nodes in total.
 
     0 means a percentage that falls with the number of nodes.
 

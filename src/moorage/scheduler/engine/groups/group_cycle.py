@@ -188,7 +188,7 @@ class GroupCycle:
             with self._services.freeze:
                 outcome = await runner.post_filter_group(search.state, tree)
         everything = [*trial.everything]
-        # Upstream's quirk: where groups share the status of one above them, the message is appended for each of them.
+        # Upstream's quirk: where groups share the status of one above them, the message is appended for each.
         shared = Counter(id(below.status) for below in everything)
         for below in everything:
             below.before_help = below.status

@@ -166,8 +166,8 @@ class ClaimBinder:
         try:
             stored = await self._retried(claim, write, reading)
         except BindingProblem:
-            # Its devices may belong to another attempt, or to this one: reload the claim before they count as free,
-            # because with a late watch event they would be allocated twice.
+            # Its devices may belong to another attempt, or to this one: reload the claim before they are treated as
+            # free, because with a late watch event they would be allocated twice.
             with suppress(ApiError):
                 self._claims.assume(await self._handle.cluster.get(claim))
             raise

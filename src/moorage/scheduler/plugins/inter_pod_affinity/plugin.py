@@ -97,7 +97,7 @@ class _PodsByTerm:
         keys: set[Hashable] = {("own", key) for key in list_places(pod.namespace, pod.labels)}
         keys.update(("away", key) for term in terms.anti_affinity for key in term_places(term))
         if terms.affinity:
-            # A pod must match all of them, so one is enough: rather one that names values.
+            # A pod must match all of them, so one is sufficient: rather one that names values.
             near = max(terms.affinity[:16], key=lambda term: any(r.operator == "In" for r in term.matcher.requirements))
             keys.update(("near", key) for key in term_places(near))
             if all(term.matcher.matches(pod.labels) for term in terms.affinity):

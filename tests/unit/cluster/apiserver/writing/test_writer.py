@@ -79,7 +79,7 @@ def test_status_and_spec_are_written_separately():
     assert changed["metadata"]["generation"] == 2
 
 
-def test_job_selects_its_own_pods():
+def test_job_selector_is_generated():
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}}
     obj = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
     stored = ApiHarness().create("/apis/batch/v1/namespaces/default/jobs", obj)

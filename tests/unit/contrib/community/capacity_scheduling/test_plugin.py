@@ -162,7 +162,7 @@ def test_a_group_borrows_by_all_of_its_pods() -> None:
     assert rules.may_evict(pods[0], pod("v", "b"), 0)
 
 
-def test_usage_follows_pods_that_come_and_go() -> None:
+def test_usage_follows_added_and_removed_pods() -> None:
     rig = rig_with(quota("a"), used={"a": 2})
     usage = Usage(rig.nodes)
     assert usage.of("a")["cpu"] == 2000

@@ -36,7 +36,7 @@ async def test_a_gang_starts_together(make: Make) -> None:
 
 @EITHER
 @in_virtual_time
-async def test_a_gang_that_does_not_fit_holds_nothing(make: Make) -> None:
+async def test_infeasible_gang_reserves_nothing(make: Make) -> None:
     bench = bench_with(2)
     bench.add(*map(make, "abc"))
     await bench.settle()
@@ -61,7 +61,7 @@ async def test_both_kinds_of_groups_coexist() -> None:
 
 
 @in_virtual_time
-async def test_without_the_gate_a_scheduling_group_means_nothing() -> None:
+async def test_scheduling_group_is_ignored_without_the_gate() -> None:
     bench = bench_with(4)
     bench.add(member("a", "nowhere"))
     await bench.wait(1)

@@ -105,7 +105,7 @@ def test_plugin_under_multi_point_lacks_no_point() -> None:
     assert not [note for note in convert_text(text, "f")[0].notes if "is not enabled at" in note.text]
 
 
-def test_notes_on_a_v1_file_state_that_nothing_had_to_be_changed() -> None:
+def test_v1_file_is_unchanged_and_noted() -> None:
     (converted,) = convert_text(old("v1"), "f")
     assert [str(note) for note in converted.notes] == [
         "unchanged: apiVersion: the configuration is v1 already; nothing had to be changed"

@@ -34,7 +34,7 @@ def test_wildcard_disables_every_plugin() -> None:
     assert not profile.enables("filter", "Any")
 
 
-def test_own_queue_sort_disables_the_default() -> None:
+def test_configured_queue_sort_disables_the_default() -> None:
     profile = draft()
     profile.enable("queueSort", "Mine")
     sorts = {"disabled": [{"name": EVERY}], "enabled": [{"name": "Mine"}]}

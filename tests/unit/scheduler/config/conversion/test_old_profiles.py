@@ -55,7 +55,7 @@ def test_scorers_of_resources_are_strategies(plugins: Any, strategy: str | None,
     assert profile["plugins"].get("score", {}) == scores
 
 
-def test_two_scorers_of_resources_are_one_too_many() -> None:
+def test_two_resource_scorers_are_an_error() -> None:
     plugins = score(enabled=["NodeResourcesMostAllocated"])
     assert lost(old("v1beta1", profiles=[{"plugins": plugins}])) == [
         "profiles[0].plugins.score NodeResourcesMostAllocated"

@@ -45,7 +45,7 @@ def test_removed_fields_of_extenders() -> None:
     ]
 
 
-def test_of_two_ways_to_score_resources_the_heavier_one_is_kept() -> None:
+def test_resource_scorer_with_the_larger_weight_is_kept() -> None:
     shape = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
     ratio = {"name": "ratio", "weight": 5, "argument": {"requestedToCapacityRatioArguments": {"shape": shape}}}
     least = {"name": "LeastRequestedPriority", "weight": 2}

@@ -183,7 +183,7 @@ def test_number_of_files_is_limited(tmp_path: Path) -> None:
     assert contents == {"log": b"7-345678\n", "log.1": b"6-345678\n", "log.2": b"5-345678\n"}
 
 
-def test_half_a_line_that_a_kill_left_is_cut_off(tmp_path: Path) -> None:
+def test_incomplete_last_line_is_truncated(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b'{"whole": 1}\n{"half')
     file = RotatedFile(path, LogLimits())

@@ -92,7 +92,7 @@ def test_every_upstream_metric_is_as_upstream_has_it(line: str) -> None:
         assert spec.buckets == exponential(float(buckets[0]), float(buckets[1]), int(buckets[2]))
 
 
-def test_every_metric_but_our_own_is_upstreams() -> None:
+def test_other_metrics_are_metrics_of_upstream() -> None:
     upstream_names = {line.split()[0] for line in UPSTREAM.strip().splitlines()} | COMPONENT_BASE
     assert {name for name in METRICS if not name.startswith("moorage_")} == upstream_names
 

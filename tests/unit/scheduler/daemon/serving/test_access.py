@@ -41,7 +41,7 @@ def test_broken_api_server_denies_all_requests(reviews: ReviewServer, tmp_path: 
 
 
 def test_cas_are_looked_up_in_the_cluster(reviews: ReviewServer, tmp_path: Path) -> None:
-    authority = Authority.made_in(tmp_path / "a")
+    authority = Authority.create_in(tmp_path / "a")
     reviews.published = {"client-ca-file": authority.pem.decode()}
     assert visits(reviews, tmp_path, {"certificate": authority.issue("ann")})[0].status == 200
     skipping = AuthenticationOptions(skip_lookup=True)

@@ -90,7 +90,7 @@ def test_number_of_concurrent_token_reviews_is_limited(
 
 
 def test_client_certificates_name_users_and_groups(reviews: ReviewServer, tmp_path: Path) -> None:
-    authority, untrusted = Authority.made_in(tmp_path / "a"), Authority.made_in(tmp_path / "b")
+    authority, untrusted = Authority.create_in(tmp_path / "a"), Authority.create_in(tmp_path / "b")
     admin = authority.issue("admin", "system:masters")
     ann = authority.issue("ann")
     bob = authority.issue("bob")
@@ -111,7 +111,7 @@ def test_client_certificates_name_users_and_groups(reviews: ReviewServer, tmp_pa
 
 
 def test_certificate_signed_by_an_intermediate_ca_is_accepted(reviews: ReviewServer, tmp_path: Path) -> None:
-    authority, proxy_authority = (Authority.made_in(tmp_path / name, name) for name in ("a", "b"))
+    authority, proxy_authority = (Authority.create_in(tmp_path / name, name) for name in ("a", "b"))
     trusted = AuthenticationOptions(client_ca_file=str(authority.file))
     reviews.published = {
         "requestheader-client-ca-file": proxy_authority.pem.decode(),
@@ -151,7 +151,7 @@ PROXIED = {
 def test_proxies(
     name: str, believed: list[str], headers: dict[str, str], want: int, reviews: ReviewServer, tmp_path: Path
 ) -> None:
-    authority = Authority.made_in(tmp_path / "p")
+    authority = Authority.create_in(tmp_path / "p")
     reviews.published = {
         "requestheader-client-ca-file": authority.pem.decode(),
         "requestheader-allowed-names": json.dumps(believed),
@@ -164,14 +164,14 @@ def test_proxies(
 
 
 def test_headers_without_a_proxy_certificate_are_ignored(reviews: ReviewServer, tmp_path: Path) -> None:
-    proxy_ca = str(Authority.made_in(tmp_path / "p").file)
+    proxy_ca = str(Authority.create_in(tmp_path / "p").file)
     request: dict[str, object] = {"headers": {"X-Remote-User": "ann"}}
     options = AuthenticationOptions(proxy_ca_file=proxy_ca)
     assert visits(reviews, tmp_path, request, authentication=options)[0].status == 403
 
 
 def test_a_trailer_names_no_user(reviews: ReviewServer, tmp_path: Path) -> None:
-    authority = Authority.made_in(tmp_path / "p")
+    authority = Authority.create_in(tmp_path / "p")
     certificate = authority.issue("front")
     proxy_ca = str(authority.file)
     request = (

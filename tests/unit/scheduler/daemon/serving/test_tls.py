@@ -69,7 +69,7 @@ def test_a_certificate_is_kept_in_its_directory(tmp_path: Path) -> None:
 
 
 def test_certificates_are_chosen_by_name(tmp_path: Path) -> None:
-    authority = Authority.made_in(tmp_path)
+    authority = Authority.create_in(tmp_path)
     default, exact, wild, own = (
         authority.issue(name, hosts=(name,)) for name in ("default.test", "a.foo.test", "wild.test", "own.test")
     )
@@ -103,7 +103,7 @@ async def names_served(visitor: Visitor) -> list[str]:
 
 
 def test_a_certificate_is_reloaded_when_its_files_change(tmp_path: Path) -> None:
-    authority = Authority.made_in(tmp_path)
+    authority = Authority.create_in(tmp_path)
     certificate, key = authority.issue("served", hosts=("first.test",))
     options = replace(ON_LOOPBACK, cert_file=str(certificate), key_file=str(key))
 
@@ -128,7 +128,7 @@ def test_a_certificate_is_reloaded_when_its_files_change(tmp_path: Path) -> None
 
 def test_certificates_are_checked_every_minute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(server, "RELOAD_SECONDS", 0.01)
-    authority = Authority.made_in(tmp_path)
+    authority = Authority.create_in(tmp_path)
     certificate, key = authority.issue("served", hosts=("first.test",))
     options = replace(ON_LOOPBACK, cert_file=str(certificate), key_file=str(key))
 
@@ -142,7 +142,7 @@ def test_certificates_are_checked_every_minute(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_client_cas_are_reloaded_when_their_file_changes(tmp_path: Path) -> None:
-    old, new = (Authority.made_in(tmp_path / name, name) for name in ("old", "new"))
+    old, new = (Authority.create_in(tmp_path / name, name) for name in ("old", "new"))
     bundle = tmp_path / "clients.crt"
     bundle.write_bytes(old.pem)
     masters = {authority: authority.issue("admin", "system:masters") for authority in (old, new)}
@@ -174,7 +174,7 @@ async def is_admitted(visitor: Visitor, certificate: tuple[Path, Path]) -> bool:
 
 def test_an_authority_need_not_be_a_root(tmp_path: Path) -> None:
     """As in Go: a listed client CA is trusted, independent of its issuer."""
-    root = Authority.made_in(tmp_path / "root", "root")
+    root = Authority.create_in(tmp_path / "root", "root")
     middle = root.authority(tmp_path / "middle", "middle")
     options = AuthenticationOptions(client_ca_file=str(middle.file))
 

@@ -79,7 +79,7 @@ def test_every_cycle_has_a_separate_time() -> None:
 
 
 @pytest.mark.parametrize("beats", [True, False])
-def test_without_a_limit_nothing_is_ever_stuck(beats: bool) -> None:
+def test_no_limit_disables_the_watchdog(beats: bool) -> None:
     scene = Scene(limit=0.0)
     scene.pass_time(1)
     scene.pass_time(4000, beats=beats, waits_since=1.0)

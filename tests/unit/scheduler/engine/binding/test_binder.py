@@ -166,7 +166,7 @@ def test_the_expected_node_is_announced_unless_its_gate_is_off(gates: str, annou
     assert pod(world).nominated_node_name == announced
 
 
-def test_permit_times_out_and_the_pod_goes_back() -> None:
+def test_pod_is_requeued_after_the_permit_timeout() -> None:
     world, _ = simulate(Books, WaitsForever, seconds=310.0)
     note = "rejected due to timeout after waiting 5m0s at plugin WaitsForever"
     assert reasons(world)[0] == f"FailedScheduling: 0/1 nodes are available: 1 {note}."

@@ -189,7 +189,7 @@ def test_rejected_nodes_are_reported_with_the_extender_reasons() -> None:
     assert outcome.diagnosis.unschedulable_plugins == {"Extender"}
 
 
-def test_plugins_that_rejected_the_other_nodes_are_remembered_too() -> None:
+def test_plugins_that_rejected_other_nodes_are_recorded() -> None:
     bench = Bench(Service(filtered=Filtered(())))
     outcome = bench.place(make_pod("huge", requests={"cpu": "2"}))
     assert isinstance(outcome, Unschedulable)

@@ -268,12 +268,12 @@ def test_a_written_percentage_counts_with_a_floor_of_100(percentage: int, expect
     assert placement(percentage).filtering.count_to_find(1000) == expected
 
 
-def test_nothing_written_means_every_node() -> None:
+def test_default_percentage_evaluates_all_nodes() -> None:
     assert placement(None).filtering.count_to_find(5000) == 5000
     assert default_config().percentage_of_nodes_to_score is None
 
 
-def test_the_search_ends_with_the_first_node_too_many_and_the_next_one_starts_there() -> None:
+def test_next_search_starts_at_the_first_surplus_node() -> None:
     limited = placement(50, nodes=250)
     first, second = several(limited, "a"), several(limited, "b")
     assert (first.count, second.count) == (125, 125)

@@ -105,7 +105,7 @@ async def test_later_members_are_pinned_to_the_rack_of_the_first() -> None:
 
 
 @in_virtual_time
-async def test_a_rack_that_takes_more_pods_is_better() -> None:
+async def test_rack_with_more_feasible_pods_is_preferred() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(*rack("r1", 2), *rack("r2", 3), gang(minimum=2, topology=RACK), *pods(3))
     await bench.settle(3)
@@ -113,7 +113,7 @@ async def test_a_rack_that_takes_more_pods_is_better() -> None:
 
 
 @in_virtual_time
-async def test_a_basic_group_remains_in_one_rack_too() -> None:
+async def test_basic_group_remains_in_one_rack() -> None:
     bench = GroupBench(gates=TOPOLOGY)
     bench.add(*rack("r1", 2), *rack("r2", 2), gang(minimum=None, topology=RACK), *pods(3))
     await bench.wait(10)
@@ -393,7 +393,7 @@ def child(name: str, minimum: int | None = 2, **fields: Any) -> Any:
 
 
 @in_virtual_time
-async def test_members_are_incomplete_until_the_root_is_there() -> None:
+async def test_members_are_incomplete_without_the_root() -> None:
     bench = GroupBench(gates=COMPOSITE)
     bench.add(a_node("n"), composite("mid", parent="top"), child("g", parent="mid"), member("a"), member("b"))
     assert {bench.where("a"), bench.where("b")} == {"incomplete"}
@@ -491,7 +491,7 @@ async def test_a_basic_root_without_feasible_children_is_unschedulable() -> None
 
 
 @in_virtual_time
-async def test_a_new_branch_of_a_running_tree_waits_for_its_own_quorum() -> None:
+async def test_new_branch_of_a_running_tree_waits_for_its_quorum() -> None:
     bench = GroupBench(gates=COMPOSITE)
     bench.add(a_node("n", 8), composite("top"), child("g"), member("a"), member("b"))
     await bench.settle()

@@ -36,7 +36,7 @@ def members(*names: str, **fields: Any) -> list[Pod]:
 
 
 @in_virtual_time
-async def test_a_gang_is_bound_as_a_unit_and_later_members_alone() -> None:
+async def test_gang_is_bound_as_a_unit_and_later_members_separately() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang(), *members("a", "b", "c"))
     assert await bench.settle() == 1
@@ -49,7 +49,7 @@ async def test_a_gang_is_bound_as_a_unit_and_later_members_alone() -> None:
 
 
 @in_virtual_time
-async def test_a_gang_waits_for_its_members_and_is_tried_once_they_are_there() -> None:
+async def test_gang_is_tried_when_all_members_exist() -> None:
     bench = GroupBench()
     bench.add(a_node("n"), gang(), *members("a", "b"))
     assert await bench.settle() == 0
@@ -164,7 +164,7 @@ async def test_a_higher_minimum_activates_no_pods() -> None:
 
 
 @in_virtual_time
-async def test_one_gated_member_holds_all_back() -> None:
+async def test_gated_member_delays_the_group() -> None:
     for minimum in (3, None):
         bench = GroupBench()
         gated = member("c", scheduling_gates=(SchedulingGate(name="later"),))
@@ -193,7 +193,7 @@ async def test_a_gated_newcomer_holds_an_active_group_back_until_the_flush() -> 
 
 
 @in_virtual_time
-async def test_a_member_whose_binding_fails_is_queued_alone() -> None:
+async def test_member_with_a_failed_binding_is_queued_separately() -> None:
     bench = GroupBench()
     failures = ["b"]
 
@@ -348,7 +348,7 @@ async def test_an_error_of_one_pod_fails_the_group() -> None:
 
 
 @in_virtual_time
-async def test_a_condition_never_goes_back_and_its_time_moves_with_its_status_only() -> None:
+async def test_condition_transition_time_changes_only_with_the_status() -> None:
     bench = GroupBench()
     bench.add(a_node("n", 3), gang(), *members("a", "b", "c"))
     await bench.settle()

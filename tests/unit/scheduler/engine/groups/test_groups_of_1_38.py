@@ -469,7 +469,7 @@ async def test_placements_of_composite_groups_are_counted() -> None:
 
 
 @in_virtual_time
-async def test_nothing_is_slower_until_a_group_exists() -> None:
+async def test_clusters_without_groups_have_no_overhead() -> None:
     group_bench = bench(GATE)
     group_bench.add(a_node("n"), alone("a"), alone("b", cpu="9"))
     await group_bench.settle()

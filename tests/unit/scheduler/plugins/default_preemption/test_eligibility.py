@@ -74,7 +74,7 @@ def test_eligibility(pod: Pod, other: dict[str, object], problem: str) -> None:
         assert result.status is None
 
 
-def test_a_pod_whose_nominated_node_became_hopeless_preempts_elsewhere() -> None:
+def test_pod_preempts_on_another_node_if_the_nominated_node_is_unresolvable() -> None:
     tainted = make_node("n", taints=[Taint(key="k", effect="NoSchedule")])
     rig = make_rig(
         tainted, make_node("m"), running("x", "n", terminating=True, status=LEAVING), running("y", "m", cpu=4)

@@ -126,7 +126,7 @@ def test_a_terminating_victim_is_not_evicted() -> None:
     assert scene.writes == ["patch b", "delete b"]
 
 
-def test_when_all_victims_are_leaving_already_nothing_runs() -> None:
+def test_no_eviction_if_all_victims_terminate() -> None:
     scene = Scene(low("a", terminating=True), low("b", terminating=True))
     result = scene.play()
     assert (result.nominated_node, result.victims) == ("n", ())
@@ -230,7 +230,7 @@ def test_a_victim_that_waits_on_permit_is_stopped_in_memory() -> None:
     assert scene.rig.activated == {}, "the deletion of b will wake the preemptor up"
 
 
-def test_a_victim_that_left_permit_is_deleted() -> None:
+def test_victim_after_permit_is_deleted() -> None:
     scene = Scene(low("a"), low("b", second=1))
 
     async def act() -> None:
@@ -408,7 +408,7 @@ class TestWithinTheCycle:
         scene = Scene(low("a"), low("b", second=1), inline=True, fails="delete a")
         assert scene.play() == PostFilterResult(Status.error("preemption: changed meanwhile"))
 
-    def test_no_pod_is_ever_kept_out_of_the_queue(self) -> None:
+    def test_every_pod_returns_to_the_queue(self) -> None:
         plugin = Scene(inline=True).plugin
         assert plugin.pre_enqueue(BIG) is None
         assert plugin.events_to_register() == ()
@@ -484,7 +484,7 @@ def test_attempts_and_victims_are_counted(inline: bool) -> None:
     assert tally.counted[EXECUTIONS, "success"] == len(tally.observed.get((SECONDS, "success"), ())) == (not inline)
 
 
-def test_an_attempt_without_candidates_is_one_too() -> None:
+def test_attempt_without_candidates_is_counted() -> None:
     scene = Scene(make_pod("equal", node="n", priority=10, requests={"cpu": 4}))
     scene.rig.meter = tally = Tally()
     scene.play()

@@ -269,7 +269,7 @@ def test_unreserve_releases_pending_allocations() -> None:
     reserved(rig, claiming("b", name="other"))
 
 
-def test_undoing_takes_the_reservation_back_but_leaves_the_allocation() -> None:
+def test_undo_reverts_the_reservation_but_not_the_allocation() -> None:
     rig = rig_with(SLICE, make_claim())
     plugin, cycle = reserved(rig)
     run(rig, plugin.pre_bind(cycle, POD, "n1"))
@@ -442,7 +442,7 @@ def test_a_claim_for_extended_resources_is_deleted_when_binding_fails() -> None:
     reserved(rig, ASKING)
 
 
-def test_a_claim_left_from_an_earlier_attempt_is_deleted_first() -> None:
+def test_claim_of_an_earlier_attempt_is_deleted_first() -> None:
     remaining = make_claim(
         exactly(), name="left", owner=ASKING, annotations={"resource.kubernetes.io/extended-resource-claim": "true"}
     )

@@ -65,7 +65,7 @@ def test_claims(claims: Sequence[ResourceClaim], old: Claim, new: Claim, helps: 
     assert make_hints(*claims).after_claim(POD, old, new) == want
 
 
-def test_a_pod_may_be_tried_once_its_claims_are_there() -> None:
+def test_pod_is_requeued_when_its_claims_exist() -> None:
     assert make_hints(FREE).after_pod(POD, POD, POD) == QueueingHint.QUEUE
     assert make_hints().after_pod(POD, POD, POD) == QueueingHint.SKIP
 

@@ -259,7 +259,7 @@ class Impatient(VirtualClock):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_search_that_takes_too_long_is_an_error(form: FilterForm) -> None:
+def test_slow_search_is_an_error(form: FilterForm) -> None:
     slices = [make_slice(*(device(f"d{i}") for i in range(20)))]
     claim = make_claim(*(exactly(f"r{i}") for i in range(10)))
     rig = Rig(NODES[0], GPU, *slices, claim)
@@ -410,7 +410,7 @@ def test_post_filter_cannot_help_a_pod_without_claims() -> None:
     assert post_filter(Rig(*NODES), make_pod()) == Status.unschedulable()
 
 
-def test_post_filter_leaves_claims_alone_that_others_use() -> None:
+def test_post_filter_keeps_shared_claims() -> None:
     user = ClaimConsumer(resource="pods", name="other", uid="other")
     claim = make_claim(allocation=held("d", node="n9"))
     claim = replace(claim, status=replace(claim.status, reserved_for=(user,)))

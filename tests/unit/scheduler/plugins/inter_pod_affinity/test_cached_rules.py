@@ -109,7 +109,7 @@ def test_many_terms_give_the_results_of_single_ones(monkeypatch: pytest.MonkeyPa
     assert results[0] == results[1]
 
 
-def test_a_topology_key_that_no_node_has_decides_alone_among_many_terms() -> None:
+def test_unknown_topology_key_determines_the_result() -> None:
     rig = Rig(*CLUSTER)
     rig.cache.add_pod(pod("web", CLUSTER[0].name, name="web"))
     near = [to(key=f"absent-{number}") for number in range(100)]

@@ -171,7 +171,7 @@ def test_hint_after_pod(waiting: Pod, old: Pod | None, new: Pod | None, want: Qu
     assert hint_after_assigned_pod(waiting, old, new) == want
 
 
-def test_own_label_changes_always_queue() -> None:
+def test_label_changes_of_the_pod_always_requeue() -> None:
     assert hint_after_own_labels(pod(), pod(), pod()) == QUEUE
 
 

@@ -229,7 +229,7 @@ def test_filter(form: FilterForm, pod: Pod, objects: tuple[KubeObject, ...], wan
     assert run_filter(NodeVolumeLimits(handle=rig), rig, pod, form) == [want]
 
 
-def test_the_gate_lets_pods_go_where_a_driver_does_not_run() -> None:
+def test_gate_allows_nodes_without_the_driver() -> None:
     gates = FeatureGates({"VolumeLimitScaling": False})
     rig = Rig(make_node("n"), *DISKS, make_csi_driver(DRIVER, must_run=True), features=gates)
     for form in FORMS:
@@ -271,7 +271,7 @@ def test_counts_follow_any_change(form: FilterForm) -> None:
     assert verdict() == [EXCEEDED, None]
 
 
-def test_pods_that_attach_nothing_pay_nothing() -> None:
+def test_pods_without_volumes_have_no_overhead() -> None:
     plugin, nodes = NodeVolumeLimits(handle=Rig()), Rig().nodes
     empty = make_pod(volumes=(Volume(name="e", empty_dir=Present()),))
     assert plugin.pre_filter(CycleState(), empty, nodes) == Status.skip()

@@ -168,7 +168,7 @@ OWN_HINTS: dict[str, tuple[Pod, Pod, Pod, QueueingHint]] = {
 
 
 @pytest.mark.parametrize(("waiting", "old", "new", "want"), OWN_HINTS.values(), ids=OWN_HINTS)
-def test_hint_after_own_change(waiting: Pod, old: Pod, new: Pod, want: QueueingHint) -> None:
+def test_hint_after_a_change_of_the_pod(waiting: Pod, old: Pod, new: Pod, want: QueueingHint) -> None:
     assert hints().after_own_change(waiting, old, new) == want
 
 

@@ -181,7 +181,7 @@ def test_a_pod_with_any_constraint_gets_no_defaults() -> None:
     assert plugin.pre_score(CycleState(), pod(spread()), rig.nodes) == SKIP
 
 
-def test_without_default_constraints_nothing_is_watched_for_them() -> None:
+def test_no_watches_without_default_constraints() -> None:
     rig = Rig(*ZONED)
     plugin = PodTopologySpread(args=NO_DEFAULTS, handle=rig)
     assert plugin.pre_score(CycleState(), pod(), rig.nodes) == SKIP

@@ -6,13 +6,13 @@ from moorage.testing.rig import Rig
 from moorage.testing.storage import make_volume
 
 
-def cache_of(rig: Rig) -> AssumeCache[PersistentVolume]:
+def make_assume_cache(rig: Rig) -> AssumeCache[PersistentVolume]:
     return AssumeCache(rig.lister(PersistentVolume), "persistentvolumes")
 
 
 def test_an_assumed_copy_replaces_the_object_until_it_changes() -> None:
     rig = Rig(make_volume("v", version="1"))
-    cache = cache_of(rig)
+    cache = make_assume_cache(rig)
     assumed = make_volume("v", version="1", phase="Bound")
     cache.assume(assumed)
     assert cache.get("v") is assumed
@@ -27,14 +27,14 @@ def test_an_assumed_copy_replaces_the_object_until_it_changes() -> None:
 
 
 def test_a_copy_of_another_version_is_rejected() -> None:
-    cache = cache_of(Rig(make_volume("v", version="2")))
+    cache = make_assume_cache(Rig(make_volume("v", version="2")))
     with pytest.raises(OutOfSyncError, match=r'"v" is out of sync \(stored: 2, assume: 1\)'):
         cache.assume(make_volume("v", version="1"))
 
 
 def test_an_object_that_is_deleted_cannot_be_assumed_and_is_not_found() -> None:
     rig = Rig(make_volume("v"))
-    cache = cache_of(rig)
+    cache = make_assume_cache(rig)
     cache.assume(make_volume("v", phase="Bound"))
     rig.objects[PersistentVolume].drop(make_volume("v"))
     assert cache.get("v") is None
@@ -44,7 +44,7 @@ def test_an_object_that_is_deleted_cannot_be_assumed_and_is_not_found() -> None:
 
 def test_only_the_same_version_is_restored() -> None:
     rig = Rig(make_volume("v", version="1"))
-    cache = cache_of(rig)
+    cache = make_assume_cache(rig)
     assumed = make_volume("v", version="1", phase="Bound")
     cache.assume(assumed)
     cache.restore(make_volume("v", version="2"))

@@ -122,7 +122,7 @@ def test_score(form: ScoreForm, objects: tuple[KubeObject, ...], want: list[int]
 
 
 @pytest.mark.parametrize("form", SCORE_FORMS)
-def test_a_node_selected_before_is_scored_alone(form: ScoreForm) -> None:
+def test_previously_selected_node_is_the_only_scored_node(form: ScoreForm) -> None:
     selection = make_claim("c", request="10Gi", storage_class="late", selected_node="a")
     rig = Rig(
         make_node("a"), make_node("b"), selection, LATE, WATCHED, make_pool(storage_class="late", capacity="20Gi")

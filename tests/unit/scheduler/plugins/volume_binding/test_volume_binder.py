@@ -279,7 +279,7 @@ def test_volumes_are_written_before_claims() -> None:
     assert [obj.name for obj in rig.api.written] == ["v", "a"]
 
 
-def test_our_own_writes_may_take_a_while_to_be_seen() -> None:
+def test_delayed_watch_of_written_objects() -> None:
     rig = dynamic_rig(lag=4.5)
 
     def provision(api: StorageApi) -> None:

@@ -291,7 +291,7 @@ class Search:
         self._visit()
         if not self._is_hard:
             return self._try_device(claim, number, alternative, nth, start)
-        used_bits, own, shares = self._taken_by(claim)
+        used_bits, own, shares = self._collect_chosen_devices(claim)
         missing = alternative.count - nth
         if self._bounds is not None and self._bounds.is_infeasible(claim, number, alternative, missing, used_bits):
             return _End.NOTHING
@@ -372,7 +372,7 @@ class Search:
         is_taken = not alternative.has_admin_access and device.id in self._allocated.whole
         return fits and is_selectable and not is_taken
 
-    def _taken_by(self, claim: int) -> tuple[int, int, bool]:
+    def _collect_chosen_devices(self, claim: int) -> tuple[int, int, bool]:
         """Return the chosen devices as bits, those of one claim, and whether some are shares."""
         used_bits = own = 0
         shares = False

@@ -268,7 +268,7 @@ class Program:
             try:
                 result = self._compiled.eval(data={"device": facts.as_device(self._domains, missing_domains)})
             except _FAILURES as error:
-                # cel-cpp's limit of iterations counts as a cost limit, too.
+                # cel-cpp's limit of iterations is treated as a cost limit, too.
                 return CelRuntimeError(f"{_TOO_EXPENSIVE}: {error}")
             if result.type().name() != "ERROR":
                 break

@@ -1,7 +1,7 @@
 """The scheduler's view of claims: as observed, as written by the scheduler, and with pending allocations.
 
 Claims written by the scheduler take precedence over older observed versions. A claim whose allocation is not written
-yet has a *pending allocation*: its devices count as allocated, and other pods cannot use it.
+yet has a *pending allocation*: its devices are treated as allocated, and other pods cannot use it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -165,7 +165,7 @@ class ClaimTracker:
                 raise ClaimProblem(f'could not find ResourceClaim "{key}"', key)
             if claim.is_terminating:
                 raise ClaimProblem(f'resourceclaim "{claim.name}" is being deleted', claim.key)
-            if entry.resource_claim_name is None and not _is_made_for(claim, pod, group):
+            if entry.resource_claim_name is None and not _is_generated_for(claim, pod, group):
                 owners = "Pod is not owner" if group is None else f"neither Pod nor PodGroup {group} is the owner"
                 raise ClaimProblem(f"ResourceClaim {claim.key} was not created for Pod {pod.key} ({owners})", claim.key)
             yield entry, claim
@@ -218,7 +218,7 @@ def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
     raise ClaimProblem(f'pod "{pod.key}": ResourceClaim not created yet')
 
 
-def _is_made_for(claim: ResourceClaim, pod: Pod, group: str | None) -> bool:
+def _is_generated_for(claim: ResourceClaim, pod: Pod, group: str | None) -> bool:
     owner = claim.metadata.controller
     if owner is None or owner.uid == pod.uid:
         return owner is not None

@@ -68,7 +68,7 @@ def test_where_devices_can_be_used(slices: Sequence[ResourceSlice], want: str | 
     assert (selector.node_selector_terms[0].match_fields[0].values if selector else None) == ((want,) if want else None)
 
 
-def test_configuration_is_left_unnamed_where_it_is_for_all() -> None:
+def test_configuration_for_all_requests_has_no_names() -> None:
     sample, every = OpaqueDeviceConfiguration(DRIVER, {"a": 1}), OpaqueDeviceConfiguration(DRIVER, {"b": 2})
     config = [
         DeviceClaimConfiguration(("b",), sample),

@@ -81,7 +81,7 @@ def test_the_larger_branch_counts() -> None:
     cheap, dear = '"a" == "b"', f"{TEN}.all(x, {TEN}.all(y, true))"
 
     def cost(expression: str) -> float:
-        return estimate_cost(tree_of(expression), {})
+        return estimate_cost(parse_expression_tree(expression), {})
 
     combined = cost(f"true ? {cheap} : {dear}")
     assert combined == cost(f"true ? {dear} : {cheap}")
@@ -92,7 +92,9 @@ def test_a_budget_is_for_all_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each domain that is computed at run time costs an evaluation more."""
     expression = '!("x" in device.attributes["a" + "b"]) && !("x" in device.attributes["c" + "d"])'
     assert Program(expression).matches(FACTS)
-    monkeypatch.setattr(program, "MAX_COST", 1.5 * estimate_cost(tree_of(expression), {"device": FACTS.size}))
+    monkeypatch.setattr(
+        program, "MAX_COST", 1.5 * estimate_cost(parse_expression_tree(expression), {"device": FACTS.size})
+    )
     with pytest.raises(CelRuntimeError):
         Program(expression).matches(device_facts(DRIVER, device("other", attributes={"model": "x"})))
 
@@ -129,7 +131,7 @@ def test_no_value_is_larger_than_its_bound(chance: Random, depth: int, is_text: 
     variables = {"device": FACTS.as_device(frozenset(), set())}
     try:
         estimate = _Estimate()
-        bound = estimate.visit(tree_of(expression), {"device": FACTS.size})
+        bound = estimate.visit(parse_expression_tree(expression), {"device": FACTS.size})
     except OverBudget:
         return
     except CelCompileError:  # deeper than cel-cpp takes
@@ -149,7 +151,7 @@ def fits(value: Any, bound: Size) -> bool:
     return len(value) <= bound.length and all(fits(item, bound.entry()) for item in value)
 
 
-def tree_of(expression: str) -> Any:
+def parse_expression_tree(expression: str) -> Any:
     return read_tree(program._compile(program._environments()[1], expression, check=False).serialize())
 
 
