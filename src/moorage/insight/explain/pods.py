@@ -266,7 +266,7 @@ def _find_candidates(nodes: NodeTable, obstacles: Obstacles) -> frozenset[str]:
 
     def rank(row: int) -> int:
         lasting = {name for name, item in obstacles.of(row).items() if item.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE}
-        return 2 if lasting - CLOSED_NODES else 1 if lasting else 0
+        return 2 * bool(lasting - CLOSED_NODES) + bool(lasting & CLOSED_NODES)
 
     ranks = [rank(row) for row in range(len(nodes))]
     best = min(ranks, default=0)

@@ -55,6 +55,14 @@ def gang(count: int, size: str) -> list[Object]:
     return pods
 
 
+def test_closed_nodes_are_ignored_if_no_node_matches() -> None:
+    """Opening the nodes would not help."""
+    closed = (node(f"t{number}", taints=[TAINT]) for number in range(3))
+    with session(*closed, node("n1"), pod("p", nodeSelector={"disk": "ssd"})) as opened:
+        first = explain_pod(opened, "default/p").reasons[0]
+    assert (first.reason, first.nodes) == ("node(s) didn't match Pod's node affinity/selector", 1)
+
+
 def test_gang_with_missing_pods_reports_it() -> None:
     with session(node("n1"), *gang(2, "3"), config=CONFIG) as cluster:
         explanation = explain_pod(cluster, "default/ring-0")
