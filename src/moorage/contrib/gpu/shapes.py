@@ -45,6 +45,24 @@ def read_shape(pod: Pod, claimed: ClaimedDevices | None = None) -> GpuShape:
     return GpuShape(cpu) if demand is None else GpuShape(cpu, demand.count, demand.milli, demand.models)
 
 
+class _ShapeColumns(Struct, frozen=True):
+    """Shapes that request the same share of each GPU, as columns; ``models`` has those that require models."""
+
+    counts: IntArray
+    cpus: IntArray
+    pods: IntArray
+    models: Sequence[tuple[int, tuple[str, ...]]]
+
+    @classmethod
+    def of(cls, shapes: Sequence[tuple[GpuShape, int]]) -> "_ShapeColumns":
+        return cls(
+            np.array([shape.count for shape, _ in shapes], dtype=np.int64),
+            np.array([shape.cpu for shape, _ in shapes], dtype=np.int64),
+            np.array([pods for _, pods in shapes], dtype=np.int64),
+            [(column, shape.models) for column, (shape, _) in enumerate(shapes) if shape.models],
+        )
+
+
 class Typical:
     """The typical shapes, each with its number of pods.
 
@@ -60,6 +78,7 @@ class Typical:
         for shape, pods in counts.items():
             if shape.count:
                 self._by_milli.setdefault(shape.milli, []).append((shape, pods))
+        self._columns = {milli: _ShapeColumns.of(shapes) for milli, shapes in self._by_milli.items()}
         self._known: LRU[tuple[tuple[int, ...], int, str | None], int] = LRU(
             "GPU fragmentation", MAX_KNOWN, self._compute
         )
@@ -81,16 +100,14 @@ class Typical:
     def fragmentation(self, table: GpuTable) -> IntArray:
         """Return the unusable idle capacity of each node, multiplied by ``weight``."""
         idle = table.idle
-        useless: IntArray = idle * self._without_gpus
-        for milli, shapes in self._by_milli.items():
+        useless: IntArray = idle * self.weight
+        for milli, shapes in self._columns.items():
             fitting = table.free >= milli
-            enough = fitting.sum(axis=1)
-            too_small = idle - (table.free * fitting).sum(axis=1)
-            for shape, pods in shapes:
-                runs = (enough >= shape.count) & (table.cpu_free >= shape.cpu)
-                if shape.models:
-                    runs &= table.models.is_in(shape.models)
-                useless += pods * np.where(runs, too_small, idle)
+            # One row per node, one column per shape: a NumPy call per shape would cost more than its numbers.
+            runs = (fitting.sum(axis=1)[:, None] >= shapes.counts) & (table.cpu_free[:, None] >= shapes.cpus)
+            for column, models in shapes.models:
+                runs[:, column] &= table.models.is_in(models)
+            useless -= (table.free * fitting).sum(axis=1) * (runs @ shapes.pods)
         return useless
 
     def useless_share(self, table: GpuTable) -> float:
