@@ -5,6 +5,7 @@ It is sufficient for a table of single nodes (``NodeTable.of``). The cluster's t
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
@@ -137,8 +138,8 @@ class NodeStorage:
         self.count = 0
         """Number of nodes."""
         self.row_of: dict[str, int] = {}
-        self.allocatable = AmountColumns(self.infos, lambda info: info.allocatable)
-        self.requested = AmountColumns(self.infos, lambda info: info.requested)
+        self.allocatable = AmountColumns(self.infos, attrgetter("allocatable"))
+        self.requested = AmountColumns(self.infos, attrgetter("requested"))
         self.nonzero = {"cpu": Growing(np.int64), "memory": Growing(np.int64)}
         self.pod_count = Growing(np.int64)
         self.unschedulable = Growing(np.bool_)

@@ -142,8 +142,8 @@ def _constraint(spec: TopologySpreadConstraint, labels: Mapping[str, str]) -> Sp
     )
 
 
-Key = tuple[str, frozenset[tuple[str, str]], str, str]
-"""Namespace and labels of a pod, and kind and name of its owner."""
+Key = tuple[str | frozenset[tuple[str, str]], ...]
+"""Namespace and labels of a pod, and kind and name of its owner if it has one."""
 
 
 class _Deduced(NamedTuple):
@@ -173,8 +173,9 @@ class DefaultSelectors:
         metadata = pod.metadata
         labels = frozenset(metadata.labels.items())
         owner = self._owner(pod) if metadata.owner_references else None
-        owner_key = ("", "") if owner is None else (type(owner).__name__, owner.name)
-        key = (metadata.namespace, labels, *owner_key)
+        key: Key = (metadata.namespace, labels)
+        if owner is not None:
+            key = (*key, type(owner).__name__, owner.name)
         deduced = self._deduced.find(key)
         if deduced is None or (deduced.owner is not owner and _find_selector(deduced.owner) != _find_selector(owner)):
             deduced = _Deduced(owner, self._deduce(pod, owner))
