@@ -1,6 +1,6 @@
 """Hooks of mkdocs: pages generated from the code, pages for examples and sources, and links to them.
 
-The pages link to files of the repository, so that they can be read there. On the site those files are pages, too: it
+The pages link to files of the repository, so that they can be read there. On the site those files are also pages: it
 needs no other site, neither when it is built nor when it is read.
 """
 

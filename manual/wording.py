@@ -5,7 +5,7 @@
 Prose is the docstrings, comments, test names and keys of test tables in Python files, the comments of shell, Go,
 JavaScript, YAML, TOML, Dockerfile and Makefile sources, and the text of Markdown files and notebooks without code. The
 result is the number of markers per 10,000 words of prose and of vague names per 1,000 lines of Python. ``--list``
-prints each of them with its file and line. The counts are a hint where to edit, not a limit: some matches are correct
+prints each match with its file and line. The counts are a hint where to edit, not a limit: some matches are correct
 English.
 """
 
@@ -84,6 +84,10 @@ _MARKERS: Final = {
     r"|(?:normal|serial|recogn|optim|organ|real|initial|minim|maxim|summar|prior|random|util|general|special|standard"
     r"|synchron|anonym|visual|custom|central|categor|character|author|final|local|penal|emphas|stabil|material"
     r"|parallel|parametr|quant|token|vector|virtual|memo|harmon)is(?:e[ds]?|ing|ations?|ers?))\b",
+    "count as": r"\bcounts? as\b",
+    "former": r"\b(?:an?|the|its|their|of) (?:former|latter)\b(?! (?:and|or)\b)",
+    "trailing too": r", too[.;:]",
+    "each of them": r"\b(?:each|every one) of (?:them|these|those)\b",
     "judgment": r"\b(?:judg(?:es?|ed|ing)|believes?|believed|hopes?|hoped|fears?|feared)\b",
 }
 _SENTENCE: Final = {
@@ -170,12 +174,15 @@ def find_markers(text: str) -> Iterator[Match]:
 
 
 def find_vague_names(source: str) -> Iterator[Match]:
-    """Yield pronouns and participles that Python code uses as names of variables and parameters."""
+    """Yield pronouns and participles that are names of variables and parameters, and functions like `state_of`."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.arg):
             name = node.arg
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             name = node.id
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.endswith("_of"):
+            yield Match(node.lineno, "name", node.name)
+            continue
         else:
             continue
         if name.strip("_") in VAGUE_NAMES:

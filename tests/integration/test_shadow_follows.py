@@ -87,7 +87,7 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 
 def test_shadow_compares_with_the_reloaded_configuration(tmp_path: Path) -> None:
-    """A shadow that continued with the former plugins could not explain the choice of n3, and would be unsure."""
+    """A shadow that continued with the previous plugins could not explain the choice of n3, and would be unsure."""
     config, shadow, watched = tmp_path / "config.yaml", tmp_path / "shadow.yaml", Watched(tmp_path)
     shadow.write_text(PACKING)
     contents = (

@@ -20,7 +20,7 @@ from tests.support.control_plane import ControlPlane, control_plane
 
 PER_NODE: Final = 4
 PATIENCE: Final = 180.0
-"""Seconds without a binding after which pending pods count as stranded."""
+"""Seconds without a binding after which pending pods are treated as stranded."""
 OURS, THEIRS = "moorage", "kube-scheduler"
 HIGH: Final = {"metadata": {"name": "storm"}, "value": 1000}
 

@@ -9,7 +9,7 @@ from typing import Final
 
 CONFIDENCE: Final = 0.95
 BINS: Final = 30
-"""Number of intervals: consecutive samples are correlated, but the means of intervals count as independent."""
+"""Number of intervals: consecutive samples are correlated, but the means of intervals are treated as independent."""
 
 Point = tuple[float, float]
 """A time in seconds, and a value."""

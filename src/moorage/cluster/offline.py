@@ -198,7 +198,7 @@ class NoBackground(TaskBackground):
 
 
 class DiscardingApi:
-    """An API that accepts every write and stores none. By default, background work is dropped, too."""
+    """An API that accepts every write and stores none. By default, background work is also dropped."""
 
     def __init__(self, background: TaskBackground | None = None) -> None:
         self.background = background if background is not None else NoBackground()

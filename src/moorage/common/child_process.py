@@ -64,7 +64,7 @@ class RestartPolicy:
         self._not_before = now + self._pause
 
     def succeeded(self) -> None:
-        """Record that the process works; the next failure counts as the first."""
+        """Record that the process works; the next failure is treated as the first."""
         self._pause = self._not_before = 0.0
         self._failures.clear()
 

@@ -67,7 +67,7 @@ class Resources:
         return next(matches, None)
 
     def define(self, definition: str, resources: Iterable[ServedResource]) -> None:
-        """Serve the versions of a custom resource definition, which replace its former versions."""
+        """Serve the versions of a custom resource definition, which replace its previous versions."""
         self.withdraw(definition)
         added = tuple(resources)
         self._custom[definition] = added

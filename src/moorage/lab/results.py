@@ -273,6 +273,6 @@ def run_experiment(
 
 
 def default_run(total: int, workers: int = 0) -> RunTrials:
-    """Return the runner for this number of trials: processes, unless one is enough."""
+    """Return the runner for this number of trials: processes, unless one is sufficient."""
     processes = min(workers or count_cores(), total)
     return run_here if processes <= 1 else partial(run_on_cores, workers=processes)

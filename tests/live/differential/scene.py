@@ -73,7 +73,7 @@ class Entrant:
 class Scene:
     """A cluster, the pods that arrive one by one, and the configuration of the schedulers.
 
-    If victims linger, none leaves before the end: their preemptors remain pending and count as nominated.
+    If victims linger, none leaves before the end: their preemptors remain pending and are treated as nominated.
     """
 
     seed: str

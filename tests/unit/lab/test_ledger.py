@@ -115,7 +115,7 @@ def test_busy_power_is_at_least_the_idle_power() -> None:
     assert ledger.watts == 100.0
 
 
-def test_pods_beyond_the_capacity_count_as_overcommitted() -> None:
+def test_pods_beyond_the_capacity_are_treated_as_overcommitted() -> None:
     ledger = UsageLedger()
     ledger.add_node(make_node("n1", allocatable={"cpu": 2}))
     ledger.take(make_pod("fits", requests={"cpu": 2}, node="n1"))

@@ -133,6 +133,6 @@ def _differs(current: Data, patch: Data) -> bool:
 def status_actions(
     obj: KubeObject, current: Data, desired: Data, *, if_unchanged: bool = False
 ) -> list[ControllerAction]:
-    """Patch the status if it differs; missing fields count as zero, false or empty."""
+    """Patch the status if it differs; missing fields are treated as zero, false or empty."""
     changed = {key: value for key, value in desired.items() if current.get(key, type(value)()) != value}
     return [Patch(obj, {"status": changed}, "status", if_unchanged)] if changed else []

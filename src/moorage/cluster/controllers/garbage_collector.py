@@ -142,7 +142,7 @@ class GarbageCollector(BaseController):
                 yield RequeueAfter(PATIENCE)
 
     def _find_state(self, owner: OwnerReference, namespace: str, cache: InformerCache) -> OwnerState:
-        """Return the state of an owner; owners of unwatched kinds count as existing."""
+        """Return the state of an owner; owners of unwatched kinds are treated as existing."""
         kind = _find_kind(owner)
         if kind not in self._owners:
             return OwnerState.THERE

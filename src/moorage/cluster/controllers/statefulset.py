@@ -103,7 +103,7 @@ class Ordinals:
         yield from wait_for_availability(self.pods.values(), self.stateful_set.spec.min_ready_seconds, self.now)
 
     def _retention(self) -> Iterator[ControllerAction]:
-        """Update the owners of the claims of all existing and former pods."""
+        """Update the owners of the claims of all existing and previous pods."""
         own, templates = self.stateful_set.name, _templates(self.stateful_set)
         names = {name.removeprefix(f"{item}-") for item in templates for name in self.claims if name.startswith(item)}
         for name in sorted({*self.pods, *names}):

@@ -101,7 +101,7 @@ class ClaimedDevices:
         return tuple(max(WHOLE_GPU - self._taken.get(device_key, 0), 0) for device_key in device_keys)
 
     def claimed_demand(self, pod: Pod) -> GpuDemand | None:
-        """Return the number of devices that the claims of a pod request; all count as whole devices."""
+        """Return the number of devices that the claims of a pod request; all are treated as whole devices."""
         count = 0
         generated_claims = {entry.name: entry.resource_claim_name for entry in pod.status.resource_claim_statuses}
         for entry in pod.spec.resource_claims:

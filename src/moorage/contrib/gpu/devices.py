@@ -59,7 +59,7 @@ def read_demand(pod: Pod) -> GpuDemand | UnreadableDemand | None:
 
 
 def readable_demand(pod: Pod) -> GpuDemand | None:
-    """Return the GPU request of a pod; an invalid one counts as none."""
+    """Return the GPU request of a pod; an invalid one is treated as none."""
     demand = read_demand(pod)
     return demand if isinstance(demand, GpuDemand) else None
 

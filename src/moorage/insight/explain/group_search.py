@@ -107,7 +107,7 @@ class GroupSubject(Subject):
         return _make_attempt(self.key, node) if can_start else None
 
     def needs_all(self, *edits: Edit) -> bool:
-        """Return true: the group did not fit with one obstacle fewer, and an edit of all pods counts as one change."""
+        """Return true: the group did not fit with one obstacle fewer, and an edit of all pods is one change."""
         return True
 
     def offer(self, kind: str, text: str, *edits: Edit, cost: int = 0) -> Remedy | None:
@@ -181,7 +181,7 @@ def _drop_topology(subject: GroupSubject) -> Iterator[ProposedChange]:
 
 @fix()
 def _add_nodes(subject: GroupSubject) -> Iterator[ProposedChange]:
-    """Add the fewest copies of an existing node, of the smallest shape for which that number is enough."""
+    """Add the fewest copies of an existing node, of the smallest shape for which that number is sufficient."""
     most, best = len(list_pending_members(subject.session, subject.view.key)), ""
 
     def edits_for(count: int) -> list[Edit]:

@@ -227,7 +227,7 @@ class Subject:
         return self._like(base=(*self.base, *edits), preempts=self.preempts)
 
     def preempting(self) -> "Subject":
-        """Return a subject for which a nomination is enough."""
+        """Return a subject for which a nomination is sufficient."""
         return self._like(base=self.base, preempts=True)
 
     def aiming(self, plugins: tuple[str, ...], row: int) -> "Subject":

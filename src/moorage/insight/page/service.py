@@ -189,7 +189,7 @@ class PageService:
         }
 
     def _waiting(self, query: Query) -> Any:
-        """List waiting pods, those of a group or whose name holds a text, page by page."""
+        """List waiting pods, those of a group or whose name contains a text, page by page."""
         search_text, group, queue = (str(query.given.get(key, "")) for key in ("q", "group", "place"))
         lines = self._lines(query)
         if group:

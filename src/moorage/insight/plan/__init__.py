@@ -1,1 +1,1 @@
-"""Plans: which pods to move, in which order, and the node that the scheduler chooses for each of them."""
+"""Plans: which pods to move, in which order, and the predicted node of each pod."""

@@ -363,7 +363,7 @@ class RoomSearch:
         yield tuple(remaining)
 
     def _fits_without(self, pod: Pod, units: Sequence[MoveUnit], row: int | None = None) -> bool:
-        """Return whether a pod fits, on any node or on one, without some units; a running pod counts as pending."""
+        """Return whether a pod fits, on any node or on one, without some units; a running pod is treated as pending."""
         session = self._session
         with session.branch():
             for member in (member for unit in units for member in unit.pods if member.key != pod.key):
@@ -379,7 +379,7 @@ class RoomSearch:
         """Take the steps, then place the requested pods; undo all steps and return ``None`` if a pod has no node.
 
         With ``is_kept``, cleared nodes remain cordoned until the last step. With ``with_reserved``, the nodes that are
-        reserved for requested pods are cordoned, too.
+        reserved for requested pods are also cordoned.
         """
         run, mark = self._run, self._run.mark()
         extra = [name for name in self._reserved if with_reserved]

@@ -64,7 +64,7 @@ volume.kubernetes.io/selected-node volume.kubernetes.io/storage-provisioner
 """
 
 PUBLIC_KEYS: Final = frozenset(_KEYS.split())
-"""Keys of labels, taints, annotations, attributes and parameters. Numbers below them remain, too."""
+"""Keys of labels, taints, annotations, attributes and parameters. Numbers below them also remain."""
 PUBLIC_DOMAINS: Final = frozenset(key.partition("/")[0] for key in PUBLIC_KEYS) | {
     *("node-restriction.kubernetes.io", "deviceclass.resource.kubernetes.io", "kubernetes.io", "k8s.io"),
     *(f"{word}.resource.k8s.io" for word in ("deviceclass",)),

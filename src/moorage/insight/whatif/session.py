@@ -385,7 +385,7 @@ class Session:
 
 
 def _gate(plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
-    """Return the status with which a PreEnqueue plugin rejects a pod; an exception counts as a rejection."""
+    """Return the status with which a PreEnqueue plugin rejects a pod; an exception is treated as a rejection."""
     status = call_pre_enqueue(plugin, pod)
     return None if status is None else status.by(plugin.name)
 

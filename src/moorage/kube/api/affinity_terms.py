@@ -1,4 +1,4 @@
-"""Pod affinity terms, parsed once per distinct text and hashable, so that equal terms of many pods count as one."""
+"""Pod affinity terms, parsed once per distinct text and hashable: equal terms of many pods are stored once."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar

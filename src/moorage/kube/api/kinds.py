@@ -218,7 +218,7 @@ _STABILITY: Final = ("alpha", "beta")
 
 
 def _stability(kind: Kind) -> int:
-    """Return how stable a version is; all versions of a group count as one generation."""
+    """Return how stable a version is; all versions of a group are treated as one generation."""
     return next((rank for rank, word in enumerate(_STABILITY) if word in kind.version), len(_STABILITY))
 
 

@@ -33,7 +33,7 @@ RESIZE_PENDING: Final = "PodResizePending"
 
 
 class Amounts(dict[str, int]):
-    """Amounts by resource. An absent resource counts as 0: ``amounts["nvidia.com/gpu"]`` does not raise.
+    """Amounts by resource. An absent resource is treated as 0: ``amounts["nvidia.com/gpu"]`` does not raise.
 
     >>> amounts = Amounts(cpu=500)
     >>> amounts["cpu"], amounts["memory"], "memory" in amounts

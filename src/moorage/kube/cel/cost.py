@@ -40,7 +40,7 @@ class OverBudget(Exception):
 
 
 class Size(Struct, frozen=True):
-    """A bound on a value: its bytes or entries, and the bounds of its entries. Optionals count as their content.
+    """A bound on a value: its bytes or entries, and the bounds of its entries. Optionals are treated as their content.
 
     ``fields`` are the bounds of single entries, if they are known.
     """

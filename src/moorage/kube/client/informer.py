@@ -26,7 +26,7 @@ REPEAT_SECONDS: Final = 300.0
 """Interval in seconds at which a repeated problem is logged."""
 
 MIN_USEFUL_WATCH: Final = 1.0
-"""A watch that ends sooner without an event counts as a failure, to avoid a tight loop."""
+"""A watch that ends sooner without an event is treated as a failure, to avoid a tight loop."""
 
 log = structlog.get_logger(__name__)
 

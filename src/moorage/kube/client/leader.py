@@ -72,7 +72,7 @@ class Election:
 
     @property
     def is_first(self) -> bool:
-        """Whether this replica created the lease: no former leader can have writes in flight."""
+        """Whether this replica created the lease: no previous leader can have writes in flight."""
         return self.is_leader and self._seen is not None and not self._seen.lease_transitions
 
     @property

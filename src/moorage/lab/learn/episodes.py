@@ -40,7 +40,7 @@ class StepFacts(Struct, frozen=True):
     placed: float
     """Requests of the pods that got a node, as a share of total capacity: the mean over the observed resources."""
     waiting: float
-    """Waiting time in pod-seconds: two pods that wait for three seconds count as 6."""
+    """Waiting time in pod-seconds: two pods that wait for three seconds add 6."""
     seconds: float
     """Elapsed time in the cluster."""
 

@@ -126,7 +126,7 @@ def config_hash(options: Options) -> str:
 
 
 class FilesFollowed:
-    """The last contents of some files; a file that is missing for a moment counts as unchanged."""
+    """The last contents of some files; a file that is missing for a moment is treated as unchanged."""
 
     def __init__(self, files: Callable[[], Iterable[Path]]) -> None:
         self._files = files

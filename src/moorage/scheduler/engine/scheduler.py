@@ -192,12 +192,12 @@ class Scheduler:
         self.handlers.serve(profiles.runners.keys(), sources)
 
     def living(self) -> list[Profiles]:
-        """Return the former profiles that still bind pods, and the current ones."""
+        """Return the previous profiles that still bind pods, and the current ones."""
         return [profiles for profiles in self._living if not profiles.lifecycle.is_closed]
 
     @property
     def lifecycle(self) -> PluginLifecycle:
-        """The lifecycle of the plugins in use, and of former plugins that still bind pods."""
+        """The lifecycle of the plugins in use, and of previous plugins that still bind pods."""
         return self.profiles.lifecycle
 
     def _activate(self, pods: Mapping[str, Pod]) -> None:
@@ -309,7 +309,7 @@ class Scheduler:
         assumed = pod.on_node(node_name)
         self.cache.assume(assumed)
         self.queue.end_nomination(pod, placed_on=node_name)
-        # Unreserve is on the stack before reserve runs: a plugin that fails half-way must be undone, too.
+        # Unreserve is on the stack before reserve runs: a plugin that fails half-way must also be undone.
         undo = Undo((self.cache.forget, assumed), (runner.unreserve, state, assumed, node_name))
         binding = PendingBinding(queued, assumed, state, self._bindings[pod.scheduler_name], undo, node_name)
         try:

@@ -21,7 +21,7 @@ class Harm(NamedTuple):
     started: float
     """When the first of the most important victims started."""
     has_unstarted: bool
-    """Whether one of the most important victims has not started yet: it counts as starting now."""
+    """Whether one of the most important victims has not started yet: it is treated as starting now."""
 
     def start(self, now: float) -> float:
         """Return when the first of the most important victims started, or starts."""

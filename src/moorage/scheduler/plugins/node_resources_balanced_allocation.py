@@ -142,7 +142,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             after.append(part)
         # 32-bit columns take half the time; CPUs convert floats to 64-bit integers one by one.
         gain = evenness_nodes(after, present).astype(np.int32)
-        # The balance without the pod is a cached column, too.
+        # The balance without the pod is also a cached column.
         resources = tuple([item.resource for item in columns])
         gain += self._amounts.derived(_unevenness, resources, lambda: _unevenness_now(columns))
         gain >>= 1

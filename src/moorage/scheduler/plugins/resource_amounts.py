@@ -20,7 +20,7 @@ from moorage.scheduler.framework.status import MAX_NODE_SCORE, BoolArray, FloatA
 EXACT_FLOATS: Final = 1 << 53
 """Below this, floats represent integers exactly."""
 EXACT_BELOW: Final = 1 << 46
-"""Below this, truncated percentages computed with floats are exact, too."""
+"""Below this, truncated percentages computed with floats are also exact."""
 
 
 class Capacity(NamedTuple):

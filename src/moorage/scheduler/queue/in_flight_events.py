@@ -1,4 +1,4 @@
-"""In-flight pods, and the cluster events since each of them was popped."""
+"""In-flight pods, and the cluster events since each pod was popped."""
 
 from collections import deque
 from collections.abc import Iterator

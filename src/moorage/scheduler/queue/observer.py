@@ -30,7 +30,7 @@ class QueueObserver(Observer):
         """Called when the number of pending pods rejected by a plugin changed."""
 
     def in_flight(self, event: str, delta: int) -> None:
-        """Called when the number of in-flight events changed; popped pods count as events."""
+        """Called when the number of in-flight events changed; popped pods are treated as events."""
 
     def popped(self, pod: Pod, attempt: int) -> None:
         """Called when a pod was popped."""

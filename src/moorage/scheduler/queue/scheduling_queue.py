@@ -147,7 +147,7 @@ class SchedulingQueue:
             self._record(CONFIGURATION_CHANGED, label, None, None)
         active, backing_off, rejected = self._active, self._backoff, list(self._unschedulable)
         self._configure(queueing.sort, queueing.profiles, queueing.backoff)
-        # In the former order, so that pods with equal keys keep it.
+        # In the previous order, which pods with equal keys keep.
         for info in active.drain():
             if self._gates.admit(info):
                 self._active.put(info, self._sort_key(info))

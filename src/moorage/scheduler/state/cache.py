@@ -257,7 +257,7 @@ class Cache:
             self.claims.add(pod)
 
     def _replace(self, cached_pod: Pod, pod: Pod) -> None:
-        """Replace the former version of a pod; equal requests change no column."""
+        """Replace the previous version of a pod; equal requests change no column."""
         info = self.nodes.find(pod.spec.node_name)
         if info is None or not _weighs_the_same(cached_pod, pod):
             self._displace(cached_pod)

@@ -35,7 +35,7 @@ WAITS = {
     "a pod that is not restarted runs for the default time": (pod(restartPolicy="Never"), 3.0, [4.0]),
     "the run time of an annotation": (pod(annotations={"moorage.io/run-for": "90"}), 30.0, [60.0]),
     "containers stop after the default delay": (pod(stopping=True), 1.0, [2.0]),
-    "an invalid duration counts as absent": (
+    "an invalid duration is treated as absent": (
         pod(phase="Pending", annotations={"moorage.io/start-delay": "soon"}),
         0.0,
         [2.0],

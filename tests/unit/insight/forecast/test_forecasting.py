@@ -141,7 +141,7 @@ def test_same_seed_gives_the_same_forecast() -> None:
     assert forecast("w", *cluster) != forecast("w", *cluster, seed=2)
 
 
-def test_censored_draws_count_as_the_horizon() -> None:
+def test_censored_draws_are_treated_as_the_horizon() -> None:
     result = forecast("w", node("n1", cpu="4"), RUNNING, job_pod("w", cpu="3"), horizon=600.0)
     assert (median_start(result), result.censored) == (600.0, 1.0)
 

@@ -1,4 +1,4 @@
-"""How few nodes are enough, and below which number nothing can go."""
+"""How few nodes are sufficient, and below which number nothing can go."""
 
 from itertools import product
 

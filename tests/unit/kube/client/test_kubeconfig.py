@@ -282,7 +282,7 @@ def test_missing_server_reports_the_options(tmp_path: Path) -> None:
         load_connection(environ={"KUBECONFIG": str(tmp_path / "nothing")})
 
 
-def test_a_kubeconfig_in_an_unreadable_directory_counts_as_missing(tmp_path: Path) -> None:
+def test_a_kubeconfig_in_an_unreadable_directory_is_treated_as_missing(tmp_path: Path) -> None:
     # A file instead of a directory fails like a directory without permission, also for root.
     (tmp_path / "home").write_text("")
     with pytest.raises(InputError, match="no kubeconfig found"):

@@ -258,7 +258,7 @@ def test_incomplete_heads_of_all_connections_have_a_limit(data: bytes) -> None:
     assert budget.used == 0
 
 
-def test_complete_requests_do_not_count_as_incomplete() -> None:
+def test_complete_requests_are_not_treated_as_incomplete() -> None:
     service = HttpService(lambda request: Reply(200, request.body), refuse, lambda _: 100)
     budget = ReceiveBudget()
     http_parser = RequestParser(service, budget=budget)

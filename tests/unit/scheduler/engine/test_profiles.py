@@ -78,7 +78,7 @@ async def test_plugin_lifecycle_runs_from_start_to_close() -> None:
     # The second pod's cleaning up is waited for, the ticking is not.
     assert loop.time() - end_time <= 2.0
     assert plugin.story[0] == "started with 2 priority classes"
-    # Work that close starts is cancelled, too.
+    # Work that close starts is also cancelled.
     assert plugin.story[-4:] == ["cleaned up", "closed", "ticking ended", "ticking ended"]
     await asyncio.sleep(7200)
     assert plugin.story[-1] == "ticking ended"

@@ -29,7 +29,7 @@ ATTEMPTS: dict[str, Callable[[Any], object]] = {
     "its name": lambda node: setattr(node, "name", "m"),
     "its row": lambda node: setattr(node, "row", 7),
     "its version": lambda node: setattr(node, "version", 0),
-    "what counts as taken": lambda node: setattr(node, "nonzero_cpu", 0),
+    "what is treated as taken": lambda node: setattr(node, "nonzero_cpu", 0),
     "anything that is not there": lambda node: setattr(node, "note", 1),
     "by replacing the node": lambda node: node.replace_node(make_node("m")),
     "by moving it": lambda node: node.move_to(7),
@@ -73,7 +73,7 @@ def described(node: NodeInfo) -> object:
     return [dict(part) for part in read], {*node.used_ports}, plain
 
 
-def test_absent_resources_count_as_zero() -> None:
+def test_absent_resources_are_treated_as_zero() -> None:
     empty = NodeInfo(make_node("empty", allocatable={"cpu": 2}))
     pod = make_pod(requests={"memory": "1Gi"})
     for amounts in (empty.requested, empty.copy().requested, empty.allocatable, pod.requests, row().requested):

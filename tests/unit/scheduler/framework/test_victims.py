@@ -36,7 +36,7 @@ def test_start_is_that_of_the_first_of_the_most_important_victims() -> None:
     assert Victims((victim(1, EARLY), victim(5, LATE), victim(5, EARLY))).harm.start(now) == parse_time(EARLY)
 
 
-def test_victim_that_has_not_started_counts_as_starting_now() -> None:
+def test_victim_that_has_not_started_is_treated_as_starting_now() -> None:
     before, now = parse_time("2025-12-31T00:00:00Z"), parse_time("2026-01-03T00:00:00Z")
     assert Victims((victim(5, None),)).harm.start(now) == now
     mixed = Victims((victim(5, LATE), victim(5, None))).harm

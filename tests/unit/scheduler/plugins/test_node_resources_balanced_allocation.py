@@ -19,7 +19,7 @@ CASES = {
     "a pod that changes nothing gets 75": (used(cpu="1000m", memory="4Gi"), {"cpu": "100m", "memory": "500Mi"}, 75),
     "one that evens out gets more": (used(cpu="2000m", memory="2Gi"), {"cpu": "100m", "memory": "4Gi"}, 77),
     "one that skews an empty node gets less": (used(), {"cpu": "4000m"}, 50),
-    "what is more than full counts as full": (used(cpu="8", memory="64Gi"), {"cpu": "1", "memory": "1Gi"}, 75),
+    "what is more than full is treated as full": (used(cpu="8", memory="64Gi"), {"cpu": "1", "memory": "1Gi"}, 75),
     "a resource without a request still counts": (used(memory="16Gi"), {"cpu": "2000m"}, 87),
 }
 

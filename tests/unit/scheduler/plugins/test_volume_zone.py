@@ -91,7 +91,7 @@ PRE_FILTERS = {
         make_claim("c", storage_class="early"),
         Status.unresolvable("PersistentVolume had no name"),
     ),
-    "a claim that names its volume counts as bound": (make_claim("c", volume_name="zoned"), None),
+    "a claim that names its volume is treated as bound": (make_claim("c", volume_name="zoned"), None),
 }
 
 

@@ -52,7 +52,7 @@ POD_CHANGES: dict[str, tuple[Pod, Pod, list[Action]]] = {
         [Action.UPDATE],
     ),
     "thousandths of a byte are noticed": (pod(requests={"memory": "1500m"}), pod(requests={"memory": "1400m"}), [DOWN]),
-    "what the kubelet still holds counts as requested": (
+    "what the kubelet still holds is treated as requested": (
         BASE,
         pod(requests={"cpu": "100m", "memory": "1Gi"}, status=resized("500m")),
         [Action.UPDATE],
@@ -131,7 +131,7 @@ def meta(**fields: Any) -> Node:
 NODE_CHANGES: dict[str, tuple[Node, Node, list[Action]]] = {
     "nothing": (NODE, NODE, []),
     "a cordon": (NODE, spec(unschedulable=True), []),
-    "a lifted cordon counts as a taint": (spec(unschedulable=True), NODE, [TAINT]),
+    "a lifted cordon is treated as a taint": (spec(unschedulable=True), NODE, [TAINT]),
     "a lifted cordon and its taint are two": (
         spec(unschedulable=True, taints=(Taint(key="k", effect="NoSchedule"),)),
         NODE,

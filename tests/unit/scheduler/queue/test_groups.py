@@ -129,7 +129,7 @@ def test_members_without_a_queued_group_can_be_deleted(bench: GroupedBench, duri
 ATTEMPTS = {
     "a rejection counts": (Code.UNSCHEDULABLE, (1, 0)),
     "an error counts separately": (Code.ERROR, (0, 1)),
-    "a partial success counts as no failure": (Code.SUCCESS, (0, 0)),
+    "a partial success is treated as no failure": (Code.SUCCESS, (0, 0)),
 }
 
 

@@ -44,7 +44,7 @@ STRATEGIES: dict[
     "a hint-less registration always helps": ({"A": [(NODE_ADD, None)]}, {"A"}, set(), NODE_ADD, LATER),
     "a hint may skip": ({"A": [(NODE_ADD, SKIP)]}, {"A"}, set(), NODE_ADD, STAY),
     "a hint may queue": ({"A": [(NODE_ADD, QUEUE)]}, {"A"}, set(), NODE_ADD, LATER),
-    "an error counts as yes": ({"A": [(NODE_ADD, ValueError)]}, {"A"}, set(), NODE_ADD, LATER),
+    "an error is treated as yes": ({"A": [(NODE_ADD, ValueError)]}, {"A"}, set(), NODE_ADD, LATER),
     "another plugin's hint does not matter": ({"B": [(NODE_ADD, QUEUE)]}, {"A"}, set(), NODE_ADD, STAY),
     "another event does not matter": ({"A": [(NODE_ADD, QUEUE)]}, {"A"}, set(), POD_DELETE, STAY),
     "one yes is enough": (

@@ -227,7 +227,7 @@ def test_equal_terms_of_different_pods_are_one_group() -> None:
     assert np.flatnonzero(per_row(group, 100)).tolist() == [98, 99]
 
 
-def test_a_list_with_a_selector_that_cannot_be_read_counts_as_empty() -> None:
+def test_a_list_with_a_selector_that_cannot_be_read_is_treated_as_empty() -> None:
     bad = PodAffinityTerm(topology_key="zone", label_selector=LabelSelector(match_labels={"app": "ok"}))
     worse = PodAffinityTerm(
         topology_key="zone", label_selector=LabelSelector(match_expressions=(LabelSelectorRequirement("app", "Near"),))

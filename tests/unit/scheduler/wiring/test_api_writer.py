@@ -71,7 +71,7 @@ def test_a_binding_carries_the_pods_uid(bench: Bench) -> None:
     assert bench.node == "n1"
 
 
-def test_binding_with_lost_response_counts_as_bound(bench: Bench) -> None:
+def test_binding_with_lost_response_is_treated_as_bound(bench: Bench) -> None:
     bench.server.lose_answer(BINDING)
     bench.run(bench.cluster.bind(bench.pod, "n1"))
     assert (bench.node, bench.binds) == ("n1", 1)
@@ -89,7 +89,7 @@ def test_a_binding_that_arrives_late_counts_once(bench: Bench, seconds: float) -
     assert bench.node == "n1"
 
 
-def test_a_binding_that_was_carried_out_before_the_error_counts_as_bound(bench: Bench) -> None:
+def test_a_binding_that_was_carried_out_before_the_error_is_treated_as_bound(bench: Bench) -> None:
     bench.run(bench.cluster.bind(bench.pod, "n1"))
     bench.run(bench.cluster.bind(bench.pod, "n1"))
 

@@ -61,7 +61,7 @@ STATUS_KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
         USER_METADATA,
     ),
 }
-"""Metadata that a write to the status cannot change; that of custom kinds is protected, too."""
+"""Metadata that a write to the status cannot change; that of custom kinds is also protected."""
 WITHOUT_GENERATION: Final = frozenset((POD_GROUPS, COMPOSITES, WORKLOADS))
 """Kinds without a generation upstream; to replace them, the request must have a resourceVersion."""
 UNCOUNTED_SPECS: Final = WITHOUT_GENERATION | frozenset(

@@ -179,7 +179,7 @@ class Coscheduling(
         return super().placement_feasible(group, remaining, scheduled)
 
     def _lacking(self, group: DescribedGroup, scheduled: Sequence[Pod]) -> str:
-        """Return the resource that is short of the group's minResources; the resources of its pods count as free."""
+        """Return the resource that is short of the group's minResources; resources of its pods are treated as free."""
         gang = self._gangs.find_object(group)
         min_resources = {} if gang is None else countable(gang.spec.min_resources)
         nodes = self._handle.nodes

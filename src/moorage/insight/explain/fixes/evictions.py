@@ -36,7 +36,7 @@ SYSTEM_CLASSES: Final = "system-"
 
 @fix()
 def delete_pods(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
-    """Delete one pod if that is enough, or else the fewest of one node; disruption budgets are respected."""
+    """Delete one pod if that is sufficient, or else the fewest of one node; disruption budgets are respected."""
     curable = subject.rows_where_only(*FIXED_BY_DELETING_PODS)
     ranked = sorted(curable, key=lambda row: _weight(subject, row))
     yield from _delete_from(subject, ranked)

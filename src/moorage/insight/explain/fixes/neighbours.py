@@ -103,7 +103,7 @@ def drop_labels(subject: Subject, _rows: list[int]) -> Iterator[ProposedChange]:
     if removable is not None:
         names = " and ".join(f"{key}={labels[key]}" for key in removable)
         text = f"Remove the label {names} from the pod: other pods select it"
-        # Services and controllers select pods by labels, too.
+        # Services and controllers also select pods by labels.
         yield ProposedChange("label", text, edits_for(removable), LAST_RESORT)
 
 

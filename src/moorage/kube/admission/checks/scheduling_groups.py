@@ -161,7 +161,7 @@ def job_scheduling(spec: Data, path: str) -> Iterator[FieldError]:
 
 
 def _one_of(union: Data, path: str, *members: str) -> Iterator[FieldError]:
-    """Check that exactly one of some fields is set; an empty list counts as none."""
+    """Check that exactly one of some fields is set; an empty list is treated as none."""
     members_set = [name for name in members if name in union and union[name] is not None and union[name] != []]
     choices = ", ".join(f"`{name}`" for name in members)
     if not members_set:

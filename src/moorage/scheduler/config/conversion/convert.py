@@ -147,7 +147,7 @@ _OF_THE_PROFILE: Final = (
     *("schedulerName", "plugins", "pluginConfig", "hardPodAffinitySymmetricWeight", "algorithmSource"),
     *("disablePreemption", "bindTimeoutSeconds"),
 )
-"""Former top-level fields that are fields of a profile now."""
+"""Previous top-level fields that are fields of a profile now."""
 _ADDRESSES: Final = ("healthzBindAddress", "metricsBindAddress")
 _LEASES: Final = "leases"
 _LOCK_NAMES: Final = {"lockObjectName": "resourceName", "lockObjectNamespace": "resourceNamespace"}

@@ -175,4 +175,4 @@ REMOVED: Final = {
         _LOGS,
     ),
 }
-"""Replacements of flags that kube-scheduler had in former releases."""
+"""Replacements of flags that kube-scheduler had in previous releases."""

@@ -115,7 +115,7 @@ class TotalOrder:
 
 
 def order_totals(totals: IntArray, ranks: Ranks, max_total: int) -> IntArray:
-    """Return a column whose maximum is the winner, in 32 bits if they are enough."""
+    """Return a column whose maximum is the winner, in 32 bits if they are sufficient."""
     is_narrow = totals.dtype == np.int32 and (max_total + 1) * (ranks.size + 1) < MAX_NARROW
     column = np.multiply(totals, ranks.size, dtype=np.int32 if is_narrow else np.int64)
     column -= ranks.column

@@ -343,7 +343,7 @@ class Filtering:
         return rows
 
     def count_to_find(self, node_count: int) -> int:
-        """Return how many feasible nodes are enough: all, unless the configuration sets a percentage."""
+        """Return how many feasible nodes are sufficient: all, unless the configuration sets a percentage."""
         if self.percentage is None or node_count < MIN_NODES:
             return node_count
         percentage = self.percentage or max(MIN_PERCENTAGE, 50 - node_count // 125)

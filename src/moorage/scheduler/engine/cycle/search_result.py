@@ -14,7 +14,7 @@ from moorage.scheduler.framework.nodetable import NodeTable, RowArray
 from moorage.scheduler.framework.status import BoolArray, IntArray
 
 FEW: Final = 8
-"""Rejected nodes count as few if at most one of this number of nodes is rejected."""
+"""Rejected nodes are treated as few if at most one of this number of nodes is rejected."""
 
 
 class NoNode(Struct):

@@ -48,7 +48,7 @@ class Findings(Struct):
     errors: list[str] = field(default_factory=list)
 
     def message(self, node_count: int) -> str:
-        """Return why preemption does not help; nodes that were not tried count as not helpful."""
+        """Return why preemption does not help; nodes that were not tried are treated as not helpful."""
         reasons = self.reasons + Counter({NOT_HELPFUL: node_count - self.examined})
         return f"0/{node_count} nodes are available: {histogram(reasons)}."
 

@@ -120,7 +120,7 @@ class DynamicResources(
         return self._awaiting.reconsidered()
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        # Set this for pods without claims, too: PostFilter checks that PreFilter ran.
+        # Also set this for pods without claims: PostFilter checks that PreFilter ran.
         cycle[KEY] = _NOTHING
         if not pod.spec.resource_claims and not self._requests_devices(pod):
             return Status.skip()
@@ -221,7 +221,7 @@ class DynamicResources(
             state.statuses = self._filter.statuses(state, pod, info) if info is not None else ()
             if state.statuses:
                 status_there = replace(pod.status, node_allocatable_resource_claim_statuses=state.statuses)
-                # Another plugin may have changed the assumed pod, too.
+                # Another plugin may also have changed the assumed pod.
                 cycle[ASSUMED] = replace(cycle.get(ASSUMED) or pod, status=status_there)
         return status
 

@@ -263,7 +263,7 @@ SCORE_STATE: Final = StateKey[DomainScores](
 
 
 class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Required terms filter nodes, preferred terms score them; the terms of existing pods count, too."""
+    """Required terms filter nodes, preferred terms score them; the terms of existing pods also count."""
 
     Args = InterPodAffinityArgs
     depends_on = DependsOn.CLUSTER

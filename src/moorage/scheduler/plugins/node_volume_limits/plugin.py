@@ -172,7 +172,7 @@ def _not_installed(driver: str) -> Status:
 
 
 def after_csi_node_updated(_pod: Pod, old: CSINode, new: CSINode) -> QueueingHint:
-    """Queue if the limit of a driver was raised; a missing limit counts as 0, as upstream."""
+    """Queue if the limit of a driver was raised; a missing limit is treated as 0, as upstream."""
     before = read_limits(old)
     return queue_if(any(limit > before.get(name, 0) for name, limit in read_limits(new).items()))
 

@@ -447,7 +447,7 @@ class OnceTooOften(ReservePlugin):
 @pytest.mark.release("1.37")
 @in_virtual_time
 async def test_the_rest_of_a_large_gang_is_tried_while_its_members_wait_for_it() -> None:
-    """Pods that wait on permit do not count as bindings in progress, or the last member would never be tried."""
+    """Pods that wait on permit are not treated as bindings in progress, or the last member would never be tried."""
     OnceTooOften.refused = False
     bench = GroupBench(plugins=[OnceTooOften])
     nodes = [a_node(f"n{n}") for n in range(3)]

@@ -207,7 +207,7 @@ HELPED = {
         waiting(cpu=2),
         ("n", ["young"]),
     ),
-    "a pod that has not started yet counts as started now": (
+    "a pod that has not started yet is treated as started now": (
         [make_node("n"), running("new", "n", cpu=2, minute=None), running("old", "n", cpu=2, minute=9)],
         waiting(cpu=2),
         ("n", ["new"]),
@@ -232,17 +232,17 @@ HELPED = {
         waiting(),
         ("n", ["b", "a"]),
     ),
-    "a pod without priority counts as 0": (
+    "a pod without priority is treated as 0": (
         [make_node("n"), running("low", "n", cpu=4, priority=-1)],
         waiting(priority=None),
         ("n", ["low"]),
     ),
-    "the number of pods counts as well": (
+    "the number of pods is also counted": (
         [make_node("n", allocatable={"pods": 1}), running("low", "n", cpu=0)],
         waiting(cpu=1),
         ("n", ["low"]),
     ),
-    "a port counts as well": (
+    "a port is also counted": (
         [make_node("n"), running("web", "n", host_ports=[80]), running("other", "n", minute=9)],
         waiting(cpu=1, host_ports=[80]),
         ("n", ["web"]),

@@ -278,7 +278,7 @@ RATED: dict[str, tuple[Sequence[KubeObject], Pod, list[int]]] = {
     "no claims": ([], make_pod(), [0, 0]),
     "no lists": ([*SIZED, make_claim()], claiming("claim"), [0, 0]),
     "the earlier alternative is worth more": ([*SIZED, make_claim(LIST)], claiming("claim"), [7, 8]),
-    "a list that was served before counts as well": (
+    "a list that was served before is also counted": (
         [*SIZED, make_claim(LIST), make_claim(LIST, name="b", allocation=held("x", node=None, request="r/s1"))],
         claiming("claim", "b"),
         [14, 15],

@@ -69,7 +69,7 @@ CASES = {
         asking(cpu="6m", memory=21),
         UAU("Insufficient cpu", "Insufficient memory"),
     ),
-    "a pod without requests counts as a pod": (node(pods=1), there(), asking(), US("Too many pods")),
+    "a pod without requests is treated as a pod": (node(pods=1), there(), asking(), US("Too many pods")),
     "too many pods is always resolvable": (node(pods=0), there(), asking(), US("Too many pods")),
     "but is so with a hopeless shortage": (
         node(pods=1),

@@ -289,7 +289,7 @@ LIMIT_HINTS = {
     "a lower limit": ({DRIVER: 2}, {DRIVER: 1}, SKIP),
     "a new driver": ({}, {DRIVER: 1}, QUEUE),
     "a new driver without a number": ({}, {DRIVER: None}, SKIP),
-    "a limit that is lifted counts as 0": ({DRIVER: 2}, {DRIVER: None}, SKIP),
+    "a limit that is lifted is treated as 0": ({DRIVER: 2}, {DRIVER: None}, SKIP),
 }
 
 

@@ -86,7 +86,7 @@ PRE_FILTERS: dict[str, tuple[tuple[KubeObject, ...], Status | None]] = {
         (claim(storage_class="early"), make_class("early", mode="Immediate")),
         unresolvable("pod has unbound immediate PersistentVolumeClaims"),
     ),
-    "a missing class counts as one that binds immediately": (
+    "a missing class is treated as one that binds immediately": (
         (claim(storage_class="late"),),
         unresolvable("pod has unbound immediate PersistentVolumeClaims"),
     ),

@@ -52,7 +52,7 @@ CASES: dict[str, tuple[tuple[KubeObject, ...], list[int]]] = {
         (claim("c", "10Gi"), claim("d", "20Gi"), LATE, WATCHED, pool("a", "60Gi"), pool("b", "30Gi")),
         [50, 0],
     ),
-    "more than there is counts as all of it": (
+    "more than there is is treated as all of it": (
         (claim("c", "20Gi"), claim("d", "20Gi"), LATE, WATCHED, pool("a", "30Gi"), pool("b", "80Gi")),
         [0, 50],
     ),

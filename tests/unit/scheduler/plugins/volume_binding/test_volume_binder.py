@@ -159,7 +159,7 @@ def test_reserved_volumes_are_unavailable_until_released() -> None:
     reserve(plugin, rig, second)
 
 
-def test_volume_reserved_by_another_profile_counts_as_free() -> None:
+def test_volume_reserved_by_another_profile_is_treated_as_free() -> None:
     """As in kube-scheduler, where each profile has its own volume binder; a profile keeps its own across reloads."""
     rig = static_rig()
     rig.add(make_claim("d", storage_class="local"))

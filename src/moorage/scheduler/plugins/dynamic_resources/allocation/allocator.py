@@ -42,7 +42,7 @@ MAX_RESULTS: Final = 32
 MAX_STEPS: Final = 5_000_000
 """Maximum number of devices that the searches of one attempt visit; takes about the default ``filterTimeout``."""
 MAX_EASY_STEPS: Final = 1024
-"""Number of steps after which a search counts as hard at the latest; usually after two for each device."""
+"""Number of steps after which a search is treated as hard at the latest; usually after two for each device."""
 SLICE: Final = 0.2
 """Seconds that the searches of one attempt take before they are suspended in favor of other pods."""
 MAX_DEAD_ENDS: Final = 100_000

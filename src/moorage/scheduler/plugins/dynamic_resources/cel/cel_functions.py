@@ -11,7 +11,7 @@ _T = cel.Type
 
 
 def _includes(attribute: Any, value: Any) -> bool:
-    """Return whether an attribute has a value. A scalar counts as a list of one; numbers never equal booleans."""
+    """Return whether an attribute has a value. A scalar is treated as a list of one; numbers never equal booleans."""
     items = attribute if isinstance(attribute, list) else [attribute]
     return any(type(item) is type(value) and item == value for item in items)
 

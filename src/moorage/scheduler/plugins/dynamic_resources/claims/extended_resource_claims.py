@@ -158,6 +158,6 @@ def _count(request: DeviceRequest) -> int:
 
 
 def _amount(container: Container, resource: str) -> int:
-    """Return the number of devices that a container requests; fractions count as zero."""
+    """Return the number of devices that a container requests; fractions are treated as zero."""
     count, fraction = divmod(nano_value(container.resources.requests.get(resource, 0)), NANO)
     return 0 if fraction else count
