@@ -1,9 +1,11 @@
 """Evaluates a score function in a separate process with limits; a candidate that hangs or misbehaves is killed.
 
-The process has limits of time, memory and file sizes. It has no network, starts no processes and writes no files: an
-audit hook rejects these calls. This protects against mistakes of generated code, not against an attacker.
+The process has limits of time, memory and file sizes. It has no network, starts no processes, and neither reads nor
+writes files: an audit hook rejects these calls. The candidate cannot import Moorage, whose measures it could replace.
+This protects against mistakes of generated code, not against an attacker.
 """
 
+import builtins
 import inspect
 import multiprocessing
 import os
@@ -11,13 +13,13 @@ import resource
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import fmean
 from time import monotonic
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -50,6 +52,11 @@ FORBIDDEN: Final = (
     *("shutil.", "tempfile."),
 )
 """Prefixes of the audit events that end with an error in the process of a candidate."""
+INTERNALS: Final = ("moorage", "sys", "gc", "inspect", "builtins", "importlib", "multiprocessing", "traceback")
+"""Modules that a candidate must not import: they give access to the trial that evaluates it."""
+PYTHON_FILES: Final = (".py", ".pyc", ".so", ".pyd")
+"""Extensions of files that imports read."""
+MAX_FILES: Final = 64
 
 
 class Evaluation(Struct, frozen=True, rename="camel"):
@@ -177,7 +184,7 @@ def _explain_exit(code: int | None, request: EvaluationRequest) -> Evaluation:
 
 def _work(request: EvaluationRequest, sender: Connection) -> None:
     """Evaluate in the process: set limits, load the candidate, run the trials, send the result."""
-    _limit(request)
+    _limit(request, sender.fileno())
     try:
         result = _evaluate_here(request)
     except MemoryError:
@@ -191,28 +198,50 @@ def _work(request: EvaluationRequest, sender: Connection) -> None:
     os._exit(0)  # without the exit handlers of the candidate
 
 
-def _limit(request: EvaluationRequest) -> None:
+def _limit(request: EvaluationRequest, results: int) -> None:
+    """Set the limits; close all files but the one for results, such as those of the server that started the process."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
+    os.closerange(3, results)
+    os.closerange(results + 1, max(4096, null + 1))
     resource.setrlimit(resource.RLIMIT_AS, (request.memory_limit, request.memory_limit))
     seconds = int(request.time_limit) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_FILES, MAX_FILES))
 
 
-def _forbid_calls() -> None:
+def _forbid_calls(readable: Collection[str]) -> None:
     """Reject calls that a score function does not need; a hook cannot be removed."""
 
     def check(event: str, arguments: tuple[Any, ...]) -> None:
-        is_write = event == "open" and isinstance(arguments[2], int) and bool(arguments[2] & (os.O_WRONLY | os.O_RDWR))
-        if is_write or event.startswith(FORBIDDEN):
+        if event.startswith(FORBIDDEN) or (event == "open" and not is_allowed(*arguments)):
             raise PermissionError(f"a candidate must not call {event}")
 
+    def is_allowed(path: object, _mode: object, flags: object) -> bool:
+        if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR):
+            return False
+        text = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else ""
+        return text.endswith(PYTHON_FILES) or os.path.abspath(text) in readable
+
     sys.addaudithook(check)
+
+
+def _make_module(compiled: CodeType) -> ModuleType:
+    """Run the code of a candidate; its imports of internal modules are rejected."""
+
+    def import_module(name: str, *more: Any, **named: Any) -> ModuleType:
+        if name.partition(".")[0] in INTERNALS:
+            raise ImportError(f"a candidate must not import {name}")
+        return builtins.__import__(name, *more, **named)
+
+    module = ModuleType(MODULE)
+    module.__dict__["__builtins__"] = {**vars(builtins), "__import__": import_module}
+    exec(compiled, module.__dict__)
+    return module
 
 
 class _Watch:
@@ -251,9 +280,9 @@ def _evaluate_here(request: EvaluationRequest) -> Evaluation:
                 compiled = compile(request.code, "<candidate>", "exec")
             except (SyntaxError, ValueError, RecursionError) as error:
                 return Evaluation("syntax", error=_describe(error))
-            _forbid_calls()
-            module = ModuleType(MODULE)
-            exec(compiled, module.__dict__)
+            # Streamed traces are read during the trial.
+            _forbid_calls({str((loaded.directory / entry.file).resolve()) for entry in loaded.experiment.traces})
+            module = _make_module(compiled)
             function = module.__dict__.get("score")
             if not callable(function):
                 return Evaluation("raised", error="the code does not define score(pod, node)")

@@ -1,4 +1,4 @@
-"""Candidates in a process with limits: measures, thirty kinds of misbehaviour, and the cache."""
+"""Candidates in a process with limits: measures, fifty kinds of misbehaviour, and the cache."""
 
 from pathlib import Path
 
@@ -86,6 +86,41 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "writes a file": (BODY + "open('/tmp/moorage-candidate', 'w')\n    return 1", "raised"),
     "removes a file": ("import os\n" + BODY + "os.remove('/tmp/moorage-candidate')\n    return 1", "raised"),
     "kills its parent": ("import os\n" + BODY + "os.kill(os.getppid(), 9)\n    return 1", "raised"),
+    "reads a file": (BODY + "return len(open('/etc/hostname').read())", "raised"),
+    "imports internals": ("import moorage.lab.measuring\n" + BODY + "return 50", "raised"),
+    "replaces the trial": (
+        "from moorage.lab import evaluating\nevaluating.run_trial = lambda trial: None\n" + BODY + "return 50",
+        "raised",
+    ),
+    "reads frames": ("import sys\n" + BODY + "return len(sys._getframe(1).f_locals)", "raised"),
+    "searches objects": ("import gc\n" + BODY + "return len(gc.get_objects())", "raised"),
+    "removes builtins": ("import builtins\n" + BODY + "del builtins.isinstance", "raised"),
+    "closes all files": ("import os\n" + BODY + "os.closerange(0, 1000)", "crashed"),
+    "writes to all files": (
+        "import os\n" + BODY + "for file in range(64):\n        try: os.write(file, b'????{}')\n"
+        "        except OSError: pass\n    return 50",
+        "crashed",
+    ),
+    "starts a process directly": (
+        "import subprocess\n" + BODY + "subprocess.Popen(['sleep', '9'], start_new_session=True)",
+        "raised",
+    ),
+    "stops itself": ("import signal\n" + BODY + "signal.raise_signal(signal.SIGSTOP)", "timeout"),
+    "ignores signals": (
+        "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n" + BODY + "while True: pass",
+        "timeout",
+    ),
+    "hangs in C": ("import re\n" + BODY + "re.match('(a+)+$', 'a' * 60 + 'b')", "timeout"),
+    "generator": (BODY + "yield 50", "out of range"),
+    "coroutine": ("async def score(pod, node):\n    return 50", "out of range"),
+    "number that lies": (
+        "class Score(int):\n    def __le__(self, other): return True\n    def __ge__(self, other): return True\n"
+        + BODY
+        + "return Score(10 ** 9)",
+        "raised",
+    ),
+    "changes the node": (BODY + "node.allocatable['cpu'] = 10 ** 9", "raised"),
+    "changes the pod": (BODY + "pod.spec.containers = ()", "raised"),
     "exits at once": ("import os\n" + BODY + "os._exit(0)", "crashed"),
     "prints without end of line": ("for _ in range(10**5): print('x' * 100, end='')\nraise ValueError\n", "raised"),
 }
