@@ -54,6 +54,7 @@ def bench_with(cpu: int, gates: str = "") -> GroupBench:
     return bench
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_a_described_group_starts_completely() -> None:
     bench = bench_with(3)

@@ -71,6 +71,7 @@ async def test_victims_are_found_on_all_nodes() -> None:
     assert sorted(bench.pod(f"p{n}").nominated_node_name for n in range(4)) == ["n1", "n1", "n2", "n2"]
 
 
+@pytest.mark.release("1.37")
 @in_virtual_time
 async def test_no_pod_is_evicted_if_evictions_are_not_enough() -> None:
     bench = GroupBench()
@@ -161,6 +162,7 @@ async def test_pods_that_fit_are_bound_before_any_eviction() -> None:
     assert {"a", "b"} <= set(bench.placed())
 
 
+@pytest.mark.release("1.37")
 @pytest.mark.parametrize("gates", [GATE, SYNC])
 def test_a_group_waits_for_victims_that_take_their_time(gates: str) -> None:
     @in_virtual_time
