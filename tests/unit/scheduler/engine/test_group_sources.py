@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import pytest
 from msgspec.structs import replace
 from tests.support.groups import GATE, GroupBench, a_node, alone, gang, member
 
