@@ -20,11 +20,13 @@ PLACES: Final[tuple[tuple[str, str, int], ...]] = (
 """The paths of amounts, and the direction of their change."""
 
 
-def one_unit_nearer(edit: Edit, priority: int = 0) -> Iterator[tuple[str, Edit]]:
+def one_unit_nearer(edit: Edit, priority: int = 0, text: str = "") -> Iterator[tuple[str, Edit]]:
     """Reduce the change of each amount of an edit by one unit; request and limit together.
 
-    ``priority`` is the present one of the pod: a class that only lets it preempt has no other.
+    ``priority`` is the present one of the pod: a class that only lets it preempt has no other. Amounts whose unit is
+    corrected according to ``text`` keep their number (1000 becomes 1000m), so they are not the largest that fit.
     """
+    corrected = {match[2] for match in re.finditer(r"from (\d+)[A-Za-z]* to (\1[A-Za-z]*)\b", text)}
     if edit.get("create", {}).get("kind") == "PriorityClass" and edit["create"]["value"] > priority:
         created = {**edit["create"], "value": edit["create"]["value"] - 1}
         yield "the priority", {"create": created}
@@ -34,6 +36,8 @@ def one_unit_nearer(edit: Edit, priority: int = 0) -> Iterator[tuple[str, Edit]]
         for kind, pattern, direction in PLACES:
             match = re.fullmatch(pattern, operation["path"])
             if match and kind == edit["object"]["kind"] and operation["op"] != "remove":
+                if operation["value"] in corrected:
+                    continue
                 if operation["op"] == "add" and operation["path"].rpartition("/")[0] in removed:
                     continue  # the same amount under a corrected name
                 together.setdefault((match[1], match[2]), []).append((number, direction))

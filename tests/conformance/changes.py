@@ -111,13 +111,15 @@ class Prover:
                 edits = [edit.as_data() for edit in offer.edits]
                 self.tally.changes[f"{offer.kind} of a group"] += 1
                 spec = {"pod": view.blocked} if view.needed is None and view.blocked else {"group": key}
-                for problem in self._group_problems(alone, spec, edits, policy):
+                for problem in self._group_problems(alone, spec, edits, policy, offer.text):
                     self._tell(f"{case.seed} group {key}: {problem}\n    {offer.text} {json.dumps(edits)}")
 
-    def _group_problems(self, case: Case, expected: dict[str, str], edits: list[Edit], policy: Policy) -> Iterator[str]:
+    def _group_problems(
+        self, case: Case, expected: dict[str, str], edits: list[Edit], policy: Policy, text: str
+    ) -> Iterator[str]:
         if not self._is_group_placed(case, expected, edits, policy):
             yield "the oracle does not place the group"
-        nearer = [dict(one_unit_nearer(edit)) for edit in edits]
+        nearer = [dict(one_unit_nearer(edit, text=text)) for edit in edits]
         for amount in dict.fromkeys(amount for result in nearer for amount in result):
             self.tally.amounts += 1
             changed = [result.get(amount, edit) for edit, result in zip(edits, nearer, strict=True)]
@@ -203,7 +205,7 @@ class Prover:
             fewer = [other for n, other in enumerate(edits) if n != at]
             if self._helps(case, key, fewer, policy, expected[0]):
                 yield f"edit {at} can be left out"
-            for amount, nearer in one_unit_nearer(edit, _priority(case, key)):
+            for amount, nearer in one_unit_nearer(edit, _priority(case, key), change["text"]):
                 self.tally.amounts += 1
                 if self._helps(case, key, [*edits[:at], nearer, *edits[at + 1 :]], policy, expected[0]):
                     yield f"{amount} could be one unit nearer to what it was"
