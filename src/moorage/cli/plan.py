@@ -38,8 +38,8 @@ Exclude = Annotated[
     typer.Option(
         "--exclude",
         metavar="PATTERN",
-        help="Pattern of node names, or of pods as NAMESPACE/POD, that the plan must not touch, such as "
-        "'default/db-*'; may be repeated.",
+        help="Pattern of pods as NAMESPACE/POD, such as 'default/db-*', or of nodes, whose pods must not be evicted; "
+        "may be repeated.",
     ),
 ]
 Keep = Annotated[

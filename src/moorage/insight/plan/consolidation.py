@@ -71,6 +71,8 @@ class Consolidation:
             lowest = max(lowest, solution.bound)
             unused = [name for name in run.node_names() if name not in self._used_by(solution)]
             winner, best = self._choose(self._attempts(solution), lowest, winner, best)
+            if any(self._prices.values()) and (cheapest := self._solve(self._prices)) is not None:
+                winner, best = self._choose(self._attempts(cheapest), lowest, winner, best)
         if winner is not None:
             winner()
         count = len(self._used())
@@ -108,14 +110,15 @@ class Consolidation:
         names = self._used()
         return sum(self._prices[name] for name in names), len(names), self._run.moves
 
-    def _solve(self) -> PackingSolution | None:
-        """Solve the packing of the movable pods; other pods remain on their nodes."""
+    def _solve(self, prices: Mapping[str, float] | None = None) -> PackingSolution | None:
+        """Find the fewest or the cheapest nodes for the movable pods; other pods remain on their nodes."""
         run = self._run
         units = run.units_on(run.node_names())
         movable = [pod for unit in units if run.find_refusal(unit) is None for pod in unit.pods]
         moving = {pod.uid for pod in movable}
         forced = [name for name in run.node_names() if any(pod.uid not in moving for pod in run.pods_on(name))]
-        return solve_packing(model_packing(run.session, movable, forced))
+        problem = model_packing(run.session, movable, forced)
+        return solve_packing(problem, prices=prices, max_moves=run.rules.constraints.max_moves)
 
     def _used_by(self, solution: PackingSolution) -> set[str]:
         moving = set(solution.nodes)
@@ -153,14 +156,26 @@ class Consolidation:
             if best[1] <= lowest and not any(self._prices.values()):
                 break
             attempt()
-            rank = self._rank()
+            rank, emptied = self._rank(), list(run.emptied)
+            run.roll_back(mark)
             if rank < best:
                 # Repeating only the emptied nodes produces the same steps and needs no time limit.
                 best, winner = rank, attempt
                 if attempt.func == self._empty:
-                    winner = partial(self._empty, list(run.emptied), is_limited=False)
-            run.roll_back(mark)
+                    winner = partial(self._empty, emptied, is_limited=False)
+                # One node after another, a pod may move to a node that is emptied later; together, it moves once.
+                together = partial(self._empty_together, emptied)
+                together()
+                if self._rank() < best:
+                    best, winner = self._rank(), together
+                run.roll_back(mark)
         return winner, best
+
+    def _empty_together(self, names: Sequence[str]) -> None:
+        """Empty nodes at once; undo all steps if a pod cannot leave."""
+        run, mark = self._run, self._run.mark()
+        if not Drain(run).empty(names) or run.pending:
+            run.roll_back(mark)
 
     def _empty(self, order: Sequence[str], *, is_limited: bool = True) -> None:
         """Empty one node after another; undo the steps of a node if a pod cannot leave."""

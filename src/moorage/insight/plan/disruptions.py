@@ -20,7 +20,7 @@ class DisruptionLedger:
     """The budgets of the cluster, and the disruptions that each still allows."""
 
     def __init__(self, session: Session, pods: Sequence[Pod]) -> None:
-        self._matchers: dict[str, list[tuple[str, LabelMatcher]]] = {}
+        self._matchers: dict[str, list[tuple[PodDisruptionBudget, LabelMatcher]]] = {}
         self.allowed: dict[str, int] = {}
         for target in session.objects.known("PodDisruptionBudget"):
             budget = session.objects.find(target)
@@ -31,18 +31,31 @@ class DisruptionLedger:
                 continue  # as in the eviction API, an invalid selector matches no pods
             if budget.spec.selector is None:
                 continue
-            self._matchers.setdefault(target.namespace, []).append((target.key, matcher))
+            self._matchers.setdefault(target.namespace, []).append((budget, matcher))
             covered = [pod for pod in pods if pod.namespace == target.namespace and matcher.matches(pod.labels)]
             self.allowed[target.key] = _count_allowed(session, budget, covered)
+        self._exhausted = {key for key, count in self.allowed.items() if count <= 0}
 
     def find_budgets(self, pod: Pod) -> list[str]:
         """Return the names of the budgets that cover a pod."""
-        return [key for key, matcher in self._matchers.get(pod.namespace, ()) if matcher.matches(pod.labels)]
+        return [budget.key for budget, matcher in self._matchers.get(pod.namespace, ()) if matcher.matches(pod.labels)]
+
+    def find_limits(self, pod: Pod) -> list[str]:
+        """Return the names of the budgets whose disruptions the eviction of a pod uses.
+
+        The eviction API needs no disruption for a pod that has not started, and often none for a pod that is not ready.
+        Such pods may become ready before their step, so they still count for a budget that allows disruptions.
+        """
+        return [
+            budget.key
+            for budget, matcher in self._matchers.get(pod.namespace, ())
+            if matcher.matches(pod.labels) and not (budget.key in self._exhausted and _is_exempt(pod, budget))
+        ]
 
     def count(self, pods: Iterable[Pod]) -> dict[str, int]:
         """Return how many disruptions the eviction of pods uses, by budget."""
         counts: dict[str, int] = {}
-        for key in (key for pod in pods for key in self.find_budgets(pod)):
+        for key in (key for pod in pods for key in self.find_limits(pod)):
             counts[key] = counts.get(key, 0) + 1
         return counts
 
@@ -58,6 +71,21 @@ class DisruptionLedger:
         """Reduce the budgets of pods without a new node (``sign`` -1) until the end of the plan; 1 restores them."""
         for key, count in self.count(pods).items():
             self.allowed[key] += sign * count
+
+
+def _is_exempt(pod: Pod, budget: PodDisruptionBudget) -> bool:
+    """Return whether the eviction API deletes a pod although its budget allows no disruption.
+
+    Pods in files often have no conditions; they count as ready.
+    """
+    if pod.status.phase == "Pending":
+        return True
+    ready = pod.condition("Ready")
+    if ready is None or ready.status == "True":
+        return False
+    if budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
+        return True
+    return 0 < budget.status.desired_healthy <= budget.status.current_healthy
 
 
 def _count_allowed(session: Session, budget: PodDisruptionBudget, pods: Sequence[Pod]) -> int:

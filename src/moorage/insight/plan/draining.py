@@ -39,7 +39,7 @@ def plan_drain(
         for start in range(0, len(targets), size):
             drain.empty(targets[start : start + size], uncordons=rolling is not None)
         stuck = tuple(drain.immovable())
-        extra = _find_extra_nodes(run, drain, targets[0]) if stuck else None
+        extra = _find_extra_nodes(run, drain, targets) if stuck else None
         return Plan(
             goal="drain",
             arguments=_arguments(nodes, selector, rolling, constraints),
@@ -96,7 +96,7 @@ def _explain(run: PlanRun, stuck: Sequence[ImmovablePod]) -> str:
         return f"{count} evicted {'pod stays' if count == 1 else 'pods stay'} pending"
     first = stuck[0]
     suffix = f", and {len(stuck) - 1} more" if len(stuck) > 1 else ""
-    return f"{first.pod} cannot leave {first.node}: {first.reason}{suffix}"
+    return f"{first.pod} cannot leave {first.node}: {first.reason.rstrip('., ')}{suffix}"
 
 
 class Drain:
@@ -198,32 +198,56 @@ class Drain:
                 del self.refusals[unit.key]
 
 
-def _find_extra_nodes(run: PlanRun, drain: Drain, like: str) -> ExtraNodes | None:
-    """Return how many copies of a drained node would hold all infeasible pods; ``None`` if copies do not help."""
-    session = run.session
+def _find_extra_nodes(run: PlanRun, drain: Drain, targets: Sequence[str]) -> ExtraNodes | None:
+    """Return how many copies of the drained nodes would hold all infeasible pods; ``None`` if copies do not help."""
     units = [unit for unit, refusal in drain.refusals.values() if refusal.kind == NO_ROOM]
-    pods = [pod for unit in units for pod in unit.pods]
-    if not pods or any(unit.group for unit in units):
+    added: dict[str, int] = {}
+    with run.session.branch():
+        nodes = {pod.node_name for unit in units for pod in unit.pods}
+        run.set_cordon([name for name in targets if name in nodes and name not in run.cordoned], True)
+        contents = {
+            pod.key: run.session.objects.content(ObjectId("Pod", pod.namespace, pod.name))
+            for unit in units
+            for pod in unit.pods
+        }
+        run.session.apply(*(DeleteObject(ObjectId.of(content)) for content in contents.values()))
+        for unit in units:
+            run.session.apply(*(CreateObject(evicted(contents[pod.key])) for pod in unit.pods))
+            if not _add_nodes_for(run, unit, added):
+                return None
+    if not added:
         return None
-    with session.branch():
-        run.set_cordon([name for name in {pod.node_name for pod in pods} if name not in run.cordoned], True)
-        contents = [session.objects.content(ObjectId("Pod", pod.namespace, pod.name)) for pod in pods]
-        for content in contents:
-            session.apply(DeleteObject(ObjectId.of(content)))
-        added = 0
-        for content in map(evicted, contents):
-            session.apply(CreateObject(content))
-            key = ObjectId.of(content).key
-            while not session.place(key, preempts=False).node:
-                if added >= MAX_EXTRA_NODES:
-                    return None
-                added += 1
-                session.apply(
-                    CreateObject(
-                        cloned_node(session.objects.content(ObjectId("Node", "", like)), f"{like}-extra-{added}")
-                    )
-                )
-                if not session.try_pod(key, preempts=False).node:
-                    return None
-    nodes = "1 more node" if added == 1 else f"{added} more nodes"
-    return ExtraNodes(added, like, f"{nodes} like {like} would hold the pods without a node") if added else None
+    first, count = next(iter(added)), sum(added.values())
+    nodes_text = f"{count} more node{'' if count == 1 else 's'}"
+    shapes = f"like {first}"
+    if len(added) > 1:
+        shapes = f"({', '.join(f'{number} like {name}' for name, number in added.items())})"
+    return ExtraNodes(count, first, f"{nodes_text} {shapes} would hold the pods without a node")
+
+
+def _add_nodes_for(run: PlanRun, unit: MoveUnit, added: dict[str, int]) -> bool:
+    """Place a unit after adding copies of its nodes, one by one; return whether it fits with few copies."""
+    session = run.session
+    likes = list(dict.fromkeys(pod.node_name for pod in unit.pods))
+    for number in range(MAX_EXTRA_NODES + 1):
+        if _place_unit(session, unit):
+            return True
+        like = likes[number % len(likes)]
+        if sum(added.values()) >= MAX_EXTRA_NODES or (not unit.group and number):
+            return False
+        added[like] = added.get(like, 0) + 1
+        node = cloned_node(session.objects.content(ObjectId("Node", "", like)), f"{like}-extra-{added[like]}")
+        session.apply(CreateObject(node))
+    return False
+
+
+def _place_unit(session: Session, unit: MoveUnit) -> bool:
+    """Place the pods of a unit; return whether all have a node."""
+    if not unit.group:
+        return bool(session.place(unit.pods[0].key, preempts=False).node)
+    mark = session.mark()
+    placed = session.place_group(unit.group, preempts=False).placed
+    if all(placed.get(pod.key) for pod in unit.pods):
+        return True
+    session.roll_back(mark)
+    return False

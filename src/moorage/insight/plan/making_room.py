@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from moorage.insight.plan.mobility import UNLIMITED, Constraints
 from moorage.insight.plan.plan_model import PlacedPod, Plan
-from moorage.insight.plan.plan_run import MoveUnit, PlanRun, describe_cluster
-from moorage.insight.plan.requests import RequestUnit, create_request, place_request
+from moorage.insight.plan.plan_run import MAX_NAMED, MoveUnit, PlanRun, describe_cluster
+from moorage.insight.plan.requests import RequestUnit, create_request, find_pending, place_request
 from moorage.insight.whatif.edits import CreateObject, DeleteObject, ObjectId
 from moorage.insight.whatif.packing_model import (
     STATIC_PLUGINS,
@@ -43,6 +43,7 @@ MAX_NODES: Final = 40
 MAX_TRIALS: Final = 400
 """Maximum number of steps that one search tries."""
 MAX_SINGLE: Final = 200
+MAX_COMPETITORS: Final = 100
 MAX_SUGGESTED_NODES: Final = 500
 MAX_SUGGESTED_TRIALS: Final = 30
 
@@ -66,6 +67,7 @@ def plan_room(
         run = PlanRun(session, constraints, taken_at)
         search = RoomSearch(run, units, is_partial=goal == "fit", trials=trials)
         placed, reason = search.find()
+        side_effects = ("no pod is pending",) if not units else tuple(search.find_competitors())
         return Plan(
             goal=goal,
             arguments={"for": list(request)} | constraints.as_data(),
@@ -75,7 +77,7 @@ def plan_room(
             steps=tuple(run.steps),
             placed=placed,
             nodes=run.node_changes(),
-            notes=run.notes,
+            notes=(*run.notes, *side_effects),
             summary=run.summary(),
             bound=search.bound(),
         )
@@ -120,6 +122,23 @@ class RoomSearch:
         self._is_thorough = trials >= MAX_TRIALS
         self._hopeless: set[str] = set()
         self._fewest: int | None = None
+
+    def find_competitors(self) -> Iterator[str]:
+        """Yield a message for pending pods outside the request that may be scheduled first and take the room."""
+        requested = [self._session.pod(key) for unit in self._request for key in unit.pods]
+        if not self._run.moves:
+            return
+        lowest = min(pod.priority for pod in requested)
+        names = {pod.key for pod in requested}
+        others = (
+            pod
+            for pod in find_pending(self._session)
+            if pod.key not in names and pod.priority >= lowest and pod.scheduler_name in self._session.scheduler.runners
+        )
+        rivals = [pod.key for pod in islice(others, MAX_COMPETITORS) if self._fits(pod.key)]
+        if rivals:
+            pods = "1 other pending pod" if len(rivals) == 1 else f"{len(rivals)} other pending pods"
+            yield f"{pods} of the same or a higher priority may take the room: {', '.join(rivals[:MAX_NAMED])}"
 
     def find(self) -> tuple[tuple[PlacedPod, ...], str]:
         """Return the final nodes of the requested pods, and why the request does not fit (empty if it fits)."""
@@ -166,8 +185,10 @@ class RoomSearch:
         first = next((item for item in placed if not item.node), None)
         if first is None or proof:
             return proof if first is not None else ""
-        limit = self._run.rules.constraints.max_moves
-        limited = "" if limit is None else f" with at most {limit} moves"
+        limit, least = self._run.rules.constraints.max_moves, max(1, self._fewest or 0)
+        if limit is not None and least > limit and not self._is_partial:
+            return f"impossible: --max-moves is {limit}, and the least number of moves is {least} (proven)"
+        limited = "" if limit is None else f" with at most {limit} {'move' if limit == 1 else 'moves'}"
         return f"no sequence of moves{limited} was found for {first.pod}; not proven to be impossible"
 
     def _try_request(self) -> tuple[PlacedPod, ...]:
@@ -191,7 +212,8 @@ class RoomSearch:
             possible = [info for info in nodes if rejections.get(info.name) not in STATIC_PLUGINS]
             if not any(self._is_ever_feasible(session.pod(item.pod), info) for info in possible):
                 return f"impossible: {item.pod} fits on no node, even without the pods that can move ({item.message})"
-        return ""
+        gated = next((pod for pod in pods if pod.spec.scheduling_gates), None)
+        return f"impossible: {gated.key} has scheduling gates, which moves do not remove" if gated is not None else ""
 
     def _is_ever_feasible(self, pod: Pod, info: NodeInfo) -> bool:
         """Return whether the resources of a node without its movable pods are enough for a pod."""

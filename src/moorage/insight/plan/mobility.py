@@ -158,6 +158,11 @@ def _explain_lost_job_pod(job: dict[str, Any]) -> str:
     return f"its Job {name} fails after this eviction (backoffLimit {limit})" if failed >= limit else ""
 
 
+def has_local_data(pod: Pod) -> bool:
+    """Return whether an eviction deletes data: emptyDir volumes end with their pod."""
+    return any(volume.empty_dir is not None for volume in pod.spec.volumes)
+
+
 def largest_first(pods: Sequence[Pod]) -> list[Pod]:
     """Sort pods in the order of the scheduling queue: by priority; of the same priority, the largest first."""
 

@@ -141,7 +141,7 @@ class Plan(Struct, frozen=True, rename="camel", kw_only=True):
     summary: PlanSummary = PlanSummary()
     bound: Bound | None = None
     notes: tuple[str, ...] = ()
-    """Constraints that match nothing."""
+    """Constraints that match nothing, and side effects of the plan."""
     progress: PlanProgress | None = None
 
     def as_data(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from moorage.common.errors import InputError, did_you_mean
 from moorage.insight.plan.disruptions import DisruptionLedger
-from moorage.insight.plan.mobility import Constraints, MobilityRules, MoveRefusal, largest_first
+from moorage.insight.plan.mobility import Constraints, MobilityRules, MoveRefusal, has_local_data, largest_first
 from moorage.insight.plan.plan_model import (
     NodeChange,
     PendingPod,
@@ -32,6 +32,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 
 SYSTEM_NAMESPACE: Final = "kube-system"
 FINGERPRINT_LENGTH: Final = 16
+MAX_NAMED: Final = 5
 
 
 class MoveUnit(Struct, frozen=True):
@@ -55,7 +56,8 @@ class PlanRun:
         self.rules = MobilityRules(session, constraints)
         active_pods = list(_active_pods(session))
         self.ledger = DisruptionLedger(session, active_pods)
-        self.notes = tuple(constraints.find_unmatched(self.node_names(), active_pods))
+        self._unmatched = tuple(constraints.find_unmatched(self.node_names(), active_pods))
+        self._with_local_data = {pod.key for pod in active_pods if has_local_data(pod)}
         self.steps: list[PlanStep] = []
         self.pending: dict[str, PendingPod] = {}
         self.emptied: dict[str, None] = {}
@@ -63,6 +65,17 @@ class PlanRun:
         self._before = self._measure_nodes()
         self._lost: list[list[Pod]] = []
         self.now = session.objects.given.now if taken_at is None else taken_at
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Constraints that match nothing, and evicted pods that lose data."""
+        evicted_names = dict.fromkeys(item.pod for step in self.steps for item in step.evict)
+        losing = [name for name in evicted_names if name in self._with_local_data]
+        if not losing:
+            return self._unmatched
+        pods = "1 pod loses" if len(losing) == 1 else f"{len(losing)} pods lose"
+        names = ", ".join(losing[:MAX_NAMED]) + (" and others" if len(losing) > MAX_NAMED else "")
+        return (*self._unmatched, f"{pods} the data of emptyDir volumes: {names}")
 
     def mark(self) -> tuple[int, int, dict[str, None]]:
         """Return the current state for :meth:`roll_back`."""
@@ -130,7 +143,7 @@ class PlanRun:
         """Return why a unit must not be evicted; free resources are not checked."""
         for pod in unit.pods:
             refusal = self.rules.find_refusal(pod)
-            budgets = self.ledger.find_budgets(pod)
+            budgets = self.ledger.find_budgets(pod) if pod.status.phase != "Pending" else []
             if refusal is None and len(budgets) > 1:
                 names = " and ".join(budgets)
                 refusal = MoveRefusal("budget", f"the eviction API rejects it: two budgets cover it ({names})")

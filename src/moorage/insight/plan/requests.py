@@ -42,7 +42,7 @@ def create_request(
     Without items, the request consists of all pending pods of the cluster.
     """
     if not items:
-        waiting = [pod for pod in _pending(session) if pod.scheduler_name in session.scheduler.runners]
+        waiting = [pod for pod in find_pending(session) if pod.scheduler_name in session.scheduler.runners]
         return group_request(session, waiting)
     pods: dict[str, Pod] = {}
     for item in items:
@@ -60,7 +60,8 @@ def create_request(
     return group_request(session, list(pods.values()))
 
 
-def _pending(session: Session) -> Iterable[Pod]:
+def find_pending(session: Session) -> Iterable[Pod]:
+    """Yield the pods that wait for a node."""
     for target in session.objects.known("Pod"):
         pod = session.objects.find(target)
         if isinstance(pod, Pod) and not pod.node_name and not pod.is_finished and not pod.is_terminating:
@@ -88,8 +89,8 @@ def _key(text: str) -> str:
 def _of_workload(session: Session, workload: NamedWorkload) -> list[Pod]:
     """Return the pending pods of a workload, after creating the pods that its controller has not created yet."""
     if workload.id.kind == "PodGroup":
-        return [pod for pod in _pending(session) if pod.group_key == workload.id.key]
-    waiting = [pod for pod in _pending(session) if belongs_to_workload(pod, workload)]
+        return [pod for pod in find_pending(session) if pod.group_key == workload.id.key]
+    waiting = [pod for pod in find_pending(session) if belongs_to_workload(pod, workload)]
     title = f"{workload.id.kind} {workload.id.key}"
     check_pod_count(title, workload.wanted)
     all_pods = [session.objects.find(target) for target in session.objects.known("Pod")]
@@ -151,7 +152,10 @@ def place_request(session: Session, request: Sequence[RequestUnit]) -> tuple[Pla
                 for node in (outcome.placed.get(key) or None,)
             ]
             continue
+        mark = session.mark()
         attempt = session.place(unit.pods[0], preempts=False)
+        if attempt.gates:
+            session.roll_back(mark)  # the attempt ignores the gates
         message = "; ".join(status.message for status in attempt.gates) or attempt.decision.message
         placed.append(PlacedPod(unit.pods[0], attempt.node or None, "" if attempt.node else message))
     return tuple(placed)

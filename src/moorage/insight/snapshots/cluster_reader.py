@@ -49,6 +49,7 @@ KEPT_ANNOTATIONS: Final = frozenset(
         "kubernetes.io/config.mirror",
         "moorage.io/gang",
         "moorage.io/gang-size",
+        "moorage.io/price-per-hour",
         "moorage.io/run-for",
         "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority",
         "preemption-toleration.scheduling.x-k8s.io/toleration-seconds",
@@ -61,7 +62,7 @@ KEPT_ANNOTATIONS: Final = frozenset(
         "volume.beta.kubernetes.io/storage-class",
     )
 )
-"""Annotations that affect scheduling, or forecasts of it."""
+"""Annotations that affect scheduling, plans or forecasts."""
 KEPT_PARAMETERS: Final = frozenset((TOPOLOGY,))
 """Parameters of a storage class that affect scheduling; others may contain accounts and keys."""
 Content: TypeAlias = dict[str, Any]

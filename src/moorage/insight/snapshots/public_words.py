@@ -43,8 +43,8 @@ kubernetes.io/arch kubernetes.io/config.mirror kubernetes.io/hostname kubernetes
 kubernetes.io/no-provisioner kubernetes.io/pv-protection kubernetes.io/pvc-protection kubernetes.io/azure-file
 kubernetes.io/vsphere-volume kubernetes.io/portworx-volume kubernetes.io/service-name
 moorage.io/exit-code moorage.io/fail moorage.io/fake moorage.io/gang moorage.io/gang-size moorage.io/gpu-count
-moorage.io/gpu-devices moorage.io/gpu-milli moorage.io/gpu-model moorage.io/run-for moorage.io/start-delay
-moorage.io/stop-delay moorage.io/topology
+moorage.io/gpu-devices moorage.io/gpu-milli moorage.io/gpu-model moorage.io/price-per-hour
+moorage.io/run-for moorage.io/start-delay moorage.io/stop-delay moorage.io/topology
 node-role.kubernetes.io/control-plane node-role.kubernetes.io/master node-role.kubernetes.io/worker
 node.kubernetes.io/disk-pressure node.kubernetes.io/exclude-from-external-load-balancers
 node.kubernetes.io/instance-type node.kubernetes.io/memory-pressure node.kubernetes.io/network-unavailable

@@ -29,6 +29,8 @@ MAX_EXCLUSIVE: Final = 100
 """Limit of pods with host ports or anti-affinity: each is compared with all others."""
 ROUNDING: Final = 1e-6
 SMALL: Final = 2000
+PRICE_UNITS: Final = 10_000
+"""The solver needs integers: prices have four decimals."""
 SOLVER_SECONDS: Final = 20.0
 MOVES_SECONDS: Final = 5.0
 
@@ -91,13 +93,31 @@ def has_solver() -> bool:
     return True
 
 
-def solve_packing(problem: PackingProblem, seconds: float = SOLVER_SECONDS) -> PackingSolution | None:
-    """Minimize the number of used nodes, then the number of moves; ``None`` without a solver, or if it is too large."""
+def solve_packing(
+    problem: PackingProblem,
+    seconds: float = SOLVER_SECONDS,
+    *,
+    prices: Mapping[str, float] | None = None,
+    max_moves: int | None = None,
+) -> PackingSolution | None:
+    """Minimize the number of used nodes, then the number of moves; ``None`` without a solver, or if it is too large.
+
+    With ``prices``, the price of the used nodes is minimized instead, and ``bound`` is the least number at that price.
+    """
     if not has_solver() or sum(len(item.nodes) for item in problem.items) > MAX_VARIABLES:
         return None
     from ortools.sat.python import cp_model
 
     model, on, is_used = _build(problem)
+    if max_moves is not None:
+        model.add(sum(_moves(problem, on)) <= max_moves)
+    if prices is not None:
+        price = sum(round(prices[name] * PRICE_UNITS) * variable for name, variable in is_used.items())
+        model.minimize(price)
+        solver = _solver(seconds, len(on))
+        if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return None
+        model.add(price <= round(solver.objective_value))
     model.minimize(sum(is_used.values()))
     solver = _solver(seconds, len(on))
     status = solver.solve(model)

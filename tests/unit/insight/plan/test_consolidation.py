@@ -68,6 +68,25 @@ def test_expensive_nodes_are_emptied_first() -> None:
     assert plan.summary.price_saved == 5
 
 
+def test_the_bound_respects_the_limit_of_moves() -> None:
+    pytest.importorskip("ortools", reason="needs moorage[solver]")
+    pods = [owned(f"p{number}", on=f"n{number}") for number in range(3)]
+    plan = consolidated(*(node(f"n{number}") for number in range(3)), *pods, constraints=Constraints(max_moves=1))
+    assert plan.summary.moves == 1
+    assert plan.bound is not None
+    assert (plan.bound.value, plan.bound.proven) == (2, True)
+
+
+def test_pods_move_once_if_nodes_are_emptied_together() -> None:
+    """One node after another, the pods of n1 would move to n2 first: it has the most free capacity."""
+    nodes = [node("n1"), node("n2", cpu="8"), node("n3", cpu="8")]
+    stays = bare_pod("stays", on="n3", requests={"cpu": "4"})
+    pods = [owned("p", on="n1"), owned("q", on="n2", owner="q", requests={"cpu": "2"}), stays]
+    plan = consolidated(*nodes, *pods)
+    assert set(plan.summary.nodes_emptied) == {"n1", "n2"}
+    assert plan.summary.moves == 2
+
+
 @pytest.mark.parametrize(
     "stays",
     {

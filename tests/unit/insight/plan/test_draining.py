@@ -161,6 +161,47 @@ def test_extra_nodes_are_suggested() -> None:
     assert (plan.extra_nodes.count, plan.extra_nodes.like) == (2, "n1")
 
 
+def test_extra_nodes_have_the_shape_of_the_drained_nodes() -> None:
+    pods = [owned("c", on="c1", requests={"cpu": "3"}), owned("g", on="g1", nodeSelector={"pool": "gpu"})]
+    plan = drained(node("c1"), node("g1", labels={"pool": "gpu"}), *pods, nodes=("c1", "g1"))
+    assert plan.extra_nodes is not None
+    assert plan.extra_nodes.count == 2
+    assert plan.extra_nodes.text == "2 more nodes (1 like c1, 1 like g1) would hold the pods without a node"
+
+
+def test_extra_nodes_are_suggested_for_gangs() -> None:
+    group = {"schedulingGroup": {"podGroupName": "ring"}}
+    pods = [owned(f"ring-{n}", on=f"n{n}", requests={"cpu": "3"}, **group) for n in (1, 2)]
+    plan = drained(node("n1"), node("n2"), gang(2), *pods, gates=GATES)
+    assert plan.extra_nodes is not None
+    assert (plan.extra_nodes.count, plan.extra_nodes.like) == (1, "n1")
+
+
+def test_lost_data_is_noted() -> None:
+    plan = drained(node("n1"), node("n2"), owned("p", on="n1", volumes=[{"name": "cache", "emptyDir": {}}]))
+    assert plan.notes == ("1 pod loses the data of emptyDir volumes: default/p",)
+
+
+UNREADY: Object = {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}
+UNHEALTHY = {
+    "not ready, and such pods may be evicted": (UNREADY, {"unhealthyPodEvictionPolicy": "AlwaysAllow"}, {}, True),
+    "not ready, and enough others are": (UNREADY, {}, {"currentHealthy": 2, "desiredHealthy": 2}, True),
+    "not ready, and too few others are": (UNREADY, {}, {"currentHealthy": 1, "desiredHealthy": 2}, False),
+    "not started": ({"phase": "Pending"}, {}, {}, True),
+    "ready": ({"phase": "Running"}, {"unhealthyPodEvictionPolicy": "AlwaysAllow"}, {}, False),
+}
+
+
+@pytest.mark.parametrize(("status", "spec", "counts", "is_moved"), UNHEALTHY.values(), ids=UNHEALTHY)
+def test_budgets_do_not_keep_broken_pods(status: Object, spec: Object, counts: Object, is_moved: bool) -> None:
+    pod = owned("p", on="n1", labels=WEB) | {"status": status}
+    limit = budget("web", allowed=0, **spec)
+    limit["status"] |= counts
+    plan = drained(node("n1"), node("n2"), pod, limit)
+    assert plan.feasible is is_moved
+    assert all(not step.budgets for step in plan.steps)
+
+
 def test_a_local_volume_keeps_its_pod() -> None:
     terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}]}]
     volume = {

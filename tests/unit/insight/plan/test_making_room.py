@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.insight.explain.clusters import GATES, Object, gang, members, node, session
+from tests.unit.insight.explain.clusters import GATES, NEAR, Object, gang, members, node, session
 from tests.unit.insight.explain.clusters import pod as bare_pod
 from tests.unit.insight.plan.plan_clusters import budget, owned
 
@@ -113,16 +113,51 @@ def test_impossible_requests_are_proven(objects: list[Object], reason: str) -> N
 
 
 def test_unproven_infeasibility_is_reported() -> None:
-    plan = room(
-        node("n1"),
-        node("n2"),
-        owned("a", on="n1", requests={"cpu": "2"}),
-        owned("b", on="n2", requests={"cpu": "2"}),
-        bare_pod("r", requests=LARGE),
-        constraints=Constraints(max_moves=0),
+    objects = [node("n1"), owned("a", on="n1"), bare_pod("r", affinity=NEAR)]
+    plan = room(*objects, constraints=Constraints(max_moves=1))
+    assert (
+        plan.reason == "no sequence of moves with at most 1 move was found for default/r; not proven to be impossible"
     )
-    assert "with at most 0 moves" in plan.reason
-    assert "not proven" in plan.reason
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_limits_of_moves_that_are_too_low_are_proven(limit: int) -> None:
+    if limit:
+        pytest.importorskip("ortools", reason="needs moorage[solver]")
+    pods = [owned(f"p{number}", on=f"n{number}", requests={"cpu": "2"}) for number in range(1, 5)]
+    requested = [bare_pod(name, requests=LARGE) for name in "rs"]
+    plan = room(
+        *(node(f"n{number}") for number in range(1, 5)), *pods, *requested, constraints=Constraints(max_moves=limit)
+    )
+    least = 2 if limit else plan.reason.split()[-2]
+    assert plan.reason == f"impossible: --max-moves is {limit}, and the least number of moves is {least} (proven)"
+
+
+def test_gated_pods_cannot_get_room() -> None:
+    plan = room(node("n1"), bare_pod("r", schedulingGates=[{"name": "quota"}]))
+    assert plan.reason == "impossible: default/r has scheduling gates, which moves do not remove"
+
+
+def test_gated_pods_take_no_room() -> None:
+    gated = bare_pod("a", requests=LARGE, schedulingGates=[{"name": "quota"}])
+    plan = room(node("n1"), gated, bare_pod("b", requests=LARGE), request=("a", "b"))
+    assert placed(plan) == {"a": None, "b": "n1"}
+
+
+@pytest.mark.parametrize(("priority", "is_noted"), [(1, True), (-1, False)])
+def test_pending_pods_that_may_take_the_room_are_noted(priority: int, is_noted: bool) -> None:
+    objects = [
+        *(node(name) for name in ("n1", "n2")),
+        *(owned(name, on=on, requests={"cpu": "2"}) for name, on in (("a", "n1"), ("b", "n2"))),
+        bare_pod("r", requests=LARGE),
+        bare_pod("x", requests=LARGE, priority=priority),
+    ]
+    note = "1 other pending pod of the same or a higher priority may take the room: default/x"
+    assert room(*objects, request=("r",)).notes == ((note,) if is_noted else ())
+
+
+def test_a_cluster_without_pending_pods_is_reported() -> None:
+    assert room(node("n1"), goal="fit").notes == ("no pod is pending",)
 
 
 def test_a_job_gets_room_for_all_of_its_pods() -> None:

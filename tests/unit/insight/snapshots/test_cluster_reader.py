@@ -129,3 +129,10 @@ def test_durations_of_pods_are_kept() -> None:
     (pod,) = (item for item in contents if item["kind"] == "Pod")
     assert pod["metadata"]["annotations"] == {"moorage.io/run-for": "2h"}
     assert pod["spec"]["activeDeadlineSeconds"] == 3600
+
+
+def test_prices_of_nodes_are_kept() -> None:
+    priced = node("n1")
+    priced["metadata"]["annotations"] = {"moorage.io/price-per-hour": "1.5", "team": "web"}
+    (content,) = (item for item in read(priced).contents if item["kind"] == "Node")
+    assert content["metadata"]["annotations"] == {"moorage.io/price-per-hour": "1.5"}

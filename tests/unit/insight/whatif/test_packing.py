@@ -1,14 +1,25 @@
 """How few nodes are sufficient, and below which number nothing can go."""
 
+from collections import Counter
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.unit.insight.explain.clusters import Object, node, pod, session
+from tests.unit.insight.plan.plan_clusters import owned
 
+from moorage.insight.plan.making_room import plan_room
 from moorage.insight.whatif.packing import FewestNodes, find_fewest_nodes
-from moorage.insight.whatif.packing_model import Bound, model_packing, solve_packing
+from moorage.insight.whatif.packing_model import (
+    Bound,
+    NoAssignment,
+    PackedItem,
+    PackingProblem,
+    find_fewest_moves,
+    model_packing,
+    solve_packing,
+)
 
 
 def found(*objects: Object) -> FewestNodes:
@@ -92,6 +103,62 @@ def fewest_by_force(pools: list[int], pods: list[tuple[int, int, bool]]) -> int:
         return True
 
     return min(len(set(option)) for option in product(range(len(pools)), repeat=len(pods)) if is_valid(option))
+
+
+def test_prices_may_favor_more_nodes() -> None:
+    pytest.importorskip("ortools", reason="needs moorage[solver]")
+    room = {name: {"cpu": size} for name, size in (("a", 8), ("b", 4), ("c", 4))}
+    items = [PackedItem(f"p{at}", {"cpu": 2}, frozenset(room), "a" if at < 2 else "b") for at in range(4)]
+    problem = PackingProblem(room, items)
+    fewest = solve_packing(problem)
+    cheapest = solve_packing(problem, prices={"a": 10.0, "b": 3.0, "c": 3.0})
+    limited = solve_packing(problem, max_moves=1)
+    assert fewest is not None
+    assert cheapest is not None
+    assert limited is not None
+    assert set(fewest.nodes.values()) == {"a"}
+    assert set(cheapest.nodes.values()) == {"b", "c"}
+    assert limited.used == 2
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), max_size=5), st.integers(3, 6))
+def test_the_least_number_of_moves_equals_brute_force(pods: list[tuple[int, int]], size: int) -> None:
+    """Pods are pairs of node and CPUs; each of the three nodes has six CPUs."""
+    pytest.importorskip("ortools", reason="needs moorage[solver]")
+    used = Counter[int]()
+    for at, cpu in pods:
+        used[at] += cpu
+    assume(max(used.values(), default=0) <= 6)
+    expected = fewest_moves_by_force(pods, size)
+    objects = [node(f"n{at}", cpu="6") for at in range(3)]
+    objects += [owned(f"p{number}", on=f"n{at}", requests={"cpu": str(cpu)}) for number, (at, cpu) in enumerate(pods)]
+    with session(*objects, pod("r", requests={"cpu": str(size)})) as opened:
+        names = [*(f"default/p{number}" for number in range(len(pods))), "default/r"]
+        problem = model_packing(opened, [opened.pod(name) for name in names])
+        plan = plan_room(opened, ["r"])
+        if expected is None:
+            with pytest.raises(NoAssignment):
+                find_fewest_moves(problem)
+            assert not plan.feasible
+            return
+        assert find_fewest_moves(problem) == expected
+    if plan.feasible:
+        assert plan.summary.moves >= expected
+    if plan.bound is not None and plan.bound.proven:
+        assert plan.bound.value == expected
+
+
+def fewest_moves_by_force(pods: list[tuple[int, int]], size: int) -> int | None:
+    """Try all assignments of the pods and the request; return the least number of moves, ``None`` without any."""
+    counts = []
+    for nodes in product(range(3), repeat=len(pods) + 1):
+        used = Counter[int]()
+        for at, cpu in zip(nodes, (*(cpu for _, cpu in pods), size), strict=True):
+            used[at] += cpu
+        if max(used.values()) <= 6:
+            counts.append(sum(new != old for new, (old, _) in zip(nodes, pods, strict=False)))
+    return min(counts, default=None)
 
 
 @settings(max_examples=25, deadline=None)
