@@ -66,7 +66,9 @@ class PlanProver:
     def prove(self, case: Case) -> None:
         """Plan and check one cluster."""
         chance = random.Random(case.seed)
-        case = replace(case, objects=with_budget(with_owners(case.objects, chance), chance))
+        objects = with_budget(with_owners(case.objects, chance), chance)
+        release_shared_ports(objects)
+        case = replace(case, objects=objects)
         gates = FeatureGates({**BASE_GATES, **case.feature_gates})
         try:
             policy = Policy(make_configuration_for(case, gates), REGISTRY, gates)
@@ -178,6 +180,8 @@ class PlanProver:
             node = decision.get("node") or None
             if item["node"] not in (node, *find_tied(decision, node)):
                 yield f"the request {item['pod']} goes to {item['node']}, the oracle says {node}"
+            if item["node"] and (pod["spec"].get("resourceClaims") or pod["spec"].get("volumes")):
+                return  # the manifests do not contain the devices and volumes that it allocates
             if item["node"]:
                 pod["spec"]["nodeName"] = item["node"]
                 objects["Pod", item["pod"]] = pod
@@ -245,6 +249,27 @@ def with_budget(objects: list[Object], chance: random.Random) -> list[Object]:
             }
         )
     return objects
+
+
+def release_shared_ports(objects: list[Object]) -> None:
+    """Remove host ports that two pods of a node use.
+
+    A scheduler never creates this state, and kube-scheduler's cache releases such a port with the first pod.
+    """
+    used: dict[str, set[int]] = {}
+    for item in (item for item in objects if item["kind"] == "Pod" and item["spec"].get("nodeName")):
+        taken = used.setdefault(item["spec"]["nodeName"], set())
+        ports = [port for container in containers_of(item) for port in container.get("ports") or ()]
+        own = {port["hostPort"] for port in ports if port.get("hostPort")}
+        for port in ports:
+            if port.get("hostPort") in taken:
+                del port["hostPort"]
+        taken |= own
+
+
+def containers_of(pod: Object) -> list[Object]:
+    """Return the containers and init containers of a pod."""
+    return [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())]
 
 
 def find_tied(decision: PlanData, node: str | None) -> list[str]:

@@ -3,38 +3,25 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
-from moorage.insight.plan.applying import PlanApplier
+import pytest
+
 from moorage.insight.plan.draining import plan_drain
 from moorage.insight.plan.making_room import plan_room
-from moorage.insight.plan.plan_model import Plan
-from moorage.insight.snapshots.cluster_reader import read_cluster
-from moorage.insight.whatif.session import Session
+from moorage.kube.api.kinds import BY_NAME
 from moorage.kube.api.pod import Pod
-from moorage.kube.client.rest import ApiClient
-from moorage.kube.manifests import to_documents
-from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 from tests.live.cluster import NAMESPACE, LiveCluster
 from tests.live.conftest import Story
 from tests.live.controllers import COLLECTOR, controller_manager
 from tests.live.scheduler import scheduler
 from tests.support.control_plane import ControlPlane, binaries
+from tests.support.plan_samples import GOALS, SampleGoal, carry_out, check_goal, load_sample, read_session
 
 REPLICA_SETS = f"/apis/apps/v1/namespaces/{NAMESPACE}/replicasets"
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
 CONTROLLERS = ("replicaset-controller", "disruption-controller", COLLECTOR)
 ENOUGH = 60.0
-
-
-def open_session(documents: Any) -> Session:
-    return Session(documents, load_policy(collect_plugins()))
-
-
-async def planned(client: ApiClient, make: Callable[[Session], Plan]) -> Plan:
-    contents = (await read_cluster(client)).contents
-    with open_session(to_documents(contents, source="the cluster")) as session:
-        return make(session)
 
 
 async def replicate(cluster: LiveCluster, name: str, replicas: int, cpu: str, on: str) -> None:
@@ -59,13 +46,6 @@ async def replicate(cluster: LiveCluster, name: str, replicas: int, cpu: str, on
         await cluster.merge(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})
 
 
-async def carry_out(client: ApiClient, plan: Plan) -> None:
-    while plan.progress is None or plan.progress.done < len(plan.steps):
-        result = await PlanApplier(client, open_session, now=time.time, seconds=ENOUGH).run_step(plan)
-        assert result.is_done, result.lines
-        plan = result.plan
-
-
 async def where(cluster: LiveCluster) -> list[tuple[str, str]]:
     pods = [pod for pod in (await cluster.pods()).values() if not pod.is_terminating]
     return sorted((pod.labels.get("app", pod.name), pod.node_name) for pod in pods)
@@ -84,11 +64,12 @@ def test_a_drain_ends_as_predicted(plane: ControlPlane, live: Callable[[Story], 
         spec = {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}
         await cluster.create(BUDGETS, {"metadata": {"name": "web"}, "spec": spec})
         await asyncio.sleep(2)
-        plan = await planned(cluster.client, lambda session: plan_drain(session, ["n1"]))
+        with await read_session(cluster.client) as session:
+            plan = plan_drain(session, ["n1"])
         assert plan.feasible, plan.reason
         assert [len(step.evict) for step in plan.steps] == [1, 1, 1], "the budget allows one at a time"
         expected = sorted(("web", item.node) for step in plan.steps for item in step.evict)
-        await carry_out(cluster.client, plan)
+        await carry_out(cluster.client, plan, time.time, ENOUGH)
         assert await where(cluster) == expected
         await remove(cluster)
 
@@ -104,15 +85,43 @@ def test_a_defragmentation_ends_as_predicted(plane: ControlPlane, live: Callable
             await replicate(cluster, name, 1, cpu, on)
         await cluster.add_pods("large", cpu="3")
         await asyncio.sleep(1)
-        plan = await planned(cluster.client, lambda session: plan_room(session, ["large"]))
+        with await read_session(cluster.client) as session:
+            plan = plan_room(session, ["large"])
         assert plan.feasible, plan.reason
         assert plan.summary.moves == 1
         target = plan.placed[0].node
-        await carry_out(cluster.client, plan)
+        await carry_out(cluster.client, plan, time.time, ENOUGH)
         await cluster.wait_for("the pod has room", lambda pods: pods["large"].node_name == target)
         await remove(cluster)
 
     with controller_manager(plane, *CONTROLLERS), scheduler(plane.kubeconfig(), program=kube_scheduler()):
+        live(story)
+
+
+@pytest.mark.parametrize("goal", GOALS.values(), ids=GOALS)
+def test_samples_end_as_predicted(
+    plane: ControlPlane, live: Callable[[Story], None], goal: SampleGoal, tmp_path: Path
+) -> None:
+    async def story(cluster: LiveCluster) -> None:
+        try:
+            await check_goal(cluster.client, goal, time.time, asyncio.sleep)
+        finally:
+            await remove(cluster)
+            await cluster.remove_all(f"/api/v1/namespaces/{NAMESPACE}/pods")  # pods that no scheduler bound
+            for content in load_sample(goal.sample):
+                kind = BY_NAME[content["kind"]]
+                if kind.name not in ("Node", "Pod", "PodDisruptionBudget"):
+                    path = kind.path(content["metadata"]["name"], NAMESPACE if kind.namespaced else "")
+                    await cluster.client.request("DELETE", path)
+
+    # With several workers, the order in which they find nodes decides between equal scores.
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: 1\n"
+        f"leaderElection: {{leaderElect: false}}\nclientConnection: {{kubeconfig: {plane.kubeconfig()}}}\n"
+    )
+    flags = (f"--config={config}",)
+    with controller_manager(plane, *CONTROLLERS), scheduler(plane.kubeconfig(), *flags, program=kube_scheduler()):
         live(story)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -23,6 +23,8 @@ from moorage.common.errors import InputError
 from moorage.kube.http.guard import read_tokens
 
 SECONDS: Final = 300.0
+SHUTDOWN_SECONDS: Final = 3
+"""Time limit for open connections after Ctrl-C."""
 MAX_ITEMS: Final = 20
 """Maximum length of a list in a result, because language models have a limited context."""
 MAX_COMMANDS: Final = 4
@@ -31,6 +33,8 @@ PROGRAM: Final = (
     "import sys; from moorage.common.forked_process import end_with_parent; end_with_parent(int(sys.argv[1])); "
     "from moorage.cli.main import run; sys.exit(run(sys.argv[2:]))"
 )
+FILE_EXTENSIONS: Final = (".yaml", ".yml", ".json")
+WORKLOAD_KINDS: Final = ("pod", "job", "podgroup", "deployment", "replicaset", "statefulset")
 OMITTED: Final = ("nodes",)
 """Fields with details of each node; results omit them."""
 Transport = Annotated[
@@ -55,7 +59,7 @@ def mcp(
 ) -> None:
     """Serve read-only tools to clients of the Model Context Protocol.
 
-    The tools are explain, what_if, capacity, plan_drain, when, simulate and config_check. Each call reads the cluster
+    The tools are explain, what_if, capacity, plan, when, simulate and config_check. Each call reads the cluster
     that kubectl uses, a snapshot, or files. Needs moorage[mcp].
     """
     start_lightly()
@@ -75,9 +79,8 @@ def mcp(
     tokens = read_tokens(token_file)
     import uvicorn
 
-    uvicorn.run(
-        require_token(server.streamable_http_app(), tokens), host="127.0.0.1", port=http_port, log_level="warning"
-    )
+    app = require_token(server.streamable_http_app(), tokens)
+    uvicorn.run(app, host="127.0.0.1", port=http_port, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_SECONDS)
 
 
 class ReadOnlyTools:
@@ -105,9 +108,35 @@ class ReadOnlyTools:
         """Count how many more copies of a pod (a manifest in YAML or JSON) fit."""
         return await self._with_manifest(pod_manifest, "capacity")
 
-    async def plan_drain(self, nodes: list[str]) -> dict[str, Any]:
-        """Plan how to drain nodes: the steps, the new node of each pod, and the pods that cannot move."""
-        return await self._run_command("plan", "drain", *map(_name, nodes), "-o", "json", *self._cluster, *self._config)
+    async def plan(
+        self,
+        goal: Literal["drain", "rebalance", "defragment", "consolidate", "fit"],
+        nodes: Sequence[str] = (),
+        selector: str = "",
+        pods: Sequence[str] = (),
+        pod_manifest: str = "",
+        max_moves: int | None = None,
+    ) -> dict[str, Any]:
+        """Plan evictions: the steps, the new node of each pod, and the pods that cannot move. Nothing is evicted.
+
+        drain: empty nodes (names, or a label selector such as pool=old). rebalance: correct outdated or uneven
+        placements. consolidate: empty as many nodes as possible. defragment and fit: make room for pods (pending pods,
+        job/NAME or podgroup/NAME, or a manifest in YAML or JSON); fit without pods considers all pending pods.
+        """
+        limits = [] if max_moves is None else ["--max-moves", str(max_moves)]
+        if goal == "drain":
+            limits += [*map(_name, nodes), *(["--selector", selector] if selector else [])]
+        if goal not in ("defragment", "fit"):
+            return await self._run_command("plan", goal, *limits, "-o", "json", *self._cluster, *self._config)
+        with TemporaryDirectory() as directory:
+            request = [_pod_name(pod) for pod in pods]
+            if pod_manifest:
+                path = Path(directory) / "pod.yaml"
+                path.write_text(pod_manifest, encoding="utf-8")
+                request.append(str(path))
+            named = request if goal == "fit" else [part for item in request for part in ("--for", item)]
+            command = ("plan", goal, *named, *limits, "-o", "json", *self._cluster, *self._config)
+            return await self._run_command(*command, private=f"{directory}/")
 
     async def when(self, pod: str, namespace: str = "default") -> dict[str, Any]:
         """Forecast when a pending pod (or job/NAME, podgroup/NAME) starts, as seconds from now: p10, p50, p90."""
@@ -143,9 +172,11 @@ class ReadOnlyTools:
             path.write_text(manifest, encoding="utf-8")
             return await self._run_command(*command, str(path), "-o", "json", *self._cluster, *self._config)
 
-    async def _run_command(self, *arguments: str) -> dict[str, Any]:
-        """Run a command; raise InputError with its message if it fails."""
+    async def _run_command(self, *arguments: str, private: str = "") -> dict[str, Any]:
+        """Run a command; raise InputError with its message if it fails. The result omits the ``private`` directory."""
         code, output, problem = await self._run(*arguments, "-q")
+        if private:
+            output, problem = output.replace(private, ""), problem.replace(private, "")
         if code:
             raise InputError(f"moorage {arguments[0]}", problem.strip().removeprefix("error: ") or f"exit code {code}")
         shortened: dict[str, Any] = shorten(json.loads(output))
@@ -161,6 +192,14 @@ def _name(text: str) -> str:
     if text.startswith("-"):
         raise InputError(text, "a name cannot begin with a dash")
     return text
+
+
+def _pod_name(text: str) -> str:
+    """Return the name of a pod or workload with its kind, which never is the name of a file."""
+    if text.endswith(FILE_EXTENSIONS) or text.startswith((".", "/")):
+        raise InputError(text, "files are not read here", hint="pass the manifest as pod_manifest")
+    kind, slash, _ = text.partition("/")
+    return _name(text) if slash and (kind in WORKLOAD_KINDS or text.count("/") == 2) else f"pod/{_name(text)}"
 
 
 async def _run(*arguments: str) -> tuple[int, str, str]:
@@ -218,7 +257,7 @@ def make_server(tools: ReadOnlyTools) -> Any:
         instructions="Read-only tools that explain, simulate and plan the scheduling of a Kubernetes cluster.",
     )
     for tool in (
-        *(tools.explain, tools.what_if, tools.capacity, tools.plan_drain, tools.when, tools.simulate),
+        *(tools.explain, tools.what_if, tools.capacity, tools.plan, tools.when, tools.simulate),
         tools.config_check,
     ):
         server.add_tool(reporting(tool), annotations=ToolAnnotations(read_only_hint=True))

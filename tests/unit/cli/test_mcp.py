@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,11 @@ def call(tools: ReadOnlyTools, tool: str, **arguments: Any) -> Any:
     [
         ("explain", {"pod": "w"}, "result", "unschedulable"),
         ("when", {"pod": "w"}, "state", "pending"),
-        ("plan_drain", {"nodes": ["n2"]}, "feasible", True),
+        ("plan", {"goal": "drain", "nodes": ["n2"]}, "feasible", True),
+        ("plan", {"goal": "consolidate", "max_moves": 3}, "arguments", {"maxMoves": 3}),
+        ("plan", {"goal": "rebalance"}, "goal", "rebalance"),
+        ("plan", {"goal": "fit", "pods": ["w"]}, "arguments", {"for": ["pod/w"]}),
+        ("plan", {"goal": "fit", "pods": ["default/w"]}, "arguments", {"for": ["pod/default/w"]}),
         ("config_check", {"configuration": "kind: KubeSchedulerConfiguration\nprofile: []\n"}, "valid", False),
     ],
 )
@@ -53,6 +59,68 @@ def test_capacity_and_what_if(tools: ReadOnlyTools) -> None:
     decisions = call(tools, "what_if", add_nodes="1xn1").structured_content["decisions"]
     assert [(item["pod"], item["node"]) for item in decisions] == [("default/w", "n1-new-1")]
     assert call(tools, "simulate").structured_content["decisions"][0]["result"] == "unschedulable"
+
+
+def test_plans_for_manifests(tools: ReadOnlyTools) -> None:
+    result = call(tools, "plan", goal="defragment", pod_manifest=json.dumps(job_pod("x", cpu="1"))).structured_content
+    assert result["arguments"] == {"for": ["pod.yaml"]}
+    assert [item["pod"] for item in result["placed"]] == ["default/x"]
+
+
+@pytest.mark.parametrize("pod", ["/etc/passwd", "secret.yaml", "./secret", "--for"])
+def test_plans_read_no_files(tools: ReadOnlyTools, pod: str) -> None:
+    result = call(tools, "plan", goal="fit", pods=[pod])
+    assert result.is_error
+    assert pod in result.content[0].text
+
+
+PROGRAM = "import sys; from moorage.cli.main import run; sys.exit(run(sys.argv[1:]))"
+
+
+def test_a_child_process_serves_standard_output(tmp_path: Path) -> None:
+    mcp = pytest.importorskip("mcp", reason="moorage[mcp] is not installed")
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(node("n1")))
+    parameters = mcp.StdioServerParameters(
+        command=sys.executable, args=["-c", PROGRAM, "mcp", "-f", str(path)], env=dict(os.environ)
+    )
+
+    async def run() -> Any:
+        async with mcp.Client(parameters) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            return names, await client.call_tool("simulate", {})
+
+    names, result = asyncio.run(run())
+    assert names == {"explain", "what_if", "capacity", "plan", "when", "simulate", "config_check"}
+    assert result.structured_content["decisions"] == []
+
+
+def test_http_serves_the_client_of_the_sdk(tools: ReadOnlyTools) -> None:
+    mcp = pytest.importorskip("mcp", reason="moorage[mcp] is not installed")
+    import uvicorn
+    from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+
+    async def run(token: str) -> Any:
+        app = require_token(make_server(tools).streamable_http_app(), ["secret"])
+        server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        http_client = create_mcp_http_client(headers={"Authorization": f"Bearer {token}"})
+        try:
+            async with mcp.Client(
+                streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=http_client)
+            ) as client:
+                return await client.call_tool("explain", {"pod": "w"})
+        finally:
+            await http_client.aclose()  # the server waits for open connections
+            server.should_exit = True
+            await serving
+
+    assert asyncio.run(run("secret")).structured_content["result"] == "unschedulable"
+    with pytest.raises(ExceptionGroup):
+        asyncio.run(run("other"))
 
 
 @pytest.mark.parametrize("pod", ["nope", "--help"])
