@@ -8,12 +8,17 @@ import msgspec
 from moorage.kube.api.custom import CustomObject
 from moorage.kube.api.kinds import BUILT_IN, find_kind
 from moorage.kube.api.meta import KubeObject
+from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
 from moorage.kube.api.struct import Data
 
 T = TypeVar("T")
 
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Exceptions of decoding invalid data: msgspec has no own error for invalid UTF-8 or unbalanced brackets."""
+
+_MOST_OBJECTS: Final = (Pod, Node)
+"""Most objects of a cluster. Their structs keep no reference to the converted data, so it need not be copied."""
 
 
 def decode(kind: type[T], body: bytes) -> T:
@@ -32,7 +37,7 @@ def decode(kind: type[T], body: bytes) -> T:
 def convert(kind: type[T], content: Mapping[str, Any]) -> T:
     """Turn plain data into a struct, dropping nulls."""
     try:
-        plain = without_nulls(content)
+        plain = content if kind in _MOST_OBJECTS and _has_no_null(content) else without_nulls(content)
     except RecursionError as error:
         raise msgspec.ValidationError("it is nested too deeply") from error
     if issubclass(kind, CustomObject):
@@ -48,6 +53,14 @@ def to_data(obj: KubeObject) -> Data:
         return {**obj.content, "metadata": msgspec.to_builtins(obj.metadata)}
     data: Data = msgspec.json.decode(msgspec.json.encode(obj)) if obj.holds_json else msgspec.to_builtins(obj)
     return data
+
+
+def _has_no_null(content: Mapping[str, Any]) -> bool:
+    """Return whether data certainly contains no null: encoding it is ten times faster than copying it."""
+    try:
+        return b"null" not in msgspec.json.encode(content)
+    except (TypeError, ValueError, OverflowError):
+        return False  # not JSON: the conversion reports the value
 
 
 def without_nulls(content: Any) -> Any:

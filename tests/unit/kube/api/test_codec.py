@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from moorage.common.errors import InputError
 from moorage.kube.api.affinity import PreferredSchedulingTerm
-from moorage.kube.api.codec import convert, decode, encode, patch_between, without_nulls
+from moorage.kube.api.codec import UNREADABLE, convert, decode, encode, patch_between, without_nulls
 from moorage.kube.api.documents import read_documents
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod, PodStatus
@@ -16,6 +16,33 @@ from moorage.testing import make_pod
 def test_null_means_absent() -> None:
     body = b'{"metadata": {"name": "p", "labels": null}, "spec": {"containers": null, "priority": null}}'
     assert decode(Pod, body) == convert(Pod, {"metadata": {"name": "p"}})
+
+
+CONVERTED: dict[str, tuple[Any, dict[str, str]]] = {
+    "a null value": ({"a": None, "b": "c"}, {"b": "c"}),
+    "null as text": ({"a": "null"}, {"a": "null"}),
+    "a null mapping": (None, {}),
+}
+
+
+@pytest.mark.parametrize(("labels", "expected"), CONVERTED.values(), ids=CONVERTED)
+def test_conversion_drops_nulls(labels: Any, expected: dict[str, str]) -> None:
+    pod = convert(Pod, {"metadata": {"name": "p", "labels": labels}, "spec": {"containers": []}})
+    assert pod.labels == expected
+
+
+@pytest.mark.parametrize("name", [1 << 70, b"bytes", {1, 2}], ids=["integer", "bytes", "set"])
+def test_conversion_reports_values_that_are_not_json(name: Any) -> None:
+    with pytest.raises(UNREADABLE):
+        convert(Pod, {"metadata": {"name": "p", "labels": name}})
+
+
+def test_conversion_reports_deep_nesting() -> None:
+    content: Any = {}
+    for _ in range(100_000):
+        content = {"a": content}
+    with pytest.raises(msgspec.ValidationError, match="nested too deeply"):
+        convert(Pod, content)
 
 
 def test_nulls_are_dropped_at_any_depth() -> None:
