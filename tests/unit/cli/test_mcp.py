@@ -101,7 +101,7 @@ def test_http_serves_the_client_of_the_sdk(tools: ReadOnlyTools) -> None:
     from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
 
     async def run(token: str) -> Any:
-        app = require_token(make_server(tools).streamable_http_app(), ["secret"])
+        app = require_token(make_server(tools).streamable_http_app(), [b"secret"])
         server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
         serving = asyncio.create_task(server.serve())
         while not server.started:
