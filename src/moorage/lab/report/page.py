@@ -65,7 +65,7 @@ def report_page(experiment: Experiment, results: Sequence[TrialResult]) -> str:
 
 
 def _header(experiment: Experiment, results: Sequence[TrialResult]) -> str:
-    seeds = len(experiment.seed_list)
+    seeds = len({result.trial.seed for result in results}) or 1  # fixed traces run once
     pods = sum(result.trial.pods for result in results)
     facts = (
         (len(experiment.configurations), "policies"),
@@ -134,7 +134,8 @@ def _charts(scene: Scene) -> str:
         lines = scene.lines(field)
         if any(max(line.high) > 0 for line in lines):
             chart = line_chart(title, lines, x_title, "{:g}".format, lambda share: f"{100 * share:g}%")
-            figures.append(_figure(f"{title} {along}", chart, "Median of all seeds; the band is their range."))
+            note = "" if scene.is_exact else "Median of all seeds; the band is their range."
+            figures.append(_figure(f"{title} {along}", chart, note))
     for measure in scene.measures():
         if measure.key in _CHARTED:
             chart = interval_chart(measure.title, scene.intervals(measure), measure.format)

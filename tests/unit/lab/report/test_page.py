@@ -126,3 +126,16 @@ def test_clusters_are_named_if_there_are_several() -> None:
     result = make_result("t", "p", 1, 0.005, 0.0)
     other = TrialResult(replace(result.trial, cluster="d"), result.points)
     assert [line.split("  ")[0] for line in arrivals_as_text([result, other])][2:] == ["t on c", "t on d"]
+
+
+def test_fixed_trace_is_reported_with_one_seed_and_without_bands(tmp_path: Path) -> None:
+    (tmp_path / "trace.jsonl").write_text('{"name":"a","runs":60,"cpuMilli":1000}\n{"name":"b","arrives":30}\n')
+    path = tmp_path / "fixed.yaml"
+    path.write_text(
+        "name: fixed\ntraces: [{file: trace.jsonl}]\nseeds: 3\n"
+        "clusters: [{name: c, pools: [{name: p, count: 1, cpu: 4, memory: 4Gi}]}]\nconfigurations: [{name: default}]\n"
+    )
+    assert moorage(["lab", "run", str(path), "--workers", "1", "-q"]) == 0
+    page = (tmp_path / "fixed-results" / "report.html").read_text()
+    assert "<b>1</b> seed<" in page
+    assert "Median of all seeds" not in page
