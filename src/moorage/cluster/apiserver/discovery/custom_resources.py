@@ -227,7 +227,7 @@ def complete_definition(resource: ServedResource, data: Data, now: float) -> Non
     if f".{spec.group}".endswith(PROTECTED_GROUPS) and APPROVAL not in (data["metadata"].get("annotations") or {}):
         why = f'protected groups must have approval annotation "{APPROVAL}", {APPROVAL_RULES}'
         causes.append(required_value(f"metadata.annotations[{APPROVAL}]", why))
-    causes += islice(_versions_problems(spec.versions, data["spec"].get("versions", ())), MAX_CAUSES)
+    causes += islice(_versions_problems(spec.versions, (data.get("spec") or {}).get("versions", ())), MAX_CAUSES)
     if (data.get("spec") or {}).get("preserveUnknownFields"):
         why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         causes.append(invalid_value("spec.preserveUnknownFields", True, why))

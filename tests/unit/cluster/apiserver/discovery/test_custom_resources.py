@@ -211,3 +211,11 @@ def test_defaults_added_later_are_shown_in_older_objects():
     stored = client.get(f"{definitions}/quotas.example.org")
     client.request("PUT", f"{definitions}/quotas.example.org", {**stored, "spec": crd["spec"]})
     assert client.get(f"{QUOTAS}/q")["spec"] == {"most": 3}
+
+
+def test_definition_without_a_spec_is_rejected() -> None:
+    """Patches for kustomize are often applied by mistake."""
+    head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}}
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    answer = ApiHarness().request("POST", path, head, want=422)
+    assert "spec.group" in [cause["field"] for cause in answer["details"]["causes"]]
