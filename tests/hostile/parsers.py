@@ -16,11 +16,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
 import structlog
 
+from moorage.cluster.apiserver.discovery.custom_rules import definition_problems, rule_problems
 from moorage.cluster.apiserver.requests.bodies import read_json, read_yaml
 from moorage.cluster.apiserver.requests.protobuf import MAGIC, decode_protobuf
 from moorage.common.errors import MoorageError
+from moorage.insight.plan.plan_model import read_plan
 from moorage.insight.snapshots.snapshot_file import read_snapshot
 from moorage.kube.api.codec import UNREADABLE, decode
 from moorage.kube.api.devices import Device, DeviceAttribute
@@ -29,6 +32,8 @@ from moorage.kube.api.pod import Pod
 from moorage.kube.client.kubeconfig import load_connection
 from moorage.kube.http.messages import HttpService, Reply
 from moorage.kube.http.parsing import MalformedMessage, RequestParser, ResponseParser
+from moorage.lab.forecasting import read_history
+from moorage.lab.importing import import_pods
 from moorage.lab.trace_files import read_trace
 from moorage.scheduler.config import load_config_file
 from moorage.scheduler.plugins.dynamic_resources.cel.program import Program, device_facts
@@ -85,6 +90,27 @@ CSV: Final = b'name,arrives,runs,cpuMilli,gpus,gpuModels\na,1,2,500,1,T4|V100\n"
 SNAPSHOT: Final = (
     b'{"apiVersion":"v1","kind":"List","metadata":{"annotations":{"moorage.io/taken-at":"2026-01-01T00:00:00Z"}},'
     b'"items":[' + POD + b"]}"
+)
+LOG: Final = (
+    b'{"pod":"a/b","profile":"p","result":"scheduled","node":"n","time":"2026-11-18T09:00:05Z","created":'
+    b'"2026-11-18T09:00:00Z","requests":{"cpu":"2"},"uid":"u"}\n{"pod":"a/c","profile":"p","result":"unschedulable",'
+    b'"node":"","time":"2026-11-18T09:00:06Z","created":"2026-11-18T09:00:01Z","requests":{},"uid":"v"}\n'
+)
+PLAN: Final = (
+    b'{"goal":"drain","arguments":{"nodes":["n1"]},"cluster":{"fingerprint":"9548","takenAt":"2026-01-01T00:00:03Z"},'
+    b'"feasible":true,"steps":[{"cordon":["n1"],"evict":[{"pod":"a/b","uid":"u","from":"n1","to":"n2","text":"t"}],"uncordon":[],'
+    b'"budgets":[]}],"pending":[],"nodes":[{"name":"n1","podsBefore":1,"podsAfter":0,"usedBefore":0.5,"usedAfter":0.0}],'
+    b'"summary":{"moves":1,"nodesEmptied":["n1"],"cost":0}}'
+)
+PUBLIC: Final = (
+    b"job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time\n"
+    b"a,u1,1,8,128,SFT,FAILED,2023-03-01 00:18:22+08:00,2023-03-01 00:18:54+08:00,2023-03-01 00:20:51+08:00,"
+    b"117,32,936.0\nb,u2,2,16,1,X,COMPLETED,2023-03-01 00:18:22+08:00,,,0,0,0\n"
+)
+RULES: Final = (
+    b"self.low <= self.high && self.names.all(n, n.matches('^[a-z]+$'))",
+    b"!has(self.part) || self.part.text.split(',').map(t, t.trim()).join('-').replace('a', 'bb') != ''",
+    b"oldSelf.low == self.low ? quantity(self.part.text).isLessThan(quantity('1Gi')) : self.names.exists(n, n == 'x')",
 )
 TOKENS: Final = (
     *(b"{", b"}", b"[", b"]", b"(", b")", b'"', b"'", b":", b",", b"\n", b"\r\n", b"\x00", b"\xff", b"\xed\xa0\x80"),
@@ -171,6 +197,46 @@ def parse_selector(data: bytes) -> bool:
     return Program(data.decode(errors="replace")).matches(device_facts("gpu.example", device))
 
 
+def evaluate_rule(data: bytes) -> None:
+    """Compile a rule of a custom resource, and evaluate it for an object."""
+    texts = {"type": "array", "items": {"type": "string"}}
+    part = {"type": "object", "properties": {"text": {"type": "string"}}}
+    schema = {
+        "type": "object",
+        "properties": {"low": {"type": "integer"}, "high": {"type": "number"}, "names": texts, "part": part},
+        "x-kubernetes-validations": [{"rule": data.decode(errors="replace"), "messageExpression": "self.part.text"}],
+    }
+    list(definition_problems(schema, "schema"))
+    new = {"low": 1, "high": 2, "names": ["abc"] * 300, "part": {"text": "5,a" * 3000}}
+    list(rule_problems(new, schema, {**new, "low": 0}))
+
+
+def import_trace(name: str) -> Callable[[Path], object]:
+    """Return a parser of a public format."""
+    return lambda path: list(import_pods(name, path))
+
+
+def simkube_trace() -> bytes:
+    """Return a deployment that is scaled, in SimKube's format."""
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}
+    events = [
+        {
+            "ts": 100 + count,
+            "applied_objs": [
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "Deployment",
+                    "metadata": {"name": "w", "namespace": "n"},
+                    "spec": {"replicas": count, "template": template},
+                }
+            ],
+        }
+        for count in (1, 3, 2)
+    ]
+    config = {"trackedObjects": {"apps/v1.Deployment": {"podSpecTemplatePaths": ["/spec/template"]}}}
+    return msgspec.msgpack.encode({"version": 2, "config": config, "events": events, "index": {}})
+
+
 def envelopes() -> list[bytes]:
     """Return a pod in Kubernetes' protobuf, written by hand: nested messages, a map, text and numbers."""
 
@@ -201,6 +267,11 @@ TARGETS: Final[dict[str, Target]] = {
     "CEL": Target(parse_selector, SELECTOR),
     "traces": Target(in_file(read_trace, ".jsonl"), [TRACE]),
     "CSV traces": Target(in_file(read_trace, ".csv"), [CSV]),
+    "histories": Target(in_file(lambda path: read_history(path, "team"), ".jsonl"), [LOG, TRACE]),
+    "public traces": Target(in_file(import_trace("acme"), ".csv"), [PUBLIC]),
+    "traces of objects": Target(in_file(import_trace("simkube"), ".sktrace"), [simkube_trace()]),
+    "plans": Target(in_file(lambda path: read_plan(str(path)), ".json"), [PLAN]),
+    "rules of custom resources": Target(evaluate_rule, RULES),
     "snapshots": Target(in_file(lambda path: read_snapshot(str(path)), ".json"), [SNAPSHOT]),
     "compressed snapshots": Target(
         in_file(lambda path: read_snapshot(str(path)), ".json.gz"), [gzip.compress(SNAPSHOT, mtime=0)]

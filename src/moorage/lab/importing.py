@@ -456,6 +456,8 @@ def _read_throughputs(options: ImportOptions) -> dict[tuple[str, int], float]:
 
 
 SIMKUBE_VERSION: Final = 2
+MAX_PODS: Final = 1_000_000
+"""Pods of a trace that is in memory."""
 SIMKUBE_SPEC: Final = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "preemptionPolicy")
 
 
@@ -484,6 +486,16 @@ def _read_simkube(path: Path, _options: ImportOptions, skipped: Skipped) -> Iter
         raise InputError(str(path), f"not a SimKube trace: {error}", hint="export it with `skctl export`") from error
     if trace.version != SIMKUBE_VERSION:
         raise InputError(str(path), f"version {trace.version} is not supported", hint=f"use version {SIMKUBE_VERSION}")
+    try:
+        pods = _follow_objects(path, trace, skipped)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        problem = f"an object of the trace is not valid: {type(error).__name__}: {error}"
+        raise InputError(str(path), problem, hint="export the trace again with `skctl export`") from error
+    yield from sorted(pods, key=lambda pod: pod.arrives)
+
+
+def _follow_objects(path: Path, trace: SimkubeTrace, skipped: Skipped) -> list[TracePod]:
+    """Return the pods of all objects."""
     lifecycles = {
         tuple(key) if isinstance(key, list | tuple) else key: iter(sorted(map(_lifetime, chain(*hashes.values()))))
         for key, hashes in trace.pod_lifecycles.items()
@@ -491,6 +503,7 @@ def _read_simkube(path: Path, _options: ImportOptions, skipped: Skipped) -> Iter
     running: dict[str, list[TracePod]] = {}
     finished: list[TracePod] = []
     counts: dict[str, int] = {}
+    total = 0
     for event in trace.events:
         for obj, is_deleted in (*((o, False) for o in event.applied_objs), *((o, True) for o in event.deleted_objs)):
             key = f"{obj.get('apiVersion')}.{obj.get('kind')}"
@@ -501,6 +514,9 @@ def _read_simkube(path: Path, _options: ImportOptions, skipped: Skipped) -> Iter
                 continue
             replicas = 0 if is_deleted else _count_replicas(obj)
             pods = running.setdefault(f"{key}/{owner}", [])
+            total += max(0, replicas * len(templates) - len(pods))
+            if total > MAX_PODS:
+                raise InputError(f"{path}, {owner}", f"the trace has more than {MAX_PODS:,} pods")
             while len(pods) > replicas * max(1, len(templates)):
                 # Controllers remove the newest pods first.
                 last = pods.pop()
@@ -513,7 +529,7 @@ def _read_simkube(path: Path, _options: ImportOptions, skipped: Skipped) -> Iter
                     finished.append(replace(pod, runs=max(0.0, lifetime[1])))
                 else:
                     pods.append(pod)
-    yield from sorted((*finished, *(pod for pods in running.values() for pod in pods)), key=lambda pod: pod.arrives)
+    return [*finished, *chain(*running.values())]
 
 
 def _lifetime(lifecycle: dict[str, float | None]) -> tuple[float, float | None]:

@@ -120,6 +120,22 @@ def simkube(events: list[dict[str, Any]], **more: Any) -> bytes:
     return msgspec.msgpack.encode({"version": 2, "config": config, "events": events, "index": {}, **more})
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metadata": None}, "an object of the trace is not valid"),
+        ({"metadata": {}}, "an object of the trace is not valid: KeyError: 'name'"),
+        ({"spec": {"replicas": "x", "template": deployment(1)["spec"]["template"]}}, "not valid: ValueError"),
+        ({"spec": {"replicas": 10**12, "template": deployment(1)["spec"]["template"]}}, "more than 1,000,000 pods"),
+    ],
+)
+def test_invalid_objects_of_simkube_are_rejected(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    path = tmp_path / "t.sktrace"
+    path.write_bytes(simkube([{"ts": 100, "applied_objs": [deployment(1) | change], "deleted_objs": []}]))
+    with pytest.raises(InputError, match=message):
+        list(import_pods("simkube", path))
+
+
 def test_replicas_of_simkube_arrive_and_end(tmp_path: Path) -> None:
     events = [
         {"ts": 100, "applied_objs": [deployment(1)], "deleted_objs": []},

@@ -50,9 +50,9 @@ def apply_plan_step(
         target, text = Path(path), msgspec.json.format(msgspec.json.encode(current.as_data()), indent=2)
         try:
             if current.steps != plan.steps:
-                with private_file(Path(f"{path}.previous"), mode=0o644) as former:
+                with private_file(Path(f"{path}.previous")) as former:
                     former.write(target.read_bytes())
-            with private_file(target, mode=0o644) as file:
+            with private_file(target) as file:
                 file.write(text + b"\n")
         except OSError as error:
             raise not_writable(path, error) from error

@@ -134,7 +134,12 @@ class ValidatingPolicies:
                 "params": parameter,
                 "namespaceObject": namespace,
             }
-            evaluation = _Evaluation(values, spec.get("variables") or ())
+            try:
+                evaluation = _Evaluation(values, spec.get("variables") or ())
+            except OverBudget:
+                if not ignores_errors:
+                    yield "", OUT_OF_BUDGET
+                continue
             for reason, message, is_error in evaluation.list_violations(spec):
                 if not (is_error and ignores_errors):
                     yield reason, message

@@ -190,3 +190,18 @@ def test_expensive_expression_is_stopped() -> None:
         text = f"[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all({name}, {text})"
     answer = enforced(policy({"expression": text})).request("POST", DEPLOYMENTS, deployment(), want=422)
     assert "running out of cost budget" in answer["message"]
+
+
+def test_variables_share_the_budget_of_the_policy() -> None:
+    variables = [{"name": f"v{number}", "expression": "object.metadata.annotations"} for number in range(900)]
+    large = deployment(replicas=1)
+    large["metadata"]["annotations"] = {f"a{number}": "x" * 1000 for number in range(200)}
+    answer = enforced(policy(variables=variables)).request("POST", DEPLOYMENTS, large, want=422)
+    assert "running out of cost budget" in answer["message"]
+    enforced(policy(variables=variables, failurePolicy="Ignore")).create(DEPLOYMENTS, large)
+
+
+def test_number_of_expressions_is_limited() -> None:
+    written = policy(variables=[{"name": f"v{number}", "expression": "1"} for number in range(1000)])
+    answer = ApiHarness().request("POST", f"{ADMISSION}/validatingadmissionpolicies", written, want=422)
+    assert "must have at most 1000 items" in answer["message"]
