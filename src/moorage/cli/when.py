@@ -24,6 +24,16 @@ History = Annotated[
         "--history", metavar="FILE", help="Trace (durations and arrivals of pods) or decision log (arrivals only)."
     ),
 ]
+Checks = Annotated[
+    int,
+    typer.Option(
+        "--checks",
+        metavar="NUMBER",
+        parser=options.number(0, 1000),
+        help="Replay --history on the nodes and forecast this number of its starts first, to correct the interval "
+        "(0 to 1000).",
+    ),
+]
 Draws = Annotated[
     int,
     typer.Option(
@@ -71,6 +81,7 @@ def when(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
     snapshot: options.Snapshot = "",
     config: options.Config = None,
     output: options.Answer = options.AnswerFormat.TEXT,
+    checks: Checks = 0,
     draws: Draws = 50,
     horizon: Horizon = "168h",
     now: Now = "",
@@ -98,12 +109,14 @@ def when(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
     start_lightly()
     options.configure_trial_logs(verbosity if verbosity != 1 else None)
     from moorage.insight import ForecastOptions, forecast_lines, forecast_start
-    from moorage.lab import read_history
+    from moorage.lab import check_history, read_history
 
     seconds = options.parse_seconds(horizon, "--horizon")
     assert seconds is not None
     if class_label and history is None:
         raise InputError("--class", "has no effect without --history", hint="add --history FILE")
+    if checks and history is None:
+        raise InputError("--checks", "has no effect without --history", hint="add --history FILE")
     moment = _parse_moment(now)
     past = read_history(history, class_label) if history is not None else []
     cluster = options.load_cluster(file, snapshot, kubeconfig, context, quiet=quiet)
@@ -115,6 +128,12 @@ def when(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
         )
         options.print_note(f"the cluster has pod groups; assuming --feature-gates {','.join(implied)}", quiet=quiet)
     with options.prints_to_stderr(), cluster.session(policy) as session, _progress(quiet=quiet) as progress:
+        recalibration = None
+        if checks and history is not None:
+            objects = list(session.objects.all())
+            recalibration = check_history(
+                history, class_label, objects, session.given_policy, forecasts=checks, progress=progress
+            )
         settings = ForecastOptions(
             class_label=class_label,
             past=past,
@@ -124,6 +143,7 @@ def when(  # noqa: PLR0913, PLR0917 - the parameters of a command are its option
             now=cluster.taken_at if moment is None else moment,
             seed=seed,
             with_changes=not no_changes,
+            recalibration=recalibration,
             progress=progress,
         )
         forecast = forecast_start(session, subject, namespace or cluster.namespace, settings)

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from moorage.insight.explain.pods import explain_pod
     from moorage.insight.explain.text import print_explanation, print_workload
     from moorage.insight.explain.workloads import explain_workload
-    from moorage.insight.forecast.forecast_model import Forecast
+    from moorage.insight.forecast.forecast_model import Forecast, StartInterval
     from moorage.insight.forecast.forecast_text import forecast_lines
     from moorage.insight.forecast.forecasting import ForecastOptions, forecast_start
     from moorage.insight.forecast.futures import FutureCluster
     from moorage.insight.forecast.lifetimes import PodTraits, quantiles
     from moorage.insight.forecast.outlook import KnownPod, Outlook, PastPod, find_size, play_futures
+    from moorage.insight.forecast.recalibration import CheckedForecast, Recalibration
     from moorage.insight.listening import ListenOptions
     from moorage.insight.page.events import with_page_events
     from moorage.insight.page.live_cluster import LiveCluster, PageObserver
@@ -68,12 +69,13 @@ else:
             "explain.pods": ("explain_pod",),
             "explain.text": ("print_explanation", "print_workload"),
             "explain.workloads": ("explain_workload",),
-            "forecast.forecast_model": ("Forecast",),
+            "forecast.forecast_model": ("Forecast", "StartInterval"),
             "forecast.forecast_text": ("forecast_lines",),
             "forecast.forecasting": ("ForecastOptions", "forecast_start"),
             "forecast.futures": ("FutureCluster",),
             "forecast.lifetimes": ("PodTraits", "quantiles"),
             "forecast.outlook": ("KnownPod", "Outlook", "PastPod", "find_size", "play_futures"),
+            "forecast.recalibration": ("CheckedForecast", "Recalibration"),
             "listening": ("ListenOptions",),
             "page.events": ("with_page_events",),
             "page.live_cluster": ("LiveCluster", "PageObserver"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         make_program_evaluator,
     )
     from moorage.lab.experiment import ConfigurationEntry, LoadedExperiment, changed_config, load_experiment
-    from moorage.lab.forecasting import Calibration, ForecastRow, calibrate, read_history
+    from moorage.lab.forecasting import Calibration, ForecastRow, calibrate, check_history, read_history
     from moorage.lab.generating import generate, preset_cluster
     from moorage.lab.importing import ImportOptions, Skipped, TraceMapping, import_pods, import_table
     from moorage.lab.measuring import run_trial
@@ -51,7 +51,7 @@ else:
                 *("EvolveOutcome", "describe_outcome", "evolve", "load_evolve_plan", "make_program_evaluator"),
             ),
             "experiment": ("ConfigurationEntry", "LoadedExperiment", "changed_config", "load_experiment"),
-            "forecasting": ("Calibration", "ForecastRow", "calibrate", "read_history"),
+            "forecasting": ("Calibration", "ForecastRow", "calibrate", "check_history", "read_history"),
             "generating": ("generate", "preset_cluster"),
             "measuring": ("run_trial",),
             "on_kubernetes": ("JobSettings", "run_on_kubernetes"),
@@ -101,6 +101,7 @@ __all__ = [
     "build_cluster",
     "calibrate",
     "changed_config",
+    "check_history",
     "connect_to_ray",
     "default_run",
     "describe_outcome",

@@ -1,6 +1,7 @@
 """Calibration of forecasts: a trace is replayed, and forecasts at arrivals are compared with the actual starts.
 
-A forecast uses only earlier data: the pods that had arrived, and the durations of completed pods.
+A forecast uses only earlier data: the pods that had arrived, the durations of completed pods, and the starts of pods
+with earlier forecasts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,18 +15,35 @@ from msgspec.structs import replace
 
 from moorage.cluster import LoggedRun
 from moorage.common.clock import VirtualClock
+from moorage.common.errors import InputError
 from moorage.common.user_files import open_file
 from moorage.common.virtual_time import run_virtual
-from moorage.insight import FutureCluster, KnownPod, Outlook, PastPod, PodTraits, find_size, play_futures, quantiles
+from moorage.insight import (
+    CheckedForecast,
+    FutureCluster,
+    KnownPod,
+    Outlook,
+    PastPod,
+    PodTraits,
+    Recalibration,
+    StartInterval,
+    find_size,
+    play_futures,
+    quantiles,
+)
 from moorage.kube.api.codec import UNREADABLE
-from moorage.kube.api.meta import format_time
+from moorage.kube.api.gpu_sharing import GPU_MILLI, WHOLE_GPU
+from moorage.kube.api.meta import KubeObject, format_time
+from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
+from moorage.lab.cluster import LabCluster
 from moorage.lab.fragmentation import load_trial_policy
 from moorage.lab.playing import Play, PodLife, TrialWatch
 from moorage.lab.trace import PodMaker, TracePod
 from moorage.lab.trace_files import read_trace
-from moorage.lab.trial import Trial
+from moorage.lab.trial import PolicyText, Trial
 from moorage.scheduler.decisions.decision_log import MAX_LINE, read_log
+from moorage.scheduler.wiring.policy import Policy
 
 NAIVE_PODS: Final = 100
 """The naive forecast is the mean wait of this number of pods of the same class that started last."""
@@ -53,17 +71,28 @@ class ForecastRow(Struct, frozen=True):
     p10: float
     p50: float
     p90: float
+    """The forecast, corrected by earlier ones."""
     naive: float | None
     censored: float
+    simulated: StartInterval | None = None
+    """The forecast before its correction."""
     starts: tuple[float, ...] = ()
     """The start in each simulated future."""
 
     @property
     def is_covered(self) -> bool:
         """Whether the interval contains the start."""
+        return self._is_inside(self.p10, self.p90)
+
+    @property
+    def is_covered_uncorrected(self) -> bool:
+        """Whether the interval before the correction contains the start."""
+        return self.is_covered if self.simulated is None else self._is_inside(self.simulated.p10, self.simulated.p90)
+
+    def _is_inside(self, first: float, last: float) -> bool:
         if self.waited is None:
             return self.censored > 1 - 0.9
-        return self.p10 - TOLERANCE <= self.waited <= self.p90 + TOLERANCE
+        return first - TOLERANCE <= self.waited <= last + TOLERANCE
 
 
 class Calibration(Struct, frozen=True):
@@ -74,6 +103,8 @@ class Calibration(Struct, frozen=True):
     waited: int
     """Number of pods that were pending after their first attempt, excluding the warm-up."""
     rows: tuple[ForecastRow, ...]
+    recalibration: Recalibration = msgspec.field(default_factory=Recalibration)
+    """The forecasts, to correct later ones."""
 
     @property
     def coverage(self) -> float:
@@ -98,6 +129,7 @@ class Calibration(Struct, frozen=True):
             "waited": self.waited,
             "forecasts": len(self.rows),
             "coverage": round(self.coverage, 3),
+            "uncorrected": round(_share(row.is_covered_uncorrected for row in self.rows), 3),
             "below": round(_share(row.waited is not None and row.waited < row.p10 - TOLERANCE for row in self.rows), 3),
             "above": round(
                 _share(not row.is_covered and (row.waited is None or row.waited > row.p90) for row in self.rows), 3
@@ -150,7 +182,7 @@ class Moments(TrialWatch):
             self.moments.append(PodMoment(life.line, self.play.now, pods))
 
 
-def calibrate(
+def calibrate(  # noqa: PLR0913 - options of a calibration
     trial: Trial,
     *,
     forecasts: int = 100,
@@ -159,15 +191,17 @@ def calibrate(
     horizon: float = 30 * 86_400.0,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     on_row: Callable[[ForecastRow], None] = lambda _row: None,
+    policy: Policy | None = None,
 ) -> Calibration:
     """Replay a trace and compare forecasts with starts; ``warm_up`` is the share of pods without forecasts.
 
-    ``on_row`` is called after each forecast.
+    ``on_row`` is called after each forecast. ``policy`` replaces that of the trial.
     """
     clock = VirtualClock()
+    policy = policy or load_trial_policy(trial)
 
     async def run() -> Play[Moments]:
-        play: Play[Moments] = Play(trial, load_trial_policy(trial), clock, Moments)
+        play: Play[Moments] = Play(trial, policy, clock, Moments)
         await play.run()
         return play
 
@@ -177,46 +211,68 @@ def calibrate(
     moments = [moment for moment in play.watch.moments if moment.now >= first]
     step = max(1.0, len(moments) / forecasts)
     sample = [moments[int(number * step)] for number in range(min(forecasts, len(moments)))]
-    rows = []
+    rows, recalibration = [], Recalibration()
     for number, moment in enumerate(sample):
         progress(number, len(sample))
-        rows.append(_forecast(trial, play, moment, draws, horizon))
+        rows.append(_forecast(trial, policy, play, moment, draws, horizon, recalibration))
         on_row(rows[-1])
-    return Calibration(trial.trace.name, len(lives), len(moments), tuple(rows))
+    recalibration.until = play.now
+    return Calibration(trial.trace.name, len(lives), len(moments), tuple(rows), recalibration)
 
 
-def _forecast(trial: Trial, play: Play[Moments], moment: PodMoment, draws: int, horizon: float) -> ForecastRow:
+def _forecast(
+    trial: Trial,
+    policy: Policy,
+    play: Play[Moments],
+    moment: PodMoment,
+    draws: int,
+    horizon: float,
+    recalibration: Recalibration,
+) -> ForecastRow:
+    """Forecast a start, and add the forecast to the earlier ones."""
+    starts = _simulate(trial, policy, play, moment, draws, horizon)
+    seconds = [horizon if start is None else start for start in starts]
+    simulated = StartInterval(*quantiles(seconds, (0.1, 0.5, 0.9)))
+    naive, waited = _naive(play, moment), play.lives[moment.line.name].waited
+    correction = recalibration.correct(simulated, moment.now, naive)
+    interval = correction.interval
+    recalibration.add(CheckedForecast(moment.now, simulated, interval, correction.points, waited))
+    return ForecastRow(
+        moment.line.name,
+        moment.line.kind,
+        moment.line.arrives,
+        waited,
+        *(interval.p10, interval.p50, interval.p90),
+        naive,
+        sum(start is None for start in starts) / len(starts),
+        simulated,
+        tuple(round(start, 1) for start in seconds),
+    )
+
+
+def _simulate(
+    trial: Trial, policy: Policy, play: Play[Moments], moment: PodMoment, draws: int, horizon: float
+) -> Sequence[float | None]:
+    """Return the start in each simulated future."""
     start = VirtualClock().now()
     known = [
         KnownPod(
             _date(pod, start - moment.now + line.arrives),
             find_traits(line, pod),
             moment.now - started if started is not None else 0.0,
+            arrived=line.arrives,
         )
         for pod, line, started in moment.pods
     ]
     outlook = Outlook(known, _past(play, moment.now), past_end=moment.now)
     objects = [*trial.cluster.objects, *trial.cluster.nodes, *(item.pod for item in known)]
     subject = next(pod for pod, line, _ in moment.pods if line is moment.line)
-    cluster = FutureCluster(load_trial_policy(trial), objects, start, [item.pod for item in outlook.arrivals])
+    cluster = FutureCluster(policy, objects, start, [item.pod for item in outlook.arrivals])
     try:
         played = play_futures(cluster, outlook, frozenset({subject.uid}), 1, draws=draws, horizon=horizon)
     finally:
         cluster.close()
-    starts = [horizon if future.started is None else future.started for future in played]
-    p10, p50, p90 = quantiles(starts, (0.1, 0.5, 0.9))
-    life = play.lives[moment.line.name]
-    censored = sum(future.started is None for future in played) / len(played)
-    return ForecastRow(
-        moment.line.name,
-        moment.line.kind,
-        moment.line.arrives,
-        life.waited,
-        *(p10, p50, p90),
-        _naive(play, moment),
-        censored,
-        tuple(round(start, 1) for start in starts),
-    )
+    return [future.started for future in played]
 
 
 def _date(pod: Pod, created: float) -> Pod:
@@ -251,6 +307,39 @@ def _naive(play: Play[Moments], moment: PodMoment) -> float | None:
     ]
     waits: Sequence[float] = [waited for _, waited in sorted(starts)[-NAIVE_PODS:]]
     return fmean(waits) if waits else None
+
+
+def check_history(
+    path: Path,
+    class_label: str,
+    objects: Sequence[KubeObject],
+    policy: Policy,
+    *,
+    forecasts: int,
+    draws: int = 20,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Recalibration:
+    """Replay a recorded trace on the nodes of a cluster and forecast some of its starts, to correct later forecasts."""
+    if _is_log(path):
+        raise InputError("--checks", "needs a trace: a decision log has no durations", hint="pass a trace to --history")
+    trace = read_trace(path)
+    if class_label:
+        lines = (replace(line, kind=line.labels.get(class_label, line.kind)) for line in trace.pods)
+    else:
+        lines = (replace(line, kind=line.namespace) for line in trace.pods)
+    nodes = tuple(_with_gpu_parts(obj) for obj in objects if isinstance(obj, Node))
+    others = tuple(obj for obj in objects if not isinstance(obj, Node | Pod))
+    trial = Trial(replace(trace, pods=tuple(lines)), LabCluster("cluster", nodes, others), PolicyText("when"), 1)
+    return calibrate(trial, forecasts=forecasts, draws=draws, progress=progress, policy=policy).recalibration
+
+
+def _with_gpu_parts(node: Node) -> Node:
+    """Return a node that also offers thousandths of its GPUs, which the pods of a trace request."""
+    gpus = sum(amount for name, amount in node.allocatable.items() if name.endswith("/gpu"))
+    if not gpus or GPU_MILLI in node.allocatable:
+        return node
+    allocatable = {**node.status.allocatable, GPU_MILLI: str(gpus * WHOLE_GPU)}
+    return replace(node, status=replace(node.status, allocatable=allocatable))
 
 
 def read_history(path: Path, class_label: str) -> list[PastPod]:

@@ -73,6 +73,15 @@ def test_trace_history_requests_the_gpu_resource_of_the_cluster(
     assert "40 recorded runs" in forecast["assumptions"][0]
 
 
+def test_history_without_waiting_pods_does_not_correct(
+    cluster: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "history.csv"
+    trace.write_text("name,arrives,runs,cpuMilli\na,0,60,100\nb,900,60,100\n")
+    assert run(["when", "w", "-f", cluster, "--history", str(trace), "--checks", "9", "--no-changes", *NOW]) == 0
+    assert "The interval is not corrected: no pod waits" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -82,6 +91,8 @@ def test_trace_history_requests_the_gpu_resource_of_the_cluster(
         (["w", "--draws", "3"], "3 is not an integer from 10"),
         (["w", "--class", "team"], "error: --class: has no effect without --history"),
         (["w", "--class-label", "team"], "error: --class: has no effect without --history"),
+        (["w", "--checks", "9"], "error: --checks: has no effect without --history"),
+        (["w", "--checks", "-1"], "-1 is not an integer from 0"),
         (["w", "--history", "missing.csv"], "missing.csv"),
         (["service/web"], "cannot be scheduled"),
     ],

@@ -6,8 +6,21 @@ from pathlib import Path
 import pytest
 
 from moorage.common.errors import InputError
-from moorage.lab import NodePool, PolicyText, Trace, TracePod, Trial, build_cluster, calibrate, read_history
+from moorage.insight import Recalibration, StartInterval
+from moorage.lab import (
+    NodePool,
+    PolicyText,
+    Trace,
+    TracePod,
+    Trial,
+    build_cluster,
+    calibrate,
+    check_history,
+    read_history,
+    write_trace,
+)
 from moorage.lab.forecasting import Calibration, ForecastRow
+from moorage.lab.fragmentation import load_trial_policy
 
 
 def make_trial() -> Trial:
@@ -30,6 +43,39 @@ def test_forecasts_know_only_the_past_and_hit_a_regular_queue() -> None:
         started = [10.0 * earlier for earlier in range(number) if 100.0 * earlier < row.arrives]
         assert row.naive == pytest.approx(sum(started) / len(started), abs=10.0)
     assert result.as_data()["medianError"] < result.as_data()["naiveError"]
+
+
+def test_forecasts_are_corrected_by_earlier_ones_only() -> None:
+    result = calibrate(make_trial(), forecasts=8, draws=10, warm_up=0.3)
+    past = result.recalibration.forecasts
+    assert [item.made for item in past] == [row.arrives for row in result.rows]
+    for number, (item, row) in enumerate(zip(past, result.rows, strict=True)):
+        assert (item.simulated, item.waited) == (row.simulated, row.waited)
+        again = Recalibration(past[:number]).correct(item.simulated, item.made, row.naive)
+        assert again.interval == StartInterval(row.p10, row.p50, row.p90)
+
+
+def test_history_is_replayed_on_the_nodes_of_a_cluster(tmp_path: Path) -> None:
+    trial = make_trial()
+    path = tmp_path / "trace.csv"
+    assert isinstance(trial.trace, Trace)
+    write_trace(path, trial.trace)
+    nodes, policy = [*trial.cluster.nodes], load_trial_policy(trial)
+    checks = check_history(path, "", nodes, policy, forecasts=4, draws=10).forecasts
+    assert len(checks) == 4
+    for item in checks:
+        assert item.waited == pytest.approx(item.simulated.p50, abs=25.0)
+    idle = check_history(
+        path, "", [*build_cluster("wide", (NodePool("wide", 9, "9", "9Gi"),), "test").nodes], policy, forecasts=4
+    )
+    assert idle.forecasts == []
+
+
+def test_history_without_durations_cannot_be_replayed(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    path.write_text('{"pod": "shop/a", "result": "scheduled", "time": "2026-11-18T09:00:05Z"}\n')
+    with pytest.raises(InputError, match="needs a trace"):
+        check_history(path, "", [], load_trial_policy(make_trial()), forecasts=4)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from moorage.insight.forecast.forecast_model import Dependency, Forecast, Sooner
 from moorage.insight.forecast.futures import Future, FutureCluster, PlayedFuture
 from moorage.insight.forecast.lifetimes import PodTraits, quantiles
 from moorage.insight.forecast.outlook import KnownPod, Outlook, PastPod, find_size, play_futures
+from moorage.insight.forecast.recalibration import Recalibration
 from moorage.insight.whatif.edits import ObjectId, PatchObject, edit_from, put
 from moorage.insight.whatif.session import Session
 from moorage.insight.whatif.workload_pods import (
@@ -61,6 +62,8 @@ class ForecastOptions(Struct, frozen=True, kw_only=True):
     """The time of the forecast; by default, when the cluster was read."""
     seed: int = 1
     with_changes: bool = True
+    recalibration: Recalibration | None = None
+    """Earlier forecasts, which correct this one."""
     progress: Callable[[int, int], None] = lambda _done, _total: None
 
 
@@ -140,7 +143,7 @@ class _Forecaster:
             cluster.close()
         horizon = self._options.horizon
         starts = [horizon if future.started is None else future.started for future in played]
-        start = StartInterval(*(round(number, 1) for number in quantiles(starts, (0.1, 0.5, 0.9))))
+        start = self._correct(StartInterval(*(round(number, 1) for number in quantiles(starts, (0.1, 0.5, 0.9)))))
         return replace(
             forecast,
             state="gated" if self._gates else "pending",
@@ -150,6 +153,19 @@ class _Forecaster:
             assumptions=self._assume(outlook),
             depends_on=tuple(self._find_dependencies(played)),
             sooner=tuple(self._find_sooner(starts)) if self._options.with_changes and start.p50 > SOON else (),
+        )
+
+    def _correct(self, simulated: StartInterval) -> StartInterval:
+        """Correct an uncertain interval by earlier forecasts; certain and censored bounds stay."""
+        recalibration, horizon = self._options.recalibration, self._options.horizon
+        if recalibration is None or not recalibration.forecasts or simulated.p90 - simulated.p10 < SOON:
+            return simulated
+        interval = recalibration.correct(simulated, recalibration.until).interval
+        bounds = zip(
+            (simulated.p10, simulated.p50, simulated.p90), (interval.p10, interval.p50, interval.p90), strict=True
+        )
+        return StartInterval(
+            *(horizon if before >= horizon else round(min(after, horizon), 1) for before, after in bounds)
         )
 
     # ── the current state ────────────────────────────────────────────────────────────────────────────────────────────
@@ -242,6 +258,9 @@ class _Forecaster:
         except InputError as error:
             message = f"{error.where}: {error.problem}"
         message = (message or "the scheduler chose no node").rstrip(".")
+        names = {profile.scheduler_name for profile in self._session.given_policy.config.profiles}
+        if pod.spec.scheduler_name not in names:
+            return f"{message}. Another scheduler has to place it, which is not simulated."
         return f"{message}. It would not fit even if every pod that can end had ended."
 
     # ── what the forecast depends on ─────────────────────────────────────────────────────────────────────────────────
@@ -317,6 +336,13 @@ class _Forecaster:
             sentences.append(f"Other pods arrive as the {pods} of the history did.")
         else:
             sentences.append("No other pods arrive.")
+        if options.recalibration is not None:
+            checks = len(options.recalibration.forecasts)
+            sentences.append(
+                f"The interval is corrected by {checks} forecasts of starts in a replay of {options.past_name}."
+                if checks
+                else f"The interval is not corrected: no pod waits in a replay of {options.past_name} on these nodes."
+            )
         sentences.append("Nodes do not change. Pending pods were queued in the order of their creation.")
         return tuple(sentences)
 

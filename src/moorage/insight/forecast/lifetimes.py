@@ -1,24 +1,25 @@
-"""How long pods run: a survival curve of recorded pods of the same class and size, and draws from it.
+"""How long pods run: draws from recorded runs of the same class and size.
 
-Running pods are included: a history of finished pods alone would have too few long runs. Each simulated
-future weighs the recorded pods differently (a Bayesian bootstrap), so that a short history gives wide intervals.
+Running pods are included: a history of finished pods alone would have too few long runs. Each simulated future
+weighs the recorded pods differently (a Bayesian bootstrap), so that a short history gives wide intervals. Consecutive
+pods of a class may be a batch: a draw can repeat the duration of a recent pod, which is recorded or was drawn itself.
 """
 
 from collections.abc import Iterable, Sequence
-from math import inf
+from math import exp, inf, log
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
 from moorage.common.arrays import NDArray
+from moorage.insight.forecast.repetition import REPETITIONS, Repetition, count_repetitions
+from moorage.insight.forecast.survival import SurvivalCurve, fit_survival
 
 MAX_RUNS: Final = 3000
 """Maximum number of recent runs that are used."""
 BORROWED: Final = (inf, 6.0, 4.0, 2.0)
 """The maximum total weight, in pods, of runs with the same class and size, class or size, or with neither."""
-TAIL: Final = 0.5
-"""The weight, in numbers of pods, of a run that is longer than all recorded ones."""
 LEAST_SECONDS: Final = 1.0
 MAX_LOG: Final = 23.0
 """Logarithm of the longest drawn duration, about 300 years."""
@@ -40,62 +41,91 @@ class RecordedRun(Struct, frozen=True):
 
 
 class Lifetimes:
-    """Draws durations of pods from recorded runs, oldest first."""
+    """Draws durations of pods from recorded runs, in the order of arrival."""
 
     def __init__(self, runs: Iterable[RecordedRun]) -> None:
-        recent = sorted(list(runs)[-MAX_RUNS:], key=lambda run: run.seconds)
-        self._traits = [run.traits for run in recent]
-        self._log_seconds = (
-            np.log(np.maximum([run.seconds for run in recent], LEAST_SECONDS)) if recent else np.empty(0)
-        )
-        self._ended = np.array([run.ended for run in recent], dtype=bool)
-        self._has_ends = bool(self._ended.any())
+        recent = list(runs)[-MAX_RUNS:]
+        log_seconds = np.log(np.maximum([run.seconds for run in recent], LEAST_SECONDS)) if recent else np.empty(0)
+        ended = np.array([run.ended for run in recent], dtype=bool)
+        self.ended = int(ended.sum())
+        """The number of complete runs."""
+        positions: dict[PodTraits, list[int]] = {}
+        for position, run in enumerate(recent):
+            positions.setdefault(run.traits, []).append(position)
+        self._repetitions = count_repetitions(log_seconds, ended, map(np.array, positions.values()))
+        order = np.argsort(log_seconds, kind="stable")
+        self._log_seconds, self._ended = log_seconds[order], ended[order]
+        self._traits = [recent[position].traits for position in order]
         self._weights: dict[PodTraits, NDArray[np.float64]] = {}
         self._relative = np.ones(len(recent))
-        self._curves: dict[PodTraits, NDArray[np.float64]] = {}
-
-    @property
-    def ended(self) -> int:
-        """The number of complete runs."""
-        return int(self._ended.sum())
-
-    def count_ended(self, group: str) -> int:
-        """Return the number of complete runs of a class."""
-        return sum(
-            1 for traits, ended in zip(self._traits, self._ended, strict=True) if ended and traits.group == group
-        )
+        self._shares = self._repetitions / self._repetitions.sum()
+        self._exponents = np.random.default_rng(0)
+        """Its own generator, so that the order of the classes does not change the draws of durations."""
+        self._curves: dict[PodTraits, SurvivalCurve] = {}
+        self._recent: dict[PodTraits, list[float]] = {}
 
     def reweigh(self, random: np.random.Generator) -> None:
-        """Draw random weights of the recorded runs for the next simulated future."""
+        """Draw random weights of the recorded runs for the next simulated future, and forget its recent pods."""
         self._relative = random.standard_exponential(len(self._traits))
+        drawn = random.standard_gamma(self._repetitions)
+        self._shares = drawn / drawn.sum()
+        self._exponents = np.random.default_rng(int(random.integers(1 << 62)))
         self._curves.clear()
+        self._recent.clear()
+
+    def observe(self, traits: PodTraits, seconds: float) -> None:
+        """Add a complete run to the recent pods of its class, which later draws may repeat."""
+        self._remember(traits, log(max(seconds, LEAST_SECONDS)))
 
     def draw(self, traits: PodTraits, random: np.random.Generator, elapsed: float = 0.0) -> float:
-        """Draw a duration; it is longer than the seconds that have elapsed.
+        """Draw a duration; it is longer than the seconds that have elapsed. Later draws may repeat it.
 
         Without complete runs, half of the pods run for more than twice the elapsed time.
         """
-        known, since = self._log_seconds, np.log(max(elapsed, LEAST_SECONDS))
-        if not self._has_ends:
-            return float(np.exp(min(since - np.log(1.0 - random.random()), MAX_LOG)))
-        survival = self._curve(traits)
-        # Survival is a function of log seconds: 1 before the shortest run, then linear between recorded runs.
-        target = float(np.interp(since, known, survival, left=1.0)) * (1.0 - random.random())
-        if target >= survival[-1]:
-            moment = float(np.interp(-target, -survival, known))
-        else:
-            # Beyond the longest recorded run, half of the pods end before they have run twice as long.
-            moment = max(since, known[-1]) + np.log(survival[-1] / target)
-        return max(float(np.exp(min(moment, MAX_LOG))), elapsed)
+        since = log(max(elapsed, LEAST_SECONDS))
+        # Each draw takes the same random numbers from the generator, so that variants of a future stay comparable.
+        uniforms, factor = random.random(3), float(random.standard_normal())
+        if not self.ended:
+            return exp(min(since - log(1.0 - uniforms[0]), MAX_LOG))
+        curve = self._curve(traits)
+        recent = self._recent.get(traits)
+        repeated = None
+        if recent is not None:
+            is_new = float(self._shares[-1]) * curve.at(since)
+            repeated = self._repeat(recent, since if elapsed else -inf, is_new, uniforms, factor)
+        log_seconds = curve.draw(float(uniforms[0]), since) if repeated is None else max(repeated, since)
+        log_seconds = min(log_seconds, MAX_LOG)
+        self._remember(traits, log_seconds)
+        return max(exp(log_seconds), elapsed)
 
-    def _curve(self, traits: PodTraits) -> NDArray[np.float64]:
-        """Return the share of pods that survive each recorded duration (Kaplan and Meier)."""
+    def _repeat(
+        self, recent: list[float], since: float, is_new: float, uniforms: NDArray[np.float64], factor: float
+    ) -> float | None:
+        """Return the repeated duration of a recent pod, or ``None`` for a new one, whose weight is ``is_new``.
+
+        A kind of repetition is less likely if few of its durations are longer than the elapsed time.
+        """
+        options: list[tuple[float, list[float], Repetition]] = []
+        for share, repetition in zip(self._shares[:-1], REPETITIONS, strict=True):
+            last = recent[-repetition.pods :]
+            longer = last if since == -inf else [seconds for seconds in last if seconds > since]
+            options.append((float(share) * len(longer) / len(last), longer, repetition))
+        rest = float(uniforms[1]) * (sum(weight for weight, _, _ in options) + is_new)
+        for weight, longer, repetition in options:
+            rest -= weight
+            if rest < 0:
+                return longer[int(uniforms[2] * len(longer))] + repetition.spread * factor
+        return None
+
+    def _remember(self, traits: PodTraits, log_seconds: float) -> None:
+        self._recent.setdefault(traits, []).append(log_seconds)
+
+    def _curve(self, traits: PodTraits) -> SurvivalCurve:
+        """Return the survival of a class, fitted once for each future."""
         curve = self._curves.get(traits)
         if curve is None:
-            weights: NDArray[np.float64] = self._weigh(traits) * self._relative
-            at_risk = np.cumsum(weights[::-1])[::-1] + TAIL
-            lost = np.where(self._ended, weights / at_risk, 0.0)
-            curve = self._curves[traits] = np.cumprod(1.0 - lost).astype(np.float64)
+            weights = self._weigh(traits) * self._relative
+            curve = self._curves[traits] = fit_survival(self._log_seconds, self._ended, weights, self._exponents)
         return curve
 
     def _weigh(self, traits: PodTraits) -> NDArray[np.float64]:

@@ -32,6 +32,8 @@ class KnownPod(Struct, frozen=True):
     """The longest duration: activeDeadlineSeconds."""
     ends: bool = True
     """Whether it ends without being deleted."""
+    arrived: float = inf
+    """Its creation in the time of the history; by default after all pods of the history."""
 
 
 class PastPod(Struct, frozen=True):
@@ -57,13 +59,9 @@ class Outlook:
     ) -> None:
         self.pods = pods
         history = sorted(past, key=lambda item: item.arrived)
-        recorded = [RecordedRun(item.traits, item.seconds, item.ended) for item in history if item.seconds is not None]
-        running = [
-            RecordedRun(item.traits, item.elapsed, ended=False)
-            for item in pods
-            if item.pod.node_name and item.seconds is None and item.ends
-        ]
-        self.lifetimes = Lifetimes([*recorded, *running])
+        self._timeline: list[KnownPod | RecordedRun] = _arrange(pods, history)
+        runs = [run for item in self._timeline if (run := _find_run(item)) is not None]
+        self.lifetimes = Lifetimes(runs)
         self.arrivals = history[-MAX_ARRIVALS:]
         self._past_end = past_end if past_end is not None else (history[-1].arrived if history else 0.0)
 
@@ -74,8 +72,11 @@ class Outlook:
         ends: dict[str, float] = {}
         seconds: dict[str, float | None] = {}
         totals: list[float] = []
-        # Running pods first: without a history, the others run as long as one of them.
-        for item in sorted(self.pods, key=lambda item: not item.pod.node_name):
+        for item in self._timeline:
+            if isinstance(item, RecordedRun):
+                if item.ended:
+                    self.lifetimes.observe(item.traits, item.seconds)
+                continue
             total = self._draw_seconds(item, random, totals)
             if item.pod.node_name and total is not None:
                 ends[item.pod.uid] = max(0.0, total - item.elapsed)
@@ -119,6 +120,32 @@ class Outlook:
             number += 1
             yield LaterPod(past.arrived + shift, _rename(past.pod, number), self.lifetimes.draw(past.traits, random))
             index += 1
+
+
+def _arrange(pods: Sequence[KnownPod], history: Sequence[PastPod]) -> list[KnownPod | RecordedRun]:
+    """Return the recorded runs and the pods of the cluster in the order of arrival.
+
+    Running pods are before pending ones of the same moment: without a history, the others run as long as one of them.
+    """
+    entries: list[tuple[float, bool, KnownPod | RecordedRun]] = [
+        (item.arrived, False, RecordedRun(item.traits, item.seconds, item.ended))
+        for item in history
+        if item.seconds is not None
+    ]
+    has_runs = bool(entries)
+    for item in sorted(pods, key=lambda item: item.pod.metadata.creation_timestamp or "~"):
+        entries.append((item.arrived if has_runs else inf, not item.pod.node_name, item))
+    entries.sort(key=lambda entry: entry[:2])
+    return [item for _, _, item in entries]
+
+
+def _find_run(item: KnownPod | RecordedRun) -> RecordedRun | None:
+    """Return the run of a running pod, which is incomplete; ``None`` if its end is known or it does not end."""
+    if isinstance(item, RecordedRun):
+        return item
+    if not item.pod.node_name or item.seconds is not None or not item.ends:
+        return None
+    return RecordedRun(item.traits, item.elapsed, ended=False)
 
 
 def _rename(pod: Pod, number: int) -> Pod:

@@ -97,6 +97,13 @@ def test_pod_that_never_fits() -> None:
     assert "Insufficient cpu" in result.reason
 
 
+def test_pod_of_another_scheduler_is_not_forecast() -> None:
+    result = forecast("w", node("n1", cpu="4"), job_pod("w", schedulerName="volcano"))
+    assert result.state == "never"
+    assert "'volcano'" in result.reason
+    assert "would not fit" not in result.reason
+
+
 def test_services_do_not_end() -> None:
     service = owned("web", on="n1", requests={"cpu": "3"})
     assert forecast("w", node("n1", cpu="4"), service, job_pod("w", cpu="3")).state == "never"
