@@ -52,8 +52,10 @@ class Size(Struct, frozen=True):
     fields: tuple[tuple[str, "Size"], ...] = ()
 
     def entry(self, name: str = "") -> "Size":
-        """Return the bound on an entry, or on the field with this name."""
-        return dict(self.fields).get(name) or self.item or SCALAR
+        """Return the bound on an entry, or on the field with this name; if the fields are known, others do not exist."""
+        if name and self.fields:
+            return dict(self.fields).get(name, SCALAR)
+        return self.item or SCALAR
 
 
 def size(length: int, *, key: int = 0, item: Size | None = None) -> Size:
@@ -74,7 +76,9 @@ def either(left: Size, right: Size) -> Size:
     have_items = left.item is not None and right.item is not None
     item = either(left.entry(), right.entry()) if have_items else left.item or right.item
     joined = size(max(left.length, right.length), key=max(left.key, right.key), item=item)
-    return replace(joined, fields=_either_fields(left, right)) if left.fields or right.fields else joined
+    if not (left.fields or right.fields):
+        return joined
+    return replace(joined, weight=max(left.weight, right.weight), fields=_either_fields(left, right))
 
 
 def _either_fields(left: Size, right: Size) -> tuple[tuple[str, Size], ...]:

@@ -8,8 +8,8 @@ import pytest
 from tests.support.api import ApiHarness, Data, definition
 
 from moorage.cluster.apiserver.discovery.custom_rules import MAX_RULES
-from moorage.kube.cel.cost import measure_fields
-from moorage.kube.cel.expressions import OUT_OF_BUDGET
+from moorage.kube.cel.cost import estimate_cost, measure_fields
+from moorage.kube.cel.expressions import OUT_OF_BUDGET, compile_rule
 
 QUOTAS = "/apis/example.org/v1/namespaces/default/quotas"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -199,3 +199,18 @@ def test_size_of_a_nested_value_is_not_overestimated() -> None:
     for name in "abcdefgh":
         value = {name: [value, "y"], "other": "z" * 1000}
     assert measure_fields(value).weight <= len(json.dumps(value))
+
+
+def test_comparing_an_optional_field_of_large_items_is_cheap() -> None:
+    """An absent field has no size; the size of the whole item is not assumed instead."""
+    rule = "self.all(a, !has(a.name) || self.exists_one(b, has(b.name) && a.name == b.name))"
+    program = compile_rule(rule)
+    assert program.tree is not None
+    filters = [{"type": "header", "set": [{"name": "x", "value": "y" * 50}], "more": {"a": ["b" * 50] * 5}}] * 5
+    items = [{"backends": [{"port": 80, "filters": filters}], "path": {"value": f"/{n}"}} for n in range(16)]
+    assert estimate_cost(program.tree, {"self": measure_fields(items)}) < 10_000
+
+
+def test_bound_of_several_items_is_the_largest_of_theirs() -> None:
+    items = [{"a": {"b": ["x" * 100] * 10}, "c": number} for number in range(3)]
+    assert measure_fields(items).entry().weight == max(measure_fields(item).weight for item in items)
