@@ -1,6 +1,8 @@
 """The `moorage` command."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -10,6 +12,13 @@ from moorage.cli.main import run
 def test_help_of_the_kubectl_plugin_shows_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["explain", "--help"], name="kubectl moorage") == 0
     assert capsys.readouterr().out.strip().startswith("Usage: kubectl moorage explain")
+
+
+def test_package_runs_as_a_module() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "moorage", "explain", "--help"], capture_output=True, text=True, check=False
+    )
+    assert ran.stdout.strip().startswith("Usage: moorage explain")
 
 
 @pytest.mark.parametrize("arguments", [(), ("config",), ("shadow",), ("whatif",), ("lab",)], ids=" ".join)
