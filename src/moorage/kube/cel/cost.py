@@ -52,7 +52,7 @@ class Size(Struct, frozen=True):
     fields: tuple[tuple[str, "Size"], ...] = ()
 
     def entry(self, name: str = "") -> "Size":
-        """Return the bound on an entry, or on the field with this name; if the fields are known, others do not exist."""
+        """Return the bound on an entry, or on the field with this name. Known fields are complete."""
         if name and self.fields:
             return dict(self.fields).get(name, SCALAR)
         return self.item or SCALAR
