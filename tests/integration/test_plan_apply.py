@@ -7,10 +7,12 @@ import msgspec
 import pytest
 
 from moorage.cluster.apiserver.requests.request import ApiRequest
+from moorage.cluster.controllers.kubelet import FAKE_LABEL
 from moorage.cluster.in_process import InProcessClient
 from moorage.common.errors import Forbidden, InputError
 from moorage.common.virtual_time import VirtualLoop
 from moorage.insight.plan.applying import PlanApplier
+from moorage.insight.plan.draining import plan_drain
 from moorage.insight.plan.plan_model import Plan, PlannedCluster
 from moorage.kube.api.node import Node
 from moorage.testing.cluster import Cluster, in_virtual_time
@@ -19,6 +21,7 @@ from tests.support.plan_samples import (
     SAMPLES,
     SampleGoal,
     check_goal,
+    create,
     create_sample,
     open_session,
     placements,
@@ -144,3 +147,41 @@ async def test_missing_permissions_are_named_before_anything_is_written(method: 
         assert hint in str(refusal.value.hint)
         assert await placements(cluster.client) == before
         assert not any(node.spec.unschedulable for node in await cluster.client.list(Node))
+
+
+def sample_node(name: str) -> dict[str, Any]:
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {FAKE_LABEL: ""}},
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+
+
+@in_virtual_time
+async def test_nodes_with_equal_scores_are_accepted() -> None:
+    labels = {"app": "web"}
+    container = {"name": "web", "image": "web", "resources": {"requests": {"cpu": "1"}}}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    replica_set = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
+    async with Cluster(nodes=0) as cluster:
+        for content in (sample_node("old"), replica_set):
+            await create(cluster.client, content)
+        await cluster.sleep(5)
+        for name in ("a", "b", "c"):
+            await create(cluster.client, sample_node(name))
+        await cluster.sleep(5)
+        with await read_session(cluster.client) as session:
+            plan = plan_drain(session, ["old"])
+        predicted = plan.steps[0].evict[0]
+        other_node = next(name for name in ("a", "b", "c") if name != predicted.node)
+        step = msgspec.structs.replace(plan.steps[0], evict=(msgspec.structs.replace(predicted, to=other_node),))
+        saved: list[Plan] = []
+        result = await applier(cluster, saved).run_step(msgspec.structs.replace(plan, steps=(step,)))
+        assert result.is_done
+        name = f"the replacement of {predicted.pod}"
+        assert result.lines[1:] == (f"{name} is on {predicted.node}, which had the same score as {other_node}",)
+        assert saved[0].progress is not None
+        assert set(saved[0].progress.tied[predicted.pod]) == {"a", "b", "c"}, "an interrupted step knows them too"

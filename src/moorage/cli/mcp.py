@@ -20,7 +20,6 @@ import typer
 from moorage.cli import options
 from moorage.cli.startup import start_lightly
 from moorage.common.errors import InputError
-from moorage.kube.http.guard import read_tokens
 
 SECONDS: Final = 300.0
 SHUTDOWN_SECONDS: Final = 3
@@ -76,8 +75,11 @@ def mcp(
         return
     if token_file is None:
         raise InputError("--http-port", "needs --token-file", hint="write a secret into a file, and pass the file")
-    tokens = read_tokens(token_file)
     import uvicorn
+
+    from moorage.kube.http.guard import read_tokens
+
+    tokens = read_tokens(token_file)
 
     app = require_token(server.streamable_http_app(), tokens)
     uvicorn.run(app, host="127.0.0.1", port=http_port, log_level="warning", timeout_graceful_shutdown=SHUTDOWN_SECONDS)

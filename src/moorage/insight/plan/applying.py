@@ -7,7 +7,7 @@ plan. If the cluster has changed, a new plan replaces the remaining steps.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import time
@@ -38,6 +38,8 @@ POLL_SECONDS: Final = 0.5
 SETTLE_SECONDS: Final = 5.0
 DEFAULT_SECONDS: Final = 300.0
 OpenSession = Callable[[Sequence[Document]], Session]
+Lines = tuple[str, ...]
+EqualNodes = Mapping[str, tuple[str, ...]]
 
 
 def apply_plan_step(
@@ -102,7 +104,7 @@ class PlanApplier:
             progress = plan.progress or PlanProgress()
             if progress.done >= len(plan.steps):
                 return StepResult(plan, ("all steps of the plan are done",))
-            changes = self._find_changes(session, plan, plan.steps[progress.done])
+            changes, _tied = self._find_changes(session, plan, plan.steps[progress.done])
         title = f"next: step {progress.done + 1} of {len(plan.steps)}; --step carries it out"
         return StepResult(plan, (title, *changes), is_done=not changes)
 
@@ -116,7 +118,7 @@ class PlanApplier:
                 if progress.done >= len(plan.steps):
                     return StepResult(plan, ("all steps of the plan are done",))
                 step, title = plan.steps[progress.done], f"step {progress.done + 1} of {len(plan.steps)}"
-                changes = () if progress.is_started else self._find_changes(session, plan, step)
+                changes, tied = ((), progress.tied) if progress.is_started else self._find_changes(session, plan, step)
                 pods = self._find_pods(session, plan, step)
             if not changes:
                 break
@@ -129,7 +131,7 @@ class PlanApplier:
         if not progress.is_started:
             owners = {item.owner for item in step.evict if item.owner}
             existing = [pod.uid for pod in await self._client.list(Pod) if _owner(pod) in owners]
-            progress = replace(progress, is_started=True, existing=tuple(existing))
+            progress = replace(progress, is_started=True, existing=tuple(existing), tied=tied)
             plan = replace(plan, progress=progress)
             self._save(plan)
         await self._set_cordons(step.cordon, True)
@@ -142,14 +144,14 @@ class PlanApplier:
             text = f"{title}: not ready after {self._seconds:g} s: {', '.join(unready)}; run the command again later"
             return StepResult(plan, (text,), is_done=False)
         await self._set_cordons(step.uncordon, False)
-        differences = await self._compare(step, progress.existing)
+        differences, notes = await self._compare(step, progress)
         plan = replace(plan, progress=PlanProgress(progress.done + 1))
         self._save(plan)
         is_last = plan.progress is not None and plan.progress.done == len(plan.steps)
         if differences and not is_last:
-            return await self._replan(plan, (f"{title}: carried out, but not as planned", *differences))
+            return await self._replan(plan, (f"{title}: carried out, but not as planned", *differences, *notes))
         result = f"{title}: done" if not differences else f"{title}: done, but not as planned"
-        return StepResult(plan, (result, *differences), is_done=not differences)
+        return StepResult(plan, (result, *differences, *notes), is_done=not differences)
 
     async def _read(self) -> Session:
         read = await read_cluster(self._client)
@@ -189,35 +191,37 @@ class PlanApplier:
         former = plan.steps[: plan.steps.index(step)]
         return any(eviction.pod == item.pod for earlier in former for eviction in earlier.evict)
 
-    def _find_changes(self, session: Session, plan: Plan, step: PlanStep) -> tuple[str, ...]:
-        """Repeat the prediction of a step on the current state; return the differences."""
+    def _find_changes(self, session: Session, plan: Plan, step: PlanStep) -> tuple[Lines, EqualNodes]:
+        """Repeat the prediction of a step on the current state; return the differences, and nodes with equal scores."""
         pods = self._find_pods(session, plan, step)
         missing = [item.pod for item in step.evict if item.pod not in pods]
         if missing:
-            return tuple(f"{name} is gone" for name in missing)
+            return tuple(f"{name} is gone" for name in missing), {}
         moved = [item for item in step.evict if pods[item.pod].node_name != item.source]
         if moved:
-            return tuple(f"{item.pod} is on {pods[item.pod].node_name}, not on {item.source}" for item in moved)
+            return tuple(f"{item.pod} is on {pods[item.pod].node_name}, not on {item.source}" for item in moved), {}
         with session.branch():
-            run = PlanRun(session, _constraints(plan))
+            run = PlanRun(session, _constraints(plan), lists_equals=True)
             unknown = [name for name in (*step.cordon, *step.uncordon) if name not in run.node_names()]
             if unknown:
-                return tuple(f"node {name} is gone" for name in unknown)
+                return tuple(f"node {name} is gone" for name in unknown), {}
             units: dict[str, MoveUnit] = {}
             for item in step.evict:
                 unit = run.find_unit(pods[item.pod])
                 units.setdefault(unit.key, unit)
             if exceeded := run.ledger.exceeded(run.ledger.count(pod for unit in units.values() for pod in unit.pods)):
-                return tuple(f"the budget {name} allows only {run.ledger.allowed[name]}" for name in exceeded)
+                return tuple(f"the budget {name} allows only {run.ledger.allowed[name]}" for name in exceeded), {}
             predicted_step = run.take_step(
                 [name for name in step.cordon if name not in run.cordoned], list(units.values())
             )
-        predicted = {item.pod: item for item in predicted_step.evict}
-        return tuple(
+        by_name = {item.pod: item for item in predicted_step.evict}
+        predicted = {item.pod: now for item in step.evict if (now := by_name.get(pods[item.pod].key)) is not None}
+        changes = tuple(
             f"{item.pod} would now go to {now.node or 'no node'} instead of {item.node or 'no node'}"
             for item in step.evict
-            if (now := predicted.get(pods[item.pod].key)) is not None and not _is_same(now, item)
+            if (now := predicted.get(item.pod)) is not None and not _is_same(now, item)
         )
+        return changes, {name: (now.node, *now.tied) for name, now in predicted.items() if now.tied}
 
     async def _try_permissions(self, step: PlanStep, pods: dict[str, Pod]) -> str:
         """Send the first write of each kind as a dry run; return a message if a budget forbids it."""
@@ -293,13 +297,17 @@ class PlanApplier:
     def _name(step: PlanStep, owner: str) -> str:
         return next(item.pod for item in step.evict if item.owner == owner)
 
-    async def _compare(self, step: PlanStep, existing: Sequence[str]) -> tuple[str, ...]:
-        """Compare the nodes of the replacements with the plan; replacements of one controller are interchangeable."""
+    async def _compare(self, step: PlanStep, progress: PlanProgress) -> tuple[Lines, Lines]:
+        """Compare the nodes of the replacements with the plan; return the differences, and notes about equal scores.
+
+        Replacements of one controller are interchangeable. Among nodes with equal scores, the scheduler may choose any.
+        """
         current_pods = await self._client.list(Pod)
-        differences = []
+        differences, notes = list[str](), list[str]()
         for owner in dict.fromkeys(item.owner for item in step.evict if item.owner and item.recreated):
             items = [item for item in step.evict if item.owner == owner]
-            nodes = Counter(pod.node_name for pod in _replacements(current_pods, owner, existing) if pod.node_name)
+            replacements = _replacements(current_pods, owner, progress.existing)
+            nodes = Counter(pod.node_name for pod in replacements if pod.node_name)
             misplaced = []
             for item in items:
                 if nodes[item.node] > 0:
@@ -307,11 +315,16 @@ class PlanApplier:
                 elif item.node:
                     misplaced.append(item)
             for item in misplaced:
-                node = next((name for name in nodes if nodes[name] > 0), "")
+                equals = {*item.tied, *progress.tied.get(item.pod, ())}
+                remaining = [name for name in nodes if nodes[name] > 0]
+                node = next((name for name in remaining if name in equals), remaining[0] if remaining else "")
                 nodes[node] -= 1
-                note = " (same score)" if node in item.tied else ""
-                differences.append(f"the replacement of {item.pod} is on {node or 'no node'}{note}, not on {item.node}")
-        return tuple(differences)
+                text = f"the replacement of {item.pod} is on {node or 'no node'}"
+                if node in equals:
+                    notes.append(f"{text}, which had the same score as {item.node}")
+                else:
+                    differences.append(f"{text}, not on {item.node}")
+        return tuple(differences), tuple(notes)
 
     async def _replan(self, plan: Plan, lines: tuple[str, ...]) -> StepResult:
         """Undo temporary cordons, and replace the remaining steps by a new plan."""

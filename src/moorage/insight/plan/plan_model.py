@@ -114,12 +114,14 @@ class PlannedCluster(Struct, frozen=True, rename="camel"):
 class PlanProgress(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The progress of `plan apply`: the completed steps, and whether the next one has begun.
 
-    ``existing`` has the UIDs of the pods of its controllers at that time; all others are replacements.
+    ``existing`` has the UIDs of the pods of its controllers at that time; all others are replacements. ``tied`` has for
+    each of its pods the other nodes that had the same score.
     """
 
     done: int = 0
     is_started: bool = False
     existing: tuple[str, ...] = ()
+    tied: Mapping[str, tuple[str, ...]] = {}
 
 
 class Plan(Struct, frozen=True, rename="camel", kw_only=True):

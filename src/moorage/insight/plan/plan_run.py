@@ -28,6 +28,7 @@ from moorage.insight.whatif.session import Session
 from moorage.kube.api.meta import format_time
 from moorage.kube.api.node import Node
 from moorage.kube.api.pod import Pod
+from moorage.scheduler.decisions.decision import Decision
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 
 SYSTEM_NAMESPACE: Final = "kube-system"
@@ -48,11 +49,17 @@ class MoveUnit(Struct, frozen=True):
 
 
 class PlanRun:
-    """The state of a plan: its steps, and the changed cluster. Use it in a branch of the session."""
+    """The state of a plan: its steps, and the changed cluster. Use it in a branch of the session.
 
-    def __init__(self, session: Session, constraints: Constraints, taken_at: float | None = None) -> None:
+    ``lists_equals`` records all nodes with the same score as the chosen one, which takes longer on large clusters.
+    """
+
+    def __init__(
+        self, session: Session, constraints: Constraints, taken_at: float | None = None, *, lists_equals: bool = False
+    ) -> None:
         constraints.check()
         self.session = session
+        self._lists_equals = lists_equals
         self.rules = MobilityRules(session, constraints)
         active_pods = list(_active_pods(session))
         self.ledger = DisruptionLedger(session, active_pods)
@@ -210,9 +217,9 @@ class PlanRun:
             }
             message = outcome.message
         else:
-            attempt = self.session.try_pod(unit.pods[0].key, preempts=False)
+            attempt = self.session.try_pod(unit.pods[0].key, in_detail=self._lists_equals, preempts=False)
             message = "; ".join(status.message for status in attempt.gates) or attempt.decision.message
-            results = {unit.pods[0].key: (attempt.node, attempt.decision.tied, message)}
+            results = {unit.pods[0].key: (attempt.node, _list_equals(attempt.decision), message)}
         evictions = []
         for pod in unit.pods:
             node, alternatives, why = results.get(pod.key, ("", (), message))
@@ -268,6 +275,16 @@ def describe_cluster(session: Session, taken_at: float | None = None) -> Planned
         identity = "\n".join(sorted(f"{metadata['name']} {metadata.get('uid', '')}" for metadata in nodes))
     fingerprint = hashlib.sha256(identity.encode()).hexdigest()[:FINGERPRINT_LENGTH]
     return PlannedCluster(fingerprint, format_time(session.objects.given.now if taken_at is None else taken_at))
+
+
+def _list_equals(decision: Decision) -> tuple[str, ...]:
+    """Return the nodes with the highest total, as far as the decision has details of nodes."""
+    chosen = decision.nodes.get(decision.node)
+    if chosen is None or decision.tied:
+        return decision.tied
+    return tuple(
+        name for name, entry in decision.nodes.items() if not entry.is_rejected and entry.total == chosen.total
+    )
 
 
 def utilization(info: NodeInfo) -> float:

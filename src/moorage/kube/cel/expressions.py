@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from moorage.common.caches import LRU
+from moorage.common.caches import LRU, cached
 from moorage.kube.cel.cost import PER_BYTE, SCALAR, OverBudget, estimate_cost, measure_fields
 from moorage.kube.cel.syntax_tree import Call, Expression, Fold, ListNode, MapNode, Name, Select, read_tree
 
@@ -83,7 +82,7 @@ class RuleVariables:
 _PROGRAMS: Final[LRU[tuple[str, tuple[str, ...]], RuleProgram]] = LRU("CEL rules", MAX_PROGRAMS)
 
 
-@cache
+@cached(16)
 def _environment(variables: tuple[str, ...]) -> "cel.Env | None":
     try:
         from cel_expr_python import cel
