@@ -280,7 +280,9 @@ def test_reloads_every_second_under_load(
             counts["refused"],
             counts["success"],
         )
-        assert process.own_log.count("former plugins are closed") == counts["success"], "after their last binding"
+        assert process.own_log.count("plugins of the previous configuration are closed") == counts["success"], (
+            "after their last binding"
+        )
         assert "internal error" not in process.own_log
         assert "Traceback" not in process.own_log
         assert await reloaded.weight() == max(range(0, ROUNDS, 2)) + 2, "the active configuration is shown"

@@ -146,7 +146,7 @@ def test_shadow_follows_a_cluster_with_objects_of_every_kind(plane: ControlPlane
             await create(cluster, "later")
             await remove(cluster, "existing")
             await compared(log, 40, cluster)
-            assert "the shadow ended" not in process.log
+            assert "the shadow process ended" not in process.log
             assert process.stop() == 0
         await remove(cluster, "later")
 

@@ -129,7 +129,7 @@ class WhatIfService:
         except MoorageError as error:
             return _problem(422, str(error))
         except Exception:  # one question must not end the service
-            log.exception("question failed")
+            log.exception("what-if request failed")
             return _problem(500, "internal error; see the log")
 
     def _current(self) -> Session:

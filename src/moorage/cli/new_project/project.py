@@ -148,7 +148,8 @@ def _describe_extender(names: ProjectNames, kind: PluginKind) -> str:
 $ PYTHONPATH=src moorage extender --plugin {names.package}:{names.plugin} --kubeconfig ~/.kube/config
 ```
 
-It prints the section for the configuration of kube-scheduler. An extender filters, scores and binds; it cannot reserve.
+The output contains the section for the configuration of kube-scheduler. Extenders can filter, score and bind, but
+not reserve.
 """
 
 

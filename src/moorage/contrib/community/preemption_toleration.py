@@ -81,7 +81,7 @@ class Tolerations:
                     self._complained[priority_class.name] = version
                     hint = "write a whole number, in quotes"
                     facts = {"priority_class": priority_class.name, "annotation": key, "found": text[:40], "hint": hint}
-                    self._handle.log.warning("toleration of preemption cannot be read", **facts)
+                    self._handle.log.warning("invalid preemption toleration", **facts)
                 return None
         return ClassToleration(
             priority_class.value + 1 if least is None else int(least), 0 if seconds is None else int(seconds)

@@ -127,7 +127,7 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
         if failure.reason not in self._logged_reasons:
             self._logged_reasons.add(failure.reason)
             self._log.warning(
-                "the policy failed and is not used; logged once, counted from now on",
+                "the policy failed; using the fallback (later failures are only counted)",
                 policy=self._policy,
                 reason=failure.reason,
                 problem=str(failure),

@@ -108,7 +108,7 @@ class ExplainEvents:
                 await self.round()
             except (ChildEnded, OSError, TimeoutError, msgspec.MsgspecError) as error:
                 self._restarts.failed()
-                log.warning("pending pods were not explained", error=str(error) or type(error).__name__)
+                log.warning("cannot explain pending pods", error=str(error) or type(error).__name__)
 
     async def round(self) -> None:
         """Explain some of the pending pods that were not explained in the last minute."""

@@ -69,8 +69,8 @@ def main() -> int:
         except MoorageError as error:
             reply = PageAnswer(problem=str(error))
         except Exception:  # one question must not end the process
-            log.exception("a question of the page failed", question=question.question)
-            reply = PageAnswer(problem="the question failed; see the log")
+            log.exception("a request of the web page failed", question=question.question)
+            reply = PageAnswer(problem="internal error; see the log")
         channel.send(reply)
     return 0
 

@@ -49,7 +49,7 @@ class SuggestionSearch:
             try:
                 answers = await self._ask([example])
             except (MoorageError, OSError, TimeoutError) as error:
-                log.warning("the search for suggestions failed", pod=example, error=str(error))
+                log.warning("search for changes failed", pod=example, error=str(error))
                 await asyncio.sleep(self._retry_seconds)
                 break
             if len(self.found) >= MAX_CACHED:

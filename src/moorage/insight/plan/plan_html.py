@@ -13,7 +13,7 @@ font-size:.75rem;overflow:hidden;white-space:nowrap;text-overflow:ellipsis}
 .meter{height:.4rem;background:#2f7d4f}.changed{border-color:#b3413a;border-width:2px}
 """
 MAX_NODES: Final = 2000
-LEGEND: Final = "The percentage is the share of the most requested resource. A red border marks nodes that change."
+LEGEND: Final = "The percentage is the largest requested share of a resource. Nodes with a red border change."
 
 
 def plan_html(plan: Plan) -> str:

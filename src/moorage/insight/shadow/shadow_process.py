@@ -123,7 +123,7 @@ class Shadow:
             try:
                 await self.current.run_until(partial(self._wait_for_change, version), self._request())
             except ShadowOff as error:
-                log.warning("the shadow ended", file=str(self.plan.file), reason=str(error))
+                log.warning("the shadow process ended", file=str(self.plan.file), reason=str(error))
                 restarts.failed()
                 is_final = restarts.is_exhausted or isinstance(error, ShadowUnusable)
             else:

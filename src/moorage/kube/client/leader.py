@@ -254,7 +254,7 @@ class LeaderElector:
             async with asyncio.timeout(remaining):
                 return await self._bid()
         except TimeoutError:
-            log.warning("no response about the lease", lease=self.settings.name)
+            log.warning("lease request timed out", lease=self.settings.name)
         except ApiError as error:
             log.warning("cannot write the lease", lease=self.settings.name, error=str(error))
         return False

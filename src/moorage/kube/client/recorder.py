@@ -261,7 +261,7 @@ class EventRecorder:
             log.warning("event dropped after too many attempts", reason=event.reason, tries=tries, error=str(error))
         elif isinstance(error, AlreadyExists):
             # The response was lost and the event was resent.
-            log.debug("event exists already", reason=event.reason)
+            log.debug("event already exists", reason=event.reason)
         else:
             log.warning("event rejected", reason=event.reason, error=str(error))
 

@@ -199,7 +199,7 @@ def render_differences(scene: Scene, baseline: str) -> str:
             before = {row.pod: row for row in by_seed[compared.trial.seed].pods}
             differences = compare_pods(before, {row.pod: row for row in compared.pods})
             parts.append(_render_policy(name, baseline, compared.trial.seed, differences))
-    return f"<h2>Pods on other nodes</h2>{''.join(parts)}" if parts else ""
+    return f"<h2>Pods with other results</h2>{''.join(parts)}" if parts else ""
 
 
 def _render_policy(name: str, baseline: str, seed: int, differences: Differences) -> str:
@@ -207,14 +207,15 @@ def _render_policy(name: str, baseline: str, seed: int, differences: Differences
         f"{differences.other_node:,} of {differences.pods:,} pods got another node": True,
         f"{differences.sooner:,} got a node sooner, {differences.later:,} later": differences.sooner
         or differences.later,
-        f"{differences.only_after:,} got a node only here": differences.only_after,
+        f"{differences.only_after:,} got a node only under {name}": differences.only_after,
         f"{differences.only_before:,} got a node only under {baseline}": differences.only_before,
     }
     summary = "; ".join(text for text, is_relevant in counts.items() if is_relevant)
     rows = "".join(map(_render_pod, differences.moved[:MAX_PODS]))
     head = f"<tr><th>Pod</th><th>Class</th><th>{escape(baseline)}</th><th>{escape(name)}</th><th>Waited</th></tr>"
-    hidden = len(differences.moved) - MAX_PODS
-    note = f"<p class=quiet>{hidden:,} more are in pods.jsonl.</p>" if hidden > 0 else ""
+    count = len(differences.moved)
+    shown = f"<p class=quiet>The first {MAX_PODS} of {count:,} pods; pods.jsonl contains all.</p>"
+    note = shown if count > MAX_PODS else ""
     return (
         f"<details><summary><b>{escape(name)}</b>, seed {seed}: {escape(summary)}.</summary>"
         f'<div class="scroll"><table class="pods"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
@@ -248,8 +249,8 @@ def summarize(scenes: Sequence[Scene], baseline: str) -> str:
         return ""
     random_scenes = [scene for scene in scenes if not scene.is_exact]
     seeds = min((len(scene.by_name[name]) for scene in random_scenes for name in scene.names), default=ENOUGH_SEEDS)
-    label = "One seed gives" if seeds == 1 else f"{seeds} seeds give"
-    hint = f"<p class=quiet>{label} only a hint; use {ENOUGH_SEEDS} or more for significant results.</p>"
+    label = "One seed is" if seeds == 1 else f"{seeds} seeds are"
+    hint = f"<p class=quiet>{label} not enough for significant results; use {ENOUGH_SEEDS} or more.</p>"
     parts += [hint] if seeds < ENOUGH_SEEDS else []
     return f'<section class="short"><h2>Summary</h2>{"".join(parts)}</section>'
 
@@ -270,7 +271,7 @@ def _lines(scene: Scene, baseline: str) -> list[str]:
             groups.setdefault((better is not None, worse is not None), []).append(label)
     than, seeds = escape(baseline), len(scene.by_name[baseline])
     titles = {
-        (True, False): f"Better than {than}, and in no measure {'' if scene.is_exact else 'significantly '}worse",
+        (True, False): f"Better than {than}, and not {'' if scene.is_exact else 'significantly '}worse in any measure",
         (True, True): f"Better than {than} in some measures, worse in others",
         (False, True): f"Worse than {than}",
         (False, False): f"No visible difference from {than}"
@@ -317,7 +318,7 @@ def conclusions(scene: Scene, baseline: str) -> str:
     if not cards:
         return ""
     about = (
-        "Exact differences: the trace is fixed, and no part of the trials is random. "
+        "Exact differences: the trace is fixed, and the trials contain no randomness. "
         if scene.is_exact
         else "Differences with 95% confidence: the median over seeds and its interval. "
     ) + ("▲ is better, ▼ is worse; points are percentage points.")

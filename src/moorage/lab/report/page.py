@@ -157,7 +157,7 @@ def _pareto(scene: Scene) -> str:
     title = "Pareto front"
     chart = scatter(title, dots, front, (cost.title, cost.format), (gain.title, gain.format))
     best = ", ".join(dots[index].name for index in front)
-    note = f"{cost.title} to the right, {gain.title} upwards: left and up is better. Not dominated: {best}."
+    note = f"Horizontal: {cost.title} (less is better). Vertical: {gain.title} (more is better). Not dominated: {best}."
     return f'<h2>Gain and cost</h2><div class="figures wide">{_figure(title, chart, note)}</div>'
 
 
@@ -203,13 +203,13 @@ def _reasons(scene: Scene) -> str:
         return ""
     head = "".join(f"<th>{escape(name)}</th>" for name in scene.names)
     rows = "".join(
-        f"<tr><th>{escape(reason or 'not tried before the end')}</th>"
+        f"<tr><th>{escape(reason or 'no attempt before the end')}</th>"
         + "".join(f"<td>{counts[name][reason] / len(scene.by_name[name]):,.1f}</td>" for name in scene.names)
         + "</tr>"
         for reason, _ in total.most_common(MAX_REASONS)
     )
     return (
-        "<h2>Pods without a node</h2><p class=quiet>Number of pods per seed by the last reason of their rejection.</p>"
+        "<h2>Pods without a node</h2><p class=quiet>Mean number of pods per seed, by their last reason.</p>"
         f'<div class="scroll"><table><thead><tr><th>Reason</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
     )
 
@@ -270,9 +270,10 @@ def _method(experiment: Experiment, results: Sequence[TrialResult]) -> str:
     sentences = [
         "Each trial runs the real scheduler with a deployable configuration in virtual time: pods arrive, run and "
         "finish as in the trace, and bindings take no time.",
-        "A seed is one repetition: another generated trace, or another order of the pods, the same for all policies.",
+        "Each seed is one repetition with another generated trace or another order of the pods. All policies use the "
+        "same seeds.",
         "Intervals are bootstrapped (2,000 resamples, 95%); differences are computed seed by seed. A fixed trace "
-        "without random parts runs once, and its results are exact for this trace.",
+        "without randomness runs once, and its results are exact for this trace.",
     ]
     if options.arrivals_only:
         sentences.append("Pods arrive one by one, and no pod finishes.")
@@ -281,12 +282,12 @@ def _method(experiment: Experiment, results: Sequence[TrialResult]) -> str:
             f"Clones of random pods are added until {100 * options.inflate:g}% of the cluster is requested."
         )
     if overcommitted := sum(result.trial.measures.get("overcommitted", 0.0) for result in results):
-        sentences.append(f"{overcommitted:,.0f} pods exceeded the capacity of their node: a policy lacks a filter.")
+        sentences.append(f"{overcommitted:,.0f} placements exceeded the capacity of a node: a policy lacks a filter.")
     lines = "".join(f"<li>{escape(line)}</li>" for line in sentences)
     return (
         f"<footer><h2>Method</h2><ul>{lines}</ul><p class=quiet>Moorage {escape(__version__)}; "
-        "trials.jsonl, points.jsonl, pods.jsonl and jobs.jsonl in the same directory contain all numbers, measures.csv "
-        "and measures.tex the tables, and figures/ the charts as SVG.</p></footer>"
+        "trials.jsonl, points.jsonl, pods.jsonl and jobs.jsonl in the same directory contain all numbers. measures.csv "
+        "and measures.tex contain the tables, and figures/ contains the charts as SVG.</p></footer>"
     )
 
 
@@ -380,7 +381,7 @@ def arrivals_as_html(results: Sequence[TrialResult]) -> str:
     return (
         "<section><h2>GPUs allocated, in %</h2><p class=quiet>Mean and standard deviation of all seeds when "
         f"{shares} of the cluster's GPUs are requested.</p>{_html_table(head, allocated_rows)}"
-        f"<h2>GPU fragmentation, in % of all GPUs</h2><p class=quiet>Mean of all seeds by requested "
+        f"<h2>GPU fragmentation, in % of all GPUs</h2><p class=quiet>Mean of all seeds, by the requested "
         f"share of the cluster's GPUs.</p>"
         f"{_html_table(head, fragmentation_rows)}</section>"
     )

@@ -181,7 +181,7 @@ class EventHandlers:
             try:
                 self._cache.remove_node(before.name)
             except CacheError as refusal:
-                log.warning("cache refused an event", node=before.name, reason=str(refusal))
+                log.warning("event rejected by the cache", node=before.name, reason=str(refusal))
         elif before is None:
             nodes.put(after)
             self._cache.add_node(after)
@@ -326,7 +326,7 @@ class EventHandlers:
 
 
 def _warn(pod: Pod, refusal: CacheError) -> None:
-    log.warning("cache refused an event", pod=pod.key, reason=str(refusal))
+    log.warning("event rejected by the cache", pod=pod.key, reason=str(refusal))
 
 
 def find_event_resource(obj: KubeObject) -> str:

@@ -196,7 +196,7 @@ class ExtenderServer:
         await parts.connection.informers.synced()
         await parts.scheduler.lifecycle.start()
         self._answering = Answering(parts.scheduler)
-        log.info("answering", nodes=len(parts.scheduler.cache), plugins=[*self._served.names])
+        log.info("serving extender requests", nodes=len(parts.scheduler.cache), plugins=[*self._served.names])
 
     async def _listen(self, server: HttpServer, ending: AsyncExitStack) -> int:
         options, tls = self._options, None

@@ -75,7 +75,7 @@ class Registry(Mapping[str, type[Plugin]]):
             try:
                 self.register_path(path, where=where)
             except ConfigError as error:
-                log.warning("installed plugin was not searched", error=str(error))
+                log.warning("cannot import an installed plugin", error=str(error))
         return name in self._plugins
 
     def __iter__(self) -> Iterator[str]:

@@ -219,7 +219,7 @@ class SchedulingQueue:
             if info.unschedulable_plugins or info.pending_plugins:
                 self.count_rejectors(info, -1)
             if info.uid in self._in_flight.pods:
-                log.error("pod of a group is being tried already", pod=info.key, group=group.key)
+                log.error("member of a popped group is already in flight", pod=info.key, group=group.key)
                 group.remove(info.key)
                 continue
             self._in_flight.start(info.uid)

@@ -197,7 +197,7 @@ class PodGroups:
             yield above
             parent = self.find_parent(above)
             if parent is not None and parent in visited:
-                log.error("composite pod groups are part of each other", group=group.key, again=parent)
+                log.error("cycle of composite pod groups", group=group.key, again=parent)
                 return
             if parent is not None:
                 visited.add(parent)

@@ -133,7 +133,7 @@ def load_policy(
             if entry.name not in catalogue:
                 where = f"profiles[{number}].pluginConfig[{index}]"
                 hint = did_you_mean(entry.name, catalogue)
-                log.warning("arguments of an unknown plugin", where=where, plugin=entry.name, hint=hint)
+                log.warning("arguments for an unknown plugin", where=where, plugin=entry.name, hint=hint)
     if to_schedule:
         require_plugins(loaded, registry)
         _warn_of_missing_points(loaded, catalogue)

@@ -126,4 +126,4 @@ async def _retire(parts: AssembledScheduler[ApiConnection], former: Profiles, ex
         unlisted = former.listed() - BUILT_IN - {kind for profiles in in_use for kind in profiles.listed()}
         parts.connection.informers.remove(unlisted)
         parts.scheduler.objects.forget(unlisted)
-    log.info("former plugins are closed")
+    log.info("plugins of the previous configuration are closed")

@@ -98,7 +98,7 @@ def test_a_passed_queue_sort_plugin_replaces_the_default() -> None:
 def test_arguments_of_an_unknown_plugin_are_logged(logged: list[MutableMapping[str, Any]]) -> None:
     head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     load_policy(collect_plugins(), head + "profiles: [{pluginConfig: [{name: NodeAfinity, args: {}}]}]\n")
-    warned = [line for line in logged if line["event"] == "arguments of an unknown plugin"]
+    warned = [line for line in logged if line["event"] == "arguments for an unknown plugin"]
     assert [(line["where"], line["plugin"], line["hint"]) for line in warned] == [
         ("profiles[0].pluginConfig[0]", "NodeAfinity", "did you mean 'NodeAffinity'?")
     ]

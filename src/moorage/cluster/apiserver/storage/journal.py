@@ -97,7 +97,7 @@ class Journal:
                 store.restore(resource, Entry(key, at, body))
             else:
                 # One unreadable object would prevent the listing of its kind.
-                log.error("an object is damaged and left out", resource=resource, key=key, file=str(self._file))
+                log.error("damaged object skipped", resource=resource, key=key, file=str(self._file))
         store.forget_history()
         self._committed = version
         return store
@@ -144,7 +144,7 @@ class Journal:
                 try:
                     await loop.run_in_executor(self._thread, self._commit, batch)
                 except (sqlite3.Error, OverflowError) as error:
-                    log.exception("the data cannot be written", file=str(self._file))
+                    log.exception("cannot write data", file=str(self._file))
                     problem = f"the data cannot be written to {self._file}: {error}"
                     failure = ServerError(problem, status=500, reason="InternalError")
                     self._undo(batch + self._pending, failure)

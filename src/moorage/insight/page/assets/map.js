@@ -74,7 +74,7 @@ export class NodeMap {
     grouping.of.forEach((value, row) => (value < 0 ? unlabelled : rows[value]).push(row));
     const groups = grouping.values.map((value, index) => [value, rows[index]]);
     groups.sort((a, b) => a[0].localeCompare(b[0], "en", { numeric: true }));
-    return unlabelled.length ? [...groups, ["without", unlabelled]] : groups;
+    return unlabelled.length ? [...groups, ["no label", unlabelled]] : groups;
   }
 
   // Compute the position of every tile. The next panel is added to the shortest column.

@@ -38,9 +38,9 @@ export function mapPicker({ run = 0, height = 460, withTable = false, title = "N
   const map = new NodeMap(canvas, {
     height,
     onOpen: (name) => (location.hash = `#/node/${encodeURIComponent(name)}`),
-    onHover: (row) => (hint.textContent = row >= 0 ? map.describe(row) : "Point at a tile, or use the arrow keys; a click opens the node."),
+    onHover: (row) => (hint.textContent = row >= 0 ? map.describe(row) : "Hover over a tile or use the arrow keys for details; click or press Enter to open the node."),
   });
-  hint.textContent = "Point at a tile, or use the arrow keys; a click opens the node.";
+  hint.textContent = "Hover over a tile or use the arrow keys for details; click or press Enter to open the node.";
 
   function select(change) {
     saveSelection(change);

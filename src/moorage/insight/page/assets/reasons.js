@@ -19,7 +19,7 @@ export function groupCard(group, total) {
       otherReasons.length > 0 && h("p.others", {}, "and ", otherReasons.slice(0, 3).map((text, index) => [index ? ", " : "", reason(text)]), otherReasons.length > 3 && ` and ${otherReasons.length - 3} more`),
       describeFix(group),
       h("p.quiet", {}, "for example ", group.examples.slice(0, 2).map((pod, index) => [index ? ", " : "", podLink(pod)]),
-        Object.keys(group.owners).length > 0 && [" · of ", owners(group)],
+        Object.keys(group.owners).length > 0 && [" · owners: ", owners(group)],
         age > 1 && store.about.kind !== "still" && ` · pending for up to ${duration(age)}`)));
 }
 

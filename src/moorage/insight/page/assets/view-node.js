@@ -21,7 +21,7 @@ export function nodeView(name) {
     try {
       const { lines } = await get("plan", { node: name, ...store.timeQuery });
       fill(planned, h("section.card", {}, h("h2", {}, "Plan of a drain"), h("pre", {}, lines.join("\n")),
-        h("p.quiet", {}, "Nothing was written. moorage plan drain prints more and saves the plan.")));
+        h("p.quiet", {}, "Nothing was changed. moorage plan drain prints more details and saves the plan.")));
     } catch (error) {
       fill(planned, empty("No plan", error.message));
     }

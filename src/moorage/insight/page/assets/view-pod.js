@@ -46,7 +46,7 @@ export function podView(key) {
 function headline(pod) {
   const [decisive] = pod.reasons;
   if (pod.isBound || !decisive || pod.result !== "unschedulable") return h(`p.headline.${pod.result}`, {}, pod.headline, pod.node && pod.isBound && [" (", nodeLink(pod.node), ")"]);
-  return h("div.headline.unschedulable", {}, "is pending: ", decisive.line, h("details.message", {}, h("summary", {}, "message of the scheduler"), pod.headline));
+  return h("div.headline.unschedulable", {}, "is pending: ", decisive.line, h("details.message", {}, h("summary", {}, "scheduler message"), pod.headline));
 }
 
 function notes(pod) {
@@ -102,7 +102,7 @@ function sum(items, key) {
 
 function wakes(pod) {
   const byPlugin = Map.groupBy ? Map.groupBy(pod.wakes, (item) => item.plugin) : new Map([["", pod.wakes]]);
-  return pod.wakes.length > 0 && h("section.card", {}, h("details", {}, h("summary", {}, "The pod is tried again when…"), h("ul.plain.spaced", {}, [...byPlugin].map(([plugin, items]) => h("li", {}, items.map((item, index) => [index ? ", " : "", retryEvent(item.event)]), h("span.quiet", {}, ` (${plugin})`))))));
+  return pod.wakes.length > 0 && h("section.card", {}, h("details", {}, h("summary", {}, "Events that trigger a retry"), h("ul.plain.spaced", {}, [...byPlugin].map(([plugin, items]) => h("li", {}, items.map((item, index) => [index ? ", " : "", retryEvent(item.event)]), h("span.quiet", {}, ` (${plugin})`))))));
 }
 
 // Events exist only on a live cluster; the server reports why it cannot list them.
@@ -117,7 +117,7 @@ function events(pod) {
 function attempts(pod) {
   if (store.about.kind === "still") return null;
   return h("section.card", {}, h("h2", {}, "Attempts"), pod.attempts.length ? decisionTable(collapse(pod.attempts).reverse(), false)
-    : empty("No attempts recorded", "The pod was scheduled before recording started, or too long ago."));
+    : empty("No attempts recorded", "The pod was scheduled before recording started, or its attempts were discarded because of their age."));
 }
 
 // All nodes: the reasons of rejecting plugins, and the scores of feasible nodes.

@@ -6,11 +6,11 @@ import { store } from "./store.js";
 import { podsBy } from "./view-waiting.js";
 
 const QUEUES = [
-  ["active", "Next", "ready to be tried, in order of priority"],
-  ["backoff", "Retried soon", "failed a moment ago; tried again after a short pause (backoff)"],
-  ["unschedulable", "No node fits", "tried again when something changes that could help (unschedulable)"],
-  ["gated", "Held back", "not tried until their scheduling gates are removed (gated)"],
-  ["in_flight", "Being scheduled", "on the way to a node right now"],
+  ["active", "Next", "ready for an attempt, in order of priority (active)"],
+  ["backoff", "Retried soon", "failed recently; retried after a short delay (backoff)"],
+  ["unschedulable", "No node fits", "retried after a cluster event that may help (unschedulable)"],
+  ["gated", "Gated", "not scheduled until their scheduling gates are removed"],
+  ["in_flight", "Being scheduled", "in a scheduling or binding cycle"],
   ["incomplete", "Group missing", "their pod group does not exist"],
   ["pending", "Group in progress", "arrived while their group was being scheduled"],
   ["another scheduler", "Other schedulers", "their schedulerName is not a profile of this scheduler"],
@@ -42,8 +42,8 @@ export function queuesView() {
       h("button.fact", { type: "button", "data-key": name, "aria-pressed": String(selectedQueue === name), onclick: () => selectQueue(name) },
         h("span.name", {}, title), h("strong", {}, (queues[name] ?? 0).toLocaleString("en")), h("span.quiet", {}, text))));
   });
-  const drawEvents = whenChanged((rows) => fill(events, h("h2", {}, "Pending pods are tried again when…"), rows.length ? h("div.scroll", {}, h("table", {},
-    h("thead", {}, h("tr", {}, h("th", {}, "Event"), h("th.number", {}, "Pods"), h("th", {}, "Because of"))),
+  const drawEvents = whenChanged((rows) => fill(events, h("h2", {}, "Events that retry pending pods"), rows.length ? h("div.scroll", {}, h("table", {},
+    h("thead", {}, h("tr", {}, h("th", {}, "Event"), h("th.number", {}, "Pods"), h("th", {}, "Plugins"))),
     h("tbody", {}, rows.map((item) => h("tr", {}, h("td", {}, retryEvent(item.event)), h("td.number", {}, item.pods.toLocaleString("en")), h("td.long", {}, item.plugins.join(", "))))))) : empty("No events", "No pod was rejected.")));
   const drawGroups = whenChanged((rows) => {
     groups.hidden = !rows.length;

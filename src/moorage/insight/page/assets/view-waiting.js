@@ -107,7 +107,7 @@ export function podsBy(filter, emptyText) {
 
 export function groupView(id) {
   const head = h("div", {});
-  const list = podsBy({ group: id }, "No pod is pending for this reason any more");
+  const list = podsBy({ group: id }, "No pending pods with this reason");
   const element = h("section.card", {}, h("p", {}, h("a", { href: "#/waiting" }, "‹ all reasons")), head, list.element);
   return { element, title: "Pending pods", update() {
     const group = store.state.groups.find((item) => item.id === id);

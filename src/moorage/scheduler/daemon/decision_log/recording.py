@@ -160,7 +160,11 @@ class LineWriter:
         except OSError as error:
             self._count_dropped(DISK, count)
             if not self._is_failing:
-                log.warning("lines of the log are lost", file=str(self._file.path), error=error.strerror or str(error))
+                log.warning(
+                    "lines of the decision log are dropped",
+                    file=str(self._file.path),
+                    error=error.strerror or str(error),
+                )
             self._is_failing = True
         else:
             self._is_failing = False

@@ -140,7 +140,7 @@ class SupervisorClient:
         try:
             reply = await self.router.answer(request)
         except Exception:
-            log.exception("page failed", path=request.path)
+            log.exception("HTTP request failed", path=request.path)
             self._link.send(Answered(message.number, 500, b"internal server error\n", "text/plain; charset=utf-8"))
         else:
             self._link.send(Answered(message.number, reply.status, reply.body, reply.content_type, reply.headers))

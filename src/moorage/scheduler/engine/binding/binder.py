@@ -90,7 +90,7 @@ class Binder:
             try:
                 await self._services.cluster.patch_status(binding.queued.pod, {"nominatedNodeName": binding.node_name})
             except MoorageError as error:
-                log.warning("cannot write the expected node", pod=binding.pod.key, error=str(error))
+                log.warning("cannot write the nominated node", pod=binding.pod.key, error=str(error))
         if binding.permit is not None and (status := await self._wait_on_permit(binding.permit, phases)) is not None:
             if status.is_rejection:
                 return status

@@ -212,7 +212,7 @@ def test_a_full_disk_costs_lines_only(tmp_path: Path, logged: list[MutableMappin
     assert path.read_bytes() == b"whole\nagain\n"
     assert dropped == {DISK: 3}
     # The log is captured in memory: if output is written to a file, the limit would apply to it too.
-    assert [line["event"] for line in logged] == ["lines of the log are lost"]
+    assert [line["event"] for line in logged] == ["lines of the decision log are dropped"]
 
 
 def test_lines_beyond_the_buffer_are_dropped_and_counted(tmp_path: Path) -> None:

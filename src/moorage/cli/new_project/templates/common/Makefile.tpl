@@ -1,4 +1,4 @@
-# The image is built on that of Moorage. BUILDER can also be podman or buildah.
+# Moorage's image is the base of this image. BUILDER can also be podman or buildah.
 IMAGE ?= {{ project }}:0.1.0
 BUILDER ?= docker
 

@@ -5,11 +5,11 @@ A plugin for the [Moorage](https://pypi.org/project/moorage/) scheduler: `src/{{
 | | |
 |---|---|
 | `src/{{ package }}/` | the plugin |
-| `tests/` | its tests: the decisions, the rules for all plugins, and a cluster in virtual time |
+| `tests/` | tests of its decisions, of the rules for all plugins, and on a cluster in virtual time |
 | `nodes.yaml`, `workload.yaml` | a sample workload |
 | `explore.py` | use of the plugin in a script or a notebook |
-| `deploy/scheduler.yaml` | the configuration: which plugins run, with which arguments, for pods of which `schedulerName` |
-| `deploy/` | the manifests: `base/` deploys Moorage, `rbac.yaml` has the permissions of the plugin |
+| `deploy/scheduler.yaml` | the configuration: the profile with its `schedulerName`, plugins and arguments |
+| `deploy/` | the manifests: `base/` deploys Moorage, `rbac.yaml` contains the permissions of the plugin |
 | `Dockerfile` | the image of Moorage with the plugin |
 | `Makefile` | `make test`, `make fmt`, `make image` and `make push IMAGE=registry.example/{{ project }}:0.1.0` |
 
@@ -27,7 +27,8 @@ $ python -m pytest
 $ PYTHONPATH=src moorage up --nodes 3 --shape cpu=4 --config deploy/scheduler.yaml --plugin {{ package }}:{{ plugin }}{{ definition }} -f nodes.yaml -f workload.yaml
 ```
 
-After `pip install -e .`, you no longer need `PYTHONPATH` and `--plugin`: Moorage finds the plugin through its entry point in `pyproject.toml`.
+After `pip install -e .`, `PYTHONPATH` and `--plugin` are not needed: Moorage loads the plugin through its entry
+point in `pyproject.toml`.
 
 ## Use it in a script or a notebook
 
@@ -42,7 +43,9 @@ $ make push IMAGE=registry.example/{{ project }}:0.1.0    # set the name in depl
 $ kubectl apply -k deploy
 ```
 
-This creates the Deployment `kube-system/{{ project }}-moorage`; other deployments of Moorage are not changed. It schedules pods with `schedulerName: {{ project }}`. After a change of `deploy/scheduler.yaml`, run `kubectl apply -k deploy` again: the scheduler reloads it without a restart.
+This creates the Deployment `kube-system/{{ project }}-moorage` and does not change other deployments of Moorage. It
+schedules pods with `schedulerName: {{ project }}`. After changing `deploy/scheduler.yaml`, repeat
+`kubectl apply -k deploy`: the scheduler reloads the file without a restart.
 
 To try it without an image, run it on this machine with the permissions of your kubeconfig:
 

@@ -1,4 +1,4 @@
-"""Evaluate the plugin on a cluster, with PYTHONPATH=src python explore.py or in the cells of a notebook."""
+"""Evaluate the plugin on a cluster: run PYTHONPATH=src python explore.py, or copy the code into a notebook."""
 
 from {{ package }} import {{ plugin }}
 
@@ -18,8 +18,8 @@ POD = {
     "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]},
 }
 
-# A cluster can also be a file ("cluster.yaml") or a snapshot (snapshot="today.json.gz"). Without arguments, it is the
-# live cluster that kubectl uses, which is only read.
+# A cluster can also be a file ("cluster.yaml") or a snapshot (snapshot="today.json.gz"). Without arguments,
+# Session.open reads the cluster that kubectl uses, and writes nothing.
 with Session.open(node("node-1", "5"), node("node-2", "90"), POD, plugins=[{{ plugin }}]) as session:
 {{ alone }}    print("all plugins of the profile:")
     for row in session.score("web"):

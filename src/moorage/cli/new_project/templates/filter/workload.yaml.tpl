@@ -1,4 +1,4 @@
-# Four pods for nodes of the fast pool. One such node with 4 CPUs has room for three of them.
+# Four pods for nodes of the fast pool. Three of them fit on one such node with 4 CPUs.
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: {{ project }}}

@@ -1,4 +1,4 @@
-# A pod that no node of `moorage up` has room for.
+# A pod that fits on no node of `moorage up`.
 apiVersion: v1
 kind: Pod
 metadata: {name: {{ project }}, labels: {app: {{ project }}, {{ label }}: fast}}

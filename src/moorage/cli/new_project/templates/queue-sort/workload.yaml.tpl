@@ -1,4 +1,4 @@
-# The nodes have 4 CPUs each: one pod fits on each of them. The pod of deadline 5 is tried before that of 60.
+# Each node has 4 CPUs, enough for one pod. The pod with deadline 5 is tried before the pod with deadline 60.
 apiVersion: v1
 kind: Pod
 metadata: {name: {{ project }}-first, labels: {app: {{ project }}}}

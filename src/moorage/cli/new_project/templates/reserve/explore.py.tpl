@@ -1,4 +1,4 @@
-"""Evaluate the plugin on a cluster, with PYTHONPATH=src python explore.py or in the cells of a notebook."""
+"""Evaluate the plugin on a cluster: run PYTHONPATH=src python explore.py, or copy the code into a notebook."""
 
 from {{ package }} import {{ plugin }}
 
@@ -18,8 +18,8 @@ def pod(name: str) -> dict:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-# A cluster can also be a file ("cluster.yaml") or a snapshot (snapshot="today.json.gz"). Without arguments, it is the
-# live cluster that kubectl uses, which is only read.
+# A cluster can also be a file ("cluster.yaml") or a snapshot (snapshot="today.json.gz"). Without arguments,
+# Session.open reads the cluster that kubectl uses, and writes nothing.
 with Session.open(NODE, plugins=[{{ plugin }}]) as session:
     for name in ("first", "second", "third"):  # there are two licenses, so the third pod is rejected
         attempt = session.place(pod(name))

@@ -1,4 +1,4 @@
-"""Evaluate the plugin on a cluster, with PYTHONPATH=src python explore.py or in the cells of a notebook."""
+"""Evaluate the plugin on a cluster: run PYTHONPATH=src python explore.py, or copy the code into a notebook."""
 
 from {{ package }} import {{ plugin }}
 
@@ -24,8 +24,8 @@ POD = {
     "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]},
 }
 
-# A cluster can also be a file ("cluster.yaml") or a snapshot (snapshot="today.json.gz"). Without arguments, it is the
-# live cluster that kubectl uses, which is only read.
+# A cluster can also be a file ("cluster.yaml") or a snapshot (snapshot="today.json.gz"). Without arguments,
+# Session.open reads the cluster that kubectl uses, and writes nothing.
 with Session.open(node("node-1"), node("node-2"), RESERVED, POD, plugins=[{{ plugin }}]) as session:
     print("{{ plugin }} alone:")
     for row in session.filter("web", "{{ plugin }}"):  # pandas.DataFrame(...) turns the rows into a table

@@ -9,7 +9,7 @@ leaderElection:
 profiles:
   - schedulerName: {{ project }}
     plugins:
-      bind:  # the first plugin that does not skip a pod binds it, so DefaultBinder is the last
+      bind:  # the first plugin that does not skip the pod binds it: DefaultBinder must be last
         disabled: [{name: DefaultBinder}]
         enabled:
           - name: {{ plugin }}

@@ -1,4 +1,5 @@
-# Permissions of the plugin, in addition to those of Moorage (base/rbac.yaml). Kinds that it lists need get, list and watch.
+# Permissions of the plugin, in addition to those of Moorage (base/rbac.yaml).
+# Listed kinds need the verbs get, list and watch.
 # kustomization.yaml adds the prefix {{ project }}- to all names.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

@@ -10,8 +10,8 @@ PROJECT = Path(__file__).parents[1]
 
 CASES = {
     "a pod without the label is accepted everywhere": ({}, {"{{ label }}": "fast"}, True),
-    "a node of the same value is accepted": ({"{{ label }}": "fast"}, {"{{ label }}": "fast"}, True),
-    "a node of another value is rejected": ({"{{ label }}": "fast"}, {"{{ label }}": "slow"}, False),
+    "a node with the same value is accepted": ({"{{ label }}": "fast"}, {"{{ label }}": "fast"}, True),
+    "a node with another value is rejected": ({"{{ label }}": "fast"}, {"{{ label }}": "slow"}, False),
     "a node without the label is rejected": ({"{{ label }}": "fast"}, {}, False),
 }
 

@@ -9,7 +9,7 @@ leaderElection:
 profiles:
   - schedulerName: {{ project }}
     plugins:
-      queueSort:  # a queue has one order, so this plugin replaces PrioritySort
+      queueSort:  # only one QueueSort plugin is allowed: replace PrioritySort
         disabled: [{name: "*"}]
         enabled:
           - name: {{ plugin }}

@@ -1,5 +1,5 @@
 # Moorage with this plugin as a second scheduler: kubectl apply -k deploy
-# base/ is a copy of the deployment of Moorage, from the time when this project was created.
+# base/ is a copy of Moorage's manifests from the creation of this project.
 apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 namespace: kube-system

@@ -11,7 +11,7 @@ PROJECT = Path(__file__).parents[1]
 CASES = {
     "a free node is the best": ({"{{ label }}": "0"}, 100),
     "a cheaper node is better": ({"{{ label }}": "30"}, 70),
-    "a price beyond the scale is the worst": ({"{{ label }}": "250"}, 0),
+    "a price above 100 is the worst": ({"{{ label }}": "250"}, 0),
     "a price that is not a number is the worst": ({"{{ label }}": "cheap"}, 0),
     "a node without a price is the worst": ({}, 0),
 }

@@ -28,9 +28,9 @@ class {{ plugin }}(FilterPlugin):
         return pod.labels.get(self.label)
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Return `None` to accept a node; users read the text of a rejection."""
+        """Return `None` to accept a node; the text of a rejection is part of the pod's events."""
         pool = pod.labels.get(self.label)
         if pool is None or node.labels.get(self.label) == pool:
             return None
-        # Evicting pods would not help: preemption skips the node. Otherwise, return Status.unschedulable.
+        # Evicting pods would not help, so preemption must skip the node. Otherwise, return Status.unschedulable.
         return Status.unresolvable(f"node(s) were not in the {self.label} of the pod")

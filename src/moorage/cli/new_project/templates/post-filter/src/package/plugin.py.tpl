@@ -1,4 +1,4 @@
-"""{{ plugin }}: collects the pods for which the cluster is too small, for example to add nodes."""
+"""{{ plugin }}: count pods without a feasible node, for example to add nodes."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ class {{ plugin }}Args(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class {{ plugin }}(PostFilterPlugin):
-    """Count pods without a feasible node by the pool in a label, and tell their users."""
+    """Count pods without a feasible node by the pool in a label, and report the pool in their events."""
 
     Args = {{ plugin }}Args
 
@@ -23,10 +23,10 @@ class {{ plugin }}(PostFilterPlugin):
         )
 
     async def post_filter(self, cycle: CycleState, pod: Pod, statuses: object) -> PostFilterResult:
-        """Act for a pod without a feasible node; `statuses` has the reason of each node.
+        """Handle a pod without a feasible node; `statuses` contains the status of each node.
 
-        A status of `None` means that the pod will fit, for example after evictions, and ends the phase. Otherwise the
-        next plugin runs, and users read the text.
+        A status of `None` means that the pod will fit, for example after evictions, and ends the phase. Otherwise,
+        the next plugin runs, and the text is part of the pod's events.
         """
         pool = pod.labels.get(self.label, "any")
         self.missing.inc(pool=pool)

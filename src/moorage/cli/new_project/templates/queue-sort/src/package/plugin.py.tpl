@@ -24,7 +24,7 @@ class {{ plugin }}(QueueSortPlugin):
     def sort_key(self, queued: QueuedPod) -> tuple[int, float, float]:
         """Return the key of a queued pod: the pod with the smallest key is tried first.
 
-        It is computed when the pod enters the queue. If keys of queued pods change, call `handle.resort_queue()`.
+        The key is computed when the pod enters the queue. If keys of queued pods change, call `handle.resort_queue()`.
         """
         return -queued.priority, self.deadline(queued.pod), queued.timestamp
 

@@ -35,12 +35,12 @@ class {{ plugin }}(FilterPlugin):
 
     def __init__(self, *, args: {{ plugin }}Args, handle: Handle) -> None:
         self.label = args.label
-        # The scheduler lists and watches the kind from now on, and retries rejected pods when an object of the
-        # kind changes. deploy/rbac.yaml grants the permission.
+        # The scheduler lists and watches this kind, and retries rejected pods when an object of the kind
+        # changes. deploy/rbac.yaml grants the permission.
         self.reservations = handle.lister(Reservation)
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Return `None` to accept a node; users read the text of a rejection."""
+        """Return `None` to accept a node; the text of a rejection is part of the pod's events."""
         reservation = self.reservations.get(node.name)
         if reservation is None or reservation.spec.team == pod.labels.get(self.label):
             return None

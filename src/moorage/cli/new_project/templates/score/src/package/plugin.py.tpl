@@ -16,7 +16,7 @@ class {{ plugin }}Args(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class {{ plugin }}(ScorePlugin):
-    """Prefer nodes with a small number in a label; 100 and more, or no number, is the worst."""
+    """Prefer nodes with a low price in a label. Prices of 100 or more, and missing prices, score 0."""
 
     Args = {{ plugin }}Args
     # The result depends on the node alone, not on its pods: it is cached until the node changes.
@@ -30,6 +30,6 @@ class {{ plugin }}(ScorePlugin):
         return ""
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Score a node from 0 to 100; the profile multiplies that by the plugin's weight."""
+        """Score a node from 0 to 100; the scheduler multiplies the score by the plugin's weight."""
         price = node.labels.get(self.label, "")
         return max(0, MAX_SCORE - int(price)) if price.isascii() and price.isdecimal() else 0
