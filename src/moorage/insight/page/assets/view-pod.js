@@ -117,7 +117,7 @@ function events(pod) {
 function attempts(pod) {
   if (store.about.kind === "still") return null;
   return h("section.card", {}, h("h2", {}, "Attempts"), pod.attempts.length ? decisionTable(collapse(pod.attempts).reverse(), false)
-    : empty("No attempts recorded", "The pod was scheduled before recording started, or its attempts were discarded because of their age."));
+    : empty("No attempts recorded", "The pod was scheduled before recording started, or its attempts are no longer stored."));
 }
 
 // All nodes: the reasons of rejecting plugins, and the scores of feasible nodes.

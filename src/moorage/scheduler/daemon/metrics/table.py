@@ -229,7 +229,7 @@ _ALL: Final = (
     _histogram(
         "moorage_config_reload_hold_seconds",
         "step",
-        "How long a reload paused scheduling, by step: build (plugins), swap (pending pods are admitted again).",
+        "How long a reload paused scheduling, by step: build (plugins), swap (pending pods are re-admitted).",
         _TENTHS,
     ),
     _gauge("moorage_config_last_reload_successful", "", "Whether the last reload succeeded: 1, or 0 if refused."),
