@@ -68,9 +68,9 @@ def explain(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
 ) -> None:
     """Explain why a pod is pending, and suggest changes that make it fit.
 
-    For a pod on a node, the command compares that node with the best other node. The cluster is the live one that
-    kubectl uses, a snapshot, or files. The command never writes to it. Every suggested change was tried: the plugins
-    of the scheduler accept the pod on the changed cluster.
+    For a scheduled pod, the command compares its node with the best alternative. The cluster is the live one that
+    kubectl uses, a snapshot, or files; nothing is written to it. Every suggested change was tried: the plugins of the
+    scheduler accept the pod on the changed cluster.
 
     The text is at most one screen long. -v 1 prints all reasons and changes, and the events that trigger a retry.
 

@@ -89,7 +89,7 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
         typer.Option(
             "--claim-dir",
             metavar="DIR",
-            help="Directory at which the claim is mounted here (default: the directory of the experiment).",
+            help="Local mount point of the claim (default: the directory of the experiment).",
         ),
     ] = None,
     namespace: Annotated[
@@ -100,7 +100,9 @@ def run(  # noqa: PLR0913, PLR0917 - the parameters of a command are its options
     shard: Annotated[
         str,
         typer.Option(
-            "--shard", metavar="INDEX/NUMBER", help="Run only this part of the trials, without a report: 0/4 to 3/4."
+            "--shard",
+            metavar="INDEX/NUMBER",
+            help="Run one part of the trials, without a report: 0/4 is the first of four.",
         ),
     ] = "",
     open_report: Annotated[bool, typer.Option("--open", help="Open the report in a browser.")] = False,
@@ -293,7 +295,7 @@ def import_(  # noqa: PLR0913, PLR0917 - the parameters of a command are its opt
             "--gpus-per-pod",
             metavar="NUMBER",
             parser=options.number(0, 1000),
-            help="Split larger jobs into pods with this number of GPUs (default for philly: 8).",
+            help="Split larger jobs into pods with this number of GPUs; 0 means 8 for philly, and no split for others.",
         ),
     ] = 0,
     throughputs: Annotated[

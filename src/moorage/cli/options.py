@@ -238,7 +238,7 @@ PluginTimeout = Annotated[
     typer.Option(
         "--plugin-timeout",
         metavar="DURATION",
-        help="Time after which an awaited call of a plugin fails (default: 60s, or call_timeout of its class).",
+        help="Timeout of asynchronous plugin calls (default: call_timeout of the plugin class, or 60s).",
     ),
 ]
 Config = Annotated[
@@ -246,7 +246,7 @@ Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Scheduler configuration (default: the defaults of kube-scheduler, and each --plugin if there are any).",
+        help="Scheduler configuration (default: kube-scheduler's defaults plus each --plugin).",
     ),
 ]
 ClusterFiles = Annotated[
@@ -277,9 +277,7 @@ Port = Annotated[
 ]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(
-        "--token-file", metavar="FILE", help="Accept only clients with one of these bearer tokens (one per line)."
-    ),
+    typer.Option("--token-file", metavar="FILE", help="File of accepted bearer tokens, one per line."),
 ]
 CertFile = Annotated[
     Path | None, typer.Option("--tls-cert-file", metavar="FILE", help="Certificate to serve HTTPS with.")

@@ -38,7 +38,7 @@ Exclude = Annotated[
     typer.Option(
         "--exclude",
         metavar="PATTERN",
-        help="Pattern of pods as NAMESPACE/POD, such as 'default/db-*', or of nodes, whose pods must not be evicted; "
+        help="Do not evict pods that match NAMESPACE/POD, such as 'default/db-*', or pods on nodes that match NODE; "
         "may be repeated.",
     ),
 ]

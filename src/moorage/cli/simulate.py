@@ -82,14 +82,12 @@ PodRunTime = Annotated[
     typer.Option(
         "--run-for",
         metavar="DURATION",
-        help="How long a pod runs if its restartPolicy lets it end and it has no moorage.io/run-for annotation "
+        help="Run time of pods with restartPolicy Never or OnFailure that have no moorage.io/run-for annotation "
         "(default: 5s for pods of Jobs, unlimited for others).",
     ),
 ]
 NoExtenders = Annotated[bool, typer.Option("--no-extenders", help="Ignore the extenders of the configuration.")]
-GroupBy = Annotated[
-    str, typer.Option("--group-by", metavar="LABEL", help="Group utilization by this label of the nodes.")
-]
+GroupBy = Annotated[str, typer.Option("--group-by", metavar="LABEL", help="Group utilization by this node label.")]
 Timeline = Annotated[
     bool, typer.Option("--timeline", help="Print the complete timeline, including pods that did not wait.")
 ]

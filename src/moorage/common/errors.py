@@ -234,7 +234,8 @@ def describe_mismatch(error: Exception) -> tuple[str, str]:
         return field_path, f"the field {match[1]!r} is missing"
     if match := re.fullmatch(r"Expected `([\w| ]+)`, got `(\w+)`", text):
         expected = " or ".join(_TYPES_IN_WORDS.get(name, name) for name in match[1].split(" | "))
-        return field_path, f"expected {expected}, found {_TYPES_IN_WORDS.get(match[2], match[2])}"
+        actual = "a boolean" if match[2] == "bool" else _TYPES_IN_WORDS.get(match[2], match[2])
+        return field_path, f"expected {expected}, found {actual}"
     return field_path, text
 
 

@@ -44,7 +44,7 @@ def make_job(settings: JobSettings, experiment: Path, out: Path, trials: int) ->
     directory, shards = settings.directory.resolve(), min(settings.pods or PODS, trials)
     for path, name in ((experiment, "the experiment"), (out, "--out")):
         if not path.resolve().is_relative_to(directory):
-            hint = "set --claim-dir to the directory at which the claim is mounted here"
+            hint = "set --claim-dir to the local mount point of the claim"
             raise InputError(str(path), f"{name} is not on the volume {directory}", hint=hint)
     command = ["moorage", "lab", "run", str(experiment.resolve()), "--out", str(out.resolve())]
     command += ["--shard", f"$(JOB_COMPLETION_INDEX)/{shards}", "--workers", "1", "--quiet"]

@@ -29,7 +29,7 @@ def forecast_lines(forecast: Forecast, *, is_verbose: bool = False) -> Iterator[
     if forecast.sooner:
         yield "To start it sooner:"
         for change in forecast.sooner:
-            yield f"  {change.text}: {_moment(change.p50)}"
+            yield f"  {change.text}: starts {_moment(change.p50)}"
     if forecast.assumptions:
         yield "Assumptions:"
         for sentence in forecast.assumptions:

@@ -298,7 +298,7 @@ class _Forecaster:
             )
         elif drawn:
             sentences.append(
-                f"Nothing is known about the ends of {len(drawn)} of {total}: each is assumed to have a 50% chance of "
+                f"The end of {len(drawn)} of {total} is unknown: each is assumed to have a 50% chance of "
                 "reaching twice its current age. For better estimates, pass --history FILE."
             )
         if limited:

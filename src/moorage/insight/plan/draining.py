@@ -77,11 +77,13 @@ def _select_nodes(run: PlanRun, names: Sequence[str], selector: str) -> list[str
         matching = [name for name in run.node_names() if matcher.matches(labels[name])]
         if not matching:
             raise InputError(
-                f"--selector {selector}", "no node has these labels", hint="run: kubectl get nodes --show-labels"
+                f"--selector {selector}", "no node has these labels", hint="use a label of the nodes, such as pool=old"
             )
         selected = list(dict.fromkeys((*selected, *matching)))
     if not selected:
-        raise InputError("plan drain", "no node to drain", hint="name a node, or use --selector pool=old")
+        raise InputError(
+            "plan drain", "no nodes specified", hint="add node names, or a label such as --selector pool=old"
+        )
     targets = [name for name in selected if not run.rules.constraints.excludes(name)]
     if not targets:
         raise InputError("plan drain", "--exclude excludes every node to drain", hint="change --exclude or the nodes")
@@ -95,7 +97,8 @@ def _explain(run: PlanRun, stuck: Sequence[ImmovablePod]) -> str:
         count = len(run.pending)
         return f"{count} evicted {'pod stays' if count == 1 else 'pods stay'} pending"
     first = stuck[0]
-    suffix = f", and {len(stuck) - 1} more" if len(stuck) > 1 else ""
+    others = len(stuck) - 1
+    suffix = f"; {others} more {'pod' if others == 1 else 'pods'} cannot move" if others else ""
     return f"{first.pod} cannot leave {first.node}: {first.reason.rstrip('., ')}{suffix}"
 
 

@@ -118,7 +118,7 @@ class PlanRun:
         existing = self.node_names()
         for name in names:
             if name not in existing:
-                hint = did_you_mean(name, existing) or "run: kubectl get nodes"
+                hint = did_you_mean(name, existing) or "use the name of a node in the cluster"
                 raise InputError(f"node {name}", "not found", hint=hint)
 
     def pods_on(self, name: str) -> list[Pod]:

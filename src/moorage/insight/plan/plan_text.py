@@ -41,7 +41,7 @@ def plan_lines(plan: Plan, *, is_verbose: bool = False) -> Iterator[str]:
             yield f"  {pending.pod}: {pending.message}"
     if plan.placed:
         yield ""
-        yield "the request:"
+        yield "requested pods:"
         for placed in plan.placed[:limit]:
             yield f"  {placed.pod} -> {placed.node or f'pending: {placed.message}'}"
         if len(plan.placed) > limit:

@@ -122,7 +122,7 @@ class Rebalance:
                 if self._use(name) <= self._hot:
                     break
                 is_cool = lambda step: all(self._use(item.node) <= self._hot for item in step.evict)  # noqa: E731
-                self._try_move(pod, f"{name} is hot ({self._use(name):.0%} of a resource)", is_cool)
+                self._try_move(pod, f"{name} is hot ({self._use(name):.0%} of a resource is requested)", is_cool)
 
     def _use(self, name: str) -> float:
         info = self._run.session.scheduler.cache.node(name)

@@ -155,7 +155,7 @@ def with_nodes(documents: Sequence[Document], wish: str) -> list[Document]:
     parts = _ADDITION.fullmatch(wish)
     if parts is None or int(parts[1]) > MAX_ADDED:
         hint = "use 3xNAME for three copies of a node, or 3xcpu=8,memory=32Gi"
-        raise InputError(f"--add-nodes {wish}", "not of the form COUNTxNODE", hint=hint)
+        raise InputError(f"--add-nodes {wish}", "not of the form COUNTxSHAPE", hint=hint)
     count, shape = int(parts[1]), parts[2]
     nodes = {_name(document): document for document in documents if document.kind == "Node"}
     new_documents = []

@@ -195,7 +195,8 @@ def load_connection(
     readable = [name for name in files if os.path.isfile(name)]
     if not readable:
         hint = (
-            "set --kubeconfig or KUBECONFIG (with --config, clientConnection.kubeconfig), run in a pod, or pass files"
+            "set --kubeconfig or KUBECONFIG, run in a pod, or read files with -f; "
+            "with --config of the scheduler, set clientConnection.kubeconfig"
         )
         raise InputError(", ".join(files), "no kubeconfig found, and no API server configured", hint=hint)
     return _from_files(readable, context, "", env, time)

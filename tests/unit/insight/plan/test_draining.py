@@ -286,7 +286,7 @@ def test_nodes_are_selected_by_labels() -> None:
         drained(*objects, nodes=(), selector="pool=none")
 
 
-@pytest.mark.parametrize(("nodes", "hint"), [(("node-10",), "node-1"), ((), "name a node")])
+@pytest.mark.parametrize(("nodes", "hint"), [(("node-10",), "node-1"), ((), "add node names")])
 def test_wrong_nodes_are_rejected(nodes: tuple[str, ...], hint: str) -> None:
     with pytest.raises(InputError) as caught:
         drained(node("node-1"), nodes=nodes)

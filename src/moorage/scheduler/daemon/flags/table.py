@@ -355,7 +355,7 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
             "plugin-timeout",
             DURATION,
             Duration.of(seconds=60),
-            "Time after which an awaited call of a plugin fails, unless its class sets call_timeout; 0 means no limit.",
+            "Timeout of asynchronous plugin calls, unless the class sets call_timeout; 0 means no limit.",
         ),
         Flag(
             "cross-check-percent",
@@ -378,7 +378,12 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
         Flag("shadow-plugin", PATHS, (), "Plugin of --shadow as module:Class (default: those of --plugin)."),
         Flag("shadow-log", TEXT, "", "Write each comparison with --shadow to this file, one line of JSON each."),
         Flag("shadow-max-memory", BYTES, 4 << 30, "Memory limit of --shadow; it is disabled above the limit."),
-        Flag("tracing-endpoint", TEXT, "", "OTLP/HTTP collector for traces of attempts, e.g. http://host:4318."),
+        Flag(
+            "tracing-endpoint",
+            TEXT,
+            "",
+            "OTLP/HTTP collector for traces of scheduling attempts, such as http://host:4318.",
+        ),
         Flag("tracing-sampling-rate-per-million", INT32, 10_000, "Number of traced attempts per million."),
         Flag(
             "reload", BOOL, True, "Apply changes to the --config and --plugin files while running; SIGHUP rereads them."
