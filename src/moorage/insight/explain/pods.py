@@ -210,7 +210,15 @@ def _explain_bound(session: Session, pod: Pod, node: str) -> PodExplanation:
         pre_filter=attempt.decision.pre_filter,
     )
     reasons = tuple(group_reasons(decision, waiting, session.scheduler.cache.nodes))
-    explained = PodExplanation(decision=decision, is_bound=True, reasons=reasons, because=because, runner_up=runner_up)
+    failed = attempt.decision.result is Result.ERROR
+    explained = PodExplanation(
+        decision=decision,
+        is_bound=True,
+        reasons=reasons,
+        because=because,
+        runner_up=runner_up,
+        notes=(f"the nodes cannot be compared: {attempt.decision.message}",) if failed else (),
+    )
     return _restrict_to_node(explained, node)
 
 

@@ -4,7 +4,11 @@ import pytest
 from tests.support.gangs import COSCHEDULING
 from tests.unit.insight.explain.clusters import TAINT, Object, node, pod, session
 
+from moorage import CycleState, FilterPlugin, NodeInfo, Pod, Status
 from moorage.insight.explain.pods import explain_pod
+from moorage.insight.whatif.session import Session
+from moorage.kube.manifests import to_documents
+from moorage.scheduler.wiring.policy import collect_plugins, load_policy
 
 
 def test_explanation_is_restricted_to_one_node() -> None:
@@ -91,3 +95,16 @@ def test_pod_of_another_scheduler_is_explained_as_if_it_were_ours() -> None:
     assert explained.notes[0].startswith("another scheduler is responsible: schedulerName is volcano")
     assert explained.decision.profile == "volcano"
     assert explained.changes[0].text == "Lower the cpu request of container main from 8 to 4"
+
+
+def test_error_of_a_plugin_is_reported_for_a_scheduled_pod() -> None:
+    class Raising(FilterPlugin):
+        def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+            raise ValueError("no such rack")
+
+    policy = load_policy(collect_plugins((Raising,)), enabled=(Raising,))
+    objects = (node("n1"), pod("p", on="n1", requests={"cpu": "1"}))
+    with Session(to_documents(objects, source="the test"), policy) as opened:
+        explained = explain_pod(opened, "default/p")
+    assert explained.is_bound
+    assert any("Raising.filter raised ValueError: no such rack (test_pods.py:" in note for note in explained.notes)
