@@ -13,8 +13,9 @@ from moorage.common.errors import Forbidden, InputError
 from moorage.common.virtual_time import VirtualLoop
 from moorage.insight.plan.applying import PlanApplier
 from moorage.insight.plan.draining import plan_drain
-from moorage.insight.plan.plan_model import Plan, PlannedCluster
+from moorage.insight.plan.plan_model import Plan, PlannedCluster, PlanProgress
 from moorage.kube.api.node import Node
+from moorage.kube.api.pod import Pod
 from moorage.testing.cluster import Cluster, in_virtual_time
 from tests.support.plan_samples import (
     GOALS,
@@ -159,29 +160,56 @@ def sample_node(name: str) -> dict[str, Any]:
     }
 
 
+async def plan_with_equal_nodes(cluster: Cluster, *names: str) -> Plan:
+    """Plan a drain of the node with one pod of each name; the nodes a, b and c have equal scores for the first pod."""
+    await create(cluster.client, sample_node("old"))
+    for name in names:
+        container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": "1"}}}
+        template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
+        spec = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}
+        content = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec}
+        await create(cluster.client, content)
+    await cluster.sleep(5)
+    for name in ("a", "b", "c"):
+        await create(cluster.client, sample_node(name))
+    await cluster.sleep(5)
+    with await read_session(cluster.client) as session:
+        return plan_drain(session, ["old"])
+
+
+def with_nodes(plan: Plan, *nodes: str) -> Plan:
+    """Change the predicted nodes of the only step."""
+    (step,) = plan.steps
+    evict = tuple(msgspec.structs.replace(item, to=node) for item, node in zip(step.evict, nodes, strict=True))
+    return msgspec.structs.replace(plan, steps=(msgspec.structs.replace(step, evict=evict),))
+
+
 @in_virtual_time
 async def test_nodes_with_equal_scores_are_accepted() -> None:
-    labels = {"app": "web"}
-    container = {"name": "web", "image": "web", "resources": {"requests": {"cpu": "1"}}}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
-    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-    replica_set = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web"}, "spec": spec}
     async with Cluster(nodes=0) as cluster:
-        for content in (sample_node("old"), replica_set):
-            await create(cluster.client, content)
-        await cluster.sleep(5)
-        for name in ("a", "b", "c"):
-            await create(cluster.client, sample_node(name))
-        await cluster.sleep(5)
-        with await read_session(cluster.client) as session:
-            plan = plan_drain(session, ["old"])
+        plan = await plan_with_equal_nodes(cluster, "web")
         predicted = plan.steps[0].evict[0]
         other_node = next(name for name in ("a", "b", "c") if name != predicted.node)
-        step = msgspec.structs.replace(plan.steps[0], evict=(msgspec.structs.replace(predicted, to=other_node),))
         saved: list[Plan] = []
-        result = await applier(cluster, saved).run_step(msgspec.structs.replace(plan, steps=(step,)))
+        result = await applier(cluster, saved).run_step(with_nodes(plan, other_node))
         assert result.is_done
         name = f"the replacement of {predicted.pod}"
         assert result.lines[1:] == (f"{name} is on {predicted.node}, which had the same score as {other_node}",)
         assert saved[0].progress is not None
         assert set(saved[0].progress.tied[predicted.pod]) == {"a", "b", "c"}, "an interrupted step knows them too"
+
+
+@pytest.mark.parametrize("are_equal", [True, False])
+@in_virtual_time
+async def test_choice_between_equal_nodes_affects_other_pods_of_the_step(are_equal: bool) -> None:
+    async with Cluster(nodes=0) as cluster:
+        plan = await plan_with_equal_nodes(cluster, "web", "api")
+        first, second = plan.steps[0].evict
+        rest = next(name for name in ("a", "b", "c") if name not in (first.node, second.node))
+        existing = tuple(pod.uid for pod in await cluster.client.list(Pod))
+        tied = {first.pod: ("a", "b", "c")} if are_equal else {}
+        started = PlanProgress(is_started=True, existing=existing, tied=tied)
+        plan = msgspec.structs.replace(with_nodes(plan, rest, first.node), progress=started)
+        result = await applier(cluster, []).run_step(plan)
+        assert result.is_done is are_equal
+        assert result.lines[-1] == f"the replacement of {second.pod} is on {second.node}, not on {first.node}"

@@ -11,7 +11,7 @@ import msgspec
 
 from moorage.cluster.controllers.kubelet import FAKE_LABEL
 from moorage.common.errors import ApiError
-from moorage.insight.plan.applying import PlanApplier, StepResult
+from moorage.insight.plan.applying import PlanApplier
 from moorage.insight.plan.consolidation import plan_consolidate
 from moorage.insight.plan.draining import plan_drain
 from moorage.insight.plan.making_room import plan_room
@@ -190,27 +190,39 @@ async def predict_placements(client: ApiClient, plan: Plan) -> Counter[tuple[str
     return +expected
 
 
-async def carry_out(client: ApiClient, plan: Plan, now: Callable[[], float], seconds: float = 300.0) -> StepResult:
-    """Carry out all steps of a plan; fail if one does not end as predicted."""
-    result = StepResult(plan, ())
+async def carry_out(client: ApiClient, plan: Plan, now: Callable[[], float], seconds: float = 300.0) -> bool:
+    """Carry out all steps of a plan; fail if one does not end as predicted.
+
+    Return whether each pod is on the predicted node; otherwise the scheduler chose nodes with equal scores.
+    """
+    is_exact = True
     while plan.progress is None or plan.progress.done < len(plan.steps):
         result = await PlanApplier(client, open_session, now=now, seconds=seconds).run_step(plan)
-        assert result.is_done, result.lines
+        assert result.is_done or (result.is_replanned and not is_exact), result.lines
+        is_exact = is_exact and len(result.lines) == 1
         plan = result.plan
         if not plan.steps:
             break
-    return result
+    return is_exact
 
 
 async def check_goal(client: ApiClient, goal: SampleGoal, now: Callable[[], float], sleep: Sleep) -> None:
-    """Create a sample, carry its plan out, and compare the nodes of all pods with the prediction."""
+    """Create a sample, carry its plan out, and compare the nodes of all pods with the prediction.
+
+    If the scheduler chose other nodes with equal scores, only pods with and without a node are compared.
+    """
     await create_sample(client, goal, sleep)
     await create_waiting(client, goal, sleep)
     with await read_session(client) as session:
         plan = goal.make(session)
     assert plan.feasible is goal.is_feasible, plan.reason
     expected = await predict_placements(client, plan)
-    await carry_out(client, plan, now)
+    is_exact = await carry_out(client, plan, now)
     await _settle(client, sleep)
     actual = await placements(client)
-    assert actual == expected
+    if is_exact:
+        assert actual == expected
+    else:
+        assert Counter((name, bool(node)) for name, node in actual.elements()) == Counter(
+            (name, bool(node)) for name, node in expected.elements()
+        )

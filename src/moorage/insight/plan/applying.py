@@ -301,9 +301,10 @@ class PlanApplier:
         """Compare the nodes of the replacements with the plan; return the differences, and notes about equal scores.
 
         Replacements of one controller are interchangeable. Among nodes with equal scores, the scheduler may choose any.
+        After such a choice, the plan does not predict the nodes of the other pods of the step.
         """
         current_pods = await self._client.list(Pod)
-        differences, notes = list[str](), list[str]()
+        pending, moved, notes = list[str](), list[str](), list[str]()
         for owner in dict.fromkeys(item.owner for item in step.evict if item.owner and item.recreated):
             items = [item for item in step.evict if item.owner == owner]
             replacements = _replacements(current_pods, owner, progress.existing)
@@ -323,8 +324,10 @@ class PlanApplier:
                 if node in equals:
                     notes.append(f"{text}, which had the same score as {item.node}")
                 else:
-                    differences.append(f"{text}, not on {item.node}")
-        return tuple(differences), tuple(notes)
+                    (moved if node else pending).append(f"{text}, not on {item.node}")
+        if notes:
+            return tuple(pending), (*notes, *moved)
+        return (*pending, *moved), ()
 
     async def _replan(self, plan: Plan, lines: tuple[str, ...]) -> StepResult:
         """Undo temporary cordons, and replace the remaining steps by a new plan."""
