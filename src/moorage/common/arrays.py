@@ -17,7 +17,7 @@ MASKS_AT_ONCE: Final = 40
 
 
 def group_rows(masks: Sequence[NDArray[np.bool_]], size: int) -> tuple[list[tuple[int, ...]], NDArray[np.int64]]:
-    """Group rows by the masks that are true for them; return the masks of each group, and the group of each row.
+    """Group rows by the masks that are true for them. Return the masks of each group, and the group of each row.
 
     >>> groups, numbers = group_rows([np.array([True, True, False]), np.array([True, False, False])], 3)
     >>> [groups[number] for number in numbers]

@@ -13,14 +13,14 @@ log = structlog.get_logger(__name__)
 
 
 def start_task(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """Run a coroutine that no other code waits for; an exception is logged."""
+    """Run a coroutine that no other code waits for. An exception is logged."""
     task = asyncio.get_running_loop().create_task(work, name=name)
     task.add_done_callback(_report)
     return task
 
 
 def keep_running(work: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Task[None]:
-    """Run a coroutine until it returns or the task is cancelled; log exceptions and restart it after a pause."""
+    """Run a coroutine until it returns or the task is cancelled. Log exceptions and restart it after a pause."""
     return asyncio.get_running_loop().create_task(_restart(work, name), name=name)
 
 

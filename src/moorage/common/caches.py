@@ -22,17 +22,17 @@ MAX_VALUE_LENGTH: Final = 32 * 1024
 """Maximum length of the encoding of a cached object: thousands of pods with specs of a megabyte fill the memory."""
 
 MAX_KEY_LABELS: Final = 64
-"""Maximum number of labels in a key; results for pods with more labels are not cached."""
+"""Maximum number of labels in a key. Results for pods with more labels are not cached."""
 
 MAX_SEEN: Final = 4096
-"""Number of keys whose first use an :class:`AdmissionLRU` remembers."""
+"""Number of keys that an :class:`AdmissionLRU` records at their first use."""
 
 _caches: "dict[str, WeakSet[LRU[Any, Any]]]" = {}
 _functions: "dict[str, Callable[[], tuple[int, int]]]" = {}
 
 
 class CacheReport(Struct, frozen=True, order=True):
-    """The size of all caches of one name; ``budget`` is the sum of their limits, in entries."""
+    """The size of all caches of the same name. ``budget`` is the sum of their limits, in entries."""
 
     name: str
     caches: int
@@ -58,7 +58,7 @@ class LRU(Generic[K, V]):
     half the limit, it becomes the old one, and the rest of the previous old generation is dropped. So an entry is
     dropped after ``limit / 2`` other entries were added without a lookup.
 
-    With ``compute``, ``lookup(key)`` computes a missing value and stores it; a hit costs no Python call. ``on_drop`` is
+    With ``compute``, ``lookup(key)`` computes a missing value and stores it. A hit costs no Python call. ``on_drop`` is
     called with each entry that is dropped because the cache is full.
 
     >>> squares = LRU("squares", 100, lambda number: number * number)
@@ -118,7 +118,7 @@ class LRU(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V) -> None:
-        """Store a value; drop the old generation if the young one is full."""
+        """Store a value. Drop the old generation if the young one is full."""
         young = self._young
         if len(young) >= self._half and key not in young:
             dropped, self._old = self._old, dict(young)
@@ -130,7 +130,7 @@ class LRU(Generic[K, V]):
         self._old.pop(key, None)
 
     def resize(self, limit: int) -> None:
-        """Change the limit; a lower one takes effect as entries are added."""
+        """Change the limit. A lower one takes effect as entries are added."""
         self._half = max(1, limit // 2)
 
     def discard(self, key: K) -> None:
@@ -144,7 +144,7 @@ class LRU(Generic[K, V]):
         self._old.clear()
 
     def items(self) -> Iterator[tuple[K, V]]:
-        """Iterate over all entries; none may be added during the iteration."""
+        """Iterate over all entries. None may be added during the iteration."""
         return chain(self._young.items(), self._old.items())
 
 
@@ -180,7 +180,7 @@ class AdmissionLRU(Generic[K, V]):
         return len(self._entries)
 
     def find(self, key: K) -> V | None:
-        """Return the value of a key, or ``None``; the latest value is stored when it is found."""
+        """Return the value of a key, or ``None``. The latest value is stored when it is found."""
         value = self._entries.find(key)
         if value is None and self._latest is not None and self._latest[0] == key:
             value = self._latest[1]
@@ -189,7 +189,7 @@ class AdmissionLRU(Generic[K, V]):
         return value
 
     def put(self, key: K, value: V) -> None:
-        """Store a value if its key was seen before; otherwise keep it as the latest value."""
+        """Store a value if its key was seen before. Otherwise keep it as the latest value."""
         key_hash = hash(key)
         slot = key_hash % MAX_SEEN
         if self._seen[slot] == key_hash:
@@ -199,7 +199,7 @@ class AdmissionLRU(Generic[K, V]):
             self._latest = (key, value)
 
     def clear(self) -> None:
-        """Remove all values; seen keys remain seen."""
+        """Remove all values. Seen keys remain seen."""
         self._entries.clear()
         self._latest = None
 

@@ -64,7 +64,7 @@ class RestartPolicy:
         self._not_before = now + self._pause
 
     def succeeded(self) -> None:
-        """Record that the process works; the next failure is treated as the first."""
+        """Record that the process works. The next failure is treated as the first."""
         self._pause = self._not_before = 0.0
         self._failures.clear()
 
@@ -137,7 +137,7 @@ class ChildProcess:
         return self._process.returncode is None
 
     def write(self, frames: bytes) -> None:
-        """Write encoded frames into the buffer of the pipe; never waits."""
+        """Write encoded frames into the buffer of the pipe. Never waits."""
         self._input.write(frames)
 
     async def drain(self) -> None:
@@ -168,11 +168,11 @@ class ChildProcess:
     async def close(self) -> None:
         """Kill the process and wait for its end, even if cancelled."""
         self.kill()
-        waiting = asyncio.ensure_future(self._process.wait())
+        exit_wait = asyncio.ensure_future(self._process.wait())
         try:
-            await asyncio.shield(waiting)
+            await asyncio.shield(exit_wait)
         except asyncio.CancelledError:
-            await waiting
+            await exit_wait
             raise
         finally:
             # Unread data would keep the pipes open.
@@ -180,7 +180,7 @@ class ChildProcess:
 
 
 class BlockingChild:
-    """A child process of synchronous code; each operation has a deadline of :func:`time.monotonic`."""
+    """A child process of synchronous code. Each operation has a deadline of :func:`time.monotonic`."""
 
     def __init__(self, module: str, *arguments: str) -> None:
         self._socket, child_socket = socket.socketpair()

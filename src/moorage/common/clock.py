@@ -53,5 +53,5 @@ class VirtualClock:
         self._now += seconds
 
     def advance_to(self, moment: float) -> None:
-        """Advance to a moment; a moment in the past has no effect."""
+        """Advance to a moment. A moment in the past has no effect."""
         self._now = max(self._now, moment)

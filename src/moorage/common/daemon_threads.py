@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 async def call_in_thread(call: Callable[[], T], seconds: float, description: str) -> T:
-    """Run a function in a thread and return its result; raise MoorageError if it does not end in time.
+    """Run a function in a thread and return its result. Raise MoorageError if it does not end in time.
 
     A thread that runs Python code is then interrupted. One that waits in a system call remains, and ends with the
     process.

@@ -9,7 +9,7 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def parse_duration(text: str, *, where: str) -> float:
-    """Return the seconds of a duration like ``90``, ``500ms``, ``1m30s`` or ``7d``; raise InputError if invalid.
+    """Return the seconds of a duration like ``90``, ``500ms``, ``1m30s`` or ``7d``. Raise InputError if invalid.
 
     >>> parse_duration("1m30s", where="--for")
     90.0

@@ -2,7 +2,7 @@
 
 MoorageError
 ├── InputError            a file or object of a user is invalid: one message, exit code 2
-│   └── ConfigError       the same for the configuration; `where` is a path into it
+│   └── ConfigError       the same for the configuration. `where` is a path into it
 │       ├── ConfigErrors  several problems, in the order of the document
 │       └── UnknownPluginError
 ├── QuantityError         a text is not a Kubernetes quantity (also a ValueError)
@@ -14,7 +14,7 @@ MoorageError
 │   ├── NotFound          the object does not exist
 │   ├── Gone              the requested version has expired: relist
 │   ├── Unauthorized      the credentials are invalid
-│   ├── Forbidden         a permission is missing; the message names it
+│   ├── Forbidden         a permission is missing. The message names it
 │   ├── TooManyRequests   the server is overloaded: retry after ``retry_after`` seconds
 │   ├── ServerError       the server failed: retry
 │   └── Unreachable       no response: the request may or may not have been executed
@@ -46,12 +46,12 @@ class MoorageError(Exception):
 
 
 class InputError(MoorageError):
-    """Invalid input of a user; the message contains the place, the problem and a correction."""
+    """Invalid input of a user. The message contains the place, the problem and a correction."""
 
-    def __init__(self, where: str, problem: str, *, hint: str = "") -> None:
-        where, problem, hint = shortened(where, MAX_PLACE), shortened(problem), shortened(hint, MAX_PLACE)
-        super().__init__(f"{where}: {problem}" + (f"\n  hint: {hint}" if hint else ""))
-        self.where, self.problem, self.hint = where, problem, hint
+    def __init__(self, location: str, problem: str, *, hint: str = "") -> None:
+        location, problem, hint = shortened(location, MAX_PLACE), shortened(problem), shortened(hint, MAX_PLACE)
+        super().__init__(f"{location}: {problem}" + (f"\n  hint: {hint}" if hint else ""))
+        self.where, self.problem, self.hint = location, problem, hint
 
 
 class ConfigError(InputError):
@@ -101,7 +101,7 @@ class PluginError(MoorageError):
 
 
 class AttemptSuspended(MoorageError):
-    """A plugin has used the time of one attempt, and keeps its partial result: the pod is retried after other pods."""
+    """A plugin has used the time of an attempt, and keeps its partial result: the pod is retried after other pods."""
 
 
 class ServiceError(MoorageError):
@@ -121,7 +121,7 @@ class CacheError(MoorageError):
 
 
 class ApiError(MoorageError):
-    """The API rejected a request or did not respond; ``status`` is the HTTP code, or 0 without a response.
+    """The API rejected a request or did not respond. ``status`` is the HTTP code, or 0 without a response.
 
     ``reason`` is the API's code, such as ``NotFound``. ``retry_after`` is the server's requested delay in seconds, if
     it sent one. ``details`` is the part of the Status object that describes the object and the causes.
@@ -154,7 +154,12 @@ class NotFound(ApiError):
 
 
 class Gone(ApiError):
-    """The requested version has expired on the server; relist and continue from there."""
+    """The requested version has expired on the server. Relist and continue from there.
+
+    ``token`` continues an expired list with the current objects.
+    """
+
+    token = ""
 
 
 class Unauthorized(ApiError):
@@ -162,15 +167,15 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """A permission is missing; the message names the verb and the resource that RBAC must allow."""
+    """A permission is missing. The message names the verb and the resource that RBAC must allow."""
 
 
 class TooManyRequests(ApiError):
-    """The server is overloaded; ``retry_after`` is the time to wait."""
+    """The server is overloaded. ``retry_after`` is the time to wait."""
 
 
 class ServerError(ApiError):
-    """The server failed; the request may have been executed."""
+    """The server failed. The request may have been executed."""
 
 
 class Unreachable(ApiError):
@@ -223,6 +228,8 @@ def describe_mismatch(error: Exception) -> tuple[str, str]:
 
     >>> describe_mismatch(ValueError("Expected `int | null`, got `str` - at `$.spec.priority`"))
     ('spec.priority', 'expected an integer or null, found a string')
+    >>> describe_mismatch(ValueError("Expected `int | float | str`, got `array` - at `$.cpu`"))
+    ('cpu', 'expected a number or a string, found a list')
     >>> describe_mismatch(ValueError("Object contains unknown field `nodez`"))
     ('', "unknown field 'nodez'")
     """
@@ -232,15 +239,27 @@ def describe_mismatch(error: Exception) -> tuple[str, str]:
         return field_path, f"unknown field {match[1]!r}"
     if match := re.fullmatch(r"Object missing required field `(.+)`", text):
         return field_path, f"the field {match[1]!r} is missing"
+    if match := re.fullmatch(r"Invalid enum value (.+)", text):
+        return field_path, f"invalid value {match[1]}"
     if match := re.fullmatch(r"Expected `([\w| ]+)`, got `(\w+)`", text):
-        expected = " or ".join(_TYPES_IN_WORDS.get(name, name) for name in match[1].split(" | "))
+        names = match[1].split(" | ")
+        names = [name for name in names if name != "int" or "float" not in names]
+        expected = " or ".join(_TYPES_IN_WORDS.get(name, name) for name in names)
         actual = "a boolean" if match[2] == "bool" else _TYPES_IN_WORDS.get(match[2], match[2])
         return field_path, f"expected {expected}, found {actual}"
-    return field_path, text
+    return field_path, text.replace("JSON is malformed", "invalid JSON").replace(
+        "Input data was truncated", "incomplete JSON"
+    )
+
+
+def describe_decode_error(error: Exception) -> str:
+    """Return the text of an error of msgspec in the terms of YAML, with the path of the field."""
+    field_path, problem = describe_mismatch(error)
+    return f"{field_path}: {problem}" if field_path else problem
 
 
 def explain(error: MoorageError) -> str:
-    """Format an error for a terminal; its notes contain the file."""
+    """Format an error for a terminal. Its notes contain the file."""
     about = "".join(f"{shortened(note, MAX_PLACE)}: " for note in getattr(error, "__notes__", ()))
     if not isinstance(error, ConfigErrors) or len(error.errors) == 1:
         return f"{about}{error}"

@@ -23,7 +23,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def fork(work: Callable[[], int]) -> int:
-    """Run a function in a forked child, which exits with its result; return the process id of the child.
+    """Run a function in a forked child, which exits with its result. Return the process id of the child.
 
     Call it before there are threads or a loop. The child ends with its parent and never returns.
     """
@@ -62,7 +62,7 @@ def run_in_child(work: Callable[[], int]) -> int:
 
 
 def _forward_signals(child: int) -> int:
-    """Forward signals until the child has ended; return the exit code of the program."""
+    """Forward signals until the child has ended. Return the exit code of the program."""
     first_signal_at, number = 0.0, 0
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)

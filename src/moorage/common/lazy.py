@@ -20,7 +20,7 @@ from typing import Any
 def lazy_exports(
     package: str, exports: Mapping[str, Iterable[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for a package; ``exports`` maps its modules to the exported names."""
+    """Return ``__getattr__`` and ``__dir__`` for a package. ``exports`` maps its modules to the exported names."""
     modules = {name: f"{package}.{module}" for module, names in exports.items() for name in names}
     namespace = vars(sys.modules[package])
     namespace["__all__"] = sorted(modules)

@@ -14,12 +14,12 @@ E = TypeVar("E", bound="Observer")
 class Observer:
     """The base of all event classes.
 
-    Methods named ``wrap_…`` return their first argument, a function, possibly wrapped; all others return ``None``.
+    Methods named ``wrap_…`` return their first argument, a function, possibly wrapped. All others return ``None``.
     """
 
 
 def select(observers: Iterable[Observer], events: type[E]) -> E | None:
-    """Return one observer that forwards to all observers of the events, in order; ``None`` without observers."""
+    """Return one observer that forwards to all observers of the events, in order, or ``None`` without observers."""
     followers = [observer for observer in observers if isinstance(observer, events)]
     if len(followers) < 2:
         return followers[0] if followers else None

@@ -5,7 +5,7 @@ import signal
 
 
 def stop_on_signals() -> asyncio.Event:
-    """Return an event that SIGINT and SIGTERM set; call it on the running event loop."""
+    """Return an event that SIGINT and SIGTERM set. Call it on the running event loop."""
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)

@@ -8,7 +8,7 @@ from collections.abc import MutableMapping
 from typing import Any, Final
 
 MAX_MESSAGE: Final = 16 * 1024
-"""Limit of one message. A complete validation error of kube-apiserver for an ordinary object fits."""
+"""Limit of a message. A complete validation error of kube-apiserver for an ordinary object fits."""
 MAX_TRACE: Final = 4 * MAX_MESSAGE
 MAX_NOTE_BYTES: Final = 1024
 """Limit of the events API."""

@@ -22,9 +22,9 @@ _OTHER_KINDS: Final[tuple[tuple[Callable[[int], bool], str], ...]] = (
 
 
 def open_file(path: str | Path, *, where: str = "", hint: str = "") -> BinaryIO:
-    """Open a regular file; raise InputError if that is impossible.
+    """Open a regular file. Raise InputError if that is impossible.
 
-    ``where`` is the flag or field that names the file. ``hint`` describes the expected file.
+    ``location`` is the flag or field that names the file. ``hint`` describes the expected file.
     """
     location = f"{where}: {path}" if where else str(path)
     try:
@@ -38,12 +38,12 @@ def open_file(path: str | Path, *, where: str = "", hint: str = "") -> BinaryIO:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise InputError(location, "the file does not exist", hint=hint) from error
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise InputError(location, f"the file cannot be read: {why}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(location, f"the file cannot be read: {reason}") from error
 
 
 def read_file(path: str | Path, *, limit: int = MAX_SETTINGS, where: str = "", hint: str = "") -> bytes:
-    """Read a regular file of at most ``limit`` bytes; raise InputError if that is impossible."""
+    """Read a regular file of at most ``limit`` bytes. Raise InputError if that is impossible."""
     location = f"{where}: {path}" if where else str(path)
     with open_file(path, where=where, hint=hint) as file:
         try:
@@ -58,7 +58,7 @@ def read_file(path: str | Path, *, limit: int = MAX_SETTINGS, where: str = "", h
 
 
 def read_text(path: str | Path, *, limit: int = MAX_SETTINGS, where: str = "", hint: str = "") -> str:
-    """Read a regular file of UTF-8 text; a byte order mark is skipped."""
+    """Read a regular file of UTF-8 text. A byte order mark is skipped."""
     content = read_file(path, limit=limit, where=where, hint=hint)
     try:
         return content.decode("utf-8-sig")
@@ -69,7 +69,7 @@ def read_text(path: str | Path, *, limit: int = MAX_SETTINGS, where: str = "", h
 
 @contextmanager
 def private_file(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Write a file that only its owner can read; it appears complete at the end of the block, or does not appear.
+    """Write a file that only its owner can read. It appears complete at the end of the block, or does not appear.
 
     The content is written to a new temporary file, which then replaces the path: a link at the path is not followed.
     """

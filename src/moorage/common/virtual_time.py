@@ -1,4 +1,4 @@
-"""Virtual time: an asyncio loop whose clock jumps to the next timer instead of waiting for it.
+"""Virtual time: an asyncio loop with a clock that jumps to the next timer instead of waiting for it.
 
 Ten minutes of backoff take no time, and the same input gives the same output. Callbacks run in the order in which they
 were scheduled. The loop does not read the system clock unless it waits for a program outside.
@@ -28,8 +28,12 @@ class _JumpingSelector(selectors.DefaultSelector):
         super().__init__()
         self._clock = clock
         self.outside_waits = 0
+        self.is_interrupted = False
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.is_interrupted:
+            self.is_interrupted = False
+            raise KeyboardInterrupt
         if self.outside_waits and timeout != 0:
             began = monotonic()
             ready = super().select(MAX_WAIT if timeout is None else min(timeout, MAX_WAIT))
@@ -57,6 +61,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return the virtual time."""
         return self.clock.now()
+
+    def interrupt(self) -> None:
+        """Raise KeyboardInterrupt from the loop, between two callbacks. A signal handler may call it."""
+        self._jumping.is_interrupted = True
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Log a failed task, unless Ctrl-C interrupted it: the loop also raises that to its caller."""
@@ -109,6 +117,18 @@ def call_outside_loop(action: Callable[[], T]) -> T:
         return action()
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(action).result()
+
+
+def interrupt_virtual_loop() -> bool:
+    """Interrupt the virtual loop that runs in this thread. Return whether there is one."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    if not isinstance(loop, VirtualLoop):
+        return False
+    loop.interrupt()
+    return True
 
 
 def run_virtual(work: Coroutine[Any, Any, T], clock: VirtualClock) -> T:

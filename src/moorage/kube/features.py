@@ -21,11 +21,12 @@ from moorage.common.errors import ConfigError, ConfigErrors, did_you_mean
 from moorage.common.version import RELEASE
 
 FLAG: Final = "--feature-gates"
+GATES_PAGE: Final = "docs/reference/feature-gates.md lists the gates"
 COMPONENT: Final = "kube"
 
 
 class Stage(Enum):
-    """How mature a gate is."""
+    """The maturity of a gate."""
 
     ALPHA = "ALPHA"
     BETA = "BETA"
@@ -33,7 +34,7 @@ class Stage(Enum):
 
 
 class Gate(Struct, frozen=True):
-    """One gate in one release; a locked gate cannot be changed."""
+    """One gate in one release. A locked gate cannot be changed."""
 
     name: str
     stage: Stage
@@ -53,7 +54,7 @@ _STAGES: Final[Mapping[str, tuple[Stage, bool, bool]]] = {
 _DRA: Final = "DynamicResourceAllocation"
 _TABLE: Final[tuple[tuple[str, ...], ...]] = (
     # A letter for each supported release, the name, and the gates that it needs. As in kube-scheduler, an older release
-    # has the needs of the binary; a gate that a release has removed is not needed there.
+    # has the needs of the binary. A gate that a release has removed is not needed there.
     # Dynamic resources
     ("gGGG-", "DynamicResourceAllocation"),
     ("aabGG", "DRAExtendedResource", _DRA),
@@ -117,6 +118,8 @@ _TABLE: Final[tuple[tuple[str, ...], ...]] = (
     ("---ao", "CompositePodGroup", "GenericWorkload", "TopologyAwareWorkloadScheduling"),
     ("---aa", "PodGroupPreemptionPolicy", "GenericWorkload"),
     ("--aab", "WorkloadWithJob", "GenericWorkload"),
+    # The API server
+    ("----a", "ManagedFieldsOptOut"),
     # The process
     ("aabbb", "ComponentFlagz"),
     ("aabbb", "ComponentStatusz"),
@@ -126,7 +129,7 @@ _TABLE: Final[tuple[tuple[str, ...], ...]] = (
 _ON_FROM: Final = {"DRAFractionalCapacityRange": (1, 37), "DRANodeAllocatableResources": (1, 38)}
 """Beta gates that are on by default if all components of the control plane have at least this release."""
 
-#: Gates whose stage, default or lock in 1.38 is planned or assumed. A beta gate is assumed to be on by default, unless
+#: Gates with a planned or assumed stage, default or lock in 1.38. A beta gate is assumed to be on by default, unless
 #: its API is not served by default.
 UNCONFIRMED: Final = frozenset(
     [
@@ -153,10 +156,14 @@ UNCONFIRMED: Final = frozenset(
 
 
 def _read_gates(column: int) -> Iterator[Gate]:
-    removed = {name for letters, name, *_ in _TABLE if column and letters[column] == "-" and letters[column - 1] != "-"}
+    removed_gates = {
+        name for letters, name, *_ in _TABLE if column and letters[column] == "-" and letters[column - 1] != "-"
+    }
     for letters, name, *needs in _TABLE:
         if letters[column] in _STAGES:
-            yield Gate(name, *_STAGES[letters[column]], needs=tuple(need for need in needs if need not in removed))
+            yield Gate(
+                name, *_STAGES[letters[column]], needs=tuple(need for need in needs if need not in removed_gates)
+            )
 
 
 #: The gates of every release that can be emulated, the newest first.
@@ -204,7 +211,7 @@ class FeatureGates:
         return cls(dict(assignments(*flags)))
 
     def enabled(self, name: str) -> bool:
-        """Return whether a gate is enabled; raise LookupError for an unknown gate."""
+        """Return whether a gate is enabled. Raise LookupError for an unknown gate."""
         if name not in _ALL_NAMES:
             raise LookupError(f"no feature gate is named {name!r}")
         return name in self._on
@@ -239,8 +246,8 @@ class FeatureGates:
     def __repr__(self) -> str:
         emulated = [] if self.release == RELEASE else [f"release={self.release!r}"]
         gates = self.gates.items()
-        changed = [f"{name}={name in self._on}" for name, gate in gates if gate.default != (name in self._on)]
-        return f"FeatureGates({', '.join([*changed, *emulated])})"
+        settings = [f"{name}={name in self._on}" for name, gate in gates if gate.default != (name in self._on)]
+        return f"FeatureGates({', '.join([*settings, *emulated])})"
 
 
 def one_before(release: str) -> str:
@@ -267,7 +274,7 @@ def _refused(overrides: Mapping[str, bool], release: str, oldest: str) -> Iterat
         gate = RELEASES[release].get(name)
         setting = f"cannot set feature gate {name} to {go_bool(value)}, feature is"
         if name not in gates:
-            hint = did_you_mean(name, [*gates, *GROUPS])
+            hint = did_you_mean(name, [*gates, *GROUPS]) or GATES_PAGE
             yield ConfigError(FLAG, f"unrecognized feature gate: {name}", hint=hint)
         elif gate is None:
             text = f"{setting} PreAlpha at emulated version {release}, min compatibility version {oldest}"
@@ -293,9 +300,9 @@ def _setting(gate: Gate, overrides: Mapping[str, bool], oldest: str) -> bool:
 
 def _unmet_needs(gates: Mapping[str, Gate], on: Collection[str]) -> Iterator[ConfigError]:
     for name in sorted(on):
-        if missing := [need for need in gates[name].needs if need not in on]:
-            text = f"{name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"
-            assignments = ",".join(f"{need}=true" for need in missing)
+        if unmet_needs := [need for need in gates[name].needs if need not in on]:
+            text = f"{name} is enabled, but depends on features that are disabled: [{' '.join(unmet_needs)}]"
+            assignments = ",".join(f"{need}=true" for need in unmet_needs)
             yield ConfigError(FLAG, text, hint=f"add {assignments}, or {name}=false")
 
 

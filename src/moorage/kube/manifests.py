@@ -7,34 +7,36 @@ from dataclasses import dataclass
 from json import JSONDecoder
 from typing import Any, Final, TextIO
 
-from moorage.common.errors import InputError, comment_hint
+import msgspec
+
+from moorage.common.errors import InputError, comment_hint, did_you_mean
 from moorage.common.text import describe_type
 from moorage.common.user_files import MAX_OBJECTS, read_text
 from moorage.kube.api.documents import read_documents
-from moorage.kube.schema import find_kind_schema, unknown_fields
+from moorage.kube.schema import find_kind_schema, locate_unknown_fields
 
 STDIN: Final = "-"
 _SCHEDULER_GROUP: Final = "kubescheduler.config.k8s.io/"
 _MAX_UNKNOWN: Final = 5
 _ESCAPE: Final = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F]\w\w)|.)", re.DOTALL)
-"""An escape of JSON; the group is a surrogate without its pair."""
+"""An escape of JSON. The group is a surrogate without its pair."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object as plain data; ``source`` is its file and position, for messages."""
+    """One object as plain data. ``source`` is its file and position, for messages."""
 
     content: Mapping[str, Any]
     source: str
 
     @property
     def kind(self) -> str:
-        """Return ``kind``; empty if it is not a string."""
+        """Return ``kind``, or empty if it is not a string."""
         return _text(self.content.get("kind"))
 
     @property
     def api_version(self) -> str:
-        """Return ``apiVersion``; empty if it is not a string."""
+        """Return ``apiVersion``, or empty if it is not a string."""
         return _text(self.content.get("apiVersion"))
 
     @property
@@ -44,11 +46,11 @@ class Document:
         fields = metadata if isinstance(metadata, dict) else {}
         name = "/".join(part for part in (_text(fields.get("namespace")), _text(fields.get("name"))) if part)
         title = " ".join(part for part in (self.kind, name) if part)
-        return f"{self.source} ({title})" if title else self.source
+        return f"{self.source} ({title})" if title not in {"", self.source} else self.source
 
 
 def read_files(paths: Sequence[str], *, stdin: TextIO | None = None) -> Iterator[Document]:
-    """Read every object of some files, in order of appearance; ``-`` is standard input."""
+    """Read every object of some files, in order of appearance. ``-`` is standard input."""
     for path in paths:
         text, source = read_manifest(path, stdin)
         is_empty = True
@@ -69,7 +71,9 @@ def describe_unknown_fields(documents: Iterable[Document]) -> str:
     for document in documents:
         schema = find_kind_schema(document.api_version, document.kind)
         if schema is not None:
-            unknown += [f"{document.title}, {path}" for path in unknown_fields(document.content, schema)]
+            for path, key, owner in locate_unknown_fields(document.content, schema):
+                hint = did_you_mean(key, owner.structs)
+                unknown.append(f"{document.title}, {path}{f' ({hint})' if hint else ''}")
     more = f" and {len(unknown) - _MAX_UNKNOWN} more" if len(unknown) > _MAX_UNKNOWN else ""
     return f"unknown fields are ignored: {'; '.join(unknown[:_MAX_UNKNOWN])}{more}" if unknown else ""
 
@@ -81,7 +85,7 @@ def to_documents(contents: Iterable[Any], *, source: str) -> Iterator[Document]:
 
 
 def flatten(content: Any, source: str) -> Iterator[Document]:
-    """Flatten lists at any depth; items of a typed list need no kind."""
+    """Flatten lists at any depth. Items of a typed list need no kind."""
     if not isinstance(content, dict):
         raise InputError(
             source,
@@ -103,7 +107,7 @@ def flatten(content: Any, source: str) -> Iterator[Document]:
 
 
 def read_manifest(path: str, stdin: TextIO | None = None) -> tuple[str, str]:
-    """Return the text of a file and its name for messages; ``-`` is standard input."""
+    """Return the text of a file and its name for messages. ``-`` is standard input."""
     if path != STDIN:
         hint = "pass a file of Kubernetes objects, or - for standard input"
         return read_text(path, limit=MAX_OBJECTS, hint=hint), path
@@ -129,6 +133,10 @@ def _json_documents(text: str) -> list[Any]:
     if "\\ud" in text or "\\uD" in text:
         # A lone surrogate cannot be encoded; Go replaces it by this character.
         text = _ESCAPE.sub(lambda escape: "\\ufffd" if escape[1] else escape[0], text)
+    try:
+        return [msgspec.json.decode(text)]
+    except (msgspec.MsgspecError, UnicodeEncodeError):
+        pass  # several documents, or numbers like NaN: the slower decoder of Python accepts these
     decoder = JSONDecoder()
     documents: list[Any] = []
     at = 0

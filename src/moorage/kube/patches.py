@@ -1,6 +1,7 @@
 """JSON patch (RFC 6902), merge patch (RFC 7386) and Kubernetes' strategic merge patch, on plain data."""
 
 import copy
+import re
 from typing import Any, Final
 
 import msgspec
@@ -15,68 +16,74 @@ ORDER: Final = "$setElementOrder/"
 RETAIN: Final = "$retainKeys"
 MAX_OPERATIONS: Final = 10_000
 MAX_COPIED: Final = 3 * 1024 * 1024
-"""The bytes that copy operations of one patch may add: repeated copies grow exponentially."""
+"""The bytes that copy operations of a patch may add: repeated copies grow exponentially."""
+
+
+class FailedTest(ApiError):
+    """A test operation of a JSON patch found another value."""
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
     """Merge: mappings by key, null removes, everything else replaces."""
     if not isinstance(patch, dict):
         return patch
-    merged = dict(target) if isinstance(target, dict) else {}
+    result = dict(target) if isinstance(target, dict) else {}
     for key, content in patch.items():
         if content is None:
-            merged.pop(key, None)
+            result.pop(key, None)
         else:
-            merged[key] = merge_patch(merged.get(key), content)
-    return merged
+            result[key] = merge_patch(result.get(key), content)
+    return result
 
 
 def json_patch(target: Any, operations: Any) -> Any:
-    """Apply a list of operations to a copy; the first that fails rejects them all."""
+    """Apply a list of operations to a copy as kube-apiserver does. The first that fails rejects them all.
+
+    Unlike RFC 6902, ``replace`` adds an absent key, and negative indices count from the end.
+    """
     if not isinstance(operations, list) or len(operations) > MAX_OPERATIONS:
         raise bad_request(f"a JSON patch is a list of at most {MAX_OPERATIONS} operations")
-    document = {"": copy.deepcopy(target)}
+    document = copy.deepcopy(target)
     copied = 0
     for operation in operations:
         if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
             raise bad_request("an operation of a JSON patch is an object with op and path")
         if operation.get("op") == "copy":
-            copied += len(msgspec.json.encode(_find(document, _source(operation))))
+            copied += len(msgspec.json.encode(_read(document, operation, _source(operation))))
             if copied > MAX_COPIED:
-                why = f"the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
-                raise _cannot(f"Unable to complete the copy, {why}")
-        _carry_out(document, operation)
-    if "" not in document:
-        raise bad_request("the JSON patch removes the whole object; delete it instead")
-    return document[""]
+                reason = f"the accumulated size increase of copy is {copied}, exceeding the limit {MAX_COPIED}"
+                raise _cannot(f"Unable to complete the copy, {reason}")
+        if operation.get("op") == "replace" and not operation["path"]:
+            document = copy.deepcopy(operation.get("value"))
+        else:
+            _carry_out(document, operation)
+    return document
 
 
-def _carry_out(document: dict[str, Any], operation: dict[str, Any]) -> None:
-    name, path = operation.get("op"), operation["path"]
-    match name:
+def _carry_out(document: Any, operation: dict[str, Any]) -> None:
+    path = operation["path"]
+    match operation.get("op"):
         case "add":
-            _add(document, path, _value(operation))
+            _add(document, operation, copy.deepcopy(operation.get("value")))
         case "remove":
-            _remove(document, path)
+            _remove(document, operation, path)
         case "replace":
-            _find(document, path)
-            _remove(document, path)
-            _add(document, path, _value(operation))
+            container, key = _container(document, operation, path)
+            at = _index(container, key, operation) if isinstance(container, list) else key
+            container[at] = copy.deepcopy(operation.get("value"))
         case "move":
-            _add(document, path, _remove(document, _source(operation)))
+            content = _read(document, operation, _source(operation))
+            _remove(document, operation, _source(operation))
+            _add(document, operation, content)
         case "copy":
-            _add(document, path, copy.deepcopy(_find(document, _source(operation))))
+            _add(document, operation, copy.deepcopy(_read(document, operation, _source(operation))))
         case "test":
-            if _find(document, path) != operation.get("value"):
-                raise _cannot(f"testing value {path} failed")
-        case _:
-            raise _cannot(f"{name!r} is no operation; write add, remove, replace, move, copy or test")
-
-
-def _value(operation: dict[str, Any]) -> Any:
-    if "value" not in operation:
-        raise bad_request(f"{operation['op']} {operation['path']}: an operation that writes needs a value")
-    return copy.deepcopy(operation["value"])
+            content = _read(document, operation, path) if path else document
+            if content != operation.get("value"):
+                error = _cannot(f"testing value {path} failed: test failed")
+                raise FailedTest(str(error), status=error.status, reason=error.reason)
+        case name:
+            raise _cannot(f"Unexpected kind: {name}")
 
 
 def _source(operation: dict[str, Any]) -> str:
@@ -86,59 +93,59 @@ def _source(operation: dict[str, Any]) -> str:
     return source
 
 
-def _cannot(why: str) -> ApiError:
-    message = f"the server rejected our request due to an error in our request: {why}"
+def _cannot(reason: str) -> ApiError:
+    message = f"the server rejected our request due to an error in our request: {reason}"
     return ApiError(message, status=422, reason="Invalid")
 
 
-def _steps(path: str) -> list[str]:
-    if path and not path.startswith("/"):
-        raise bad_request(f"{path!r} is not a JSON pointer: it starts with a slash")
-    return [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")]
-
-
-def _find(document: Any, path: str) -> Any:
-    value = document
-    for step in _steps(path):
-        if isinstance(value, dict) and step in value:
-            value = value[step]
-        elif isinstance(value, list):
-            value = value[_index(value, step, path)]
+def _container(document: Any, operation: dict[str, Any], path: str) -> tuple[Any, str]:
+    """Return the object or the list that a path ends in, and its key."""
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")]
+    container = document if len(steps) > 1 else None
+    for key in steps[1:-1]:
+        if isinstance(container, list):
+            container = container[_index(container, key, operation)]
         else:
-            raise _cannot(f"nothing is at {path}")
-    return value
+            container = container.get(key) if isinstance(container, dict) else None
+    if not isinstance(container, dict | list):
+        raise _cannot(f'{operation["op"]} operation does not apply: doc is missing path: "{path}": missing value')
+    return container, steps[-1]
 
 
-def _index(items: list[Any], step: str, path: str) -> int:
-    if not step.isdecimal() or not step.isascii() or len(step) > 9 or int(step) >= len(items):
-        raise _cannot(f"nothing is at {path}")
-    return int(step)
+def _index(items: list[Any], key: str, operation: dict[str, Any], *, end: int = 0) -> int:
+    """Return the index of an item. ``end`` is 1 if the position behind the last item is valid."""
+    location = f"error in {operation['op']} for path: '{operation['path']}': "
+    if re.fullmatch(r"[+-]?[0-9]{1,9}", key) is None:
+        raise _cannot(f"{location}value was not a proper array index: '{key}'")
+    number, size = int(key), len(items) + end
+    if not -size <= number < size:
+        raise _cannot(f"{location}Unable to access invalid index: {number}: invalid index referenced")
+    return number % size
 
 
-def _parent(document: Any, path: str) -> tuple[Any, str]:
-    *above, last = _steps(path)
-    return (_find(document, "/".join(above)), last) if path else (document, "")
+def _read(document: Any, operation: dict[str, Any], path: str) -> Any:
+    container, key = _container(document, operation, path)
+    if isinstance(container, list):
+        return container[_index(container, key, operation)]
+    return container.get(key)
 
 
-def _add(document: Any, path: str, content: Any) -> None:
-    parent, last = _parent(document, path)
-    if isinstance(parent, dict):
-        parent[last] = content
-    elif isinstance(parent, list):
-        at = len(parent) if last in ("-", str(len(parent))) else _index(parent, last, path)
-        parent.insert(at, content)
+def _add(document: Any, operation: dict[str, Any], content: Any) -> None:
+    container, key = _container(document, operation, operation["path"])
+    if isinstance(container, dict):
+        container[key] = content
     else:
-        raise _cannot(f"nothing can be added at {path}")
+        container.insert(len(container) if key == "-" else _index(container, key, operation, end=1), content)
 
 
-def _remove(document: Any, path: str) -> Any:
-    removed = _find(document, path)
-    parent, last = _parent(document, path)
-    if isinstance(parent, dict):
-        del parent[last]
+def _remove(document: Any, operation: dict[str, Any], path: str) -> None:
+    container, key = _container(document, operation, path)
+    if isinstance(container, list):
+        del container[_index(container, key, operation)]
+    elif key in container:
+        del container[key]
     else:
-        del parent[_index(parent, last, path)]
-    return removed
+        raise _cannot(f"error in remove for path: '{path}': Unable to remove nonexistent key: {key}: missing value")
 
 
 def strategic_merge(target: Any, patch: Any, schema: Schema | None) -> Any:
@@ -149,22 +156,22 @@ def strategic_merge(target: Any, patch: Any, schema: Schema | None) -> Any:
         return {key: content for key, content in patch.items() if key != DIRECTIVE}
     if patch.get(DIRECTIVE) == "delete":
         return {}
-    merged = dict(target) if isinstance(target, dict) else {}
+    result = dict(target) if isinstance(target, dict) else {}
     if isinstance(retained := patch.get(RETAIN), list):
-        merged = {key: content for key, content in merged.items() if key in retained}
+        result = {key: content for key, content in result.items() if key in retained}
     for key, content in patch.items():
         if key in (DIRECTIVE, RETAIN) or key.startswith(ORDER):
             continue
         if key.startswith(DELETE_PRIMITIVES):
             name = key.removeprefix(DELETE_PRIMITIVES)
-            if isinstance(merged.get(name), list) and isinstance(content, list):
-                merged[name] = [item for item in merged[name] if item not in content]
+            if isinstance(result.get(name), list) and isinstance(content, list):
+                result[name] = [item for item in result[name] if item not in content]
         elif content is None:
-            merged.pop(key, None)
+            result.pop(key, None)
         else:
-            merged[key] = _merged_field(merged.get(key), content, schema.field(key) if schema else None)
-    _reorder(merged, target if isinstance(target, dict) else {}, patch, schema)
-    return merged
+            result[key] = _merged_field(result.get(key), content, schema.field(key) if schema else None)
+    _reorder(result, target if isinstance(target, dict) else {}, patch, schema)
+    return result
 
 
 def _merged_field(old: Any, new: Any, field: Field | None) -> Any:

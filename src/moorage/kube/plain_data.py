@@ -4,7 +4,7 @@ from typing import Any
 
 
 def apply_difference(data: Any, before: Any, after: Any) -> Any:
-    """Apply the difference between ``before`` and ``after`` to ``data``; fields without a struct member are kept.
+    """Apply the difference between ``before`` and ``after`` to ``data``. Fields without a struct member are kept.
 
     The items of lists of equal length are taken to be the same items; a list that grew or shrank is replaced.
 

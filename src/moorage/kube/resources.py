@@ -41,13 +41,13 @@ def served(kind: Kind) -> ServedResource:
 
 
 class Resources:
-    """The current resources by path; custom resources can be added and removed.
+    """The current resources by path. Custom resources can be added and removed.
 
     Kinds of disabled features are not served.
     """
 
     def __init__(self, features: FeatureGates | None = None) -> None:
-        features = features or FeatureGates()
+        self.features = features = features or FeatureGates()
         self._known: dict[tuple[str, str, str], ServedResource] = {}
         self._custom: dict[str, tuple[ServedResource, ...]] = {}
         for kind in (item for item in KINDS if item.is_served(features)):
@@ -62,16 +62,16 @@ class Resources:
         return iter(self._known.values())
 
     def find_kind(self, api_version: str, kind: str) -> ServedResource | None:
-        """Return the resource whose objects are of a kind."""
+        """Return the resource of a kind."""
         matches = (item for item in self if item.name == kind and item.api_version == api_version)
         return next(matches, None)
 
     def define(self, definition: str, resources: Iterable[ServedResource]) -> None:
         """Serve the versions of a custom resource definition, which replace its previous versions."""
         self.withdraw(definition)
-        added = tuple(resources)
-        self._custom[definition] = added
-        self._known.update({(item.group, item.version, item.plural): item for item in added})
+        new_resources = tuple(resources)
+        self._custom[definition] = new_resources
+        self._known.update({(item.group, item.version, item.plural): item for item in new_resources})
         self.changes += 1
 
     def withdraw(self, definition: str) -> None:

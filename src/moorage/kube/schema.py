@@ -19,7 +19,7 @@ _WORDS: Final = {str: "string", bool: "bool", int: "number", float: "number", li
 _PREFIXES: Final = {"list": "[]", "map": "map[string]"}
 
 
-#: Kinds whose types are not published yet, and the kinds that they are expected to equal field for field.
+#: Kinds of types that are not published yet, and the kinds that they are expected to equal field for field.
 _COPIES: Final = {
     "scheduling.k8s.io/v1/PodGroup": "scheduling.k8s.io/v1beta1/PodGroup",
     "scheduling.k8s.io/v1/Workload": "scheduling.k8s.io/v1beta1/Workload",
@@ -71,11 +71,11 @@ _PLAIN: Final[Mapping[str, PlainType]] = {
 _TIMES: Final = frozenset(("time", "microtime"))
 METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _ANY_VALUE: Final = {"string": str, "bool": bool}
-"""Types that take every value of one class."""
+"""Types that take every value of a class."""
 
 
 class Field(msgspec.Struct, frozen=True, rename="camel"):
-    """One field of a type; see `conformance/fields`."""
+    """One field of a type. See `conformance/fields`."""
 
     number: int
     type: str
@@ -120,7 +120,7 @@ class Schema:
 
     @cached_property
     def structs(self) -> Mapping[str, "Schema | None"]:
-        """The types of the fields by JSON name; ``None`` for fields whose content is not a struct."""
+        """The types of the fields by JSON name, or ``None`` for fields that contain no struct."""
         return {name: field.schema for name, field in self.by_name.items()}
 
     def field(self, name: str) -> Field | None:
@@ -146,7 +146,7 @@ class Schema:
 
     @cached_property
     def to_complete(self) -> Mapping[str, "tuple[Field, Schema]"]:
-        """The fields whose structs contain required fields at any depth."""
+        """The fields with structs that contain required fields at any depth."""
         with_structs = ((field, field.schema) for field in self.by_name.values())
         return {
             field.name: (field, below)
@@ -172,7 +172,7 @@ def find_schema(type_name: str) -> Schema | None:
 
 @cached(1024)
 def find_kind_schema(api_version: str, kind: str) -> Schema | None:
-    """Return the type of a kind; ``None`` for custom kinds."""
+    """Return the type of a kind, or ``None`` for custom kinds."""
     name = tables().kinds.get(f"{api_version}/{kind}")
     return find_schema(name) if name is not None else None
 
@@ -184,7 +184,7 @@ def _kind_types() -> frozenset[str]:
 
 
 def _has_zeros(schema: Schema, above: frozenset[str]) -> bool:
-    """Return whether a type has required plain fields at any depth; types can be recursive."""
+    """Return whether a type has required plain fields at any depth. Types can be recursive."""
     if schema.name in above:
         return False
     below = (field.schema for field in schema.by_name.values())
@@ -238,8 +238,8 @@ def type_problem(data: Mapping[str, Any], schema: Schema, path: tuple[str, ...] 
         elif not isinstance(content, list if field.shape == "list" else dict):
             problem = _mismatch(content, (*path, key), schema, _PREFIXES[field.shape] + _go_type(field.type))
         else:
-            here, items = (*path, key), content.values() if isinstance(content, dict) else content
-            problem = next(filter(None, (_single_problem(item, field, schema, here) for item in items)), None)
+            field_path, items = (*path, key), content.values() if isinstance(content, dict) else content
+            problem = next(filter(None, (_single_problem(item, field, schema, field_path) for item in items)), None)
         if problem is not None:
             return problem
     return None
@@ -265,11 +265,11 @@ def _single_problem(content: Any, field: Field, owner: Schema, path: tuple[str, 
 
 
 def _mismatch(content: Any, path: tuple[str, ...], owner: Schema, go_type: str) -> str:
-    where = ".".join((owner.name.rpartition(".")[2], *path))
+    location = ".".join((owner.name.rpartition(".")[2], *path))
     json_type = _WORDS.get(type(content), "null")
     if json_type == "number" and go_type in ("int32", "int64"):
         json_type = f"number {content}"
-    return f"json: cannot unmarshal {json_type} into Go struct field {where} of type {go_type}"
+    return f"json: cannot unmarshal {json_type} into Go struct field {location} of type {go_type}"
 
 
 def _go_type(name: str) -> str:
@@ -280,25 +280,31 @@ def _go_type(name: str) -> str:
     return _PLAIN[name].go_name if name in _PLAIN else name
 
 
-def unknown_fields(data: Mapping[str, Any], schema: Schema, path: str = "") -> Iterator[str]:
+def unknown_fields(data: Mapping[str, Any], schema: Schema) -> Iterator[str]:
     """Find fields that the type does not have."""
+    for path, _key, _owner in locate_unknown_fields(data, schema):
+        yield path
+
+
+def locate_unknown_fields(data: Mapping[str, Any], schema: Schema, path: str = "") -> Iterator[tuple[str, str, Schema]]:
+    """Find fields that the type does not have; return the path, the key, and the type of each."""
     structs = schema.structs
     for key, content in data.items():
         below = structs.get(key)
         if below is None and key in structs:
             continue
-        here = f"{path}.{key}" if path else key
+        field_path = f"{path}.{key}" if path else key
         if below is None:
             if key not in ("apiVersion", "kind") or (path and schema.name not in _kind_types()):
-                yield here
+                yield field_path, key, schema
             continue
         field = schema.by_name[key]
         if field.shape == "list" and isinstance(content, list):
-            items = [(f"{here}[{number}]", item) for number, item in enumerate(content)]
+            items = [(f"{field_path}[{number}]", item) for number, item in enumerate(content)]
         elif field.shape == "map" and isinstance(content, dict):
-            items = [(f"{here}.{name}", item) for name, item in content.items()]
+            items = [(f"{field_path}.{name}", item) for name, item in content.items()]
         else:
-            items = [(here, content)]
-        for where, item in items:
+            items = [(field_path, content)]
+        for location, item in items:
             if isinstance(item, dict):
-                yield from unknown_fields(item, below, where)
+                yield from locate_unknown_fields(item, below, location)

@@ -26,7 +26,7 @@ def error_status(error: ApiError) -> dict[str, Any]:
     status: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
-        "metadata": {},
+        "metadata": {"continue": error.token} if isinstance(error, Gone) and error.token else {},
         "status": "Failure",
         "message": str(error),
         "reason": error.reason,
@@ -107,7 +107,7 @@ def already_exists(resource: ServedResource, name: str) -> AlreadyExists:
 
 
 def conflict(resource: ServedResource, name: str, detail: str = "", subresource: str = "") -> Conflict:
-    """Return the error for an object that was modified concurrently, or whose state forbids the operation."""
+    """Return the error for an object that was modified concurrently, or is in a state that forbids the operation."""
     detail = detail or ("the object has been modified; please apply your changes to the latest version and try again")
     part = f"/{subresource}" if subresource else ""
     subject = f"{resource.plural}{part}{f'.{resource.group}' if resource.group else ''}"
@@ -117,7 +117,7 @@ def conflict(resource: ServedResource, name: str, detail: str = "", subresource:
 
 
 def precondition_failed(resource: ServedResource, name: str, field: str, expected: str, actual: str) -> Conflict:
-    """Return the error for a deletion whose UID or resourceVersion precondition does not match."""
+    """Return the error for a deletion with a UID or resourceVersion precondition that does not match."""
     became = "deleted and then recreated" if field == "UID" else "modified"
     detail = f"the {field} in the precondition ({expected}) does not match the {field} in record ({actual})"
     subject = f"{resource.name}{f'.{resource.group}' if resource.group else ''}"
@@ -126,7 +126,7 @@ def precondition_failed(resource: ServedResource, name: str, field: str, expecte
 
 
 def invalid_options(kind: str, cause: FieldError) -> ApiError:
-    """Return the error for invalid options of a request; ``kind`` is the kind of the options, such as CreateOptions."""
+    """Return the error for invalid options of a request. ``kind`` is the kind of the options, such as CreateOptions."""
     message = f'{kind}.meta.k8s.io "" is invalid: {cause.field}: {cause.message}'
     details = {"group": "meta.k8s.io", "kind": kind, "causes": [cause._asdict()]}
     return ApiError(message, status=422, reason="Invalid", details=details)
@@ -156,9 +156,11 @@ def version_required(resource: ServedResource, name: str) -> ApiError:
     return ApiError(message, status=422, reason="Invalid", details=details)
 
 
-def expired(message: str) -> Gone:
-    """Return the error for an expired resource version or continue token."""
-    return Gone(message, status=410, reason="Expired")
+def expired(message: str, token: str = "") -> Gone:
+    """Return the error for an expired resource version or continue token. ``token`` continues the list from now on."""
+    error = Gone(message, status=410, reason="Expired")
+    error.token = token
+    return error
 
 
 def version_too_large(requested: int, current: int) -> ApiError:
@@ -168,10 +170,10 @@ def version_too_large(requested: int, current: int) -> ApiError:
     return ApiError(message, status=504, reason="Timeout", retry_after=1, details={"causes": [cause]})
 
 
-def unsupported_media_type(content_type: str, supported: Iterable[str]) -> ApiError:
-    """Return the error for an unsupported content type; it lists the supported ones."""
+def unsupported_media_type(supported: Iterable[str]) -> ApiError:
+    """Return the error for an unsupported content type. It lists the supported ones."""
     message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(supported)}"
-    return ApiError(f"{message} (found {content_type!r})", status=415, reason="UnsupportedMediaType")
+    return ApiError(message, status=415, reason="UnsupportedMediaType")
 
 
 def eviction_blocked(budget: str, required: int, healthy: int) -> TooManyRequests:

@@ -55,7 +55,7 @@ class DeviceAdmission:
             ]
             for storage, gates in _FIELDS.items()
         }
-        # New expressions may use only what every API server of the control plane knows. Stored ones continue to work.
+        # New expressions may use only features that every API server supports. Stored ones continue to work.
         self._has_masks = features.compatible_since(1, 38)
 
     def drop(self, resource: ServedResource, data: Data, old: Mapping[str, Any] | None = None) -> None:
@@ -70,36 +70,36 @@ class DeviceAdmission:
     def selector_problems(
         self, resource: ServedResource, data: Data, old: Mapping[str, Any] | None = None
     ) -> Iterator[FieldError]:
-        """Yield the errors of new selectors that call ``isMask`` before all API servers know it."""
+        """Yield the errors of new selectors that call ``isMask`` before all API servers support it."""
         if self._has_masks:
             return
         for path in _SELECTORS.get(resource.storage, ()):
-            stored = {text for _, text in _expressions(old or {}, path)}
+            old_expressions = {text for _, text in _expressions(old or {}, path)}
             for field, expression in _expressions(data, path):
-                if expression not in stored and has_name(expression, "isMask"):
+                if expression not in old_expressions and has_name(expression, "isMask"):
                     text = "compilation failed: ERROR: undeclared reference to 'isMask' (in container '')"
                     yield invalid_value(field, expression, text)
 
 
 def _expressions(data: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
     """Yield the field path and the text of each expression in the lists at a path."""
-    for where, selectors in _located(data, path.split("."), ""):
+    for location, selectors in _located(data, path.split("."), ""):
         for number, selector in enumerate(selectors if isinstance(selectors, list) else ()):
             cel = selector.get("cel") if isinstance(selector, dict) else None
             expression = cel.get("expression") if isinstance(cel, dict) else None
             if isinstance(expression, str):
-                yield f"{where}[{number}].cel.expression", expression
+                yield f"{location}[{number}].cel.expression", expression
 
 
-def _located(data: Any, way: list[str], where: str) -> Iterator[tuple[str, Any]]:
-    """Yield the values at a path with their locations; ``*`` stands for every item of a list."""
+def _located(data: Any, way: list[str], location: str) -> Iterator[tuple[str, Any]]:
+    """Yield the values at a path with their locations. ``*`` selects every item of a list."""
     if not way:
-        yield where, data
+        yield location, data
     elif way[0] == _EACH:
         for number, item in enumerate(data if isinstance(data, list) else ()):
-            yield from _located(item, way[1:], f"{where}[{number}]")
+            yield from _located(item, way[1:], f"{location}[{number}]")
     elif isinstance(data, Mapping) and way[0] in data:
-        yield from _located(data[way[0]], way[1:], f"{where}.{way[0]}".removeprefix("."))
+        yield from _located(data[way[0]], way[1:], f"{location}.{way[0]}".removeprefix("."))
 
 
 def find_admin_access(resource: ServedResource, data: Data, labels: Mapping[str, str]) -> Iterator[FieldError]:
@@ -110,8 +110,8 @@ def find_admin_access(resource: ServedResource, data: Data, labels: Mapping[str,
     spec = spec.get("spec") or {} if resource.storage == _CLAIM_TEMPLATES else spec
     for number, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
         if (request.get("exactly") or {}).get("adminAccess"):
-            why = f"admin access to devices requires the `{ADMIN_LABEL}: true` label on the containing namespace"
-            yield forbidden_field(f"spec.devices.requests[{number}].adminAccess", why)
+            reason = f"admin access to devices requires the `{ADMIN_LABEL}: true` label on the containing namespace"
+            yield forbidden_field(f"spec.devices.requests[{number}].adminAccess", reason)
             return
 
 

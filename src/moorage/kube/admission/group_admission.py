@@ -39,7 +39,7 @@ class GroupAdmission:
         self._jobs_have_groups = features.enabled("WorkloadWithJob")
 
     def admit(self, group: G, classes: PodAdmission) -> G:
-        """Return a group as it would be stored; existing values are kept. InputError for an unknown priority class."""
+        """Return a group as it would be stored. Existing values are kept. InputError for an unknown priority class."""
         spec = group.spec
         priority_class = classes.class_named(spec.priority_class_name) if spec.priority is None else None
         filled: dict[str, Any] = {
@@ -72,7 +72,7 @@ class GroupAdmission:
                 spec.setdefault("preemptionPolicy", PREEMPTS)
 
     def set_priority(self, resource: ServedResource, data: Data, classes: PodAdmission) -> None:
-        """Set priority, class and policy of a new group from its priority class; reject other values."""
+        """Set priority, class and policy of a new group from its priority class. Reject other values."""
         spec, noun = data["spec"], WORDS[resource.storage]
         name = data["metadata"].get("name", "")
         class_name = spec.get("priorityClassName") or ""
@@ -82,17 +82,19 @@ class GroupAdmission:
             raise forbidden(resource, name, f"no PriorityClass with name {class_name} was found") from error
         value = priority_class.value if priority_class is not None else 0
         if spec.get("priority", value) != value:
-            why = f"priority set in the {noun} ({spec['priority']}) must match the priority computed ({value}) based on"
-            raise forbidden(resource, name, f"{why} the priority class set in the spec")
+            reason = (
+                f"priority set in the {noun} ({spec['priority']}) must match the priority computed ({value}) based on"
+            )
+            raise forbidden(resource, name, f"{reason} the priority class set in the spec")
         if priority_class is not None:
             spec["priorityClassName"] = priority_class.name
         spec["priority"] = value
         if self._has_policies:
             policy = (priority_class.preemption_policy if priority_class is not None else None) or PREEMPTS
             if spec["preemptionPolicy"] != policy:
-                why = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in"
+                reason = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in"
                 source = f"priority admission controller computed {policy} from the given PriorityClass name"
-                raise forbidden(resource, name, f"{why} {noun} spec; {source}")
+                raise forbidden(resource, name, f"{reason} {noun} spec; {source}")
 
 
 def _job_spec(storage: str, data: Mapping[str, Any]) -> Data:

@@ -47,7 +47,7 @@ class PodAdmission:
         return pod
 
     def _with_priority(self, pod: Pod) -> Pod:
-        """Set priority and policy from the class; existing values of a live pod are preserved."""
+        """Set priority and policy from the class. Existing values of a live pod are preserved."""
         spec = pod.spec
         if spec.priority is not None and (spec.preemption_policy is not None or not spec.priority_class_name):
             return pod
@@ -59,7 +59,7 @@ class PodAdmission:
         return replace(pod, spec=replace(spec, **resolved))
 
     def class_named(self, name: str) -> PriorityClass | None:
-        """Return a priority class; without a name, the default class if it exists. InputError for an unknown name."""
+        """Return a priority class. Without a name, the default class if it exists. InputError for an unknown name."""
         if not name:
             return self._default
         if name in self._classes:
@@ -73,7 +73,7 @@ class PodAdmission:
 
 
 def resolve_priority(spec: PodSpec | GroupSpec, priority_class: PriorityClass | None) -> dict[str, Any]:
-    """Return the priority and the class name of a spec; values that it has already are kept."""
+    """Return the priority and the class name of a spec. Values that it has already are kept."""
     value, name = (priority_class.value, priority_class.name) if priority_class is not None else (0, "")
     return {
         "priority": value if spec.priority is None else spec.priority,
@@ -110,8 +110,8 @@ def merge_affinity_label_keys(pod: Pod) -> Pod:
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return pod
     near, away = (_merge_terms(item, pod.labels) for item in (affinity.pod_affinity, affinity.pod_anti_affinity))
-    merged = replace(affinity, pod_affinity=near, pod_anti_affinity=away)
-    return replace(pod, spec=replace(pod.spec, affinity=merged))
+    new_affinity = replace(affinity, pod_affinity=near, pod_anti_affinity=away)
+    return replace(pod, spec=replace(pod.spec, affinity=new_affinity))
 
 
 def merge_spread_label_keys(pod: Pod) -> Pod:
@@ -146,15 +146,17 @@ def _merge_term(term: PodAffinityTerm, labels: Mapping[str, str]) -> PodAffinity
 def _narrowed(
     selector: LabelSelector | None, keys: Iterable[str], operator: str, labels: Mapping[str, str]
 ) -> LabelSelector | None:
-    """Add an expression per label the pod has; a null selector selects nothing and remains null."""
+    """Add an expression per label the pod has. A null selector selects nothing and remains null."""
     if selector is None:
         return None
-    added = tuple(LabelSelectorRequirement(key, operator, (labels[key],)) for key in keys if key in labels)
-    return replace(selector, match_expressions=(*selector.match_expressions, *added)) if added else selector
+    requirements = tuple(LabelSelectorRequirement(key, operator, (labels[key],)) for key in keys if key in labels)
+    return (
+        replace(selector, match_expressions=(*selector.match_expressions, *requirements)) if requirements else selector
+    )
 
 
 def default_pod_level(pod: Pod) -> Pod:
-    """Complete pod-level requests: CPU and memory from the containers, the rest from pod-level limits."""
+    """Complete pod-level requests: CPU and memory from the containers, other resources from pod-level limits."""
     level = pod.spec.resources
     if level is None or not (level.requests or level.limits):
         return pod
@@ -194,12 +196,12 @@ def _all_containers(pod: Pod) -> tuple[Container, ...]:
 
 
 def _with_each_container(pod: Pod, change: Callable[[Container], Container]) -> Pod:
-    changed = replace(
+    new_spec = replace(
         pod.spec,
         containers=tuple(map(change, pod.spec.containers)),
         init_containers=tuple(map(change, pod.spec.init_containers)),
     )
-    return replace(pod, spec=changed)
+    return replace(pod, spec=new_spec)
 
 
 def _quantity(nanos: int) -> Quantity:

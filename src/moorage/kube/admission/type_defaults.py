@@ -16,7 +16,7 @@ from moorage.kube.schema import Field, Schema
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ZERO_IS_ABSENT: Final = frozenset(("string", "int32", "int64", "bool", "bytes", "strings"))
-"""Types whose zero value Go does not encode in an ``omitempty`` field."""
+"""Types with a zero value that Go does not encode in an ``omitempty`` field."""
 _COMPONENT: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _IMAGE: Final = re.compile(
     r"(?:(?:localhost|(?=[^/]*[.:A-Z])[a-zA-Z0-9][a-zA-Z0-9.-]*(?::[0-9]+)?)/)?"
@@ -28,7 +28,7 @@ _IMAGE: Final = re.compile(
 
 
 def part(data: Data, name: str) -> Data:
-    """Return a nested mapping; it is created if missing."""
+    """Return a nested mapping. It is created if missing."""
     inner = data.setdefault(name, {})
     return inner if isinstance(inner, dict) else {}
 
@@ -78,8 +78,15 @@ def _strategy(strategy: Data, rolling_update: Data) -> None:
         fill(part(strategy, "rollingUpdate"), rolling_update)
 
 
+def count_template(old: Data, new: Data) -> None:
+    """Increase the generation of the template of a DaemonSet."""
+    text = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "1")
+    if text.isascii() and text.isdecimal():
+        part(new["metadata"], "annotations")[TEMPLATE_GENERATION] = str(int(text) + 1)
+
+
 def _daemon_set(data: Data) -> None:
-    fill(part(data["metadata"], "annotations"), {"deprecated.daemonset.template.generation": "1"})
+    fill(part(data["metadata"], "annotations"), {TEMPLATE_GENERATION: "1"})
     _strategy(part(part(data, "spec"), "updateStrategy"), {"maxUnavailable": 1, "maxSurge": 0})
 
 
@@ -98,7 +105,7 @@ def _stateful_set(data: Data) -> None:
 
 
 def copy_template_labels(data: Data) -> Data:
-    """Give an object without labels those of its pod template; return them."""
+    """Give an object without labels those of its pod template. Return them."""
     template = (data.get("spec") or {}).get("template") or {}
     labels = (template.get("metadata") or {}).get("labels") or {}
     if labels and not data["metadata"].get("labels"):
@@ -223,12 +230,13 @@ _DERIVED: Final[Mapping[str, Callable[[Data], None]]] = {
     "resource.v1.ExactDeviceRequest": _device_request,
     "rbac.v1.Subject": lambda data: fill(data, {"apiGroup": _RBAC} if data.get("kind") in ("User", "Group") else {}),
 }
-"""Defaults that depend on other fields, by type; they precede the fixed ones."""
+"""Defaults that depend on other fields, by type. They precede the fixed ones."""
 _TCP: Final = {"protocol": "TCP"}
 _MODE: Final = {"defaultMode": 0o644}
 _CEPH: Final = {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"}
 _SCALE_IO: Final = {"storageMode": "ThinProvisioned", "fsType": "xfs"}
 _PORT: Final = {"port": 443}
+TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 _MATCH: Final = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
 _WEBHOOK: Final = {"failurePolicy": "Fail", "timeoutSeconds": 10, **_MATCH}
 _FIXED: Final[Mapping[str, Data]] = {
@@ -397,6 +405,6 @@ INITIAL_STATUS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Initial statuses of new objects, before any controller has reconciled them."""
 OWN_STATUS: Final = "customresourcedefinitions.apiextensions.k8s.io"
-"""Resources whose status the server updates with every write."""
+"""Resources with a status that the server updates with every write."""
 KEEPS_STATUS: Final = frozenset(("nodes", OWN_STATUS))
 """A kubelet registers its node together with the node's status."""

@@ -64,15 +64,15 @@ def _walk(part: msgspec.Struct, path: str, problems: list[Problem]) -> None:
         content = getattr(part, attribute)
         if not content:
             continue
-        here = f"{path}.{name}" if path else name
+        field_path = f"{path}.{name}" if path else name
         if isinstance(content, msgspec.Struct):
-            _walk(content, here, problems)
+            _walk(content, field_path, problems)
             continue
-        for where, item in _items(content, here):
+        for location, item in _items(content, field_path):
             if holds_quantities:
-                problems += _parse(where, item, nano_value)
+                problems += _parse(location, item, nano_value)
             elif isinstance(item, msgspec.Struct):
-                _walk(item, where, problems)
+                _walk(item, location, problems)
     for check in plan.checks:
         for problem in check(part):
             problems.append(problem._replace(path=f"{path}.{problem.path}" if path else problem.path))
@@ -89,7 +89,7 @@ def _items(content: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _parse(field: str, content: T, parse: Callable[[T], object]) -> Iterator[Problem]:
-    """Report the error of a parser, whose message has the correction after a semicolon."""
+    """Report the error of a parser. Its message contains the correction after a semicolon."""
     try:
         parse(content)
     except ValueError as error:

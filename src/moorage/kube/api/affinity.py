@@ -47,9 +47,9 @@ class Toleration(KubeStruct, frozen=True):
     toleration_seconds: Int64 | None = None
 
     def tolerates(self, taint: Taint, *, by_number: bool = False) -> bool:
-        """Return whether this toleration covers the taint; an empty key or effect covers every one.
+        """Return whether this toleration covers the taint. An empty key or effect covers every one.
 
-        ``by_number`` (the gate TaintTolerationComparisonOperators) lets Lt and Gt compare; they cover nothing without.
+        ``by_number`` (the gate TaintTolerationComparisonOperators) lets Lt and Gt compare. They cover nothing without.
         """
         if self.effect and self.effect != taint.effect:
             return False
@@ -85,7 +85,7 @@ class PreferredSchedulingTerm(KubeStruct, frozen=True):
 
 
 class NodeAffinity(KubeStruct, frozen=True):
-    """Required and preferred nodes of a pod; an absent list and an empty one differ."""
+    """Required and preferred nodes of a pod. An absent list and an empty one differ."""
 
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: tuple[PreferredSchedulingTerm, ...] | None = msgspec.field(

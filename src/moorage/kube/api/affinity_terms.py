@@ -12,7 +12,7 @@ from moorage.common.caches import MAX_VALUE_LENGTH, short_key
 from moorage.common.errors import SelectorError
 from moorage.kube.api.affinity import Affinity, PodAffinity, PodAffinityTerm, PodAntiAffinity, WeightedPodAffinityTerm
 from moorage.kube.api.pod import Pod
-from moorage.kube.api.selectors import LabelMatcher, label_matcher
+from moorage.kube.api.selectors import NOTHING, LabelMatcher, LabelSelector, label_matcher
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class AffinityTerm(Struct, frozen=True):
 
 
 class WeightedTerm(NamedTuple):
-    """A preferred term; the weight of an anti-affinity term is negative."""
+    """A preferred term. The weight of an anti-affinity term is negative."""
 
     term: AffinityTerm
     weight: int
@@ -53,7 +53,7 @@ class WeightedTerm(NamedTuple):
 class PodTerms(Struct, frozen=True, eq=False, weakref=True):
     """All affinity terms of a pod. A list with an invalid selector is treated as empty, as upstream.
 
-    Pods of one template share the object, so that keys can contain it instead of the terms. It is deleted with its last
+    Pods of a template share the object, so that keys can contain it instead of the terms. It is deleted with its last
     pod.
     """
 
@@ -90,6 +90,9 @@ def affinity_terms(pod: Pod) -> PodTerms:
 def _parse(namespace: str, affinity: Affinity) -> PodTerms:
     near, away = affinity.pod_affinity or PodAffinity(), affinity.pod_anti_affinity or PodAntiAffinity()
     problems: list[str] = []
+    own_namespace = frozenset((namespace,))
+    last_selector: LabelSelector | None = None
+    last_matcher = NOTHING
 
     def parse_all(subject: str, parse: Callable[[Any], T], declared: Iterable[Any]) -> tuple[T, ...]:
         try:
@@ -99,10 +102,12 @@ def _parse(namespace: str, affinity: Affinity) -> PodTerms:
             return ()
 
     def parse_term(term: PodAffinityTerm) -> AffinityTerm:
+        nonlocal last_selector, last_matcher
+        if last_selector != term.label_selector:  # terms may differ only in their topology keys
+            last_matcher, last_selector = label_matcher(term.label_selector), term.label_selector
         is_own = not term.namespaces and term.namespace_selector is None
-        namespaces = frozenset((namespace,) if is_own else term.namespaces)
-        matcher, namespace_matcher = label_matcher(term.label_selector), label_matcher(term.namespace_selector)
-        return AffinityTerm(term.topology_key, matcher, namespaces, namespace_matcher)
+        namespaces = own_namespace if is_own else frozenset(term.namespaces)
+        return AffinityTerm(term.topology_key, last_matcher, namespaces, label_matcher(term.namespace_selector))
 
     def parse_preference(declared: WeightedPodAffinityTerm) -> WeightedTerm:
         return WeightedTerm(parse_term(declared.pod_affinity_term), declared.weight)

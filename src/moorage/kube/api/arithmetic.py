@@ -41,7 +41,7 @@ def round_half_away(value: float) -> int:
 def round_half_away_nodes(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Round a column as Go's ``math.Round`` does."""
     rounded = np.rint(values)
-    # NumPy rounds halves to even; nothing else differs, and the difference to a whole number is exact.
+    # NumPy rounds halves to even. Nothing else differs, and the difference to a whole number is exact.
     if np.count_nonzero(np.abs(values - rounded) == 0.5):
         magnitudes = np.abs(values)
         floors = np.floor(magnitudes)

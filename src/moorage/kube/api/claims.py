@@ -62,7 +62,7 @@ def ownership_problem(claim: PersistentVolumeClaim, pod: Pod) -> str | None:
 
 
 def storage_class_name(obj: PersistentVolumeClaim | PersistentVolume) -> str:
-    """Return the storage class of a claim or a volume; the legacy annotation takes precedence."""
+    """Return the storage class of a claim or a volume. The legacy annotation takes precedence."""
     return obj.annotations.get(CLASS_ANNOTATION, obj.spec.storage_class_name or "")
 
 
@@ -98,7 +98,7 @@ def exact_capacity(volume: PersistentVolume) -> int:
 
 
 def find_reach(volume: PersistentVolume) -> NodeMatcher | None:
-    """Return a matcher of the nodes that can use a volume; ``None`` if all nodes can."""
+    """Return a matcher of the nodes that can use a volume, or ``None`` if all nodes can."""
     affinity = volume.spec.node_affinity
     return None if affinity is None or affinity.required is None else _by_labels(affinity.required)
 

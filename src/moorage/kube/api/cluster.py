@@ -12,7 +12,7 @@ class NamespaceSpec(KubeStruct, frozen=True):
 
 
 class Namespace(KubeObject, frozen=True, dict=True, gc=True):
-    """A namespace; namespace selectors match its labels."""
+    """A namespace. Namespace selectors match its labels."""
 
     spec: NamespaceSpec = NamespaceSpec()
     status: Data = {}
@@ -37,7 +37,7 @@ class ServicePort(KubeStruct, frozen=True):
 
 
 class ServiceSpec(KubeStruct, frozen=True):
-    """The pods of a service; a service without a selector has none."""
+    """The pods of a service. A service without a selector has none."""
 
     selector: dict[str, str] | None = None
     type: str = ""

@@ -22,9 +22,9 @@ _MOST_OBJECTS: Final = (Pod, Node)
 
 
 def decode(kind: type[T], body: bytes) -> T:
-    """Decode JSON into a struct; null means "absent", as in Go.
+    """Decode JSON into a struct. Null means "absent", as in Go.
 
-    The fast path does not support null in place of a list or number; such objects are decoded without nulls.
+    The fast path does not support null in place of a list or number. Such objects are decoded without nulls.
     """
     if issubclass(kind, CustomObject):
         return convert(kind, msgspec.json.decode(body, type=dict[str, Any]))
@@ -117,7 +117,7 @@ def patch_between(before: KubeObject, after: KubeObject) -> dict[str, Any]:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON merge patch from one object to the other; removed fields become null.
+    """Return the JSON merge patch from one object to the other. Removed fields become null.
 
     >>> difference({"a": 1, "b": {"c": 1, "d": 2}}, {"b": {"c": 1, "d": 3}})
     {'b': {'d': 3}, 'a': None}

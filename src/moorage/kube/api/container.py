@@ -46,7 +46,7 @@ class VolumeMount(KubeStruct, frozen=True):
 
 
 class Container(KubeStruct, frozen=True):
-    """A container or init container; an init container with ``restartPolicy: Always`` is a sidecar."""
+    """A container or init container. An init container with ``restartPolicy: Always`` is a sidecar."""
 
     name: str = ""
     image: str = ""

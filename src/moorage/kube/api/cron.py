@@ -44,7 +44,7 @@ class Schedule(Struct, frozen=True):
     every: int = 0
 
     def after(self, moment: float, zone: tzinfo = UTC) -> float | None:
-        """Return the first time after a moment at which the schedule is due; ``None`` if it never is.
+        """Return the first time after a moment at which the schedule is due, or ``None`` if it never is.
 
         >>> parse("30 4 * * *").after(0.0)
         16200.0
@@ -66,7 +66,7 @@ class Schedule(Struct, frozen=True):
         return None
 
     def _later(self, when: datetime) -> datetime | None:
-        """Return the next moment worth looking at; ``None`` if this one is it."""
+        """Return the next moment worth looking at, or ``None`` if this one is it."""
         if when.month not in self.months:
             return (when.replace(day=1, hour=0, minute=0) + timedelta(days=32)).replace(day=1)
         day, weekday = when.day in self.days, when.isoweekday() % 7 in self.weekdays
@@ -89,7 +89,7 @@ class Schedule(Struct, frozen=True):
 
 @cached(1024)
 def parse(text: str) -> Schedule:
-    """Parse a schedule; raise InputError if it is invalid."""
+    """Parse a schedule. Raise InputError if it is invalid."""
     if match := _EVERY.fullmatch(text):
         hours, minutes, seconds = (int(part or 0) for part in match.groups())
         every = hours * 3600 + minutes * 60 + seconds
@@ -117,7 +117,7 @@ def _field(text: str, least: int, most: int, names: tuple[str, ...] = (), first:
         bounds = _bounds(match, numbers, least, most) if match else None
         if match is None or bounds is None:
             hint = f"write numbers from {least} to {most}, ranges like 1-5, steps like */2, or lists of them"
-            raise InputError("schedule", f"{part!r} is no time", hint=hint)
+            raise InputError("schedule", f"{part!r} is not a schedule", hint=hint)
         yield from range(bounds[0], bounds[1] + 1, int(match[3] or 1))
 
 
@@ -138,7 +138,7 @@ def _number(text: str) -> int:
 
 
 def find_zone(name: str | None) -> tzinfo:
-    """Return the time zone of a name; none is UTC."""
+    """Return the time zone of a name. None is UTC."""
     try:
         return ZoneInfo(name) if name else UTC
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

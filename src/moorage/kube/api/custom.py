@@ -15,7 +15,7 @@ _HEAD: Final = ("apiVersion", "kind", "metadata")
 
 
 class CustomObject(KubeObject, frozen=True, dict=True, gc=True):
-    """An object of a kind without a struct; ``content`` is all of it but ``metadata``, as plain data.
+    """An object of a kind without a struct. ``content`` is all of it but ``metadata``, as plain data.
 
     >>> Quota = custom_kind("Quota", "quotas", "example.org/v1").type
     >>> quota = Quota.of({"metadata": {"name": "ads", "namespace": "shop"}, "spec": {"pods": 3}})
@@ -43,7 +43,7 @@ class CustomObject(KubeObject, frozen=True, dict=True, gc=True):
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Self:
-        """Create an object from plain data as in a manifest; ``apiVersion`` and ``kind`` are optional."""
+        """Create an object from plain data as in a manifest. ``apiVersion`` and ``kind`` are optional."""
         content = {field: value for field, value in data.items() if field not in _HEAD}
         return cls(metadata=msgspec.convert(data.get("metadata", {}), ObjectMeta), content=content)
 
@@ -56,7 +56,7 @@ _MAKER: Final = "CustomObject.of(…), and change metadata by msgspec.structs.re
 
 
 class CustomKind(Kind, Generic[T], frozen=True):
-    """A kind whose objects have the type ``T``."""
+    """A kind of objects of the type ``T``."""
 
     if TYPE_CHECKING:
 
@@ -80,7 +80,7 @@ def custom_kind(
 ) -> CustomKind[Any]:
     """Describe a kind of custom resource; ``handle.lister(kind.type)`` lists and watches it.
 
-    ``type`` is a struct for typed objects; the default is :class:`CustomObject`.
+    ``type`` is a struct for typed objects. The default is :class:`CustomObject`.
 
     >>> kind = custom_kind("Quota", "quotas", "example.org/v1")
     >>> kind.path(namespace="shop")
@@ -99,7 +99,7 @@ def _plain_type(name: str, api_version: str) -> type[CustomObject]:
 class RawPod(CustomObject, frozen=True, dict=True, gc=True):
     """A pod as plain data, with every field that the API has: ``handle.lister(RawPod).find(pod.key)["spec"]``.
 
-    Listing it costs a second watch and the memory of all pods; :class:`~moorage.kube.api.pod.Pod` has the fields that
+    Listing it costs a second watch and the memory of all pods. :class:`~moorage.kube.api.pod.Pod` has the fields that
     matter for scheduling.
     """
 

@@ -33,7 +33,7 @@ class DeviceToleration(KubeStruct, frozen=True):
 
 
 class DeviceAttribute(KubeStruct, frozen=True):
-    """One typed fact about a device, or several of a type; exactly one field is set."""
+    """One typed fact about a device, or several of a type. Exactly one field is set."""
 
     int_value: Int64 | None = msgspec.field(default=None, name="int")
     bool_value: bool | None = msgspec.field(default=None, name="bool")
@@ -52,7 +52,7 @@ class CapacityRange(KubeStruct, frozen=True):
 
 
 class CapacityRequestPolicy(KubeStruct, frozen=True):
-    """How a request for part of a device's capacity is rounded and bounded."""
+    """Rounding and bounds of a request for part of a device's capacity."""
 
     default: Quantity | None = None
     valid_values: tuple[Quantity, ...] = ()
@@ -114,7 +114,7 @@ class Device(KubeStruct, frozen=True):
 
 
 class ResourcePool(KubeStruct, frozen=True):
-    """The pool of a slice; a pool is complete when all slices of one generation exist."""
+    """The pool of a slice. A pool is complete when all slices of a generation exist."""
 
     name: str = ""
     generation: Int64 = 0
@@ -157,7 +157,7 @@ class DerivedAttribute(KubeStruct, frozen=True):
 
 
 class SelectedDevices(KubeStruct, frozen=True):
-    """A number of devices of one class."""
+    """A number of devices of the same class."""
 
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
@@ -304,7 +304,7 @@ class DeviceClass(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class DeviceTaintSelector(KubeStruct, frozen=True):
-    """The devices of a taint rule; omitted fields match all."""
+    """The devices of a taint rule. Omitted fields match all."""
 
     driver: str | None = None
     pool: str | None = None

@@ -17,7 +17,7 @@ from moorage.common.errors import InputError, comment_hint
 
 MAX_DEPTH: Final = 200
 MAX_ALIASED: Final = 4 * 1024 * 1024
-"""Maximum expansion by aliases, in characters and nodes; each use of an alias counts."""
+"""Maximum expansion by aliases, in characters and nodes. Each use of an alias counts."""
 SHORT_BOOLS: Final = {"y": True, "Y": True, "n": False, "N": False}
 """One letter is a bool, as in YAML 1.1; PyYAML, which we write with, knows only the longer spellings."""
 
@@ -39,7 +39,7 @@ _MAX_DIGITS: Final = 400  # more than any float has
 
 
 class RepeatedField(NamedTuple):
-    """A field that a mapping gives a second time, and where."""
+    """A field that occurs twice in a mapping, and its location."""
 
     path: str
     line: int
@@ -53,18 +53,18 @@ class ParsedDocument(NamedTuple):
 
 
 def read_documents(text: str, *, source: str) -> Iterator[Any]:
-    """Read every document that is not empty; an error names the source and the line."""
+    """Read every document that is not empty. An error names the source and the line."""
     try:
         yield from (document.data for document in parse_documents(text) if document.data is not None)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
+        location = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
         problem = getattr(error, "problem", None) or str(error)
-        raise InputError(where, f"invalid YAML: {problem}", hint=comment_hint(text)) from error
+        raise InputError(location, f"invalid YAML: {problem}", hint=comment_hint(text)) from error
 
 
 def parse_documents(text: str) -> Iterator[ParsedDocument]:
-    """Yield documents one by one; raise YAMLError with the position of an error."""
+    """Yield documents one by one. Raise YAMLError with the position of an error."""
     events = yaml.parse(text, Loader=_Loader)
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
@@ -73,7 +73,7 @@ def parse_documents(text: str) -> Iterator[ParsedDocument]:
 
 
 class _Reader:
-    """Builds the data of one document. Every node has a size: its number of characters and nodes."""
+    """Builds the data of a document. Every node has a size: its number of characters and nodes."""
 
     def __init__(self, events: Iterator[Any]) -> None:
         self.repeated: list[RepeatedField] = []
@@ -127,7 +127,7 @@ class _Reader:
 
     def _mapping(self, path: str) -> tuple[dict[Any, Any], int]:
         own: dict[Any, Any] = {}
-        merged: dict[Any, Any] = {}
+        merged_mapping: dict[Any, Any] = {}
         seen_keys: set[str] = set()
         size = 1
         for event in self._events:
@@ -142,13 +142,13 @@ class _Reader:
             content, content_size = self.read(after, below)
             size += key_size + content_size
             if _is_merge(event):
-                merged = {**_to_merge(content, after), **merged}
+                merged_mapping = {**_to_merge(content, after), **merged_mapping}
                 continue
             if text in seen_keys:
                 self.repeated.append(RepeatedField(below, event.start_mark.line + 1))
             seen_keys.add(text)
             own[key] = content
-        return merged | own if merged else own, size
+        return merged_mapping | own if merged_mapping else own, size
 
 
 def _is_merge(event: Any) -> bool:
@@ -158,13 +158,13 @@ def _is_merge(event: Any) -> bool:
 
 
 def _to_merge(content: Any, event: Any) -> dict[Any, Any]:
-    """Return the entries of a merge key; the first of several mappings takes precedence."""
-    merged: dict[Any, Any] = {}
+    """Return the entries of a merge key. The first of several mappings takes precedence."""
+    merged_mapping: dict[Any, Any] = {}
     for mapping in content if isinstance(content, list) else [content]:
         if not isinstance(mapping, dict):
             raise _error(event, "map merge requires map or sequence of maps as the value")
-        merged = {**mapping, **merged}
-    return merged
+        merged_mapping = {**mapping, **merged_mapping}
+    return merged_mapping
 
 
 def _scalar(event: yaml.ScalarEvent) -> Any:
@@ -227,7 +227,7 @@ _TAGGED: Final[dict[str, Callable[[str], Any]]] = {
     "float": lambda text: float(_number(text)),
     "binary": lambda text: b64decode(text, validate=True).decode(),
 }
-"""Constructors of tagged scalars; they raise ValueError or KeyError for texts that do not fit."""
+"""Constructors of tagged scalars. They raise ValueError or KeyError for texts that do not fit."""
 
 
 def _error(event: Any, problem: str, context: str | None = None) -> yaml.MarkedYAMLError:

@@ -1,6 +1,6 @@
 """Names of labels, annotations and resources for GPUs that can be shared.
 
-A device has a thousand parts. A pod requests a number of devices and parts per device; the sum is also an ordinary
+A device has a thousand parts. A pod requests a number of devices and parts per device. The sum is also an ordinary
 resource request: no profile overcommits a node, with or without support for devices.
 """
 

@@ -7,7 +7,7 @@ _INTEGER: Final = re.compile(r"([+-]?)0*([0-9]{1,19})\Z").match
 
 
 def to_int64(text: str) -> int | None:
-    """Parse an integer as Go's ``ParseInt`` does; return ``None`` if it is invalid or exceeds 64 bits.
+    """Parse an integer as Go's ``ParseInt`` does. Return ``None`` if it is invalid or exceeds 64 bits.
 
     ``int`` accepts digits of any script, and raises for thousands of digits.
 

@@ -150,7 +150,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     _kind("CSIStorageCapacity", _STORAGE, storage.CSIStorageCapacity),
     _kind("StorageClass", _STORAGE, storage.StorageClass, namespaced=False, short="sc"),
     _kind("VolumeAttachment", _STORAGE, storage.VolumeAttachment, namespaced=False, parts=_STATUS),
-    _kind("VolumeAttributesClass", _STORAGE, namespaced=False, short="vac"),
+    _kind("VolumeAttributesClass", _STORAGE, storage.VolumeAttributesClass, namespaced=False, short="vac"),
     _kind("PriorityClass", _SCHEDULING, cluster.PriorityClass, namespaced=False, short="pc"),
     _kind("PodGroup", _SCHEDULING, parts=_STATUS, gate=_GROUPS, since=(1, 38)),
     _kind("Workload", _SCHEDULING, gate=_GROUPS, since=(1, 38)),
@@ -218,7 +218,7 @@ _STABILITY: Final = ("alpha", "beta")
 
 
 def _stability(kind: Kind) -> int:
-    """Return how stable a version is; all versions of a group are treated as one generation."""
+    """Return how stable a version is. All versions of a group are treated as one generation."""
     return next((rank for rank, word in enumerate(_STABILITY) if word in kind.version), len(_STABILITY))
 
 
@@ -247,15 +247,17 @@ def add_kind(kind: Kind) -> None:
         raise ValueError(f"{kind.name} needs its own type: create it with custom_kind, or pass a struct")
     registered = BY_TYPE.setdefault(kind.type, kind)
     if registered != kind:
-        raise ValueError(f"{kind.type.__name__} stands for {registered.plural} in {registered.api_version} already")
+        raise ValueError(
+            f"{kind.type.__name__} is already registered for {registered.plural} in {registered.api_version}"
+        )
 
 
 def find_kind(kind: type[KubeObject]) -> Kind:
-    """Return the kind of a struct; raise TypeError with a hint if it is not registered."""
+    """Return the kind of a struct. Raise TypeError with a hint if it is not registered."""
     registered = BY_TYPE.get(kind)
     if registered is None:
         if isinstance(kind, Kind):
-            raise TypeError(f"{kind.name} is given as a Kind: write its `.type`")
+            raise TypeError(f"{kind.name} is a Kind: pass its `.type`")
         name = getattr(kind, "__name__", repr(kind))
         raise TypeError(f"{name} is not registered for a kind: register it with custom_kind({name!r}, …, type={name})")
     return registered

@@ -38,15 +38,15 @@ class ObjectMeta(KubeStruct, frozen=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that manages this object; an object has at most one."""
+        """The owner that manages this object. An object has at most one."""
         return next((owner for owner in self.owner_references if owner.controller), None)
 
 
 class KubeObject(KubeStruct, frozen=True, dict=True, gc=True):
-    """A complete object, as listed by the API server; ``dict=True`` allows cached properties."""
+    """A complete object, as listed by the API server. ``dict=True`` allows cached properties."""
 
     holds_json: ClassVar[bool] = False
-    """Whether parts of the object remain JSON until they are read; see :mod:`~moorage.kube.api.workloads`."""
+    """Whether parts of the object remain JSON until they are read. See :mod:`~moorage.kube.api.workloads`."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -57,12 +57,12 @@ class KubeObject(KubeStruct, frozen=True, dict=True, gc=True):
 
     @property
     def namespace(self) -> str:
-        """Return ``metadata.namespace``; empty for cluster-wide kinds."""
+        """Return ``metadata.namespace``, or empty for cluster-wide kinds."""
         return self.metadata.namespace
 
     @property
     def uid(self) -> str:
-        """Return ``metadata.uid``, which differs between two objects of one name."""
+        """Return ``metadata.uid``, which differs between two objects of the same name."""
         return self.metadata.uid
 
     @property
@@ -122,7 +122,7 @@ def _no_time(text: str) -> ValueError:
 
 
 def format_time(moment: float) -> str:
-    """Write a time as Kubernetes does, in whole seconds of UTC; years are limited to 1 to 9999."""
+    """Write a time as Kubernetes does, in whole seconds of UTC. Years are limited to 1 to 9999."""
     return _format_second(max(_FIRST_SECOND, min(int(moment), _LAST_SECOND)))
 
 

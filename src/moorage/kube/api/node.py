@@ -63,7 +63,7 @@ class Node(KubeObject, frozen=True, dict=True, gc=True):
 
     @once
     def zone_key(self) -> str:
-        """Region and zone as one text; empty for a node that has neither. Nodes are visited zone by zone."""
+        """Region and zone as one text, or empty for a node that has neither. Nodes are visited zone by zone."""
         labels = self.labels
         zone = labels.get(BETA_ZONE_LABEL, labels.get(ZONE_LABEL, ""))
         region = labels.get(BETA_REGION_LABEL, labels.get(REGION_LABEL, ""))

@@ -60,7 +60,7 @@ def _placed(text: bytes, node_name: str) -> bytes:
 
 
 def pod_adapter(features: FeatureGates) -> Callable[[Pod], Pod] | None:
-    """Return a function that removes fields of disabled features from pods; ``None`` if all are enabled."""
+    """Return a function that removes fields of disabled features from pods, or ``None`` if all are enabled."""
     spec: Mapping[str, Any] = {} if features.enabled("PodLevelResources") else {"resources": None}
     with_status = features.enabled("InPlacePodLevelResourcesVerticalScaling")
     status: Mapping[str, Any] = {} if with_status else {"resources": None, "allocated_resources": None}

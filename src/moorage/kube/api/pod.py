@@ -109,7 +109,7 @@ class ClaimOverhead(KubeStruct, frozen=True):
 
 
 class NodeAllocatableClaimStatus(KubeStruct, frozen=True):
-    """The effect of a claim's devices on resources of the node; ``containers`` lists the containers that use it."""
+    """The effect of a claim's devices on resources of the node. ``containers`` lists the containers that use it."""
 
     resource_claim_name: str = ""
     containers: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
 
     @property
     def priority(self) -> int:
-        """Return the pod's priority; none means 0."""
+        """Return the pod's priority. None means 0."""
         return self.spec.priority or 0
 
     @property
@@ -162,7 +162,7 @@ class Pod(KubeObject, frozen=True, dict=True, gc=True):
     @property
     def has_deferred_resize(self) -> bool:
         """Whether the kubelet deferred a resize of the pod because the node is full."""
-        # Called several times for each pod; new pods have no conditions.
+        # Called several times for each pod. New pods have no conditions.
         condition = self.condition(requests.RESIZE_PENDING) if self.status.conditions else None
         return condition is not None and condition.reason == "Deferred"
 

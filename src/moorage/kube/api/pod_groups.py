@@ -12,7 +12,7 @@ class GangPolicy(KubeStruct, frozen=True):
 
 
 class PodGroupPolicy(KubeStruct, frozen=True):
-    """How the pods of a group are scheduled: one by one, or together; one of the two is set."""
+    """Scheduling policy of the pods of a group: one by one, or together. One of the two is set."""
 
     basic: Data | None = None
     gang: GangPolicy | None = None
@@ -25,7 +25,7 @@ class CompositeGangPolicy(KubeStruct, frozen=True):
 
 
 class CompositePodGroupPolicy(KubeStruct, frozen=True):
-    """How the groups of a group are scheduled: one by one, or together; one of the two is set."""
+    """Scheduling policy of the groups of a group: one by one, or together. One of the two is set."""
 
     basic: Data | None = None
     gang: CompositeGangPolicy | None = None
@@ -40,7 +40,7 @@ class GroupSchedulingConstraints(KubeStruct, frozen=True):
 
 
 class DisruptionMode(KubeStruct, frozen=True):
-    """The unit of preemption in a group: single pods or the entire group; one of the two is set."""
+    """The unit of preemption in a group: single pods or the entire group. One of the two is set."""
 
     single: Data | None = None
     all: Data | None = None
@@ -57,7 +57,7 @@ class GroupSpec(KubeStruct, frozen=True):
 
     @property
     def topology_key(self) -> str | None:
-        """The node label that all pods must have in common; upstream allows one at most."""
+        """The node label that all pods must have in common. Upstream allows one at most."""
         constraints = self.scheduling_constraints
         return constraints.topology[0].key if constraints is not None and constraints.topology else None
 
@@ -68,7 +68,7 @@ class GroupSpec(KubeStruct, frozen=True):
 
 
 class WorkloadReference(KubeStruct, frozen=True):
-    """The workload template that a group was created from; its existence is not checked."""
+    """The workload template that a group was created from. Its existence is not checked."""
 
     workload_name: str = ""
     template_name: str = ""
@@ -88,7 +88,7 @@ class CreatedGroup(KubeObject, frozen=True, dict=True, gc=True):
 
     @property
     def priority(self) -> int:
-        """Return the priority of the group; none means 0."""
+        """Return the priority of the group. None means 0."""
         return self.spec.priority or 0
 
     @property
@@ -114,7 +114,7 @@ class PodGroup(CreatedGroup, frozen=True, dict=True, gc=True):
 
     @property
     def min_count(self) -> int | None:
-        """Minimum number of pods that must run together; ``None`` if each may run alone."""
+        """Minimum number of pods that must run together, or ``None`` if each may run alone."""
         gang = self.spec.scheduling_policy.gang
         return None if gang is None else gang.min_count
 
@@ -133,7 +133,7 @@ class CompositePodGroup(CreatedGroup, frozen=True, dict=True, gc=True):
 
     @property
     def min_group_count(self) -> int | None:
-        """Minimum number of groups that must run together; ``None`` if each may run alone."""
+        """Minimum number of groups that must run together, or ``None`` if each may run alone."""
         gang = self.spec.scheduling_policy.gang
         return None if gang is None else gang.min_group_count
 

@@ -20,7 +20,7 @@ NANO: Final = 10**9
 MAX_INT64: Final = 2**63 - 1
 MIN_INT64: Final = -(2**63)
 MAX_LENGTH: Final = 128
-"""Kubernetes accepts any number of digits; quantities are cached here, so their length is limited."""
+"""Kubernetes accepts any number of digits. Quantities are cached here, so their length is limited."""
 
 _GRAMMAR: Final = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?\d+))?\Z", re.ASCII)
 _BINARY: Final = {suffix + "i": 1024**power for power, suffix in enumerate("KMGTPE", start=1)}
@@ -35,7 +35,7 @@ _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "
 
 @cached(2048)
 def nano_value(quantity: Quantity) -> int:
-    """Return the quantity in billionths, the smallest unit of Kubernetes; smaller parts are rounded away from zero."""
+    """Return the quantity in billionths, the smallest unit of Kubernetes. Smaller parts are rounded away from zero."""
     text = quantity if isinstance(quantity, str) else _written(quantity)
     if (plain := _PLAIN.match(text)) is not None and not isinstance(quantity, bool):
         # Fast path for the usual form: every pod with a unique shape has two quantities that are not cached.
@@ -89,7 +89,7 @@ def _bounded(amount: int) -> int:
 
 
 def canonical(quantity: Quantity, *, in_millis: bool = False) -> str:
-    """Write a quantity as the API server encodes it; ``in_millis`` rounds it up to thousandths before.
+    """Write a quantity as the API server encodes it. ``in_millis`` rounds it up to thousandths before.
 
     >>> canonical("1000m"), canonical(0.5), canonical("1024Mi"), canonical("2000"), canonical("1e4")
     ('1', '500m', '1Gi', '2k', '10e3')

@@ -37,7 +37,7 @@ class Event(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class EventNote(Struct, frozen=True):
-    """An event for the user before it is written; ``controller`` is the reporting scheduler name."""
+    """An event for the user before it is written. ``controller`` is the reporting scheduler name."""
 
     regarding: KubeObject
     reason: str

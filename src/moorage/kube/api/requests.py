@@ -67,7 +67,7 @@ def _has_own_prefix(name: str) -> bool:
 
 @cached(4096)
 def is_scalar(name: str) -> bool:
-    """Return whether a resource is counted in addition to CPU, memory and storage; others are ignored."""
+    """Return whether a resource is counted in addition to CPU, memory and storage. Other resources are ignored."""
     # Not the cached functions: a pod may request 80,000 resources, and the caches hold 4,096.
     if _has_own_prefix(name) or name.startswith((HUGEPAGES, "attachable-volumes-")):
         return True
@@ -75,7 +75,7 @@ def is_scalar(name: str) -> bool:
 
 
 def countable(resources: ResourceList) -> Amounts:
-    """Convert quantities to the integers of the scheduler; unknown resources are omitted."""
+    """Convert quantities to the integers of the scheduler. Unknown resources are omitted."""
     amounts = Amounts()
     for name, quantity in resources.items():
         if _is_counted(name):
@@ -101,7 +101,15 @@ def scoring_requests(pod: "Pod", of_spec: Amounts) -> Amounts:
     if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead):
         requests = countable(spec.containers[0].resources.requests) if spec.resources else of_spec
         return requests if CPU in requests and MEMORY in requests else Amounts(_SCORING_DEFAULTS | requests)
-    return _rounded(_with_overhead(pod, _spec_total(pod, _NONZERO_DEFAULTS)))
+    if spec.resources:
+        return _rounded(_with_overhead(pod, _spec_total(pod, _NONZERO_DEFAULTS)))
+    # Only CPU and memory have defaults: the other amounts, which may be 80,000, are those of the spec.
+    total = _aggregate(pod, lambda container: _NONZERO_DEFAULTS | _cpu_and_memory(container.resources.requests))
+    return Amounts(of_spec | _rounded(_sum((total, _cpu_and_memory(spec.overhead)))))
+
+
+def _cpu_and_memory(resources: ResourceList) -> Nanos:
+    return {name: nano_value(resources[name]) for name in _NONZERO_DEFAULTS if name in resources}
 
 
 def placed_requests(pod: "Pod") -> Amounts:
@@ -125,9 +133,9 @@ def placed_nonzero_requests(pod: "Pod", scoring: dict[str, int], *, has_report: 
     else:
         # With pod-level requests, the default applies only to resources that the pod does not request.
         total = _with_pod_level(pod, _status_total(pod, {}), use_status=True)
-        missing = {name: nanos for name, nanos in _NONZERO_DEFAULTS.items() if name not in total}
-        if missing:
-            total = _with_pod_level(pod, _status_total(pod, missing), use_status=True)
+        defaults = {name: nanos for name, nanos in _NONZERO_DEFAULTS.items() if name not in total}
+        if defaults:
+            total = _with_pod_level(pod, _status_total(pod, defaults), use_status=True)
     rounded = _rounded({name: total[name] for name in _NONZERO_DEFAULTS if name in total})
     return rounded.get(CPU, 0), rounded.get(MEMORY, 0)
 
@@ -234,7 +242,7 @@ def _actuated(container: Container, status: ContainerStatus | None, infeasible: 
 
 
 def has_kubelet_report(pod: "Pod") -> bool:
-    """Return whether the status reports resources; that of a pending pod does not."""
+    """Return whether the status reports resources. That of a pending pod does not."""
     status = pod.status
     if status.resources is not None or status.allocated_resources is not None:
         return True

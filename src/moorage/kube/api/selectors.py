@@ -16,6 +16,8 @@ NODE_OPERATORS: Final = (*LABEL_OPERATORS, "Gt", "Lt")
 NODE_NAME_FIELD: Final = "metadata.name"
 MANY: Final = 16
 """Selectors with more requirements than this are evaluated by key: an object of a megabyte has 100,000."""
+ACCEPT_ABSENT: Final = ("NotIn", "DoesNotExist")
+"""Operators that accept an absent key."""
 
 _NAME: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)\Z")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*\Z")
@@ -41,7 +43,7 @@ class NodeSelectorRequirement(LabelSelectorRequirement, frozen=True):
 
 
 class NodeSelectorTerm(KubeStruct, frozen=True):
-    """Expressions that must all hold; a term without any matches nothing."""
+    """Expressions that must all hold. A term without any matches nothing."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
@@ -54,7 +56,7 @@ class NodeSelector(KubeStruct, frozen=True):
 
 
 class Requirement(Struct, frozen=True):
-    """One parsed expression; ``bound`` is the integer that Gt and Lt compare with."""
+    """One parsed expression. ``bound`` is the integer that Gt and Lt compare with."""
 
     key: str
     operator: str
@@ -66,7 +68,7 @@ class Requirement(Struct, frozen=True):
         return self.accepts(labels.get(self.key))
 
     def accepts(self, text: str | None) -> bool:
-        """Return whether this value of the key satisfies the expression; ``None`` means the key is absent."""
+        """Return whether this value of the key satisfies the expression. ``None`` means the key is absent."""
         match self.operator:
             case "In":
                 return text in self.values
@@ -84,6 +86,9 @@ class Requirement(Struct, frozen=True):
 
 def merge_requirements(requirements: Iterable[Requirement]) -> list[Requirement]:
     """Return equivalent requirements, at most one of each operator for a key."""
+    requirements = tuple(requirements)
+    if len({item.key for item in requirements}) == len(requirements):
+        return list(requirements)
     groups: dict[tuple[str, str], list[Requirement]] = {}
     for item in requirements:
         groups.setdefault((item.key, item.operator), []).append(item)
@@ -111,17 +116,24 @@ class RequirementsByKey:
     __slots__ = ("_by_key", "_needed")
 
     def __init__(self, requirements: Iterable[Requirement]) -> None:
-        self._by_key: dict[str, list[Requirement]] = {}
-        for item in merge_requirements(requirements):
-            self._by_key.setdefault(item.key, []).append(item)
-        self._needed = {key for key, group in self._by_key.items() if not all(item.accepts(None) for item in group)}
+        merged_requirements = merge_requirements(requirements)
+        self._by_key: dict[str, tuple[Requirement, ...]] = {item.key: (item,) for item in merged_requirements}
+        if len(self._by_key) < len(merged_requirements):
+            self._by_key = {}
+            for item in merged_requirements:
+                self._by_key[item.key] = (*self._by_key.get(item.key, ()), item)
+        self._needed = {item.key for item in merged_requirements if item.operator not in ACCEPT_ABSENT}
 
     def match(self, labels: Mapping[str, str]) -> bool:
         """Return whether a label set satisfies all requirements."""
         if not labels.keys() >= self._needed:
             return False
         by_key = self._by_key
-        return all(item.accepts(labels[key]) for key in labels if key in by_key for item in by_key[key])
+        for key, text in labels.items():
+            for item in by_key.get(key, ()):
+                if not item.accepts(text):
+                    return False
+        return True
 
 
 class LabelMatcher(Struct, frozen=True, dict=True):
@@ -156,9 +168,11 @@ class LabelMatcher(Struct, frozen=True, dict=True):
         return True
 
     def also(self, labels: Mapping[str, str]) -> "LabelMatcher":
-        """Narrow the selection to label sets that also carry these labels; nothing remains nothing."""
+        """Narrow the selection to label sets that also carry these labels. Nothing remains nothing."""
         if self.is_nothing or not labels:
             return self
+        if not self.requirements:
+            return label_set_matcher(labels)
         return LabelMatcher(_canonical([*self.requirements, *_equalities(labels)]))
 
 
@@ -170,6 +184,8 @@ def label_matcher(selector: LabelSelector | None) -> LabelMatcher:
     """Parse a label selector: null selects nothing, ``{}`` everything."""
     if selector is None:
         return NOTHING
+    if not selector.match_expressions:
+        return label_set_matcher(selector.match_labels)
     expressions = [
         parse_requirement(item.key, item.operator, item.values, operators=LABEL_OPERATORS)
         for item in selector.match_expressions
@@ -179,7 +195,7 @@ def label_matcher(selector: LabelSelector | None) -> LabelMatcher:
 
 def label_set_matcher(labels: Mapping[str, str]) -> LabelMatcher:
     """Select what carries all of these labels, as a Service's selector does."""
-    return LabelMatcher(tuple(_equalities(dict(sorted(labels.items())))))
+    return LabelMatcher(tuple(_equalities(labels if len(labels) == 1 else dict(sorted(labels.items())))))
 
 
 def _by_key(owner: "LabelMatcher | NodeTermMatcher", requirements: tuple[Requirement, ...]) -> RequirementsByKey:
@@ -248,7 +264,7 @@ def _forgiving_term(term: NodeSelectorTerm) -> NodeTermMatcher:
 
 
 def node_term_matcher(term: NodeSelectorTerm) -> NodeTermMatcher:
-    """Parse one node selector term; raise :class:`SelectorError` if it is invalid."""
+    """Parse one node selector term. Raise :class:`SelectorError` if it is invalid."""
     if not term.match_expressions and not term.match_fields:
         return NodeTermMatcher(matches_nothing=True)
     expressions = tuple(
@@ -280,10 +296,12 @@ def parse_requirement(key: str, operator: str, values: Iterable[str], *, operato
     if operator in ("Exists", "DoesNotExist") and operands:
         raise SelectorError(f"{key}: operator {operator} takes no values, found {len(operands)}")
     if operator in ("Gt", "Lt"):
-        bound = to_int64(operands[0]) if len(operands) == 1 else None
-        if bound is None:
-            raise SelectorError(f"{key}: operator {operator} needs exactly one integer, found {list(operands)}")
-        return Requirement(key, operator, frozenset(operands), bound)
+        # The integer is a label value, too: upstream ignores terms with a sign.
+        limit = to_int64(operands[0]) if len(operands) == 1 and is_label_value(operands[0]) else None
+        if limit is None:
+            text = f"operator {operator} needs exactly one integer without a sign, found {list(operands)}"
+            raise SelectorError(f"{key}: {text}")
+        return Requirement(key, operator, frozenset(operands), limit)
     for operand in operands:
         if not is_label_value(operand):
             raise SelectorError(f"{key}: {operand!r} is not a label value")

@@ -1,7 +1,7 @@
-"""Values that pods of one template share: they follow from the spec and are computed once.
+"""Values that pods of a template share: they follow from the spec and are computed once.
 
 A Deployment's thousand pods differ only in name and node. They are recognized by their encoded spec, so that derived
-values are computed for the first pod and looked up for the others.
+values are computed for the first pod and looked up for the other pods.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 class Shape:
-    """The derived values of one template. Pods of equal specs share the object, so that keys can contain it.
+    """The derived values of a template. Pods of equal specs share the object, so that keys can contain it.
 
     ``spec`` and ``reported`` (the kubelet's report of resources, if it exists) are equal for all of them. A shape is
     referenced by its pods and deleted with the last one. The same holds for ``signed``, its cached signatures with the

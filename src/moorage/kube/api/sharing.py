@@ -43,7 +43,7 @@ _claim_specs: AdmissionLRU[bytes, ResourceClaimSpec] = AdmissionLRU("shared clai
 
 
 def share_pod(pod: Pod) -> None:
-    """Replace parts of a pod by equal ones: pods of one owner differ mostly in their names."""
+    """Replace parts of a pod by equal ones: pods of an owner differ mostly in their names."""
     metadata, status = pod.metadata, pod.status
     _share_texts(metadata)
     if 0 < len(metadata.labels) <= MAX_LABELS:
@@ -56,7 +56,7 @@ def share_pod(pod: Pod) -> None:
 
 
 def share_node(node: Node) -> None:
-    """Replace parts of a node by equal ones, and count its capacity; raise QuantityError if it is invalid."""
+    """Replace parts of a node by equal ones, and count its capacity. Raise QuantityError if it is invalid."""
     metadata, status = node.metadata, node.status
     _share_texts(metadata)
     force_setattr(metadata, "name", intern(metadata.name))  # its pods name it, too
@@ -75,7 +75,7 @@ def share_node(node: Node) -> None:
 
 
 def share_claim(claim: ResourceClaim) -> None:
-    """Replace the spec of a claim by an equal one: claims of one template have equal specs."""
+    """Replace the spec of a claim by an equal one: claims of a template have equal specs."""
     _share_texts(claim.metadata)
     encoded = in_order.encode(claim.spec)
     claim.__dict__["spec_key"] = short_key(encoded)

@@ -1,5 +1,8 @@
 """Storage: claims, volumes, classes, and CSI data of nodes and capacity."""
 
+from collections.abc import Iterable
+from typing import Final
+
 import msgspec
 
 from moorage.kube.api.meta import KubeObject
@@ -91,6 +94,23 @@ class StorageClass(KubeObject, frozen=True, dict=True, gc=True):
     reclaim_policy: str = "Delete"
 
 
+DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+
+
+def find_default_class(classes: Iterable[StorageClass]) -> str:
+    """Return the name of the newest default storage class, the first one by name. Without one, the text is empty."""
+    defaults = [item for item in classes if item.annotations.get(DEFAULT_CLASS) == "true"]
+    defaults.sort(key=lambda item: item.name)
+    newest = max(defaults, key=lambda item: item.metadata.creation_timestamp or "", default=None)
+    return "" if newest is None else newest.name
+
+
+class VolumeAttributesClass(KubeObject, frozen=True, dict=True, gc=True):
+    """Parameters of a driver that claims can change."""
+
+    driver_name: str = ""
+
+
 class CSINodeAllocatable(KubeStruct, frozen=True):
     count: Int32 | None = None
 
@@ -107,7 +127,7 @@ class CSINodeSpec(KubeStruct, frozen=True):
 
 
 class CSINode(KubeObject, frozen=True, dict=True, gc=True):
-    """The CSI drivers of a node; it has the name of the node."""
+    """The CSI drivers of a node. It has the name of the node."""
 
     spec: CSINodeSpec = CSINodeSpec()
 

@@ -17,7 +17,7 @@ Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class KubeStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """A piece of a Kubernetes object; fields the scheduler has no use for are dropped while decoding.
+    """A piece of a Kubernetes object. Fields the scheduler has no use for are dropped while decoding.
 
     ``gc=False`` is safe because decoded objects form trees, and keeps fifty thousand pods out of the collector's way.
     """

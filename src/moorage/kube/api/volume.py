@@ -1,4 +1,4 @@
-"""Volumes of a pod: the sources that matter for placement, the others by name only."""
+"""Volumes of a pod: sources that matter for placement, and the names of other sources."""
 
 from typing import Final
 
@@ -36,7 +36,7 @@ class ClaimTemplate(KubeStruct, frozen=True):
 
 
 class EphemeralVolume(KubeStruct, frozen=True):
-    """A generic ephemeral volume; its claim is named ``<pod>-<volume>``."""
+    """A generic ephemeral volume. Its claim is named ``<pod>-<volume>``."""
 
     volume_claim_template: ClaimTemplate | None = None
 
@@ -103,7 +103,7 @@ class ProjectedVolume(KubeStruct, frozen=True):
 
 
 class Present(KubeStruct, frozen=True):
-    """A source whose content does not matter for scheduling."""
+    """A source with content that is irrelevant for scheduling."""
 
 
 class Volume(KubeStruct, frozen=True):

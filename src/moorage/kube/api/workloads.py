@@ -1,7 +1,7 @@
 """Workloads: the kinds of the apps and batch groups, and the replication controller.
 
-Fields that controllers evaluate are typed. Others are plain data: a pod template is copied into pods with every field
-that its author wrote, and a status is only compared. The scheduler lists thousands of replica sets and needs only
+Fields that controllers evaluate are typed. Other fields are plain data: a pod template is copied into pods with every
+field that its author wrote, and a status is only compared. The scheduler lists thousands of replica sets and needs only
 their selectors, so templates and statuses remain JSON until a controller reads them.
 """
 
@@ -70,7 +70,7 @@ class ReplicatedWorkload(KubeObject, frozen=True, dict=True, gc=True):
 
 
 class AppsWorkloadSpec(ReplicatedSpec, frozen=True):
-    """The union of the specs of workloads; each kind has some of these fields."""
+    """The union of the specs of workloads. Each kind has some of these fields."""
 
     selector: LabelSelector | None = None
     strategy: UpdateStrategy = UpdateStrategy()
@@ -108,7 +108,7 @@ class DaemonSet(AppsWorkload, frozen=True, dict=True, gc=True):
 
 
 class ReplicationControllerSpec(ReplicatedSpec, frozen=True):
-    """The spec of a replication controller; its selector is a map, by default the labels of the template."""
+    """The spec of a replication controller. Its selector is a map, by default the labels of the template."""
 
     selector: dict[str, str] | None = None
 
@@ -118,7 +118,7 @@ class ReplicationController(ReplicatedWorkload, frozen=True, dict=True, gc=True)
 
 
 class ControllerRevision(KubeObject, frozen=True, dict=True, gc=True):
-    """A former template, for rollbacks."""
+    """A previous template, for rollbacks."""
 
     data: Data = {}
     revision: Int64 = 0
@@ -142,7 +142,7 @@ class FailureRule(KubeStruct, frozen=True):
 
 
 class FailurePolicy(KubeStruct, frozen=True):
-    """Reactions to failed pods; the first matching rule applies."""
+    """Reactions to failed pods. The first matching rule applies."""
 
     rules: tuple[FailureRule, ...] = ()
 
@@ -155,7 +155,7 @@ class SuccessRule(KubeStruct, frozen=True):
 
 
 class SuccessPolicy(KubeStruct, frozen=True):
-    """Rules for the early success of an indexed job; the first matching rule applies."""
+    """Rules for the early success of an indexed job. The first matching rule applies."""
 
     rules: tuple[SuccessRule, ...] = ()
 

@@ -23,7 +23,7 @@ _USER: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*").fullmatch
 
 
 def parse_address(text: str) -> Address:
-    """Parse an address; raise ValueError for zones and IPv4-mapped IPv6 addresses, too."""
+    """Parse an address. Raise ValueError for zones and IPv4-mapped IPv6 addresses as well."""
     if "%" in text:
         raise ValueError(f'IP address "{text}" with zone value is not allowed')
     try:
@@ -65,14 +65,14 @@ def is_canonical(text: str) -> bool:
 
 
 def read_address(value: Tagged) -> Address:
-    """Return the address of a tagged value; raise ValueError for another kind."""
+    """Return the address of a tagged value. Raise ValueError for another kind."""
     if "@ip" not in value:
         raise ValueError("no such overload")
     return ip_address(value["@ip"])
 
 
 def read_prefix(value: Tagged) -> tuple[Address, Network]:
-    """Return the address and network of a tagged value; raise ValueError for another kind."""
+    """Return the address and network of a tagged value. Raise ValueError for another kind."""
     if "@cidr" not in value:
         raise ValueError("no such overload")
     return parse_prefix(value["@cidr"])
@@ -119,7 +119,7 @@ def is_mask(value: Tagged) -> bool:
 
 
 class Url(NamedTuple):
-    """The parts of a URL; ``host`` includes the port."""
+    """The parts of a URL. ``host`` includes the port."""
 
     scheme: str
     host: str
@@ -147,7 +147,7 @@ class Url(NamedTuple):
 
     @property
     def values(self) -> dict[str, list[str]]:
-        """The values of the query by name; invalid parts are dropped, as in Go."""
+        """The values of the query by name. Invalid parts are dropped, as in Go."""
         values: dict[str, list[str]] = {}
         for part in self.query.split("&"):
             if part and ";" not in part and not _BAD_ESCAPE(part):
@@ -157,8 +157,8 @@ class Url(NamedTuple):
 
 
 def parse_url(text: str) -> Url:
-    """Parse an absolute URL or an absolute path; raise ValueError for others."""
-    problem = _problem_with(text)
+    """Parse an absolute URL or an absolute path. Raise ValueError for others."""
+    problem = _find_problem(text)
     if problem:
         raise ValueError(f'URL parse error during conversion from string: parse "{text}": {problem}')
     remainder = text.partition("#")[0]
@@ -176,7 +176,7 @@ def parse_url(text: str) -> Url:
     return Url(scheme, unquote(host.rpartition("@")[2]), slash + path, query)
 
 
-def _problem_with(text: str) -> str:
+def _find_problem(text: str) -> str:
     if not text:
         return "empty url"
     if _CONTROL(text):

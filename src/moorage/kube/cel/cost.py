@@ -2,7 +2,7 @@
 
 cel-cpp limits only the iterations of macros: seven nested ``replace`` calls could exhaust the memory. So every value of
 an expression gets a bound on its size, starting from the device's attributes, and every call a cost by the sizes of its
-arguments; the weights follow upstream. The bound holds for every evaluation path. Hence it may reject expressions that
+arguments. The weights follow upstream. The bound holds for every evaluation path. So it may reject expressions that
 upstream, which counts during evaluation, accepts.
 """
 
@@ -28,6 +28,8 @@ MAX_LENGTH: Final = 1 << 20
 """Maximum bytes of a string, and maximum entries of a list or map, during evaluation."""
 PER_BYTE: Final = 0.1
 PYTHON_CALL: Final = 10
+MAX_RANGE: Final = 1_000
+"""The largest list of `lists.range`."""
 """The cost of a Python function: its arguments are converted to Python and back."""
 _MAX_WEIGHT: Final = 1 << 40
 _MAX_INSTRUCTIONS: Final = 350_000
@@ -59,7 +61,7 @@ class Size(Struct, frozen=True):
 
 
 def size(length: int, *, key: int = 0, item: Size | None = None) -> Size:
-    """Create a bound; raise :class:`OverBudget` if it exceeds the size limit."""
+    """Create a bound. Raise :class:`OverBudget` if it exceeds the size limit."""
     if length > MAX_LENGTH:
         raise OverBudget
     weight = 1 + length * (1 + key + item.weight if item is not None else 1)
@@ -82,7 +84,7 @@ def either(left: Size, right: Size) -> Size:
 
 
 def _either_fields(left: Size, right: Size) -> tuple[tuple[str, Size], ...]:
-    """Return the bounds of fields of two values; a value without fields may have any."""
+    """Return the bounds of fields of two values. A value without fields may have any."""
     if not (left.fields and right.fields):
         scalar, other = (left, right) if left.item is None else (right, left)
         return other.fields if scalar.item is None else ()
@@ -100,10 +102,10 @@ def _either_fields(left: Size, right: Size) -> tuple[tuple[str, Size], ...]:
 
 def any_of(sizes: Iterable[Size]) -> Size:
     """Return a bound on a value that has one of several bounds."""
-    bound = SCALAR
+    largest = SCALAR
     for each in sizes:
-        bound = either(bound, each)
-    return bound
+        largest = either(largest, each)
+    return largest
 
 
 def measure_size(value: Any) -> Size:
@@ -119,7 +121,7 @@ def measure_size(value: Any) -> Size:
 
 
 def measure_fields(value: Any) -> Size:
-    """Return the bound of a value with a bound for each field of objects; lengths are not rounded.
+    """Return the bound of a value with a bound for each field of objects. Lengths are not rounded.
 
     The weight is the sum over all entries: a product of maximums at each level would exceed the size of nested objects
     by orders of magnitude.
@@ -128,8 +130,8 @@ def measure_fields(value: Any) -> Size:
         fields = tuple((name, measure_fields(item)) for name, item in value.items())
         lengths = [len(key.encode("utf-8", "replace")) for key in value]
         weight = 1 + sum(lengths) + sum(1 + item.weight for _, item in fields)
-        bound = _measured(len(value), max(lengths, default=0), any_of(item for _, item in fields))
-        return replace(bound, fields=fields, weight=min(weight, _MAX_WEIGHT))
+        largest = _measured(len(value), max(lengths, default=0), any_of(item for _, item in fields))
+        return replace(largest, fields=fields, weight=min(weight, _MAX_WEIGHT))
     if isinstance(value, list):
         items = [measure_fields(item) for item in value]
         weight = 1 + sum(1 + item.weight for item in items)
@@ -146,14 +148,14 @@ def _rounded(number: int) -> int:
 
 
 def estimate_cost(tree: Expression, variables: Mapping[str, Size], limit: float = MAX_COST) -> float:
-    """Return the maximum cost of evaluating an expression; raise :class:`OverBudget` above the limit."""
+    """Return the maximum cost of evaluating an expression. Raise :class:`OverBudget` above the limit."""
     estimate = _Estimate(limit)
     estimate.visit(tree, variables)
     return estimate.cost
 
 
 class _Estimate:
-    """The cost so far; costs inside a loop are multiplied by its maximum iterations."""
+    """The cost so far. Costs inside a loop are multiplied by its maximum iterations."""
 
     def __init__(self, limit: float = MAX_COST) -> None:
         self.cost = 0.0
@@ -190,7 +192,7 @@ class _Estimate:
             raise OverBudget
 
     def _fold(self, node: Fold, names: Mapping[str, Size]) -> Size:
-        """Estimate a macro. Each iteration adds at most one entry; users cannot write folds themselves."""
+        """Estimate a macro. Each iteration adds at most one entry. Users cannot write folds themselves."""
         source = self.visit(node.source, names)
         start = self.visit(node.start, names)
         turns = source.length
@@ -228,7 +230,7 @@ class _Estimate:
         if node.function in ("matches", "find", "findAll") and len(arguments) > 1:
             arguments[1] = _regex_size(node.arguments[1], arguments[1])
         if isinstance(first, Name) and f"{first.name}.{node.function}" in FUNCTIONS:
-            # The parser treats the namespace of a function as a method receiver; a variable may have the same name.
+            # The parser treats the namespace of a function as a method receiver. A variable may have the same name.
             result = self._priced(f"{first.name}.{node.function}", arguments[1:])
             return either(result, self._priced(node.function, arguments)) if first.name in names else result
         return self._priced(node.function, arguments)
@@ -272,7 +274,7 @@ def _matching(a: Size, pattern: Size) -> float:
 
 
 def _regex_size(pattern: Expression, bound: Size) -> Size:
-    r"""Return the number of instructions of a compiled pattern; the short ``\pL{30}`` has thousands."""
+    r"""Return the number of instructions of a compiled pattern. The short ``\pL{30}`` has thousands."""
     if not isinstance(pattern, Literal):
         return Size(min(bound.length * _INSTRUCTIONS_PER_BYTE, _MAX_INSTRUCTIONS))
     from moorage.kube.cel.functions import compile_regex
@@ -293,15 +295,21 @@ _PRICES: Final[Mapping[str, Callable[..., Priced]]] = {
         SCALAR,
     ),
     "_[_] _[?_] _?._": lambda a, b, *_: (1 + PER_BYTE * b.length, a.entry()),
-    "lowerAscii upperAscii trim reverse substring charAt base64.decode": lambda a, *_: (1 + PER_BYTE * a.length, a),
-    "contains indexOf lastIndexOf": lambda a, b, *_: (1 + PER_BYTE * a.length * b.length, SCALAR),
+    "lowerAscii upperAscii trim substring charAt base64.decode": lambda a, *_: (1 + PER_BYTE * a.length, a),
+    "contains indexOf lastIndexOf": lambda a, b, *_: (
+        1 + PER_BYTE * a.length * b.length
+        if a.item is None
+        else PYTHON_CALL + a.weight + PER_BYTE * a.length * b.weight,
+        SCALAR,
+    ),
     # An empty string matches between all bytes, and at both ends.
     "replace": lambda a, _, new, *__: _text(a.length + (a.length + 1) * new.length),
     "split": lambda a, *_: (1 + a.length, size(a.length + 1, item=size(a.length))),
     "join": lambda a, b, *_: _text(a.length * (a.entry().length + b.length)),
-    # A number has up to 310 digits and 1,000 decimals; a byte of a list is formatted as up to eight bytes.
+    # A number has up to 310 digits and 1,000 decimals. A byte of a list is formatted as up to eight bytes.
     "format": lambda a, b, *_: _text(a.length + b.length * (1400 + 8 * b.entry().weight)),
     "string bytes": lambda a, *_: (1 + PER_BYTE * a.length, size(max(64, a.length))),
+    "jsonpatch.escapeKey": lambda a, *_: _text(PYTHON_CALL + 2 * a.length),
     "strings.quote": lambda a, *_: (1 + PER_BYTE * a.length, size(2 + 6 * a.length)),
     "base64.encode": lambda a, *_: (1 + PER_BYTE * a.length, size(4 + 2 * a.length)),
     "matches": lambda a, pattern, *_: (_matching(a, pattern), SCALAR),
@@ -317,7 +325,7 @@ _PRICES: Final[Mapping[str, Callable[..., Priced]]] = {
         PYTHON_CALL + a.weight,
         size(a.weight, key=a.weight, item=size(a.weight, item=size(a.weight))),
     ),
-    # Patterns of formats are linear; a problem may repeat the text.
+    # Patterns of formats are linear. A problem may repeat the text.
     "format.named": lambda a, *_: (PYTHON_CALL + PER_BYTE * a.length, size(1, item=_tagged(0, 32)[1])),
     "validate": lambda a, b, *_: (
         PYTHON_CALL + a.weight + 10 * b.length,
@@ -330,6 +338,11 @@ _PRICES: Final[Mapping[str, Callable[..., Priced]]] = {
         PYTHON_CALL + PER_BYTE * (a.weight + b.weight),
         SCALAR,
     ),
+    "slice sort reverse": lambda a, *_: (PYTHON_CALL + a.weight, a),
+    "flatten": lambda a, *_: (PYTHON_CALL + a.weight, size(a.weight, item=a.entry())),
+    "distinct": lambda a, *_: (PYTHON_CALL + PER_BYTE * a.length * a.weight, a),
+    # The largest list, because the argument is unknown.
+    "lists.range": lambda *_: (PYTHON_CALL + MAX_RANGE, size(MAX_RANGE, item=SCALAR)),
     "min max": lambda a, *_: (PYTHON_CALL + a.weight, a.entry()),
     "sets.contains sets.intersects sets.equivalent": lambda a, b, *_: (
         PYTHON_CALL
@@ -340,5 +353,5 @@ _PRICES: Final[Mapping[str, Callable[..., Priced]]] = {
     "dyn optional.of optional.ofNonZeroValue value": lambda a, *_: (1, a),
     "orValue or": lambda a, b, *_: (1, either(a, b)),
 }
-"""Cost and result of each function by the bounds of its arguments; missing arguments are scalars."""
+"""Cost and result of each function by the bounds of its arguments. Missing arguments are scalars."""
 FUNCTIONS: Final = {name: price for names, price in _PRICES.items() for name in names.split()}

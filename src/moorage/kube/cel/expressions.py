@@ -19,7 +19,7 @@ RULE_COST: Final = 1000
 """The cost of starting an evaluation."""
 OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 MAX_EXPRESSION: Final = 16 << 10
-"""Characters of an expression; the time to compile grows faster than the length."""
+"""Characters of an expression. The time to compile grows faster than the length."""
 _FAILURES: Final = (RuntimeError, ValueError, TypeError, OverflowError)
 
 
@@ -43,7 +43,7 @@ class RuleBudget:
         self.left = left
 
     def spend(self, cost: float) -> None:
-        """Spend a cost; raise OverBudget if not enough is left."""
+        """Spend a cost. Raise OverBudget if the remaining budget is insufficient."""
         self.left -= cost
         if self.left < 0:
             raise OverBudget
@@ -70,13 +70,14 @@ class RuleVariables:
         self._budget.spend(RULE_COST + estimate_cost(program.tree, self._sizes, self._budget.left))
         try:
             result = program.expression.eval(activation=self._activation)
-        except _FAILURES as error:
+            value = result.plain_value()
+        except (*_FAILURES, SystemError) as error:
             raise ValueError(str(error)) from error
         if result.type().name() == "ERROR":
-            text = str(result.value())
+            text = str(value)
             missing = re.search(r'Key not found in map : "(.*)"', text, re.DOTALL)
             raise ValueError(f"no such key: {missing[1]}" if missing else text)
-        return result.plain_value()
+        return value
 
 
 _PROGRAMS: Final[LRU[tuple[str, tuple[str, ...]], RuleProgram]] = LRU("CEL rules", MAX_PROGRAMS)

@@ -1,7 +1,7 @@
 """The functions Kubernetes adds to CEL: quantities, versions, addresses, lists, sets and regular expressions.
 
 A quantity is the map ``{"@quantity": "<billionths>"}`` and a version ``{"@semver": "<canonical text>"}`` while an
-expression runs; the checker uses dedicated types.
+expression runs. The checker uses dedicated types.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import re2
 from cel_expr_python import cel
-from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
+from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional
 
 from moorage.kube.api.quantity import NANO, nano_value
 from moorage.kube.cel import addresses
+from moorage.kube.cel.cost import MAX_RANGE
 from moorage.kube.cel.versions import Tagged, normalized, parse_version
 
 ParameterTypes = tuple[cel.Type, ...]
@@ -53,7 +54,7 @@ def _succeeds(function: Callable[..., Any]) -> Callable[..., bool]:
 
 
 def _ordered(left: Tagged, right: Tagged) -> tuple[Any, Any]:
-    """Make two tagged values comparable; raise ValueError for different kinds."""
+    """Make two tagged values comparable. Raise ValueError for different kinds."""
     if "@quantity" in left and "@quantity" in right:
         return int(left["@quantity"]), int(right["@quantity"])
     if "@semver" in left and "@semver" in right:
@@ -91,8 +92,44 @@ def _extreme(pick: Callable[[list[Any]], Any], name: str) -> Callable[[list[Any]
     return of
 
 
+def _index(items: list[Any], value: Any) -> int:
+    return items.index(value) if value in items else -1
+
+
+def _last_index(items: list[Any], value: Any) -> int:
+    return len(items) - 1 - items[::-1].index(value) if value in items else -1
+
+
+_POSITIONS: Final[Mapping[str, Callable[[list[Any], Any], int]]] = {"indexOf": _index, "lastIndexOf": _last_index}
+"""Functions of lists that share their names with functions of strings."""
+
+
+def _slice(items: list[Any], start: int, end: int) -> list[Any]:
+    if not 0 <= start <= end <= len(items):
+        raise ValueError(f"cannot slice({start}, {end}), list is length {len(items)}")
+    return items[start:end]
+
+
+def _flatten(items: list[Any], depth: int = 1) -> list[Any]:
+    if depth < 0:
+        raise ValueError("level must be non-negative")
+    if not depth or not any(isinstance(item, list) for item in items):
+        return items
+    return _flatten([part for item in items for part in (item if isinstance(item, list) else [item])], depth - 1)
+
+
+def _distinct(items: list[Any]) -> list[Any]:
+    return [item for number, item in enumerate(items) if item not in items[:number]]
+
+
+def _range(end: int) -> list[int]:
+    if end > MAX_RANGE:
+        raise ValueError(f"lists.range() size exceeds {MAX_RANGE}")
+    return list(range(end))
+
+
 def compile_regex(pattern: str) -> Any:
-    """Compile a pattern with RE2, as Go does; matching time is linear in the text."""
+    """Compile a pattern with RE2, as Go does. Matching time is linear in the text."""
     try:
         return re2.compile(pattern, _REGEX)
     except re2.error as error:
@@ -109,6 +146,10 @@ def _find(text: str, pattern: str) -> str:
     return match[0] if match else ""
 
 
+def _escape_key(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
 class Function:
     """One overload: types for the checker, types for the evaluator, and the implementation."""
 
@@ -118,7 +159,7 @@ class Function:
         self.name, self.takes, self.gives, self.does, self.member = name, takes, gives, does, member
 
     def overload(self, number: int, *, loosely: bool) -> cel.Overload:
-        """Return the overload; ``loosely`` takes and returns tagged maps."""
+        """Return the overload. ``loosely`` takes and returns tagged maps."""
         takes = tuple(_at_run_time(kind) for kind in self.takes) if loosely else self.takes
         gives = _at_run_time(self.gives) if loosely else self.gives
         return cel.Overload(f"{self.name}_{number}", gives, list(takes), is_member=self.member, impl=self.does)
@@ -136,7 +177,7 @@ def _quantity_functions() -> list[Function]:
     return [
         Function("quantity", (_T.STRING,), q, _quantity, member=False),
         Function("isQuantity", (_T.STRING,), _T.BOOL, _succeeds(_quantity), member=False),
-        Function("sign", (q,), _T.INT, _sign),
+        Function("sign", (q,), _T.INT, _sign, member=False),
         Function("isInteger", (q,), _T.BOOL, _succeeds(_as_integer)),
         Function("asInteger", (q,), _T.INT, _as_integer),
         Function("asApproximateFloat", (q,), _T.DOUBLE, lambda value: _nanos(value) / NANO),
@@ -190,9 +231,22 @@ def _collection_functions() -> list[Function]:
             lambda a, b: all(x in a for x in b) and all(x in b for x in a),
             member=False,
         ),
+        *(
+            Function(name, (items, kind), _T.INT, find)
+            for name, find in _POSITIONS.items()
+            for kind in (_T.STRING, _T.INT, _T.BOOL, _T.DOUBLE)
+        ),
+        Function("slice", (items, _T.INT, _T.INT), items, _slice),
+        Function("flatten", (items,), items, _flatten),
+        Function("flatten", (items, _T.INT), items, _flatten),
+        Function("sort", (items,), items, sorted),
+        Function("distinct", (items,), items, _distinct),
+        Function("reverse", (items,), items, lambda values: values[::-1]),
+        Function("lists.range", (_T.INT,), _T.List(_T.INT), _range, member=False),
         Function("find", (_T.STRING, _T.STRING), _T.STRING, _find),
         Function("findAll", (_T.STRING, _T.STRING), _T.List(_T.STRING), _find_all),
         Function("findAll", (_T.STRING, _T.STRING, _T.INT), _T.List(_T.STRING), _find_all),
+        Function("jsonpatch.escapeKey", (_T.STRING,), _T.STRING, _escape_key, member=False),
     ]
 
 
@@ -237,7 +291,7 @@ def _address_functions() -> list[Function]:
 
 
 def environment(variables: Mapping[str, cel.Type], more: Sequence[Function] = (), *, loosely: bool = False) -> cel.Env:
-    """Return an environment with Kubernetes' functions and ``more``; ``loosely`` takes tagged maps at run time."""
+    """Return an environment with Kubernetes' functions and ``more``. ``loosely`` takes tagged maps at run time."""
     functions = [
         *_quantity_functions(),
         *_version_functions(),
@@ -252,12 +306,15 @@ def environment(variables: Mapping[str, cel.Type], more: Sequence[Function] = ()
     for function in functions:
         overloads = by_name.setdefault(function.name, [])
         overloads.append(function.overload(len(overloads), loosely=loosely))
+    # Strings of Kubernetes' version, and macros. The latter are available by name only.
+    config = cel.NewEnvConfigFromYaml("extensions: [{name: strings, version: 2}, {name: two-var-comprehensions}]")
     extensions: list[cel.CelExtensionBase] = [
         ext_optional.ExtOptional(),
         ext_bindings.ExtBindings(),
-        ext_strings.ExtStrings(),
         ext_math.ExtMath(),
         ext_encoders.ExtEncoders(),
+        # Only an extension may add overloads to functions of another one.
+        cel.CelExtension("positions", [cel.FunctionDecl(name, by_name.pop(name)) for name in _POSITIONS]),
     ]
     declarations = [cel.FunctionDecl(name, overloads) for name, overloads in by_name.items()]
-    return cel.NewEnv(variables=dict(variables), extensions=extensions, functions=declarations)
+    return cel.NewEnv(config=config, variables=dict(variables), extensions=extensions, functions=declarations)

@@ -6,7 +6,7 @@ Fields = dict[int, list[bytes]]
 
 
 class Literal(Struct, frozen=True):
-    """A constant; only strings and bytes have a text."""
+    """A constant. Only strings and bytes have a text."""
 
     text: bytes = b""
 
@@ -26,7 +26,7 @@ class Select(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """A function or an operator; the receiver of a method is its first argument."""
+    """A function or an operator. The receiver of a method is its first argument."""
 
     function: str
     arguments: "tuple[Expression, ...]"

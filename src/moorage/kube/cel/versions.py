@@ -18,7 +18,7 @@ _VERSION: Final = re.compile(
 
 @total_ordering
 class Version:
-    """A semantic version; comparisons ignore build metadata."""
+    """A semantic version. Comparisons ignore build metadata."""
 
     def __init__(self, numbers: tuple[int, int, int], prerelease: str) -> None:
         self.numbers = numbers

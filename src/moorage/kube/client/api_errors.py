@@ -21,7 +21,7 @@ from moorage.kube.api.codec import UNREADABLE
 MAX_SHOWN: Final = 200
 """Maximum length of a response without a Status in a message."""
 MAX_RETRY_AFTER: Final = 60.0
-"""Maximum of ``Retry-After`` in seconds; a longer delay is not useful."""
+"""Maximum of ``Retry-After`` in seconds. A longer delay is not useful."""
 
 _BY_STATUS: Final[dict[int, type[ApiError]]] = {
     401: Unauthorized,
@@ -57,11 +57,11 @@ def api_error(status: int, body: bytes, retry_after: str | None = None, source: 
     if kind is Conflict and answer.reason == "AlreadyExists":
         kind = AlreadyExists
     elif kind is Forbidden and (match := _FORBIDDEN.search(message)) is not None:
-        verb, resource, group, where = match.groups()
-        hint = f'allow verb "{verb}" on resource "{resource}" of apiGroup "{group}"{where} to our user'
+        verb, resource, group, location = match.groups()
+        hint = f'allow verb "{verb}" on resource "{resource}" of apiGroup "{group}"{location} to this user'
         message = f"{message}\n  hint: {hint}"
     elif kind is Unauthorized:
-        message = f"the server does not accept our credentials ({source}): {message}"
+        message = f"the server rejected the credentials ({source}): {message}"
     seconds = bounded(retry_after)
     if seconds is None and answer.details is not None:
         seconds = bounded(answer.details.retry_after_seconds)
@@ -69,7 +69,7 @@ def api_error(status: int, body: bytes, retry_after: str | None = None, source: 
 
 
 def parse_status(body: bytes) -> StatusAnswer:
-    """Read the API's own description of a failure; anything else is ignored."""
+    """Read the API's own description of a failure. Anything else is ignored."""
     try:
         return msgspec.json.decode(body, type=StatusAnswer)
     except UNREADABLE:
@@ -77,7 +77,7 @@ def parse_status(body: bytes) -> StatusAnswer:
 
 
 def bounded(seconds: object) -> float | None:
-    """Return the delay from a header or a Status; ``None`` if it is missing or invalid.
+    """Return the delay from a header or a Status, or ``None`` if it is missing or invalid.
 
     An API server writes whole seconds, never a date.
     """

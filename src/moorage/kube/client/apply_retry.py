@@ -1,4 +1,4 @@
-"""Objects whose changes cannot be applied: they are relisted once, then ignored until they change."""
+"""Objects with changes that cannot be applied: they are relisted once, then ignored until they change."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,13 +20,13 @@ class ApplyRetry:
 
     def __init__(self, count: Callable[[str], None] = lambda _resource: None) -> None:
         self.relist: Callable[[Kind, str], None] = lambda _kind, _key: None
-        """Requests the redelivery of an object of a kind by its key; set by the informer."""
+        """Requests the redelivery of an object of a kind by its key. Set by the informer."""
         self._count = count
         self.failed_objects: dict[tuple[Kind, str], str] = {}
         """Objects that failed, with the version at which they failed twice; empty while they are relisted."""
 
     def adjust(self, kind: Kind, change: Change[Any]) -> Change[Any] | None:
-        """Return a change relative to the applied state of its object; ``None`` if there is nothing to apply."""
+        """Return a change relative to the applied state of its object, or ``None`` if there is nothing to apply."""
         obj = _get_object(change)
         failed_at = self.failed_objects.get((kind, obj.key))
         if failed_at is None:

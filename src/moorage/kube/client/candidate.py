@@ -72,7 +72,7 @@ class Candidacy:
                 self._is_pinged.set()
 
     async def _renew(self) -> bool:
-        """Create or renew the candidate; return whether that succeeded."""
+        """Create or renew the candidate. Return whether that succeeded."""
         settings = self.settings
         spec = LeaseCandidateSpec(
             lease_name=settings.name,

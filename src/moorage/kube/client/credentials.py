@@ -23,7 +23,7 @@ from moorage.kube.http.tls import ClientTls
 
 NEVER: Final = float("inf")
 TOKEN_FILE_AGE: Final = 60.0
-"""Seconds after which a token file is reloaded; the kubelet replaces it long before the token expires."""
+"""Seconds after which a token file is reloaded. The kubelet replaces it long before the token expires."""
 
 EXEC_SECONDS: Final = 60.0
 """Timeout of a credential plugin; one that waits for an interactive login would block everything."""
@@ -44,7 +44,7 @@ class Credentials(Protocol):
     expires_at: float
 
     async def renew(self) -> str:
-        """Return the header, or an empty string; raise InputError or Unauthorized if it is unavailable."""
+        """Return the header, or an empty string. Raise InputError or Unauthorized if it is unavailable."""
         ...
 
 
@@ -111,17 +111,17 @@ class ExecPlugin(msgspec.Struct, frozen=True, rename="camel"):
 
     def check(self, source: str) -> None:
         """Reject configurations that client-go rejects, and interactive plugins."""
-        where = f"{source}: exec"
+        location = f"{source}: exec"
         if not self.command:
-            raise InputError(f"{where}.command", "the command is missing")
+            raise InputError(f"{location}.command", "the command is missing")
         if self.api_version not in EXEC_VERSIONS:
             problem = f"this version of the protocol is not supported: {self.api_version!r}"
-            raise InputError(f"{where}.apiVersion", problem, hint=f"write {' or '.join(EXEC_VERSIONS)}")
+            raise InputError(f"{location}.apiVersion", problem, hint=f"write {' or '.join(EXEC_VERSIONS)}")
         # v1 requires the field, v1beta1 has a default.
         mode = self.interactive_mode or ("" if self.api_version.endswith("/v1") else "IfAvailable")
         if mode not in ("Never", "IfAvailable"):
             problem = f"the scheduler cannot log in interactively, and the plugin requires {self.interactive_mode!r}"
-            raise InputError(f"{where}.interactiveMode", problem, hint="write Never or IfAvailable")
+            raise InputError(f"{location}.interactiveMode", problem, hint="write Never or IfAvailable")
 
 
 class ExecStatus(msgspec.Struct, frozen=True, rename="camel"):
@@ -142,7 +142,7 @@ class ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ExecCredentials:
-    """Credentials from a program; its certificate is used for new connections."""
+    """Credentials from a program. Its certificate is used for new connections."""
 
     def __init__(self, plugin: ExecPlugin, tls: ClientTls | None, cluster: Mapping[str, Any], clock: Clock) -> None:
         self.expires_at = 0.0
@@ -195,13 +195,24 @@ class ExecCredentials:
         plugin, environment = self._plugin, self._environment()
         try:
             require_program(plugin.command, environment)
-            transport, run = await asyncio.get_running_loop().subprocess_exec(
-                ProgramRun,
-                *guarded_command(os.getpid(), [plugin.command, *(plugin.args or ())]),
-                env=environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
+            starting = asyncio.ensure_future(
+                asyncio.get_running_loop().subprocess_exec(
+                    ProgramRun,
+                    *guarded_command(os.getpid(), [plugin.command, *(plugin.args or ())]),
+                    env=environment,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    start_new_session=True,
+                )
             )
+            try:
+                transport, run = await asyncio.shield(starting)
+            except asyncio.CancelledError:
+                # asyncio may wait forever if a start itself is cancelled.
+                transport, _ = await starting
+                with suppress(ProcessLookupError):
+                    os.killpg(transport.get_pid(), signal.SIGKILL)
+                transport.close()
+                raise
         except (OSError, ValueError) as error:
             problem = f"the program for credentials cannot be run: {getattr(error, 'strerror', None) or error}"
             raise InputError(
@@ -234,7 +245,7 @@ class ExecCredentials:
 
 
 class ProgramRun(asyncio.SubprocessProtocol):
-    """One run of a program: its output up to a limit; the rest is discarded."""
+    """One run of a program: its output up to a limit. Further output is discarded."""
 
     def __init__(self) -> None:
         self.output = bytearray()
@@ -254,7 +265,7 @@ class ProgramRun(asyncio.SubprocessProtocol):
         buffer += data[: MAX_OUTPUT - len(buffer)]
 
     def process_exited(self) -> None:
-        """Record the end of the process; its children may still hold its output open."""
+        """Record the end of the process. Its children may still hold its output open."""
         self.exited.set_result(None)
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -279,6 +290,6 @@ def basic(username: str, password: str) -> str:
 
 
 def check_header(source: str, words: Iterable[str]) -> None:
-    """Reject texts that would break out of a header; the message does not quote them."""
+    """Reject texts that would break out of a header. The message does not quote them."""
     if any(_CONTROL.search(word) for word in words):
         raise InputError(source, "a token or name contains a line break or control character")

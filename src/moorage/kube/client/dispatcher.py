@@ -108,6 +108,6 @@ class Dispatcher:
 
 def _is_retriable(error: ApiError, retries_conflicts: bool) -> bool:
     if isinstance(error, Unreachable):
-        # A write that was sent may have succeeded; the caller reads the object to find out.
+        # A write that was sent may have succeeded. The caller reads the object to find out.
         return not error.was_sent
     return error.status in RETRIED_STATUSES or (retries_conflicts and isinstance(error, Conflict))

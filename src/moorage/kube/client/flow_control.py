@@ -43,7 +43,7 @@ class TokenBucket:
         self._since = clock.now()
 
     def take(self) -> float:
-        """Take a token, possibly a future one; return the seconds until it is available."""
+        """Take a token, possibly a future one. Return the seconds until it is available."""
         now = self._clock.now()
         self._tokens = min(self._burst, self._tokens + (now - self._since) * self._qps) - 1.0
         self._since = now

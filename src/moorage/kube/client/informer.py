@@ -92,7 +92,7 @@ class Informer(Generic[T]):
         await self._synced.wait()
 
     async def following(self) -> None:
-        """Wait until a watch is open, or the server does not serve the kind; end a pause immediately."""
+        """Wait until a watch is open, or the server does not serve the kind. End a pause immediately."""
         self._hurry.set()
         await self._following.wait()
 
@@ -109,7 +109,7 @@ class Informer(Generic[T]):
                 await self._recover(error)
 
     def relist(self, key: str) -> None:
-        """Relist soon, and deliver one object as if it were new."""
+        """Relist soon, and deliver one object as new."""
         self._machine.forget(key)
         self._is_relisting = True
         if self._stepping is not None:
@@ -134,14 +134,14 @@ class Informer(Generic[T]):
             self._settle()
 
     async def _in_served_version(self, request: NextRequest) -> NextRequest:
-        """Read the kind in the version that the server prefers; a new list may find another one after an upgrade."""
+        """Read the kind in the version that the server prefers. A new list may find another one after an upgrade."""
         if self.kind not in VERSIONS or self._machine.is_listing:
             return request
         self._machine.read_as(await self._client.discover(self.kind))
         return self._machine.next_request()
 
     async def _list(self, request: NextRequest) -> None:
-        """Process all pages; the server prepares the next page while one is processed."""
+        """Process all pages. The server prepares the next page while one is processed."""
         coming = self._ask(request)
         try:
             while True:
@@ -192,9 +192,9 @@ class Informer(Generic[T]):
         if not self._machine.version and (isinstance(error, NotFound) or await self._is_hidden(error)):
             # An older server, or an undefined custom resource: there are no such objects.
             kind = self.kind
-            missing = f"the server does not serve {kind.plural} in {kind.api_version}, so no objects are listed"
+            problem = f"the server does not serve {kind.plural} in {kind.api_version}, so no objects are listed"
             hint = f"; install the CustomResourceDefinition {kind.full_name}, no restart is needed"
-            self._complain(missing if kind.type in BUILT_IN else f"{missing}{hint}")
+            self._complain(problem if kind.type in BUILT_IN else f"{problem}{hint}")
             self._machine.absent()
             self._synced.set()
             self._following.set()
@@ -218,7 +218,7 @@ class Informer(Generic[T]):
             return False
 
     def _complain(self, problem: str) -> None:
-        """Log a problem; repeat the same one only every few minutes, since a missing permission remains missing."""
+        """Log a problem. Repeat the same one only every few minutes, since a missing permission remains missing."""
         now = asyncio.get_running_loop().time()
         last, logged_at = self._complaint
         if problem != last or now >= logged_at + REPEAT_SECONDS:
@@ -239,7 +239,7 @@ class Informer(Generic[T]):
 
 
 class Informers:
-    """One informer per requested kind; ``keeps`` selects the kinds whose original text is kept."""
+    """One informer per requested kind. ``keeps`` selects the kinds that keep their original text."""
 
     def __init__(
         self,
@@ -266,9 +266,9 @@ class Informers:
         )
 
     async def add(self, kinds: Iterable[type[KubeObject]], seconds: float) -> None:
-        """Follow more kinds; return when all of them were listed, or follow none and raise ApiError.
+        """Follow more kinds. Return when all of them were listed, or follow none and raise ApiError.
 
-        Before :meth:`run` this only adds them: they are listed with the others.
+        Before :meth:`run` this only adds them: they are listed with the other kinds.
         """
         coming = tuple(map(self._informer, kinds))
         for informer in coming:
@@ -317,11 +317,11 @@ class Informers:
             await informer.synced()
 
     async def following(self) -> None:
-        """Wait until every kind is watched, also kinds whose watch was just interrupted."""
+        """Wait until every kind is watched, also after an interruption of the watch."""
         await asyncio.gather(*(informer.following() for informer in self.all))
 
     def relist(self, kind: Kind, key: str) -> None:
-        """Relist a kind soon, and deliver one object as if it were new."""
+        """Relist a kind soon, and deliver one object as new."""
         for informer in self.all:
             if informer.kind == kind:
                 informer.relist(key)

@@ -18,7 +18,7 @@ import structlog
 from msgspec import Struct, field
 
 from moorage.common.clock import Clock, SteadyClock
-from moorage.common.errors import InputError
+from moorage.common.errors import InputError, describe_decode_error
 from moorage.common.user_files import read_file, read_text
 from moorage.kube.client.credentials import (
     Credentials,
@@ -63,7 +63,7 @@ class ClusterEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=Tr
     extensions: list[dict[str, Any]] | None = None
 
     def authority(self, source: str) -> bytes | Path | None:
-        """Return the CA; ``None`` for the system CAs."""
+        """Return the CA, or ``None`` for the system CAs."""
         if self.certificate_authority_data:
             return from_base64(f"{source}: certificate-authority-data", self.certificate_authority_data)
         return Path(self.certificate_authority) if self.certificate_authority else None
@@ -119,9 +119,9 @@ class UserEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True)
         """Return our certificate and its key, if we have one."""
         if not self.client_certificate and not self.client_certificate_data:
             return None, None
-        where = f"{source}: client-certificate-data or client-key-data"
+        location = f"{source}: client-certificate-data or client-key-data"
         pairs = (self.client_certificate_data, self.client_certificate), (self.client_key_data, self.client_key)
-        certificate, key = (from_base64(where, data) if data else Path(path) for data, path in pairs)
+        certificate, key = (from_base64(location, data) if data else Path(path) for data, path in pairs)
         return certificate, key
 
     def check(self, source: str) -> None:
@@ -156,7 +156,7 @@ class UserEntry(msgspec.Struct, frozen=True, rename="kebab", omit_defaults=True)
 
 
 class Connection(Struct, frozen=True):
-    """The connection settings of one API server; ``source`` is their origin."""
+    """The connection settings of an API server. ``source`` is their origin."""
 
     server: str
     source: str
@@ -178,7 +178,7 @@ def load_connection(
 ) -> Connection:
     """Find the API server.
 
-    ``kubeconfig`` is a file; ``master`` overrides its server, or is used alone. Without either: the service account of
+    ``kubeconfig`` is a file. ``master`` overrides its server, or is used alone. Without either: the service account of
     the pod, the files in ``KUBECONFIG``, or the default in the home directory. Raise InputError if it is invalid.
     """
     env = os.environ if environ is None else environ
@@ -203,7 +203,7 @@ def load_connection(
 
 
 def in_cluster(directory: Path, env: Mapping[str, str], clock: Clock) -> Connection:
-    """Connect as the service account of the pod we run in; its token rotates, and so may its authority."""
+    """Connect as the service account of the pod we run in. Its token rotates, and so may its authority."""
     host, port = env["KUBERNETES_SERVICE_HOST"], env.get("KUBERNETES_SERVICE_PORT", "443")
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     cluster = ClusterEntry(server=server, certificate_authority=str(directory / "ca.crt"))
@@ -248,29 +248,29 @@ def _from_files(
     files: Sequence[str], context_name: str, master: str, env: Mapping[str, str], clock: Clock
 ) -> Connection:
     """Use the context that is wanted, else the current one; in several files, the first to name something wins."""
-    merged: dict[str, dict[str, Any]] = {"cluster": {}, "user": {}, "context": {}}
+    merged_entries: dict[str, dict[str, Any]] = {"cluster": {}, "user": {}, "context": {}}
     for name in files:
         content, directory = _read(name), Path(name).expanduser().parent
-        for singular, entries in merged.items():
+        for singular, entries in merged_entries.items():
             for number, entry in enumerate(content.get(f"{singular}s") or ()):
                 if not isinstance(entry, dict) or "name" not in entry:
-                    where = f"{name}: {singular}s[{number}]"
-                    raise InputError(where, f"an entry must have a name and a {singular}")
+                    location = f"{name}: {singular}s[{number}]"
+                    raise InputError(location, f"an entry must have a name and a {singular}")
                 entries.setdefault(entry["name"], _resolved(entry.get(singular) or {}, singular, directory))
         context_name = context_name or content.get("current-context") or ""
-    where, contexts = ", ".join(files), merged["context"]
+    location, contexts = ", ".join(files), merged_entries["context"]
     hint = f"contexts: {', '.join(contexts)}" if contexts else "the file has no contexts; use another kubeconfig"
     if not context_name:
-        raise InputError(where, "current-context is not set", hint=hint)
+        raise InputError(location, "current-context is not set", hint=hint)
     if context_name not in contexts:
-        raise InputError(where, f"there is no context {context_name!r}", hint=hint)
-    source = f"{where}, context {context_name}"
+        raise InputError(location, f"there is no context {context_name!r}", hint=hint)
+    source = f"{location}, context {context_name}"
     context = _entry(ContextEntry, contexts[context_name], source)
     try:
-        cluster_entry = merged["cluster"][context.cluster]
-        user_entry = merged["user"][context.user] if context.user else {}
+        cluster_entry = merged_entries["cluster"][context.cluster]
+        user_entry = merged_entries["user"][context.user] if context.user else {}
     except KeyError as error:
-        raise InputError(where, f"context {context_name!r} refers to {error}, which is not defined") from error
+        raise InputError(location, f"context {context_name!r} refers to {error}, which is not defined") from error
     cluster = _entry(ClusterEntry, cluster_entry, source)
     if master:
         # Another server has another name.
@@ -306,14 +306,16 @@ def _read(name: str) -> dict[str, Any]:
             content = next(read_documents(text, source=name), None)
         except InputError as error:
             # A token that begins with * or ! is quoted by the parser as an anchor or a tag.
-            raise InputError(error.where, _QUOTED.sub("a value", error.problem), hint=error.hint) from None
+            is_quoted = "did not find expected" not in error.problem
+            problem = _QUOTED.sub("a value", error.problem) if is_quoted else error.problem
+            raise InputError(error.where, problem, hint=error.hint) from None
     if not isinstance(content, dict):
         raise InputError(name, "not a kubeconfig", hint="it must have clusters, contexts and users")
     return content
 
 
 def is_json(name: str) -> bool:
-    """Return whether a file looks like JSON, which is read without PyYAML; the parser reports its errors."""
+    """Return whether a file looks like JSON, which is read without PyYAML. The parser reports its errors."""
     try:
         return read_file(Path(name).expanduser())[:1] == b"{"
     except InputError:
@@ -324,7 +326,7 @@ def _entry(kind: type[E], content: Any, source: str) -> E:
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
-        raise InputError(source, str(error)) from error
+        raise InputError(source, describe_decode_error(error)) from error
 
 
 def _client_tls(cluster: ClusterEntry, user: UserEntry, source: str) -> ClientTls | None:
@@ -345,7 +347,7 @@ def _client_tls(cluster: ClusterEntry, user: UserEntry, source: str) -> ClientTl
 def _credentials(
     user: UserEntry, cluster: ClusterEntry, tls: ClientTls | None, source: str, clock: Clock, login: str
 ) -> Credentials:
-    """Return the source of the Authorization header; as in client-go, a credential plugin is the last choice."""
+    """Return the source of the Authorization header. As in client-go, a credential plugin is the last choice."""
     if user.token_file:
         return TokenFile(Path(user.token_file), clock)
     if user.token:

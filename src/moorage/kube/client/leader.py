@@ -1,8 +1,8 @@
 """Leader election with a lease: one of several replicas is active.
 
-:class:`Election` decides without I/O; :class:`LeaderElector` reads and writes the lease. Clocks of different machines
+:class:`Election` decides without I/O. :class:`LeaderElector` reads and writes the lease. Clocks of different machines
 are never compared: a lease expires when *this* replica has seen no change for its duration. Our own time counts from
-the *request* for a renewal: others see it later, so we stop before they start.
+the *request* for a renewal: other replicas receive it later, so we stop before they start.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class Election:
 
     @property
     def leader(self) -> str:
-        """The current leader; empty without one."""
+        """The current leader, or empty without one."""
         return (self._seen.holder_identity or "") if self._seen is not None else ""
 
     @property
@@ -81,7 +81,7 @@ class Election:
         return self._with(self._seen or LeaseSpec())
 
     def observe(self, lease: Lease | None) -> None:
-        """Observe the lease of the server, ``None`` without one; any change restarts its time."""
+        """Observe the lease of the server, ``None`` without one. Any change restarts its time."""
         spec = lease.spec if lease is not None else None
         # The time of the observation counts, not renewTime: the clocks of replicas may differ.
         if spec != self._seen:
@@ -130,7 +130,7 @@ class Election:
         return self._with(
             LeaseSpec(
                 holder_identity="",
-                # As client-go; the API rejects 0.
+                # As client-go. The API rejects 0.
                 lease_duration_seconds=1,
                 acquire_time=wall_time,
                 renew_time=wall_time,
@@ -188,7 +188,7 @@ class LeaderElector:
     on_held: Callable[[float], None] = lambda _until: None
     """Called with the time until which the lease is held when it changes; 0 after the loss of the lease."""
     may_renew: Callable[[], bool] = lambda: True
-    """Whether to renew the lease; otherwise it expires."""
+    """Whether to renew the lease, otherwise it expires."""
     chance: Random = field(default_factory=Random)
     election: Election = field(init=False)
     _announced: str = field(init=False, default="")
@@ -219,7 +219,7 @@ class LeaderElector:
             if renewing.done():
                 # It is lost: nothing may be begun while the work takes its time to end.
                 self.on_held(0.0)
-            # The lease is released after the work has ended; its last writes must not meet those of a new leader.
+            # The lease is released after the work has ended. Its last writes must not meet those of a new leader.
             results = await asyncio.gather(working, renewing, return_exceptions=True)
             self.on_held(0.0)
             await self._release()
@@ -237,21 +237,21 @@ class LeaderElector:
     async def _keep(self) -> None:
         """Renew the lease until that fails for too long."""
         while True:
-            remaining = self.election.held_until - self.clock.now()
-            await asyncio.sleep(max(0.0, min(self.settings.retry_period, remaining)))
+            remaining_seconds = self.election.held_until - self.clock.now()
+            await asyncio.sleep(max(0.0, min(self.settings.retry_period, remaining_seconds)))
             if self.may_renew() and await self._try(self.election.held_until):
                 continue
             if self.clock.now() >= self.election.held_until:
                 raise LeadershipLost("Leaderelection lost")
 
     async def _try(self, deadline: float | None = None) -> bool:
-        """Bid for the lease once; return whether it is ours now."""
-        remaining = self.settings.renew_deadline if deadline is None else deadline - self.clock.now()
-        if remaining <= 0:
+        """Bid for the lease once. Return whether it is ours now."""
+        remaining_seconds = self.settings.renew_deadline if deadline is None else deadline - self.clock.now()
+        if remaining_seconds <= 0:
             # For example after the machine slept: a write could take the lease from its new holder.
             return False
         try:
-            async with asyncio.timeout(remaining):
+            async with asyncio.timeout(remaining_seconds):
                 return await self._bid()
         except TimeoutError:
             log.warning("lease request timed out", lease=self.settings.name)

@@ -23,7 +23,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from moorage.common.errors import ApiError, Gone, QuantityError, ServerError
+from moorage.common.errors import ApiError, Gone, QuantityError, ServerError, describe_decode_error
 from moorage.kube.api.codec import UNREADABLE, decode
 from moorage.kube.api.custom import CustomObject
 from moorage.kube.api.devices import ResourceClaim, ResourceSlice
@@ -48,7 +48,7 @@ _CONTINUE: Final = re.compile(rb'"continue":"([^"\\]+)"')
 MIN_WATCH: Final = 300
 MAX_WATCH: Final = 600
 MAX_LINE: Final = 16 << 20
-"""Bytes of one object in a watch; etcd stores at most 1.5 MiB by default."""
+"""Bytes of an object in a watch. etcd stores at most 1.5 MiB by default."""
 BAD_REQUEST: Final = 400
 UNFINISHED_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 """Finished pods use no resources: a field selector excludes them, and the server reports their end as a deletion."""
@@ -75,7 +75,7 @@ class NextRequest(Struct, frozen=True):
 
 
 class ListWatch(Generic[T]):
-    """All objects of one resource as on the server; the module describes the states."""
+    """All objects of a resource as on the server. The module describes the states."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class ListWatch(Generic[T]):
         self._chance = chance or Random()
         self._known: dict[str, T] = {}
         self._listed: set[str] | None = None
-        """Keys seen in a list that is compared with the known objects; ``None`` in the first list."""
+        """Keys seen in a list that is compared with the known objects, or ``None`` in the first list."""
         self._continue = ""
         self._version = ""
         self._rest = b""
@@ -136,7 +136,7 @@ class ListWatch(Generic[T]):
         return self._page_request(self._continue)
 
     def following(self, body: bytes) -> NextRequest | None:
-        """Find the next request in a page before it is decoded; ``None`` if it is not found quickly.
+        """Find the next request in a page before it is decoded. Return ``None`` if it is not found quickly.
 
         So the server prepares the next page while this one is decoded. The server writes the metadata before the items.
         """
@@ -174,8 +174,8 @@ class ListWatch(Generic[T]):
         return changes
 
     def chunk(self, data: bytes) -> list[Change[T]]:
-        """Process a piece of a watch and return the completed changes; :class:`Gone` requires a new list."""
-        # A chunk may end inside a line; the rest is completed by the next chunk.
+        """Process a piece of a watch and return the completed changes. :class:`Gone` requires a new list."""
+        # A chunk may end inside a line. The next chunk completes the line.
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > MAX_LINE:
             self._rest = b""
@@ -248,7 +248,7 @@ class ListMeta(Struct, frozen=True, rename="camel", gc=False):
 
 
 class Page(Struct, Generic[Item], frozen=True):
-    """One page of a list; ``msgspec.Raw`` leaves its items undecoded."""
+    """One page of a list. ``msgspec.Raw`` leaves its items undecoded."""
 
     metadata: ListMeta = ListMeta()
     items: list[Item] | None = None
@@ -294,7 +294,7 @@ _VERIFIERS: Final[Mapping[type[KubeObject], Callable[[Any], object]]] = {
 
 
 class Decoding(Generic[T]):
-    """Decodes pages and watch lines of one kind.
+    """Decodes pages and watch lines of the same kind.
 
     The fast path decodes a page in one call. If it fails, each object is decoded separately: a malformed one is
     skipped, logged, and reported to ``on_malformed``. Objects for which ``keeps`` is true also keep their text, which
@@ -377,7 +377,12 @@ class Decoding(Generic[T]):
             if self._keeps is not None and self._keeps(obj):
                 keep_original(obj, body)
         except MALFORMED as error:
-            log.warning("malformed object skipped", kind=self.kind.__name__, object=_named(body), reason=str(error))
+            log.warning(
+                "malformed object skipped",
+                kind=self.kind.__name__,
+                object=_named(body),
+                reason=describe_decode_error(error),
+            )
             self._on_malformed(self.kind.__name__)
             return None
         return obj

@@ -1,6 +1,6 @@
 """Events for users (events.k8s.io/v1): written in the background, repeated ones as a series.
 
-Recording never waits. Up to a thousand events are queued; if the server is too slow, the newest are dropped and
+Recording never waits. Up to a thousand events are queued. If the server is too slow, the newest are dropped and
 counted. Bindings never wait for events.
 """
 
@@ -104,7 +104,7 @@ class Series(Struct):
 
 
 class EventRecorder:
-    """Writes events in the background. Start :meth:`run` once the loop runs; :meth:`flush` waits until all are out."""
+    """Writes events in the background. Start :meth:`run` once the loop runs. :meth:`flush` waits until all are out."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class EventRecorder:
         self._last_name = 0
 
     def record(self, note: EventNote) -> None:
-        """Queue an event; a repeated event becomes a series."""
+        """Queue an event. A repeated event becomes a series."""
         key = series_key(note)
         series = self._series.find(key)
         now = self._clock.now()
@@ -236,7 +236,7 @@ class EventRecorder:
             self._writers.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _try_again(self, event: Outgoing, error: ApiError) -> None:
-        """Send an event with retries while they may help; log a permanent failure."""
+        """Send an event with retries while they may help. Log a permanent failure."""
         tries = 1
         while tries < MAX_TRIES and isinstance(error, PASSING):
             pause = error.retry_after
@@ -291,7 +291,7 @@ class EventRecorder:
         )
 
     def _name(self, regarding: str, now: float) -> str:
-        # Two events of one nanosecond would have one name, and the second would be rejected.
+        # Two events of a nanosecond would have one name, and the second would be rejected.
         self._last_name = max(self._last_name + 1, int(now * 1e9))
         return f"{regarding}.{self._last_name:x}"
 
@@ -302,7 +302,7 @@ def _creation(event: WrittenEvent) -> Outgoing:
 
 
 def series_key(note: EventNote) -> SeriesKey:
-    """Return the key of an event series; the text is not part of it."""
+    """Return the key of an event series. The text is not part of it."""
     kind = "Warning" if note.is_warning else "Normal"
     related = () if note.related is None else identity(note.related)
     return kind, note.action, note.reason, note.controller, identity(note.regarding), related

@@ -72,9 +72,13 @@ class ApiClient:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
+        if (renewing := self._renewing) is not None:
+            # Otherwise asyncio.run would cancel it with the start of its program.
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
 
     def close(self) -> None:
-        """Close all connections; running requests fail."""
+        """Close all connections. Running requests fail."""
         self._transport.close()
 
     async def request(
@@ -86,7 +90,7 @@ class ApiClient:
         *,
         seconds: float = ANSWER_SECONDS,
     ) -> bytes:
-        """Send a request and return the body of the response; raise an ApiError if it failed."""
+        """Send a request and return the body of the response. Raise an ApiError if it failed."""
         may_read_again, may_log_in_again = method == "GET" and not body, True
         while True:
             if self._expires_at != NEVER and self._expires_at <= self._clock.now():
@@ -116,7 +120,7 @@ class ApiClient:
 
     @asynccontextmanager
     async def stream(self, path: str) -> AsyncIterator[AsyncIterable[bytes]]:
-        """Open a watch; the block receives an iterator of chunks until the server ends the watch."""
+        """Open a watch. The block receives an iterator of chunks until the server ends the watch."""
         if self._expires_at <= self._clock.now():
             await self._renew()
         async with self._transport.stream(self._written("GET", path), WATCH_SILENCE) as answer:
@@ -128,7 +132,7 @@ class ApiClient:
             yield answer
 
     async def _renew(self) -> None:
-        """Get the Authorization header; concurrent callers share one lookup."""
+        """Get the Authorization header. Concurrent callers share one lookup."""
         if self._renewing is None:
             self._renewing = asyncio.ensure_future(self._renew_now())
             self._renewing.add_done_callback(self._renewed)
@@ -144,14 +148,14 @@ class ApiClient:
         self._renewing = None
 
     async def _has_other_credentials(self) -> bool:
-        """Refresh rejected credentials; return whether the header or the certificate changed."""
+        """Refresh rejected credentials. Return whether the header or the certificate changed."""
         tls = self.connection.tls
         before = self._authorization, tls and tls.context
         await self._renew()
         return before != (self._authorization, tls and tls.context)
 
     async def discover(self, kind: Kind) -> Kind:
-        """Find the most stable version of a kind that the server serves; without one, return the kind itself.
+        """Find the most stable version of a kind that the server serves. Without one, return the kind itself.
 
         Only kinds that have several versions need requests. All later requests about the kind use the version.
         """
@@ -219,7 +223,7 @@ class ApiClient:
 
 
 class RawList(msgspec.Struct, frozen=True):
-    """A list whose items are not decoded."""
+    """A list of items that are not decoded."""
 
     items: list[msgspec.Raw] | None = None
 
@@ -229,7 +233,7 @@ class _ServedResource(msgspec.Struct):
 
 
 class _Discovery(msgspec.Struct):
-    """The resources of one version of an API group."""
+    """The resources of a version of an API group."""
 
     resources: list[_ServedResource] = []
 
@@ -240,7 +244,7 @@ def encoded(obj: KubeObject, kind: Kind) -> bytes:
 
 
 def decoded(kind: type[T], body: bytes) -> T:
-    """Decode an object from JSON; raise ServerError if it is invalid."""
+    """Decode an object from JSON. Raise ServerError if it is invalid."""
     try:
         return decode(kind, body)
     except UNREADABLE as error:

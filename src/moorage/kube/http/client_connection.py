@@ -12,7 +12,7 @@ NEVER: Final = float("inf")
 IDLE_SECONDS: Final = 50.0
 """Idle connections are closed before the server closes them: no request must be lost."""
 MAX_RESPONSE: Final = 1 << 30
-"""Bytes of one response that is read completely; a list of 15,000 nodes takes 100 MiB."""
+"""Bytes of a response that is read completely; a list of 15,000 nodes takes 100 MiB."""
 
 
 class PooledConnection(asyncio.Protocol):
@@ -46,7 +46,7 @@ class PooledConnection(asyncio.Protocol):
         return self._waiting is not None and self._waiting.cancelled()
 
     def send(self, request: bytes, seconds: float) -> asyncio.Future[Response]:
-        """Send a request; the future is done when the response is complete.
+        """Send a request. The future is done when the response is complete.
 
         If the caller is cancelled, the connection remains busy: no other caller must get the response. It is reused
         if the response arrives soon, and closed in the next sweep otherwise.
@@ -59,7 +59,7 @@ class PooledConnection(asyncio.Protocol):
         return waiting
 
     def stream(self, request: bytes, max_silence: float) -> "PieceStream":
-        """Send a request whose response is read as it arrives; a pause longer than ``max_silence`` is an error."""
+        """Send a request and read the response as it arrives; a pause longer than ``max_silence`` is an error."""
         assert self.transport is not None
         self._stream = PieceStream(self, self._parser, self._loop, max_silence)
         self.transport.write(request)
@@ -71,9 +71,9 @@ class PooledConnection(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
 
-    def give_up(self, why: str) -> None:
+    def give_up(self, reason: str) -> None:
         """Fail the running request and close the connection."""
-        self._fail(why)
+        self._fail(reason)
         self.close()
 
     def data_received(self, data: bytes) -> None:
@@ -96,7 +96,7 @@ class PooledConnection(asyncio.Protocol):
                 self.give_up(f"the response is longer than {MAX_RESPONSE} bytes")
 
     def _hand_over(self) -> None:
-        parser, waiting, self._waiting = self._parser, self._waiting, None
+        parser, waiter, self._waiting = self._parser, self._waiting, None
         response = parser.take()
         if self.is_open and parser.keeps_alive:
             self.deadline = self._sent_at + IDLE_SECONDS
@@ -104,8 +104,8 @@ class PooledConnection(asyncio.Protocol):
             self._idle.append(self)
         else:
             self.is_open = False
-        if waiting is not None and not waiting.done():
-            waiting.set_result(response)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(response)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Finish the running request: with an error, unless the end of the connection completes the response."""
@@ -125,7 +125,7 @@ class PooledConnection(asyncio.Protocol):
             self._idle.remove(self)
 
     def _fail(self, why: str) -> None:
-        problem = f"no answer from {self._server}: {why}"
+        problem = f"no response from {self._server}: {why}"
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(Unreachable(problem))
         self._waiting = None
@@ -164,7 +164,7 @@ class PieceStream:
             self._news.set_result(None)
 
     def end(self, problem: str) -> None:
-        """End the stream; an incomplete response is a problem."""
+        """End the stream. An incomplete response is a problem."""
         if not self._parser.is_complete:
             self._problem = problem
         self.wake()

@@ -1,6 +1,7 @@
 """The guard of services for programs on this machine, or with a token."""
 
 import hmac
+import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,7 @@ from moorage.kube.http.proxies import is_loopback
 
 BEARER: Final = "Bearer "
 MAX_QUOTED: Final = 100
+_HOST: Final = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]*)(?::\d*)?", re.ASCII)
 
 
 class RequestGuard:
@@ -60,8 +62,8 @@ class RequestGuard:
 
 def _is_local_name(host: str) -> bool:
     """Return whether a Host header is empty or a loopback name."""
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    return not name or is_loopback(name)
+    match = _HOST.fullmatch(host)
+    return match is not None and (not match[1] or is_loopback(match[1].strip("[]")))
 
 
 def read_tokens(file: Path | None) -> tuple[bytes, ...]:

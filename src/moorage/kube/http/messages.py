@@ -17,9 +17,9 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class HttpRequest:
-    """One request, read completely; header names are in lower case.
+    """One request, read completely. Header names are in lower case.
 
-    Of a header that is given several times, ``headers`` has the first, as in Go; ``all_headers`` has them all.
+    Of a header that is given several times, ``headers`` has the first, as in Go. ``all_headers`` has them all.
     """
 
     __slots__ = ("all_headers", "body", "headers", "method", "path", "query_string", "transport")
@@ -76,14 +76,14 @@ class Sink(Protocol):
     """The receiver of a stream."""
 
     is_full: bool
-    """Whether written data is still buffered; more data would use memory."""
+    """Whether written data is still buffered. More data would use memory."""
 
     def send(self, piece: bytes) -> None:
         """Write a piece, already wrapped by :func:`chunk`."""
         ...
 
     def end(self) -> None:
-        """Write the end; the connection is ready for the next request."""
+        """Write the end. The connection is ready for the next request."""
         ...
 
     def abort(self) -> None:
@@ -98,7 +98,7 @@ class ReplyStream(Protocol):
     """The headers of the reply."""
 
     def start(self, sink: Sink) -> None:
-        """Start to write the body; the head has been sent."""
+        """Start to write the body. The head has been sent."""
         ...
 
     def go_on(self) -> None:
@@ -155,7 +155,7 @@ class ResponseStream(Protocol):
 
 
 def chunk(piece: bytes) -> bytes:
-    """Encode a piece of a stream; an encoded piece can be sent to many clients."""
+    """Encode a piece of a stream. An encoded piece can be sent to many clients."""
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 

@@ -1,7 +1,7 @@
 """Parsing of requests and responses with httptools, with limits on everything except the body of a response.
 
 This module does no I/O: both sides of a connection feed received bytes and read the results. A parser and its httptools
-parser refer to each other; :meth:`close` breaks the cycle, so that a closed connection is freed immediately instead of
+parser refer to each other. :meth:`close` breaks the cycle, so that a closed connection is freed immediately instead of
 in a garbage collection, which is rare.
 """
 
@@ -18,7 +18,7 @@ MAX_HEAD: Final = 1 << 17
 """Bytes of a request line or status line and the headers."""
 MAX_HEADERS: Final = 1000
 SLICE: Final = 1024
-"""Bytes parsed in one step; this limits how many complete requests of a client wait in memory."""
+"""Bytes parsed in one step. This limits how many complete requests of a client wait in memory."""
 MAX_RECEIVED: Final = 64 << 20
 """Bytes of incomplete requests of all connections to a server."""
 HEADER_BYTES: Final = 200
@@ -72,7 +72,7 @@ class RequestParser:
     def _begin(self) -> None:
         self.is_partial = False
         self.unreviewed: HttpRequest | None = None
-        """The head of a request whose body must not be read before a review."""
+        """The head of a request. Its body must not be read before a review."""
         self._has_head = False
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -85,7 +85,7 @@ class RequestParser:
         """Add the data that this connection keeps to the budget of the server."""
         kept_bytes = 0
         if self.refusal is None and self.has_begun:
-            # A partial request keeps its head until its body is complete; framing of chunks is not kept.
+            # A partial request keeps its head until its body is complete. Framing of chunks is not kept.
             head = (
                 min(self._received - len(self._body), MAX_HEAD) + HEADER_BYTES * len(self._headers)
                 if self.is_partial
@@ -162,7 +162,7 @@ class RequestParser:
             self._reject(self._service.refuse(status, message))
 
     def _reject(self, reply: Reply) -> None:
-        """Set the error response, and discard the request; its remaining bytes are not read."""
+        """Set the error response, and discard the request. Its remaining bytes are not read."""
         self.refusal = reply
         self.is_partial = True
         self._unread = self._body = b""
@@ -185,7 +185,7 @@ class RequestParser:
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Store a header; trailers are dropped."""
+        """Store a header. Trailers are dropped."""
         if not self._has_head:
             self._headers.append((name.lower(), value))
 
@@ -242,7 +242,7 @@ class RequestParser:
         self.refuse(413, f"Request entity too large: limit is {self._max_body}")
 
     def on_message_complete(self) -> None:
-        """Append the request; it is not handled during parsing."""
+        """Append the request. It is not handled during parsing."""
         if self.refusal is not None:
             return
         self.requests.append((self._request(bytes(self._body)), self._parser.should_keep_alive()))
@@ -253,7 +253,7 @@ class RequestParser:
 class ResponseParser:
     """Parses one response after another; after :meth:`take` it expects the next one.
 
-    ``status`` is 0 until the head is complete; ``pieces`` contains the body, and a stream reader removes them. Interim
+    ``status`` is 0 until the head is complete. ``pieces`` contains the body, and a stream reader removes them. Interim
     responses (such as ``100 Continue``) are skipped.
     """
 
@@ -281,7 +281,7 @@ class ResponseParser:
             raise MalformedMessage(f"the head of the message is larger than {MAX_HEAD} bytes")
 
     def close(self) -> None:
-        """Release the parser; parsed data is kept."""
+        """Release the parser. Parsed data is kept."""
         del self._parser
 
     def on_headers_complete(self) -> None:
@@ -296,7 +296,7 @@ class ResponseParser:
             self.status = status
 
     def on_message_complete(self) -> None:
-        """Mark the response as complete; data after it is not part of it."""
+        """Mark the response as complete. Data after it is not part of it."""
         if self.is_complete:
             return
         if not self.status:

@@ -30,7 +30,7 @@ CONNECT_SECONDS: Final = 10.0
 
 
 class Dialer:
-    """Makes connections to ``server``, a URL without a path; they join the ``idle`` ones after a request."""
+    """Makes connections to ``server``, a URL without a path. They join the ``idle`` ones after a request."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Dialer:
         return f"{host}:{self.port}"
 
     async def dial(self) -> PooledConnection:
-        """Open a connection; raise OSError if the server or the proxy rejects the connection."""
+        """Open a connection. Raise OSError if the server or the proxy rejects the connection."""
         if self.tls is not None:
             self.tls.refresh()
         loop = asyncio.get_running_loop()
@@ -99,7 +99,7 @@ class Dialer:
 
         loop = asyncio.get_running_loop()
         user, password = (unquote(text) if text is not None else None for text in (proxy.username, proxy.password))
-        # As Go does, names are left to the proxy to look up, with socks5 as with socks5h.
+        # As in Go, the proxy resolves names, with socks5 as with socks5h.
         socks = Proxy(
             ProxyType.SOCKS5, proxy.hostname or "", effective_port(proxy), user, password, rdns=True, loop=loop
         )
@@ -147,11 +147,11 @@ class ForwardedConnection(PooledConnection):
         self._login = login.encode()
 
     def send(self, request: bytes, seconds: float) -> asyncio.Future[Response]:
-        """Send a request; the future is done when the response is complete."""
+        """Send a request. The future is done when the response is complete."""
         return super().send(self._addressed(request), seconds)
 
     def stream(self, request: bytes, max_silence: float) -> PieceStream:
-        """Send a request whose response is read as it arrives."""
+        """Send a request and read the response as it arrives."""
         return super().stream(self._addressed(request), max_silence)
 
     def _addressed(self, request: bytes) -> bytes:
@@ -171,16 +171,16 @@ async def connected(proxy: SplitResult, answer: PieceStream) -> None:
 
 
 def login_line(proxy: SplitResult) -> str:
-    """Return the header line with our credentials for a proxy; empty without a user."""
+    """Return the header line with the credentials for a proxy, or empty without a user."""
     login = authorization(proxy)
     return f"Proxy-Authorization: {login}\r\n" if login else ""
 
 
 ANSWER_SECONDS: Final = 65.0
-"""An API server aborts a request after a minute; a longer silence means that it is unreachable."""
+"""An API server aborts a request after a minute. A longer silence means that it is unreachable."""
 SWEEP_SECONDS: Final = 1.0
 REFRESH_SECONDS: Final = 300.0
-"""How often certificates in files are compared with those in use, as client-go does."""
+"""Seconds between two checks of certificate files, as in client-go."""
 
 
 class WriteGate(Struct, frozen=True):
@@ -194,7 +194,7 @@ class WriteGate(Struct, frozen=True):
     cut_seconds: float
 
     def check(self, request: bytes) -> None:
-        """Reject writes while the gate is closed; reads are always allowed."""
+        """Reject writes while the gate is closed. Reads are always allowed."""
         if not request.startswith(b"GET ") and not self.is_open():
             raise Unreachable("write rejected: the lease is no longer held", was_sent=False)
 
@@ -216,11 +216,11 @@ class Transport(Protocol):
         ...
 
     def send(self, request: bytes, seconds: float) -> Awaitable[Response]:
-        """Send a request; the returned awaitable yields the response or raises :class:`Unreachable`."""
+        """Send a request. The returned awaitable yields the response or raises :class:`Unreachable`."""
         ...
 
     def stream(self, request: bytes, max_silence: float) -> AbstractAsyncContextManager[ResponseStream]:
-        """Send a request; the block receives the response as it arrives. ``max_silence`` limits the pauses."""
+        """Send a request. The block receives the response as it arrives. ``max_silence`` limits the pauses."""
         ...
 
     def close(self) -> None:
@@ -260,7 +260,7 @@ class HttpPool:
         return self._dialer.host_header
 
     def send(self, request: bytes, seconds: float = ANSWER_SECONDS) -> Awaitable[Response]:
-        """Send a request; the returned awaitable yields the response or raises :class:`Unreachable`.
+        """Send a request. The returned awaitable yields the response or raises :class:`Unreachable`.
 
         With an idle connection the request is sent immediately, without a coroutine between response and caller.
         """
@@ -284,7 +284,7 @@ class HttpPool:
 
     @asynccontextmanager
     async def stream(self, request: bytes, max_silence: float) -> AsyncIterator[PieceStream]:
-        """Send a request; the block receives the response as it arrives."""
+        """Send a request. The block receives the response as it arrives."""
         connection = self._idle.pop() if self._idle else await self._dial()
         try:
             yield connection.stream(request, max_silence)
@@ -312,8 +312,8 @@ class HttpPool:
             raise InputError(self.source, problem, hint=hint) from error
         except (OSError, TimeoutError) as error:
             self._dialer.forget_sessions()
-            why = f"no response within {CONNECT_SECONDS:g} s" if isinstance(error, TimeoutError) else _reason(error)
-            raise Unreachable(f"no connection to {self.server}: {why}", was_sent=False) from error
+            reason = f"no response within {CONNECT_SECONDS:g} s" if isinstance(error, TimeoutError) else _reason(error)
+            raise Unreachable(f"no connection to {self.server}: {reason}", was_sent=False) from error
         self._all.add(connection)
         if self._gate is not None:
             self._gate.guard(connection)
@@ -329,7 +329,7 @@ class HttpPool:
         self._sweeper = None
         now = asyncio.get_running_loop().time()
         for connection in [c for c in self._all if c.deadline <= now or not c.is_open or c.is_abandoned]:
-            connection.give_up("it took too long")
+            connection.give_up("it timed out")
             self._all.discard(connection)
         if self._tls is not None and now - self._refreshed >= REFRESH_SECONDS:
             self._refreshed = now
@@ -343,7 +343,7 @@ class HttpPool:
         self._drop_outdated()
 
     def _drop_outdated(self) -> None:
-        """Close outdated connections when they become idle; a watch, which is never reused, may continue."""
+        """Close outdated connections when they become idle. A watch, which is never reused, may continue."""
         if not self._outdated:
             return
         for connection in self._outdated.intersection(self._idle):

@@ -113,7 +113,7 @@ def redacted(url: str) -> str:
 
 
 def authorization(address: SplitResult) -> str:
-    """Return the Authorization header for the user in a URL; empty without one."""
+    """Return the Authorization header for the user in a URL, or empty without one."""
     if address.username is None:
         return ""
     user = f"{unquote(address.username)}:{unquote(address.password or '')}"

@@ -21,7 +21,7 @@ from moorage.kube.http.parsing import ReceiveBudget, RequestParser
 
 REQUEST_TIMEOUT: Final = 408
 MAX_IN_A_ROW: Final = 32
-"""Pipelined requests of one client that are handled before those of other clients."""
+"""Pipelined requests of a client that are handled before those of other clients."""
 READ_BYTES: Final = 1 << 16
 MAX_UNSENT: Final = 1 << 16
 IDLE_SWEEPS: Final = 36
@@ -32,7 +32,7 @@ HANDSHAKE_SECONDS: Final = 10.0
 
 
 class ServerConnection(asyncio.BufferedProtocol):
-    """Handles the requests of one client; the server calls :meth:`sweep` periodically."""
+    """Handles the requests of a client. The server calls :meth:`sweep` periodically."""
 
     def __init__(self, service: HttpService, tracker: "HttpServer", arrival: "Arrival") -> None:
         self.is_full = False
@@ -72,7 +72,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start serving, unless the limit of connections was reached during the handshake."""
         self._transport = cast("asyncio.Transport", transport)
-        # TLS has additional buffers; their defaults are four and eight times as large.
+        # TLS has additional buffers. Their defaults are four and eight times as large.
         self._transport.set_write_buffer_limits(MAX_UNSENT)
         if (limit_reads := getattr(transport, "set_read_buffer_limits", None)) is not None:
             limit_reads(READ_BYTES)
@@ -121,8 +121,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         return self._task is not None or bool(parser.requests) or parser.has_unread
 
     def _serve(self, parser: RequestParser) -> None:
-        """Handle requests until no complete one is left or a reply is pending."""
-        waiting = parser.requests
+        """Handle requests until no complete request remains or a reply is pending."""
+        requests = parser.requests
         for _ in range(MAX_IN_A_ROW):
             if self.is_busy or self._is_closing or self.is_full:
                 break
@@ -130,9 +130,9 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._is_last = self._is_last or parser.is_upgrade
             if self._has_eof and parser.is_partial and not parser.has_unread:
                 parser.refuse(400, "the request ended too early: unexpected EOF")
-            if waiting:
-                request, keeps_alive = waiting.popleft()
-                self._keeps_alive = keeps_alive and not (self._is_last and not (waiting or parser.has_unread))
+            if requests:
+                request, keeps_alive = requests.popleft()
+                self._keeps_alive = keeps_alive and not (self._is_last and not (requests or parser.has_unread))
                 self._answer(request)
             elif parser.refusal is not None:
                 self._keeps_alive = False
@@ -183,9 +183,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         stream.start(self)
 
     def _failed(self, request: HttpRequest) -> Reply:
-        """Log an unexpected exception and return an error response; the server continues."""
+        """Log an unexpected exception and return an error response. The server continues."""
         log.exception("a request failed", method=request.method, path=request.path)
-        return self._service.refuse(500, "an error on the server has prevented it from answering")
+        return self._service.refuse(500, "an error on the server has prevented the request from succeeding")
 
     async def _finish(
         self, request: HttpRequest, answer: Coroutine[Any, Any, Reply | ReplyStream], with_body: bool
@@ -219,7 +219,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._close()
 
     def _close(self) -> None:
-        """Close after everything is written. Incoming data is read for a while; otherwise the client's connection
+        """Close after everything is written. Incoming data is read for a while. Otherwise the client's connection
         would be reset before it reads the reply.
         """
         self._is_closing = True
@@ -269,7 +269,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.transport.pause_reading()
 
     def sweep(self) -> None:
-        """Close a connection that is unused, or whose client takes minutes to send a request."""
+        """Close a connection if it is unused, or if the client takes minutes to send a request."""
         parser = self._parser
         if self.is_busy or parser is None:
             return
@@ -338,7 +338,7 @@ class Arrival:
             self._task = None
 
     def sweep(self) -> None:
-        """Age; the handshake has its own timeout."""
+        """Age. The handshake has its own timeout."""
         self.sweeps += 1
 
     def abort(self) -> None:
@@ -370,7 +370,7 @@ class HttpServer:
 
     The limit is ``max_connections``, and half of the files that the process may open. At the limit, a new connection
     replaces one of the client with the most connections: its oldest handshake, otherwise its longest idle connection.
-    A flood from a few addresses thus replaces only its own connections, and health checks are served. While all
+    A flood from a few addresses replaces only its own connections, and health checks are served. While all
     connections are busy or new, the new connection waits to be accepted. A client that sends requests in advance is
     not treated as busy: otherwise a few pipelines would block all other clients.
     """
@@ -378,7 +378,7 @@ class HttpServer:
     def __init__(self, service: HttpService, max_connections: int = MAX_CONNECTIONS) -> None:
         self.received = ReceiveBudget()
         self.buffer = memoryview(bytearray(READ_BYTES))
-        """The buffer of all connections; each copies what it received immediately."""
+        """The buffer of all connections. Each copies what it received immediately."""
         self._service = service
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._max_connections = max_connections if files == resource.RLIM_INFINITY else min(max_connections, files // 2)
@@ -397,7 +397,7 @@ class HttpServer:
         reuse_address: bool | None = None,
         reuse_port: bool | None = None,
     ) -> int:
-        """Listen on an address and return the port; raise OSError if it is unavailable.
+        """Listen on an address and return the port. Raise OSError if it is unavailable.
 
         ``tls`` is called for every connection, so that certificates can be replaced.
         """
@@ -413,7 +413,7 @@ class HttpServer:
         return bound_port
 
     def _accept(self, listening: socket.socket, tls: Tls) -> None:
-        """Accept pending connections up to the limit; without free file descriptors, retry in a second."""
+        """Accept pending connections up to the limit. Without free file descriptors, retry in a second."""
         loop = asyncio.get_running_loop()
         for _ in range(MAX_ACCEPTED):
             is_full = len(self._connections) >= self._max_connections
@@ -439,7 +439,7 @@ class HttpServer:
                 return  # the next connection is replaced only if one more is pending
 
     def _make_room(self) -> bool:
-        """Close a connection if there are too many; return whether one more is allowed."""
+        """Close a connection if there are too many. Return whether one more is allowed."""
         if len(self._connections) < self._max_connections:
             return True
         counts = Counter(connection.address for connection in self._connections)

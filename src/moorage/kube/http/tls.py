@@ -46,7 +46,7 @@ class ResumingContext(ssl.SSLContext):
         return super().wrap_bio(incoming, outgoing, server_side, server_hostname, cached_session)
 
     def keep_session(self, connection: ssl.SSLObject) -> None:
-        """Store the session of a connection that received a response; the server sends no ticket before that."""
+        """Store the session of a connection that received a response. The server sends no ticket before that."""
         session = connection.session
         if session is not None and session.has_ticket:
             self._sessions[str(connection.server_hostname)] = session
@@ -65,7 +65,7 @@ class ClientTls:
 
     def __init__(
         self,
-        where: str,
+        location: str,
         *,
         authority: Pem | None = None,
         certificate: Pem | None = None,
@@ -73,7 +73,7 @@ class ClientTls:
         verifies: bool = True,
     ) -> None:
         """Trust one authority, or those of the machine; InputError if anything cannot be used."""
-        self._where = where
+        self._where = location
         self._pems = (authority, certificate, key)
         self._verifies = verifies
         self._shown: tuple[bytes, bytes] | None = None
@@ -108,7 +108,7 @@ class ClientTls:
         self._notify()
 
     def show(self, certificate: str, key: str) -> None:
-        """Use this client certificate from now on; raise InputError if it is invalid."""
+        """Use this client certificate from now on. Raise InputError if it is invalid."""
         pair = certificate.encode(), key.encode()
         if pair == self._shown:
             return
@@ -176,7 +176,7 @@ def trusting_context() -> ssl.SSLContext:
 
 
 def verified_chain(connection: ssl.SSLObject) -> list[bytes]:
-    """Return the verified chain of the peer, its own certificate first; empty without a certificate.
+    """Return the verified chain of the peer, its own certificate first, or empty without a certificate.
 
     A resumed session has only the certificate of the peer.
     """
@@ -190,13 +190,13 @@ def verified_chain(connection: ssl.SSLObject) -> list[bytes]:
     return chain or ([own] if own else [])
 
 
-def load_certificate(where: str, context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+def load_certificate(location: str, context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """Load our certificate into a context, which accepts only files."""
     try:
         with readable(certificate) as certificate_file, readable(key) as key_file:
             context.load_cert_chain(certificate_file, key_file)
     except (OSError, ssl.SSLError) as error:
-        raise InputError(where, f"the certificate and its key cannot be used: {error}") from error
+        raise InputError(location, f"the certificate and its key cannot be used: {error}") from error
 
 
 @contextmanager
@@ -221,9 +221,9 @@ def readable(content: bytes) -> Iterator[str]:
         os.close(descriptor)
 
 
-def from_base64(where: str, text: str) -> bytes:
-    """Decode a field whose name ends in ``-data``."""
+def from_base64(location: str, text: str) -> bytes:
+    """Decode a field with the suffix ``-data``."""
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
-        raise InputError(where, f"this is not base64: {error}") from error
+        raise InputError(location, f"this is not base64: {error}") from error

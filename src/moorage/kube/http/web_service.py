@@ -19,7 +19,7 @@ MAX_QUOTED: Final = 200
 
 
 class WebService:
-    """A service at a URL, with reused connections; the URL may have a path, a user and a password.
+    """A service at a URL, with reused connections. The URL may have a path, a user and a password.
 
     ``headers`` are sent with every request. For ``https`` the system CAs verify the certificate, unless ``tls`` is
     given. HTTPS_PROXY, HTTP_PROXY and NO_PROXY are respected.
@@ -58,7 +58,7 @@ class WebService:
         self._pool.close()
 
     async def send(self, method: str, path: str, body: bytes = b"", content_type: str = "application/json") -> Response:
-        """Send a request and return the response with any status; raise ServiceError on a timeout."""
+        """Send a request and return the response with any status. Raise ServiceError on a timeout."""
         about = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n" if body else ""
         head = f"{method} {self._path}{path} HTTP/1.1\r\n{self._headers}{about}\r\n"
         try:
@@ -70,7 +70,7 @@ class WebService:
             raise ServiceError(str(error)) from error
 
     async def get_json(self, path: str = "", query: Mapping[str, str] | None = None) -> Any:
-        """Send a request and return the JSON response as plain data; raise ServiceError if it fails or is not JSON."""
+        """Send a request and return the JSON response as plain data. Raise ServiceError if it fails or is not JSON."""
         target = f"{path}?{urlencode(query)}" if query else path
         try:
             answer = await self.send("GET", target or "/")
@@ -86,8 +86,8 @@ class WebService:
             raise ServiceError(f"{self.url}{path} returned invalid JSON: {error}") from error
 
 
-def web_address(url: str, where: str, example: str = "http://service.example:8080/path") -> SplitResult:
-    """Parse a URL; raise InputError without a server. The message omits the URL, which may contain a password."""
+def web_address(url: str, location: str, example: str = "http://service.example:8080/path") -> SplitResult:
+    """Parse a URL. Raise InputError without a server. The message omits the URL, which may contain a password."""
     if not is_usable(url, ("http", "https")):
-        raise InputError(where, "not a URL of a server", hint=f"write one such as {example}")
+        raise InputError(location, "not a URL of a server", hint=f"write one such as {example}")
     return urlsplit(url)

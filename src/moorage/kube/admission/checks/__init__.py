@@ -1,1 +1,1 @@
-"""Validation of objects with the texts of kube-apiserver; types are checked and defaults are set before."""
+"""Validation of objects with the texts of kube-apiserver. Types are checked and defaults are set before."""

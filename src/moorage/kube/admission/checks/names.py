@@ -7,6 +7,9 @@ from typing import Any, Final
 
 from moorage.kube.field_errors import FieldError, invalid_value, invalid_values
 
+MAX_PORT_NAME: Final = 15
+MAX_DATA_KEY: Final = 253
+MAX_LABEL: Final = 63
 _NAME: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = f"{_LABEL}(\\.{_LABEL})*"
@@ -76,12 +79,12 @@ def qualified_name(text: str) -> Iterator[str]:
     if slash and not prefix:
         yield "prefix part must be non-empty"
     elif slash:
-        yield from (f"prefix part {why}" for why in _too_many_bytes(prefix, 253))
+        yield from (f"prefix part {reason}" for reason in _too_many_bytes(prefix, 253))
         if not _matches(_SUBDOMAIN, prefix):
             yield f"prefix part {_SUBDOMAIN_RULE}"
     if not name:
         yield "name part must be non-empty"
-    yield from (f"name part {why}" for why in _too_many_bytes(name, 63))
+    yield from (f"name part {reason}" for reason in _too_many_bytes(name, 63))
     if not _matches(_NAME, name):
         yield f"name part {_NAME_RULE}"
 
@@ -134,6 +137,47 @@ def port_number(value: Any, path: str) -> Iterator[FieldError]:
     """Check a port, where it is a number."""
     if isinstance(value, int) and not 1 <= value <= 65535:
         yield invalid_value(path, value, "must be between 1 and 65535, inclusive")
+
+
+def data_key(text: str) -> Iterator[str]:
+    """Yield why a text is not a key of a ConfigMap or Secret."""
+    if len(text) > MAX_DATA_KEY:
+        yield f"must be no more than {MAX_DATA_KEY} characters"
+    if re.fullmatch(r"[-._a-zA-Z0-9]+", text) is None:
+        yield (
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
+            "'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+        )
+    if text in (".", ".."):
+        yield f"must not be '{text}'"
+    elif text.startswith(".."):
+        yield "must not start with '..'"
+
+
+def alphabetic_label(text: str) -> Iterator[str]:
+    """Yield why a text is not a label that starts with a letter (RFC 1035)."""
+    if len(text) > MAX_LABEL:
+        yield f"must be no more than {MAX_LABEL} bytes"
+    if re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", text) is None:
+        yield (
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+            "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
+            "validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+        )
+
+
+def port_name(text: str) -> Iterator[str]:
+    """Yield why a text is not the name of a port of a container."""
+    if len(text) > MAX_PORT_NAME:
+        yield f"must be no more than {MAX_PORT_NAME} characters"
+    if re.fullmatch(r"[-a-z0-9]+", text) is None:
+        yield "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
+    if re.search(r"[a-z]", text) is None:
+        yield "must contain at least one letter (a-z)"
+    if "--" in text:
+        yield "must not contain consecutive hyphens"
+    if text.startswith("-") or text.endswith("-"):
+        yield "must not begin or end with a hyphen"
 
 
 def is_ip_address(text: Any) -> bool:

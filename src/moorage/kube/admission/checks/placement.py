@@ -33,10 +33,10 @@ def placement(spec: Data, path: str) -> Iterator[FieldError]:
         yield from node_selector(terms[REQUIRED], f"{path}.affinity.nodeAffinity.{REQUIRED}")
     yield from _preferred(terms, f"{path}.affinity.nodeAffinity", "preference", node_term)
     for kind in ("podAffinity", "podAntiAffinity"):
-        terms, where = affinity.get(kind) or {}, f"{path}.affinity.{kind}"
+        terms, location = affinity.get(kind) or {}, f"{path}.affinity.{kind}"
         for number, term in enumerate(terms.get(REQUIRED) or ()):
-            yield from _pod_term(term, f"{where}.{REQUIRED}[{number}]")
-        yield from _preferred(terms, where, "podAffinityTerm", _pod_term)
+            yield from _pod_term(term, f"{location}.{REQUIRED}[{number}]")
+        yield from _preferred(terms, location, "podAffinityTerm", _pod_term)
     for number, toleration in enumerate(spec.get("tolerations") or ()):
         yield from _toleration(toleration, f"{path}.tolerations[{number}]")
     yield from _spread(spec.get("topologySpreadConstraints") or [], f"{path}.topologySpreadConstraints")
@@ -46,10 +46,10 @@ def _preferred(
     affinity: Data, path: str, name: str, check: Callable[[Data, str], Iterator[FieldError]]
 ) -> Iterator[FieldError]:
     for number, preference in enumerate(affinity.get(PREFERRED) or ()):
-        where, weight = f"{path}.{PREFERRED}[{number}]", preference.get("weight", 0)
+        location, weight = f"{path}.{PREFERRED}[{number}]", preference.get("weight", 0)
         if not 1 <= weight <= 100:
-            yield invalid_value(f"{where}.weight", weight, "must be in the range 1-100")
-        yield from check(preference.get(name) or {}, f"{where}.{name}")
+            yield invalid_value(f"{location}.weight", weight, "must be in the range 1-100")
+        yield from check(preference.get(name) or {}, f"{location}.{name}")
 
 
 def _pod_term(term: Data, path: str) -> Iterator[FieldError]:
@@ -67,8 +67,8 @@ def _toleration(toleration: Data, path: str) -> Iterator[FieldError]:
     if key:
         yield from invalid_values(f"{path}.key", key, qualified_name(key))
     elif operator != "Exists":
-        why = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-        yield invalid_value(f"{path}.operator", operator, why)
+        reason = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        yield invalid_value(f"{path}.operator", operator, reason)
     if "tolerationSeconds" in toleration and effect != "NoExecute":
         yield invalid_value(f"{path}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
     if operator in ("Equal", ""):
@@ -85,7 +85,7 @@ def _toleration(toleration: Data, path: str) -> Iterator[FieldError]:
 
 
 def _compared(value: str, path: str) -> Iterator[FieldError]:
-    """Check a number that taints are compared with; the words are those of Go's parser."""
+    """Check a number that taints are compared with. The words are those of Go's parser."""
     is_digits = value.removeprefix("-").isascii() and value.removeprefix("-").isdecimal()
     if not value:
         yield invalid_value(path, value, "must be non-empty")
@@ -109,42 +109,42 @@ def comparisons(spec: Data, path: str) -> Iterator[FieldError]:
 def _spread(constraints: list[Data], path: str) -> Iterator[FieldError]:
     pairs = [(item.get("topologyKey"), item.get("whenUnsatisfiable")) for item in constraints]
     for number, constraint in enumerate(constraints):
-        where, skew, fewest = f"{path}[{number}]", constraint.get("maxSkew", 0), constraint.get("minDomains")
+        location, skew, fewest = f"{path}[{number}]", constraint.get("maxSkew", 0), constraint.get("minDomains")
         when = constraint.get("whenUnsatisfiable", "")
         if skew <= 0:
-            yield invalid_value(f"{where}.maxSkew", skew, POSITIVE)
+            yield invalid_value(f"{location}.maxSkew", skew, POSITIVE)
         if not constraint.get("topologyKey"):
-            yield required_value(f"{where}.topologyKey", "can not be empty")
+            yield required_value(f"{location}.topologyKey", "can not be empty")
         if when not in ("DoNotSchedule", "ScheduleAnyway"):
-            yield unsupported_value(f"{where}.whenUnsatisfiable", when, ("DoNotSchedule", "ScheduleAnyway"))
+            yield unsupported_value(f"{location}.whenUnsatisfiable", when, ("DoNotSchedule", "ScheduleAnyway"))
         if fewest is not None and fewest <= 0:
-            yield invalid_value(f"{where}.minDomains", fewest, POSITIVE)
+            yield invalid_value(f"{location}.minDomains", fewest, POSITIVE)
         if fewest is not None and when != "DoNotSchedule":
-            why = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {when}"
-            yield invalid_value(f"{where}.minDomains", fewest, why)
+            reason = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {when}"
+            yield invalid_value(f"{location}.minDomains", fewest, reason)
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             if name in constraint and constraint[name] not in ("Honor", "Ignore"):
-                yield unsupported_value(f"{where}.{name}", constraint[name], ("Honor", "Ignore"))
-        yield from label_selector(constraint.get("labelSelector") or {}, f"{where}.labelSelector")
+                yield unsupported_value(f"{location}.{name}", constraint[name], ("Honor", "Ignore"))
+        yield from label_selector(constraint.get("labelSelector") or {}, f"{location}.labelSelector")
         if (pair := pairs[number]) in pairs[number + 1 :]:
-            yield duplicate_value(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{pair[0]}, {pair[1]}}}")
+            yield duplicate_value(f"{location}.{{topologyKey, whenUnsatisfiable}}", f"{{{pair[0]}, {pair[1]}}}")
 
 
 def taints(items: list[Data], path: str) -> Iterator[FieldError]:
     """Check the taints of a node."""
     unique_pairs: set[tuple[str, str]] = set()
     for number, taint in enumerate(items):
-        where = f"{path}[{number}]"
+        location = f"{path}[{number}]"
         key, value, effect = (taint.get(name, "") for name in ("key", "value", "effect"))
-        yield from invalid_values(f"{where}.key", key, qualified_name(key))
-        yield from invalid_values(f"{where}.value", value, label_value(value))
+        yield from invalid_values(f"{location}.key", key, qualified_name(key))
+        yield from invalid_values(f"{location}.value", value, label_value(value))
         if not effect:
-            yield required_value(f"{where}.effect")
+            yield required_value(f"{location}.effect")
         elif effect not in EFFECTS:
-            yield unsupported_value(f"{where}.effect", effect, EFFECTS)
+            yield unsupported_value(f"{location}.effect", effect, EFFECTS)
         if (key, effect) in unique_pairs:
             go_value = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
-            yield duplicate_value(where, go_value, "taints must be unique by key and effect pair")
+            yield duplicate_value(location, go_value, "taints must be unique by key and effect pair")
         unique_pairs.add((key, effect))
 
 
@@ -167,32 +167,32 @@ def node_term(term: Data, path: str) -> Iterator[FieldError]:
     """Check one term of a selector of nodes."""
     yield from _expressions(term, path, numeric=True)
     for number, requirement in enumerate(term.get("matchFields") or ()):
-        where, operator = f"{path}.matchFields[{number}]", requirement.get("operator", "")
+        location, operator = f"{path}.matchFields[{number}]", requirement.get("operator", "")
         if operator not in ("In", "NotIn"):
-            yield invalid_value(f"{where}.operator", operator, _NO_OPERATOR)
+            yield invalid_value(f"{location}.operator", operator, _NO_OPERATOR)
         elif len(requirement.get("values") or ()) != 1:
-            why = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-            yield required_value(f"{where}.values", why)
+            reason = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+            yield required_value(f"{location}.values", reason)
         if requirement.get("key") != "metadata.name":
-            yield invalid_value(f"{where}.key", requirement.get("key", ""), "not a valid field selector key")
+            yield invalid_value(f"{location}.key", requirement.get("key", ""), "not a valid field selector key")
 
 
 def _expressions(selector: Data, path: str, *, numeric: bool) -> Iterator[FieldError]:
     for number, requirement in enumerate(selector.get("matchExpressions") or ()):
-        where = f"{path}.matchExpressions[{number}]"
+        location = f"{path}.matchExpressions[{number}]"
         key, operator, values = (requirement.get(name) or "" for name in ("key", "operator", "values"))
         if operator in ("In", "NotIn"):
             if not values:
-                yield required_value(f"{where}.values", _NEEDS_VALUES)
+                yield required_value(f"{location}.values", _NEEDS_VALUES)
         elif operator in ("Exists", "DoesNotExist"):
             if values:
-                yield forbidden_field(f"{where}.values", _NO_VALUES)
+                yield forbidden_field(f"{location}.values", _NO_VALUES)
         elif numeric and operator in ("Gt", "Lt"):
             if len(values) != 1:
-                why = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-                yield required_value(f"{where}.values", why)
+                reason = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+                yield required_value(f"{location}.values", reason)
         else:
-            yield invalid_value(f"{where}.operator", operator, _NO_OPERATOR)
-        yield from invalid_values(f"{where}.key", key, qualified_name(key))
+            yield invalid_value(f"{location}.operator", operator, _NO_OPERATOR)
+        yield from invalid_values(f"{location}.key", key, qualified_name(key))
         for index, text in enumerate(values):
-            yield from invalid_values(f"{where}.values[{index}]", text, label_value(text))
+            yield from invalid_values(f"{location}.values[{index}]", text, label_value(text))

@@ -19,6 +19,7 @@ from moorage.kube.field_errors import (
 from moorage.kube.resources import ServedResource
 
 CANDIDATES: Final = "leasecandidates.coordination.k8s.io"
+STANDARD_FINALIZERS: Final = frozenset(("foregroundDeletion", "orphan", "kubernetes"))
 STATIC: Final = ".static.k8s.io"
 LABEL_NAMES: Final = frozenset(("namespaces", "services"))
 
@@ -35,7 +36,7 @@ ATTRIBUTE_TYPES: Final = ("int", "bool", "string", "version", "ints", "bools", "
 
 
 def resource_slice(data: Data) -> Iterator[FieldError]:
-    """Check that every attribute has a value; values of disabled features were dropped before."""
+    """Check that every attribute has a value. Values of disabled features were dropped before."""
     spec = data.get("spec") or {}
     if "nodeSelector" in spec:
         yield from node_selector(spec["nodeSelector"], "spec.nodeSelector")
@@ -98,8 +99,8 @@ def priority_class(data: Data) -> Iterator[FieldError]:
     if name in SYSTEM_CLASSES:
         return
     if name.startswith("system-"):
-        why = "priority class names with 'system-' prefix are reserved for system use only. error: "
-        yield forbidden_field("metadata.name", f"{why}{name} is not a known system priority class")
+        reason = "priority class names with 'system-' prefix are reserved for system use only. error: "
+        yield forbidden_field("metadata.name", f"{reason}{name} is not a known system priority class")
     if value > 1_000_000_000:
         yield forbidden_field("value", "maximum allowed value of a user defined priority is 1000000000")
     policy = data.get("preemptionPolicy", "Never")
@@ -116,6 +117,7 @@ RULES: Final[Mapping[str, Callable[[Data], Iterator[FieldError]]]] = {
     "csistoragecapacities.storage.k8s.io": lambda data: label_selector(data.get("nodeTopology") or {}, "nodeTopology"),
     "daemonsets.apps": workload_specs.daemon_set,
     "deployments.apps": workload_specs.deployment,
+    "configmaps": stored_kinds.config_map,
     "ingresses.networking.k8s.io": stored_kinds.ingress,
     "jobs.batch": lambda data: workload_specs.job_spec(data.get("spec") or {}, "spec"),
     "networkpolicies.networking.k8s.io": stored_kinds.network_policy,
@@ -160,15 +162,21 @@ def metadata_problems(resource: ServedResource, metadata: Mapping[str, Any]) -> 
         rule = names.dns_label if resource.storage in LABEL_NAMES else names.subdomain
         yield from invalid_values("metadata.name", name, rule(name))
     if resource.group == "admissionregistration.k8s.io" and name.endswith(STATIC):
-        why = f'names ending with "{STATIC}" are reserved for static manifest-based configurations'
-        yield invalid_value("metadata.name", name, f"{why} and cannot be managed via the API")
+        reason = f'names ending with "{STATIC}" are reserved for static manifest-based configurations'
+        yield invalid_value("metadata.name", name, f"{reason} and cannot be managed via the API")
     yield from names.labels(metadata.get("labels") or {}, "metadata.labels")
     yield from names.annotations(metadata.get("annotations") or {}, "metadata.annotations")
+    for number, finalizer in enumerate(metadata.get("finalizers") or ()):
+        path = f"metadata.finalizers[{number}]"
+        yield from invalid_values(path, finalizer, names.qualified_name(finalizer))
+        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
+            reason = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid_value(path, finalizer, reason)
     for number, owner in enumerate(metadata.get("ownerReferences") or ()):
         path = f"metadata.ownerReferences[{number}]"
         if not owner.get("apiVersion"):
             yield invalid_value(f"{path}.apiVersion", "", "version must not be empty")
         for field in ("kind", "name", "uid"):
             if not owner.get(field):
-                where, why = f"{path}.{field}", "must not be empty"
-                yield required_value(where, why) if field == "uid" else invalid_value(where, "", why)
+                location, reason = f"{path}.{field}", "must not be empty"
+                yield required_value(location, reason) if field == "uid" else invalid_value(location, "", reason)

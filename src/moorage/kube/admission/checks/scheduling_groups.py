@@ -72,7 +72,7 @@ def workload(data: Data) -> Iterator[FieldError]:
 
 
 def _origin(spec: Data) -> Iterator[FieldError]:
-    """Check the parent reference of a group; the parent need not exist."""
+    """Check the parent reference of a group. The parent need not exist."""
     parent = spec.get("parentCompositePodGroupName")
     if parent is not None:
         yield from invalid_values("spec.parentCompositePodGroupName", parent, subdomain(parent))
@@ -82,16 +82,18 @@ def _origin(spec: Data) -> Iterator[FieldError]:
             yield from _named(reference, f"spec.workloadRef.{field}", field, rule)
 
 
-def _settings(spec: Data, path: str, counted: str) -> Iterator[FieldError]:
-    """Check the common fields of groups and their templates; ``counted`` is the count field of a gang."""
+def _settings(spec: Data, path: str, count_field: str) -> Iterator[FieldError]:
+    """Check the common fields of groups and their templates. ``counted`` is the count field of a gang."""
     policy = spec.get("schedulingPolicy") or {}
     yield from _one_of(policy, f"{path}.schedulingPolicy", "basic", "gang")
     if isinstance(gang := policy.get("gang"), dict):
-        count = gang.get(counted)
+        count = gang.get(count_field)
         if not count:
-            yield required_value(f"{path}.schedulingPolicy.gang.{counted}")
+            yield required_value(f"{path}.schedulingPolicy.gang.{count_field}")
         elif count < 1:
-            yield invalid_value(f"{path}.schedulingPolicy.gang.{counted}", count, "must be greater than or equal to 1")
+            yield invalid_value(
+                f"{path}.schedulingPolicy.gang.{count_field}", count, "must be greater than or equal to 1"
+            )
     yield from constraints(spec.get("schedulingConstraints") or {}, f"{path}.schedulingConstraints")
     yield from claims(spec.get("resourceClaims") or [], f"{path}.resourceClaims")
     yield from disruption_mode(spec, path)
@@ -120,15 +122,15 @@ def claims(items: list[Data], path: str) -> Iterator[FieldError]:
         return
     names: set[str] = set()
     for number, item in enumerate(items):
-        here = f"{path}[{number}]"
+        item_path = f"{path}[{number}]"
         if item.get("name", "") in names:
-            yield duplicate_value(here, item)
+            yield duplicate_value(item_path, item)
         names.add(item.get("name", ""))
-        yield from _one_of(item, here, "resourceClaimName", "resourceClaimTemplateName")
-        yield from _named(item, f"{here}.name", "name", dns_label)
+        yield from _one_of(item, item_path, "resourceClaimName", "resourceClaimTemplateName")
+        yield from _named(item, f"{item_path}.name", "name", dns_label)
         for field in ("resourceClaimName", "resourceClaimTemplateName"):
             if item.get(field) is not None:
-                yield from invalid_values(f"{here}.{field}", item[field], subdomain(item[field]))
+                yield from invalid_values(f"{item_path}.{field}", item[field], subdomain(item[field]))
 
 
 def disruption_mode(spec: Data, path: str) -> Iterator[FieldError]:
@@ -150,18 +152,18 @@ def job_scheduling(spec: Data, path: str) -> Iterator[FieldError]:
     if count is not None and count < 1:
         yield invalid_value(f"{path}.schedulingPolicy.gang.minCount", count, "must be greater than or equal to 1")
     elif count is not None and count > (most := spec.get("parallelism", 1)):
-        why = f"must not be greater than parallelism ({most})"
-        yield invalid_value(f"{path}.schedulingPolicy.gang.minCount", count, why)
+        reason = f"must not be greater than parallelism ({most})"
+        yield invalid_value(f"{path}.schedulingPolicy.gang.minCount", count, reason)
     if "gang" not in (policy or {}) and (scheduling.get("disruptionMode") or {}).keys() == {"all"}:
-        why = "the disruptionMode `all` is not supported with the Basic scheduling policy"
-        yield invalid_value(f"{path}.disruptionMode", "", why)
+        reason = "the disruptionMode `all` is not supported with the Basic scheduling policy"
+        yield invalid_value(f"{path}.disruptionMode", "", reason)
     yield from constraints(scheduling.get("schedulingConstraints") or {}, f"{path}.schedulingConstraints")
     yield from claims(scheduling.get("resourceClaims") or [], f"{path}.resourceClaims")
     yield from disruption_mode(scheduling, path)
 
 
 def _one_of(union: Data, path: str, *members: str) -> Iterator[FieldError]:
-    """Check that exactly one of some fields is set; an empty list is treated as none."""
+    """Check that exactly one of some fields is set. An empty list is treated as none."""
     members_set = [name for name in members if name in union and union[name] is not None and union[name] != []]
     choices = ", ".join(f"`{name}`" for name in members)
     if not members_set:
@@ -179,34 +181,34 @@ def _named(item: Data, path: str, field: str, rule: Any) -> Iterator[FieldError]
 
 def _templates(spec: Data, path: str) -> Iterator[FieldError]:
     """Check the templates of a workload, or of one of its groups of groups."""
-    for kind, counted in zip(_TEMPLATES, ("minCount", "minGroupCount"), strict=True):
+    for kind, count_field in zip(_TEMPLATES, ("minCount", "minGroupCount"), strict=True):
         templates = spec.get(kind) or []
         if len(templates) > MAX_TEMPLATES:
             yield too_many_items(f"{path}.{kind}", len(templates), MAX_TEMPLATES)
             continue
         names: set[str] = set()
         for number, item in enumerate(templates):
-            here = f"{path}.{kind}[{number}]"
+            item_path = f"{path}.{kind}[{number}]"
             if item.get("name") in names:
                 # Go always writes these fields, in this order.
                 always = dict.fromkeys(("name", "schedulingPolicy", "schedulingConstraints"))
-                yield duplicate_value(here, always | item)
+                yield duplicate_value(item_path, always | item)
             names.add(item.get("name", ""))
-            yield from _named(item, f"{here}.name", "name", dns_label)
-            yield from _settings(item, here, counted)
-            yield from _templates(item, here)
+            yield from _named(item, f"{item_path}.name", "name", dns_label)
+            yield from _settings(item, item_path, count_field)
+            yield from _templates(item, item_path)
 
 
 def _tree_problems(trees: list[Data]) -> Iterator[FieldError]:
-    """Check trees of templates: their height, that they have leaves, and that all are of one name and one priority."""
+    """Check trees of templates: height, leaves, unique names, and equal priorities."""
     if len(trees) > MAX_TEMPLATES:
         return
     names: set[str] = set()
     priorities = set()
     for path, item, depth, is_leaf in _walk(trees, "spec", 1):
         if not is_leaf and not any(item.get(kind) for kind in _TEMPLATES):
-            why = "must have at least one child PodGroupTemplate or CompositePodGroupTemplate"
-            yield invalid_value(path, item.get("name", ""), why)
+            reason = "must have at least one child PodGroupTemplate or CompositePodGroupTemplate"
+            yield invalid_value(path, item.get("name", ""), reason)
         if depth > MAX_DEPTH - (0 if is_leaf else 1):
             yield invalid_value(path, item.get("name", ""), f"maximum template hierarchy depth is {MAX_DEPTH}")
             return
@@ -215,18 +217,18 @@ def _tree_problems(trees: list[Data]) -> Iterator[FieldError]:
         names.add(item.get("name", ""))
         priorities.add(_priority(item))
     if len(priorities) > 1:
-        why = "all priority and priorityClassName values must be identical, detected multiple values"
-        yield invalid_value("spec", None, why)
+        reason = "all priority and priorityClassName values must be identical, detected multiple values"
+        yield invalid_value("spec", None, reason)
 
 
 def _walk(trees: list[Data], path: str, depth: int) -> Iterator[tuple[str, Data, int, bool]]:
     """Go through all templates, parents first: path, template, depth, and whether it is one of pods."""
     for number, tree in enumerate(trees):
-        here = f"{path}.compositePodGroupTemplates[{number}]"
-        yield here, tree, depth, False
+        item_path = f"{path}.compositePodGroupTemplates[{number}]"
+        yield item_path, tree, depth, False
         for leaf_number, leaf in enumerate(tree.get("podGroupTemplates") or ()):
-            yield f"{here}.podGroupTemplates[{leaf_number}]", leaf, depth + 1, True
-        yield from _walk(tree.get("compositePodGroupTemplates") or [], here, depth + 1)
+            yield f"{item_path}.podGroupTemplates[{leaf_number}]", leaf, depth + 1, True
+        yield from _walk(tree.get("compositePodGroupTemplates") or [], item_path, depth + 1)
 
 
 def _priority(item: Stored) -> tuple[Any, Any]:
@@ -248,15 +250,15 @@ def group_status(data: Data) -> Iterator[FieldError]:
     claim_names = {item.get("name") for item in (data.get("spec") or {}).get("resourceClaims") or ()}
     names_so_far: set[str] = set()
     for number, item in enumerate(statuses):
-        here = f"status.resourceClaimStatuses[{number}]"
+        item_path = f"status.resourceClaimStatuses[{number}]"
         if item.get("name") in names_so_far:
-            yield duplicate_value(here, item)
+            yield duplicate_value(item_path, item)
         names_so_far.add(item.get("name", ""))
         if item.get("name") not in claim_names:
-            why = "must match the name of an entry in `spec.resourceClaims`"
-            yield invalid_value(f"{here}.name", item.get("name", ""), why)
+            reason = "must match the name of an entry in `spec.resourceClaims`"
+            yield invalid_value(f"{item_path}.name", item.get("name", ""), reason)
         if (name := item.get("resourceClaimName")) is not None:
-            yield from invalid_values(f"{here}.resourceClaimName", name, subdomain(name))
+            yield from invalid_values(f"{item_path}.resourceClaimName", name, subdomain(name))
 
 
 def _condition(condition: Data, path: str) -> Iterator[FieldError]:
@@ -319,14 +321,14 @@ def _kept_templates(before: Stored, after: Stored, path: str) -> Iterator[FieldE
         templates_before = {item.get("name"): item for item in before.get(kind) or ()}
         templates = after.get(kind) or []
         for number, item in enumerate(templates):
-            here = f"{path}.{kind}[{number}]"
+            item_path = f"{path}.{kind}[{number}]"
             if item.get("name") not in templates_before:
-                yield forbidden_field(here, "item may not be added")
+                yield forbidden_field(item_path, "item may not be added")
                 continue
             was = templates_before[item.get("name")]
-            yield from _kept_policy(was, item, here)
-            yield from _fixed(was, item, here, "schedulingConstraints", "resourceClaims", *_LATER)
-            yield from _kept_templates(was, item, here)
+            yield from _kept_policy(was, item, item_path)
+            yield from _fixed(was, item, item_path, "schedulingConstraints", "resourceClaims", *_LATER)
+            yield from _kept_templates(was, item, item_path)
         if templates_before.keys() - {item.get("name") for item in templates}:
             yield forbidden_field(f"{path}.{kind}", "item may not be removed")
 
@@ -341,8 +343,8 @@ def changed_job(old: Stored, new: Stored) -> Iterator[FieldError]:
         return
     was, now = before.get("schedulingPolicy") or {}, after.get("schedulingPolicy") or {}
     if was.keys() != now.keys():
-        why = "the basic/gang policy variant is immutable after creation; only schedulingPolicy.gang.minCount may be"
-        yield invalid_value("spec.scheduling.schedulingPolicy", None, f"{why} updated")
+        reason = "the basic/gang policy variant is immutable after creation; only schedulingPolicy.gang.minCount may be"
+        yield invalid_value("spec.scheduling.schedulingPolicy", None, f"{reason} updated")
     yield from _fixed(before, after, "spec.scheduling", "schedulingConstraints", "disruptionMode", "resourceClaims")
 
 

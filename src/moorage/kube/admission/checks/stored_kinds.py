@@ -1,9 +1,12 @@
 """Validation of kinds that other programs act on: RBAC, Ingresses, API services and network policies."""
 
+from base64 import b64decode
 from collections.abc import Iterator
 from typing import Final
 
-from moorage.kube.admission.checks.names import is_ip_address, subdomain
+import msgspec
+
+from moorage.kube.admission.checks.names import data_key, is_ip_address, subdomain
 from moorage.kube.admission.checks.placement import label_selector
 from moorage.kube.admission.checks.pod_specs import PROTOCOLS
 from moorage.kube.api.kinds import RBAC
@@ -13,6 +16,12 @@ from moorage.kube.field_errors import FieldError, invalid_value, invalid_values,
 SUBJECTS: Final = ("ServiceAccount", "User", "Group")
 PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
 TLS_KEYS: Final = ("tls.crt", "tls.key")
+JSON_KEYS: Final = {
+    "kubernetes.io/dockercfg": ".dockercfg",
+    "kubernetes.io/dockerconfigjson": ".dockerconfigjson",
+}
+"""The keys of secrets with a JSON object as value, by type."""
+ACCOUNT_NAME: Final = "kubernetes.io/service-account.name"
 POLICY_TYPES: Final = ("Ingress", "Egress")
 
 
@@ -31,8 +40,8 @@ def cluster_role(data: Data) -> Iterator[FieldError]:
         yield from _rule(rule, f"rules[{number}]")
     aggregation = data.get("aggregationRule")
     if aggregation is not None and not aggregation.get("clusterRoleSelectors"):
-        why = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-        yield required_value("aggregationRule.clusterRoleSelectors", why)
+        reason = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        yield required_value("aggregationRule.clusterRoleSelectors", reason)
 
 
 def _rule(rule: Data, path: str) -> Iterator[FieldError]:
@@ -40,8 +49,8 @@ def _rule(rule: Data, path: str) -> Iterator[FieldError]:
         yield required_value(f"{path}.verbs")
     if urls := rule.get("nonResourceURLs"):
         if any(rule.get(name) for name in ("apiGroups", "resources", "resourceNames")):
-            why = "rules cannot apply to both regular resources and non-resource URLs"
-            yield invalid_value(f"{path}.nonResourceURLs", urls, why)
+            reason = "rules cannot apply to both regular resources and non-resource URLs"
+            yield invalid_value(f"{path}.nonResourceURLs", urls, reason)
         return
     if not rule.get("apiGroups"):
         yield required_value(f"{path}.apiGroups", "resource rules must supply at least one api group")
@@ -50,7 +59,7 @@ def _rule(rule: Data, path: str) -> Iterator[FieldError]:
 
 
 def role_binding(data: Data, *kinds: str) -> Iterator[FieldError]:
-    """Check a binding to a role of some kinds; one that can be to a Role has a namespace, the default of accounts."""
+    """Check a binding to a role of some kinds. One that can be to a Role has a namespace, the default of accounts."""
     reference = data.get("roleRef") or {}
     if reference.get("apiGroup", "") != RBAC:
         yield unsupported_value("roleRef.apiGroup", reference.get("apiGroup", ""), (RBAC,))
@@ -114,8 +123,8 @@ def _host(host: str, path: str, *, takes_addresses: bool = True) -> Iterator[Fie
     elif "*" not in host:
         yield from invalid_values(path, host, subdomain(host))
     elif not host.startswith("*.") or any(subdomain(host[2:])):
-        why = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain"
-        yield invalid_value(path, host, why)
+        reason = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain"
+        yield invalid_value(path, host, reason)
 
 
 def _backend(backend: Data, path: str) -> Iterator[FieldError]:
@@ -134,12 +143,52 @@ def _backend(backend: Data, path: str) -> Iterator[FieldError]:
             yield required_value(path, "port name or number is required")
 
 
+def config_map(data: Data) -> Iterator[FieldError]:
+    """Check the keys of a config map."""
+    yield from _data_keys(data)
+    for key in sorted(set(data.get("data") or ()) & set(data.get("binaryData") or ())):
+        yield invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
+
+
+def _data_keys(data: Data) -> Iterator[FieldError]:
+    for field in ("data", "binaryData"):
+        for key in sorted(data.get(field) or ()):
+            yield from invalid_values(f"{field}[{key}]", key, data_key(key))
+
+
 def secret(data: Data) -> Iterator[FieldError]:
-    """Check the keys that the type of a secret demands."""
-    if data.get("type") == "kubernetes.io/tls":
+    """Check the keys of a secret, and the required keys of its type."""
+    yield from _data_keys(data)
+    name, content = data.get("type"), data.get("data") or {}
+    if name == "kubernetes.io/service-account-token":
+        if not (data["metadata"].get("annotations") or {}).get(ACCOUNT_NAME):
+            yield required_value(f"metadata.annotations[{ACCOUNT_NAME}]")
+    elif name == "kubernetes.io/basic-auth":
+        if content.keys().isdisjoint(("username", "password")):
+            yield required_value("data[username]")
+            yield required_value("data[password]")
+    elif name == "kubernetes.io/ssh-auth":
+        if not content.get("ssh-privatekey"):
+            yield required_value("data[ssh-privatekey]")
+    elif name in JSON_KEYS:
+        key = JSON_KEYS[name]
+        if key not in content:
+            yield required_value(f"data[{key}]")
+        elif (problem := _json_problem(content[key])) is not None:
+            yield invalid_value(f"data[{key}]", "<secret contents redacted>", problem)
+    elif name == "kubernetes.io/tls":
         for key in TLS_KEYS:
-            if key not in (data.get("data") or {}):
+            if key not in content:
                 yield required_value(f"data[{key}]")
+
+
+def _json_problem(encoded: str) -> str | None:
+    """Return why a value in base64 is not a JSON object, or ``None`` if it is one."""
+    try:
+        decoded = msgspec.json.decode(b64decode(encoded))
+    except (ValueError, msgspec.DecodeError):
+        return "invalid character"
+    return None if isinstance(decoded, dict) else "json: cannot unmarshal into Go value of type map[string]interface {}"
 
 
 def api_service(data: Data) -> Iterator[FieldError]:
@@ -158,8 +207,8 @@ def api_service(data: Data) -> Iterator[FieldError]:
         if spec.get("caBundle"):
             yield invalid_value("spec.caBundle", "", "local APIServices may not have a caBundle")
         if is_insecure:
-            why = "local APIServices may not have insecureSkipTLSVerify"
-            yield invalid_value("spec.insecureSkipTLSVerify", is_insecure, why)
+            reason = "local APIServices may not have insecureSkipTLSVerify"
+            yield invalid_value("spec.insecureSkipTLSVerify", is_insecure, reason)
         return
     for field in ("namespace", "name"):
         if not service.get(field):

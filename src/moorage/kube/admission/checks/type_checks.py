@@ -5,11 +5,23 @@ Each row names a field of a type of the Kubernetes API. Checks that depend on se
 
 from collections.abc import Callable, Iterator, Mapping
 from ipaddress import ip_network
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from moorage.common.caches import cached
-from moorage.kube.admission.checks.names import dns_label, is_ip_address, port_number, qualified_name, subdomain
+from moorage.kube.admission.checks.names import (
+    POSITIVE,
+    alphabetic_label,
+    data_key,
+    dns_label,
+    is_ip_address,
+    port_name,
+    port_number,
+    qualified_name,
+    subdomain,
+)
+from moorage.kube.admission.checks.placement import label_selector
 from moorage.kube.admission.checks.pod_specs import HUGE, STANDARD
+from moorage.kube.api.quantity import nano_value
 from moorage.kube.api.struct import Data
 from moorage.kube.field_errors import (
     FieldError,
@@ -24,25 +36,44 @@ from moorage.kube.field_errors import (
 from moorage.kube.schema import Field, Schema, find_schema
 
 Check = Callable[[Data, str], Iterator[FieldError]]
+MAX_WINDOW: Final = 3600
+MAX_PERIOD: Final = 1800
+MAX_DRIVER: Final = 63
 MAX_EXPRESSIONS: Final = 1000
-"""Expressions of a policy; compiling one takes about a millisecond."""
+"""Expressions of a policy. Compiling one takes about a millisecond."""
+_MUTATED: Final = ("*", "CREATE", "UPDATE")
 _PROTOCOLS: Final = "SCTP TCP UDP"
 _POLICY: Final = "Fail Ignore"
 _MATCH: Final = "Equivalent Exact"
 _CHOICES: Final[Mapping[str, str]] = {
+    "admissionregistration.v1.MutatingAdmissionPolicySpec.failurePolicy": _POLICY,
+    "admissionregistration.v1.MutatingAdmissionPolicySpec.reinvocationPolicy": "IfNeeded Never",
+    "admissionregistration.v1.Mutation.patchType": "ApplyConfiguration JSONPatch",
+    **{
+        f"admissionregistration.v1.{kind}.operations": "* CONNECT CREATE DELETE UPDATE"
+        for kind in ("RuleWithOperations", "NamedRuleWithOperations")
+    },
     "admissionregistration.v1.MutatingWebhook.failurePolicy": _POLICY,
     "admissionregistration.v1.MutatingWebhook.matchPolicy": _MATCH,
     "admissionregistration.v1.MutatingWebhook.reinvocationPolicy": "IfNeeded Never",
+    **{
+        f"admissionregistration.v1.{kind}Webhook.sideEffects": "None NoneOnDryRun"
+        for kind in ("Mutating", "Validating")
+    },
     "admissionregistration.v1.RuleWithOperations.scope": "* Cluster Namespaced",
     "admissionregistration.v1.ValidatingWebhook.failurePolicy": _POLICY,
     "admissionregistration.v1.ValidatingWebhook.matchPolicy": _MATCH,
     "apiextensions.v1.CustomResourceConversion.strategy": "None Webhook",
+    "autoscaling.v2.HPAScalingPolicy.type": "Percent Pods",
+    "autoscaling.v2.HPAScalingRules.selectPolicy": "Disabled Max Min",
     "autoscaling.v2.MetricSpec.type": "ContainerResource External Object Pods Resource",
     "batch.v1.JobSpec.podReplacementPolicy": "Failed TerminatingOrFailed",
     "batch.v1.PodFailurePolicyRule.action": "Count FailIndex FailJob Ignore",
     "core.v1.Container.restartPolicy": "Always Never OnFailure",
     "apps.v1.StatefulSetSpec.podManagementPolicy": "OrderedReady Parallel",
     "core.v1.EndpointPort.protocol": _PROTOCOLS,
+    "core.v1.HTTPGetAction.scheme": "HTTP HTTPS",
+    "core.v1.SeccompProfile.type": "Localhost RuntimeDefault Unconfined",
     "core.v1.HostPathVolumeSource.type": "BlockDevice CharDevice Directory DirectoryOrCreate File FileOrCreate Socket",
     "core.v1.PersistentVolumeClaimSpec.volumeMode": "Block Filesystem",
     "core.v1.PersistentVolumeSpec.persistentVolumeReclaimPolicy": "Delete Recycle Retain",
@@ -80,6 +111,10 @@ _REQUIRED: Final[Mapping[str, str]] = {
     "admissionregistration.v1.MutatingAdmissionPolicyBindingSpec.policyName": "",
     "admissionregistration.v1.MutatingAdmissionPolicySpec.matchConstraints": "",
     "admissionregistration.v1.MutatingAdmissionPolicySpec.mutations": "mutations must contain at least one item",
+    "admissionregistration.v1.MutatingAdmissionPolicySpec.reinvocationPolicy": "",
+    "admissionregistration.v1.Mutation.patchType": "",
+    "admissionregistration.v1.ApplyConfiguration.expression": "",
+    "admissionregistration.v1.JSONPatch.expression": "",
     "admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec.policyName": "",
     "admissionregistration.v1.ValidatingAdmissionPolicySpec.matchConstraints": "",
     "admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec.validationActions": "",
@@ -109,6 +144,44 @@ _REQUIRED: Final[Mapping[str, str]] = {
 """Fields without which an object is invalid, and the explanation in the message."""
 _ADDRESSES: Final = frozenset(("core.v1.EndpointAddress.ip", "core.v1.HostAlias.ip", "core.v1.ServiceSpec.externalIPs"))
 _PORTS: Final = frozenset(("core.v1.EndpointPort.port", "core.v1.TCPSocketAction.port", "core.v1.HTTPGetAction.port"))
+_OPTIONAL_PORTS: Final = frozenset(
+    (
+        *("core.v1.ServicePort.targetPort", "networking.v1.NetworkPolicyPort.port"),
+        "networking.v1.ServiceBackendPort.number",
+    )
+)
+_MODE: Final = (0, 0o777, "must be a number between 0 and 0777 (octal), both inclusive")
+_ID: Final = (0, 2**31 - 1, "must be between 0 and 2147483647, inclusive")
+_RANGES: Final[Mapping[str, tuple[int, int, str]]] = {
+    **{
+        f"core.v1.{kind}VolumeSource.defaultMode": _MODE for kind in ("ConfigMap", "DownwardAPI", "Projected", "Secret")
+    },
+    **{f"core.v1.{kind}.mode": _MODE for kind in ("KeyToPath", "DownwardAPIVolumeFile")},
+    **{
+        f"core.v1.{kind}.{field}": _ID
+        for kind in ("PodSecurityContext", "SecurityContext")
+        for field in ("runAsUser", "runAsGroup", "fsGroup")
+    },
+}
+"""Limits of numbers, and the message for other values."""
+_TEXTS: Final[Mapping[str, Callable[[str], Iterator[str]]]] = {
+    "core.v1.ConfigMapKeySelector.key": data_key,
+    "core.v1.ConfigMapKeySelector.name": subdomain,
+    "core.v1.PersistentVolumeClaimSpec.storageClassName": subdomain,
+    "core.v1.PersistentVolumeSpec.storageClassName": subdomain,
+    "core.v1.PodSpec.nodeName": subdomain,
+    "core.v1.PodSpec.priorityClassName": subdomain,
+    "core.v1.PodSpec.serviceAccountName": subdomain,
+    "core.v1.SecretKeySelector.key": data_key,
+    "core.v1.SecretKeySelector.name": subdomain,
+    "networking.v1.IngressServiceBackend.name": dns_label,
+    "storage.v1.StorageClass.provisioner": lambda text: qualified_name(text.lower()),
+    **{
+        f"admissionregistration.v1.{kind}Webhook.admissionReviewVersions": alphabetic_label
+        for kind in ("Mutating", "Validating")
+    },
+}
+"""Checks of names."""
 _SCOPES: Final = (
     *("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass"),
     *("CrossNamespacePodAffinity", "VolumeAttributesClass"),
@@ -145,10 +218,39 @@ def _autoscaler(spec: Data, path: str) -> Iterator[FieldError]:
     if least < 1:
         yield invalid_value(f"{path}.minReplicas", least, "must be greater than or equal to 1")
     if spec.get("maxReplicas", 0) < least:
-        why = "must be greater than or equal to `minReplicas`"
-        yield invalid_value(f"{path}.maxReplicas", spec.get("maxReplicas", 0), why)
+        reason = "must be greater than or equal to `minReplicas`"
+        yield invalid_value(f"{path}.maxReplicas", spec.get("maxReplicas", 0), reason)
     if not target.get("apiVersion") and target.get("kind") != "ReplicationController":
         yield invalid_value(f"{path}.scaleTargetRef.apiVersion", "", "apiVersion must specify API group")
+
+
+def _scaling_rules(rules: Data, path: str) -> Iterator[FieldError]:
+    window = rules.get("stabilizationWindowSeconds")
+    if window is not None and window < 0:
+        yield invalid_value(f"{path}.stabilizationWindowSeconds", window, "must be greater than or equal to zero")
+    elif window is not None and window > MAX_WINDOW:
+        reason = f"must be less than or equal to {MAX_WINDOW}"
+        yield invalid_value(f"{path}.stabilizationWindowSeconds", window, reason)
+    for number, policy in enumerate(rules.get("policies") or ()):
+        item_path, period = f"{path}.policies[{number}]", policy.get("periodSeconds", 0)
+        if policy.get("value", 0) <= 0:
+            yield invalid_value(f"{item_path}.value", policy.get("value", 0), POSITIVE)
+        if period <= 0:
+            yield invalid_value(f"{item_path}.periodSeconds", period, POSITIVE)
+        elif period > MAX_PERIOD:
+            yield invalid_value(f"{item_path}.periodSeconds", period, f"must be less than or equal to {MAX_PERIOD}")
+
+
+def _csi_source(source: Data, path: str) -> Iterator[FieldError]:
+    driver = source.get("driver", "")
+    if not driver:
+        yield required_value(f"{path}.driver")
+    elif len(driver) > MAX_DRIVER:
+        yield FieldError("FieldValueTooLong", f"Too long: may not be more than {MAX_DRIVER} bytes", f"{path}.driver")
+    else:
+        yield from invalid_values(f"{path}.driver", driver, subdomain(driver.lower()))
+    if not source.get("volumeHandle"):
+        yield required_value(f"{path}.volumeHandle")
 
 
 def _service(spec: Data, path: str) -> Iterator[FieldError]:
@@ -161,28 +263,33 @@ def _service(spec: Data, path: str) -> Iterator[FieldError]:
         if field in spec and kind != "LoadBalancer":
             yield forbidden_field(f"{path}.{field}", "may only be used when `type` is 'LoadBalancer'")
     if "healthCheckNodePort" in spec and (kind != "LoadBalancer" or spec.get("externalTrafficPolicy") != "Local"):
-        why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-        yield invalid_value(f"{path}.healthCheckNodePort", spec["healthCheckNodePort"], why)
+        reason = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        yield invalid_value(f"{path}.healthCheckNodePort", spec["healthCheckNodePort"], reason)
     if spec.get("loadBalancerSourceRanges") and kind != "LoadBalancer":
-        why = "may only be used when `type` is 'LoadBalancer'"
-        yield forbidden_field(f"{path}.LoadBalancerSourceRanges", why)
+        reason = "may only be used when `type` is 'LoadBalancer'"
+        yield forbidden_field(f"{path}.LoadBalancerSourceRanges", reason)
+    yield from _source_ranges(spec, path)
     is_external = kind in ("NodePort", "LoadBalancer") or spec.get("externalIPs")
     if (policy := spec.get("externalTrafficPolicy")) and not is_external:
-        why = "may only be set for externally-accessible services"
-        yield invalid_value(f"{path}.externalTrafficPolicy", policy, why)
+        reason = "may only be set for externally-accessible services"
+        yield invalid_value(f"{path}.externalTrafficPolicy", policy, reason)
     names, numbers = set(), set()
     for index, port in enumerate(ports):
-        where, name, number = f"{path}.ports[{index}]", port.get("name", ""), (port.get("protocol"), port.get("port"))
+        location, name, number = (
+            f"{path}.ports[{index}]",
+            port.get("name", ""),
+            (port.get("protocol"), port.get("port")),
+        )
         if not name and len(ports) > 1:
-            yield required_value(f"{where}.name")
+            yield required_value(f"{location}.name")
         elif name:
-            yield from invalid_values(f"{where}.name", name, dns_label(name))
+            yield from invalid_values(f"{location}.name", name, dns_label(name))
             if name in names:
-                yield duplicate_value(f"{where}.name", name)
+                yield duplicate_value(f"{location}.name", name)
         if number in numbers:
-            yield duplicate_value(where, {"Port": number[1], "Protocol": number[0]})
+            yield duplicate_value(location, {"Port": number[1], "Protocol": number[0]})
         if port.get("nodePort") and kind == "ClusterIP":
-            yield forbidden_field(f"{where}.nodePort", "may not be used when `type` is 'ClusterIP'")
+            yield forbidden_field(f"{location}.nodePort", "may not be used when `type` is 'ClusterIP'")
         names.add(name)
         numbers.add(number)
 
@@ -195,8 +302,8 @@ def _job(spec: Data, path: str) -> Iterator[FieldError]:
         if "successPolicy" in spec:
             yield invalid_value(f"{path}.successPolicy", spec["successPolicy"], "requires indexed completion mode")
     if (manager := spec.get("managedBy")) is not None and "/" not in manager:
-        why = 'must be a domain-prefixed path (such as "acme.io/foo")'
-        yield invalid_value(f"{path}.managedBy", manager, why)
+        reason = 'must be a domain-prefixed path (such as "acme.io/foo")'
+        yield invalid_value(f"{path}.managedBy", manager, reason)
 
 
 def _container(container: Data, path: str) -> Iterator[FieldError]:
@@ -221,20 +328,51 @@ def _field_reference(reference: Data, path: str) -> Iterator[FieldError]:
     if not field:
         yield required_value(f"{path}.fieldPath")
     elif version != "v1":
-        why = f"error converting fieldPath: unsupported pod version: {version}"
-        yield invalid_value(f"{path}.fieldPath", field, why)
+        reason = f"error converting fieldPath: unsupported pod version: {version}"
+        yield invalid_value(f"{path}.fieldPath", field, reason)
     elif field not in _FIELD_REFERENCES and not field.startswith(("metadata.labels['", "metadata.annotations['")):
-        why = f"error converting fieldPath: field label not supported: {field}"
-        yield invalid_value(f"{path}.fieldPath", field, why)
+        reason = f"error converting fieldPath: field label not supported: {field}"
+        yield invalid_value(f"{path}.fieldPath", field, reason)
+
+
+def _source_ranges(spec: Data, path: str) -> Iterator[FieldError]:
+    for index, block in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        if not is_address_range(block.strip()):
+            yield invalid_value(f"{path}.LoadBalancerSourceRanges[{index}]", block, NOT_A_RANGE)
+
+
+LIMIT_TYPES: Final = ("Pod", "Container", "PersistentVolumeClaim")
+_BOUNDS: Final = (
+    ("min", "max", "min", "min", "max"),
+    ("min", "defaultRequest", "defaultRequest", "min", "default request"),
+    ("defaultRequest", "max", "defaultRequest", "default request", "max"),
+    ("min", "default", "default", "min", "default"),
+    ("default", "max", "default", "default", "max"),
+    ("defaultRequest", "default", "defaultRequest", "default request", "default limit"),
+)
+"""Amounts of a limit range of which the first must not exceed the second: the field of the error, and their names."""
+
+
+def _bounds(item: Data, path: str) -> Iterator[FieldError]:
+    for low, high, field, low_name, high_name in _BOUNDS:
+        for name, amount in (item.get(low) or {}).items():
+            most = (item.get(high) or {}).get(name)
+            if most is not None and nano_value(amount) > nano_value(most):
+                reason = f"{low_name} value {amount} is greater than {high_name} value {most}"
+                yield invalid_value(f"{path}.{field}[{name}]", str(amount), reason)
 
 
 def _limit(item: Data, path: str) -> Iterator[FieldError]:
-    yield from invalid_values(f"{path}.type", item.get("type", ""), qualified_name(item.get("type", "")))
+    kind = item.get("type", "")
+    yield from invalid_values(f"{path}.type", kind, qualified_name(kind))
+    if "/" not in kind and kind not in LIMIT_TYPES:
+        yield invalid_value(f"{path}.type", kind, "must be a standard limit type or fully qualified")
+    yield from _bounds(item, path)
     for field in ("default", "defaultRequest", "min", "max", "maxLimitRequestRatio"):
         for name in (item.get(field) or ()) if item.get("type") in ("Pod", "Container") else ():
             if "/" not in name and name not in STANDARD and not name.startswith(HUGE):
-                why = "must be a standard resource type or fully qualified"
-                yield invalid_value(f"{path}.{field}[{name}]", name, why)
+                reason = "must be a standard resource type or fully qualified"
+                yield invalid_value(f"{path}.{field}[{name}]", name, reason)
 
 
 def _probe(probe: Data, path: str) -> Iterator[FieldError]:
@@ -243,6 +381,8 @@ def _probe(probe: Data, path: str) -> Iterator[FieldError]:
             yield invalid_value(f"{path}.{field}", number, "must be greater than or equal to 0")
     if path.endswith(("livenessProbe", "startupProbe")) and probe.get("successThreshold", 1) != 1:
         yield invalid_value(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
+    if path.endswith("readinessProbe") and (seconds := probe.get("terminationGracePeriodSeconds")) is not None:
+        yield invalid_value(f"{path}.terminationGracePeriodSeconds", seconds, "must not be set for readinessProbes")
 
 
 def _subset(subset: Data, path: str) -> Iterator[FieldError]:
@@ -252,12 +392,46 @@ def _subset(subset: Data, path: str) -> Iterator[FieldError]:
 
 def _policy(spec: Data, path: str) -> Iterator[FieldError]:
     if not (spec.get("validations") or spec.get("auditAnnotations")):
-        why = "validations or auditAnnotations must contain at least one item"
-        yield required_value(f"{path}.validations", why)
-        yield required_value(f"{path}.auditAnnotations", why)
-    fields = ("validations", "variables", "matchConditions", "auditAnnotations")
+        reason = "validations or auditAnnotations must contain at least one item"
+        yield required_value(f"{path}.validations", reason)
+        yield required_value(f"{path}.auditAnnotations", reason)
+    yield from _expressions(spec, path)
+
+
+def _expressions(spec: Data, path: str) -> Iterator[FieldError]:
+    fields = ("validations", "mutations", "variables", "matchConditions", "auditAnnotations")
     if (count := sum(len(spec.get(field) or ()) for field in fields)) > MAX_EXPRESSIONS:
         yield too_many_items(path, count, MAX_EXPRESSIONS)
+
+
+def _mutating_policy(spec: Data, path: str) -> Iterator[FieldError]:
+    match = spec.get("matchConstraints")
+    if match is not None and not match.get("resourceRules"):
+        yield required_value(f"{path}.matchConstraints.resourceRules")
+    yield from _mutated_operations(match or {}, f"{path}.matchConstraints")
+    yield from _expressions(spec, path)
+
+
+def _mutating_binding(spec: Data, path: str) -> Iterator[FieldError]:
+    yield from _mutated_operations(spec.get("matchResources") or {}, f"{path}.matchResources")
+
+
+def _mutated_operations(match: Data, path: str) -> Iterator[FieldError]:
+    for rule in match.get("resourceRules") or ():
+        for operation in rule.get("operations") or ():
+            if operation not in _MUTATED:
+                yield unsupported_value(f"{path}.resourceRules.operations", operation, _MUTATED)
+
+
+def _mutation(mutation: Data, path: str) -> Iterator[FieldError]:
+    fields = {"JSONPatch": "jsonPatch", "ApplyConfiguration": "applyConfiguration"}
+    patch_type = mutation.get("patchType")
+    for name, field in fields.items() if patch_type in fields else ():
+        if name == patch_type and mutation.get(field) is None:
+            yield required_value(f"{path}.{field}", f"must be specified when patchType is {patch_type}")
+        elif name != patch_type and mutation.get(field) is not None:
+            reason = f"must not be specified when patchType is {patch_type}"
+            yield invalid_value(f"{path}.{field}", f"{{{field}}}", reason)
 
 
 def _address_block(block: Data, path: str) -> Iterator[FieldError]:
@@ -291,11 +465,11 @@ def _is_within(inner: str, outer: str) -> bool:
 def _driver(spec: Data, path: str) -> Iterator[FieldError]:
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < 10:
-        why = "must be greater than or equal to 10 seconds"
-        yield invalid_value(f"{path}.nodeAllocatableUpdatePeriodSeconds", period, why)
+        reason = "must be greater than or equal to 10 seconds"
+        yield invalid_value(f"{path}.nodeAllocatableUpdatePeriodSeconds", period, reason)
     if spec.get("serviceAccountTokenInSecrets") is True and not spec.get("tokenRequests"):
-        why = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-        yield invalid_value(f"{path}.serviceAccountTokenInSecrets", True, why)
+        reason = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
+        yield invalid_value(f"{path}.serviceAccountTokenInSecrets", True, reason)
 
 
 def _revision(revision: Data, _path: str) -> Iterator[FieldError]:
@@ -306,6 +480,13 @@ def _revision(revision: Data, _path: str) -> Iterator[FieldError]:
 def _quota(spec: Data, path: str) -> Iterator[FieldError]:
     if unknown := [scope for scope in spec.get("scopes") or () if scope not in _SCOPES]:
         yield invalid_value(f"{path}.scopes", unknown, "unsupported scope")
+    location = f"{path}.scopeSelector.matchExpressions"
+    for requirement in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
+        scope, operator = requirement.get("scopeName", ""), requirement.get("operator", "")
+        if scope not in _SCOPES:
+            yield invalid_value(f"{location}.scopeName", scope, "unsupported scope")
+        if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            yield invalid_value(f"{location}.operator", operator, "not a valid selector operator")
 
 
 def _volume(spec: Data, path: str) -> Iterator[FieldError]:
@@ -318,23 +499,31 @@ def _volume(spec: Data, path: str) -> Iterator[FieldError]:
 def _claim(spec: Data, path: str) -> Iterator[FieldError]:
     source = spec.get("dataSourceRef") or {}
     if source and not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":
-        why = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-        yield invalid_value(f"{path}.dataSourceRef", source.get("kind", ""), why)
+        reason = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+        yield invalid_value(f"{path}.dataSourceRef", source.get("kind", ""), reason)
 
 
 def _policy_port(port: Data, path: str) -> Iterator[FieldError]:
     first, last = port.get("port"), port.get("endPort")
-    if last is not None and isinstance(first, int) and last < first:
+    if last is not None and not isinstance(first, int):
+        reason = "is not specified" if first is None else "is non-numeric"
+        yield invalid_value(f"{path}.endPort", last, f"may not be specified when `port` {reason}")
+    elif last is not None and isinstance(first, int) and last < first:
         yield invalid_value(f"{path}.endPort", last, "must be greater than or equal to `port`")
 
 
 _FUNCTIONS: Final[Mapping[str, Check]] = {
+    "admissionregistration.v1.MutatingAdmissionPolicyBindingSpec": _mutating_binding,
+    "admissionregistration.v1.MutatingAdmissionPolicySpec": _mutating_policy,
+    "admissionregistration.v1.Mutation": _mutation,
     "admissionregistration.v1.MutatingWebhook": _webhook,
     "admissionregistration.v1.ValidatingAdmissionPolicySpec": _policy,
     "admissionregistration.v1.ValidatingWebhook": _webhook,
     "apps.v1.ControllerRevision": _revision,
+    "autoscaling.v2.HPAScalingRules": _scaling_rules,
     "autoscaling.v2.HorizontalPodAutoscalerSpec": _autoscaler,
     "batch.v1.JobSpec": _job,
+    "core.v1.CSIPersistentVolumeSource": _csi_source,
     "core.v1.Container": _container,
     "core.v1.EndpointSubset": _subset,
     "core.v1.LimitRangeItem": _limit,
@@ -344,6 +533,7 @@ _FUNCTIONS: Final[Mapping[str, Check]] = {
     "core.v1.Probe": _probe,
     "core.v1.ResourceQuotaSpec": _quota,
     "core.v1.ServiceSpec": _service,
+    "meta.v1.LabelSelector": label_selector,
     "networking.v1.IPBlock": _address_block,
     "networking.v1.NetworkPolicyPort": _policy_port,
     "storage.v1.CSIDriverSpec": _driver,
@@ -354,37 +544,73 @@ def type_problems(data: Data, schema: Schema, path: str = "") -> Iterator[FieldE
     """Yield the errors of an object by the types of its fields, after defaults were set."""
     rows, below, check = _plan(schema.name)
     prefix = f"{path}." if path else ""
-    for field, required, supported, is_address, is_port in rows:
-        content, here = data.get(field), f"{prefix}{field}"
-        if not content and required is not None:
-            yield required_value(here, required)
-        items = (
-            [(here, content)]
-            if not isinstance(content, list)
-            else [(f"{here}[{number}]", item) for number, item in enumerate(content)]
-        )
-        for where, item in items if content else ():
-            if supported and item not in supported:
-                yield unsupported_value(where, item, supported)
-            if is_address and not is_ip_address(item):
-                yield invalid_value(where, item, NOT_AN_ADDRESS)
-        if is_port:
-            yield from port_number(content or 0, here)
+    for row in rows:
+        yield from _field_problems(row, data.get(row.field), f"{prefix}{row.field}")
     if check is not None:
         yield from check(data, path)
     for nested in below:
-        content, here, inner = data.get(nested.name), f"{prefix}{nested.name}", nested.schema
-        if inner is None or not (content or here == "spec"):
+        content, field_path, inner = data.get(nested.name), f"{prefix}{nested.name}", nested.schema
+        if inner is None or not (content or field_path == "spec"):
             continue
         if not nested.shape:
             # The spec of an object is never absent in Go, only empty.
-            yield from type_problems(content or {}, inner, here)
+            yield from type_problems(content or {}, inner, field_path)
         elif isinstance(content, list):
             for number, item in enumerate(content):
-                yield from type_problems(item or {}, inner, f"{here}[{number}]")
+                yield from type_problems(item or {}, inner, f"{field_path}[{number}]")
 
 
-_Row = tuple[str, str | None, tuple[str, ...], bool, bool]
+def _port(content: Any, path: str) -> Iterator[FieldError]:
+    if isinstance(content, str):
+        yield from invalid_values(path, content, port_name(content))
+    else:
+        yield from port_number(content, path)
+
+
+class _Row(NamedTuple):
+    """The checks of a field. ``is_port`` is None for ports that may be absent."""
+
+    field: str
+    required: str | None
+    supported: tuple[str, ...]
+    is_address: bool
+    is_port: bool | None
+    limits: tuple[int, int, str] | None
+    check_text: Callable[[str], Iterator[str]] | None
+
+    @property
+    def has_checks(self) -> bool:
+        """Whether there is a check."""
+        return self.required is not None or self.is_port is None or any(self[2:])
+
+
+def _field_problems(row: _Row, content: Any, path: str) -> Iterator[FieldError]:
+    if not content and row.required is not None:
+        yield required_value(path, row.required)
+    items = (
+        [(path, content)]
+        if not isinstance(content, list)
+        else [(f"{path}[{number}]", item) for number, item in enumerate(content)]
+    )
+    for location, item in items if content else ():
+        if row.supported and item not in row.supported:
+            yield unsupported_value(location, item, row.supported)
+        if row.is_address and not is_ip_address(item):
+            yield invalid_value(location, item, NOT_AN_ADDRESS)
+        if row.check_text is not None and isinstance(item, str):
+            yield from invalid_values(location, item, row.check_text(item))
+    if row.is_port or (row.is_port is None and content is not None):
+        yield from _port(content or 0, path)
+    if row.limits is not None and isinstance(content, int) and not row.limits[0] <= content <= row.limits[1]:
+        yield invalid_value(path, content, row.limits[2])
+
+
+def _row(name: str, field: str) -> _Row:
+    key = f"{name}.{field}"
+    return _Row(
+        *(field, _REQUIRED.get(key), tuple(_CHOICES.get(key, "").split()), key in _ADDRESSES),
+        *(None if key in _OPTIONAL_PORTS else key in _PORTS, _RANGES.get(key), _TEXTS.get(key)),
+    )
 
 
 @cached(1024)
@@ -393,12 +619,7 @@ def _plan(type_name: str) -> tuple[tuple[_Row, ...], tuple[Field, ...], Check | 
     schema = find_schema(type_name)
     assert schema is not None
     name = ".".join(type_name.rsplit(".", 3)[1:])
-    rows = []
-    for field in schema.by_name:
-        key = f"{name}.{field}"
-        row = (field, _REQUIRED.get(key), tuple(_CHOICES.get(key, "").split()), key in _ADDRESSES, key in _PORTS)
-        if row[1] is not None or any(row[2:]):
-            rows.append(row)
+    rows = [row for field in schema.by_name if (row := _row(name, field)).has_checks]
     below = [field for field in schema.by_name.values() if _has_rows(field.type, frozenset((type_name,)))]
     return tuple(rows), tuple(below), _FUNCTIONS.get(name)
 
@@ -410,7 +631,6 @@ def _has_rows(type_name: str, above: frozenset[str]) -> bool:
     if schema is None or type_name in above:
         return False
     name = ".".join(type_name.rsplit(".", 3)[1:])
-    keys = [f"{name}.{field}" for field in schema.by_name]
-    has_own = any(key in _CHOICES or key in _REQUIRED or key in _ADDRESSES or key in _PORTS for key in keys)
+    has_own = any(_row(name, field).has_checks for field in schema.by_name)
     inner = above | {type_name}
     return has_own or name in _FUNCTIONS or any(_has_rows(field.type, inner) for field in schema.by_name.values())

@@ -49,24 +49,24 @@ def _pod(old: Stored, new: Stored) -> Iterator[FieldError]:
     gates_before = {gate.get("name") for gate in before.get("schedulingGates") or ()}
     for number, gate in enumerate(after.get("schedulingGates") or ()):
         if gate.get("name") not in gates_before:
-            why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
-            yield forbidden_field(f"spec.schedulingGates[{number}].name", why)
-    remaining = _without(after.get("tolerations"), "tolerationSeconds")
-    if any(toleration not in remaining for toleration in _without(before.get("tolerations"), "tolerationSeconds")):
-        why = "existing toleration can not be modified except its tolerationSeconds"
-        yield forbidden_field("spec.tolerations", why)
+            reason = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            yield forbidden_field(f"spec.schedulingGates[{number}].name", reason)
+    tolerations = _without(after.get("tolerations"), "tolerationSeconds")
+    if any(toleration not in tolerations for toleration in _without(before.get("tolerations"), "tolerationSeconds")):
+        reason = "existing toleration can not be modified except its tolerationSeconds"
+        yield forbidden_field("spec.tolerations", reason)
     for kind in ("containers", "initContainers"):
         if len(before.get(kind) or ()) != len(after.get(kind) or ()):
             yield forbidden_field(f"spec.{kind}", "pod updates may not add or remove containers")
             return
-    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)} - mutable
+    changed_fields = {name for name in {*before, *after} if before.get(name) != after.get(name)} - mutable
     if before.get(GRACE, 0) < 0 and after.get(GRACE) == 1:
-        changed.discard(GRACE)
+        changed_fields.discard(GRACE)
     for kind in ("containers", "initContainers"):
         if _without(before.get(kind), "image") == _without(after.get(kind), "image"):
-            changed.discard(kind)
-    if changed:
-        yield forbidden_field("spec", f"{_POD_RULE}\nfound changes of {', '.join(sorted(changed))}")
+            changed_fields.discard(kind)
+    if changed_fields:
+        yield forbidden_field("spec", f"{_POD_RULE}\nfound changes of {', '.join(sorted(changed_fields))}")
 
 
 def _without(items: Any, *names: str) -> list[Stored]:
@@ -99,13 +99,13 @@ def _locked(old: Stored, new: Stored) -> Iterator[FieldError]:
 def _volume(old: Stored, new: Stored) -> Iterator[FieldError]:
     before, after = old.get("spec") or {}, new.get("spec") or {}
     if any(before.get(name) != after.get(name) for name in {*before, *after} - VOLUME_FIELDS):
-        why = "spec.persistentvolumesource is immutable after creation"
-        yield forbidden_field("spec.persistentvolumesource", why)
+        reason = "spec.persistentvolumesource is immutable after creation"
+        yield forbidden_field("spec.persistentvolumesource", reason)
     if before.get("volumeMode") != after.get("volumeMode"):
         yield invalid_value("volumeMode", after.get("volumeMode"), IMMUTABLE)
     if before.get("nodeAffinity") not in (None, after.get("nodeAffinity")):
-        why = f"{IMMUTABLE}, except for updating from beta label to GA"
-        yield invalid_value("nodeAffinity", after.get("nodeAffinity"), why)
+        reason = f"{IMMUTABLE}, except for updating from beta label to GA"
+        yield invalid_value("nodeAffinity", after.get("nodeAffinity"), reason)
 
 
 def _csi_node(old: Stored, new: Stored) -> Iterator[FieldError]:
@@ -125,7 +125,7 @@ def _service(old: Stored, new: Stored) -> Iterator[FieldError]:
 
 
 def _claim(old: Stored, new: Stored) -> Iterator[FieldError]:
-    """Allow a claim to be bound, to get its first storage class, and to grow; all else is immutable."""
+    """Allow a claim to be bound, to get its first storage class, and to grow. All else is immutable."""
     before, after = dict(old.get("spec") or {}), dict(new.get("spec") or {})
     for name in ("volumeName", "storageClassName"):
         if before.get(name) is None and name in after:
@@ -135,15 +135,15 @@ def _claim(old: Stored, new: Stored) -> Iterator[FieldError]:
             before.pop(name, None)
             after.pop(name, None)
     if before != after:
-        why = "spec is immutable after creation except resources.requests and volumeAttributesClassName"
-        yield forbidden_field("spec", f"{why} for bound claims")
+        reason = "spec is immutable after creation except resources.requests and volumeAttributesClassName"
+        yield forbidden_field("spec", f"{reason} for bound claims")
     if before.get("volumeMode") != after.get("volumeMode"):
         yield invalid_value("volumeMode", after.get("volumeMode"), IMMUTABLE)
 
 
 def _job(old: Stored, new: Stored) -> Iterator[FieldError]:
     mode = (old.get("spec") or {}).get("completionMode")
-    # The server generates the selector of a new job; updates must contain it.
+    # The server generates the selector of a new job. Updates must contain it.
     yield from workload_specs.pod_selector(new.get("spec") or {}, "job")
     yield from _fixed(*FIXED_IN_JOBS)(old, new)
     yield from scheduling_groups.changed_job(old, new)

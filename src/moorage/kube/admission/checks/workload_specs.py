@@ -20,7 +20,7 @@ _NUMBERS = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDead
 
 
 def workload(data: Data, kind: str = "deployment") -> Iterator[FieldError]:
-    """Check workloads that keep pods running; ``kind`` is their name in upstream's messages."""
+    """Check workloads that keep pods running. ``kind`` is their name in upstream's messages."""
     spec = data.get("spec") or {}
     yield from not_negative(spec, "spec", *_NUMBERS)
     yield from pod_selector(spec, kind)
@@ -31,14 +31,17 @@ def workload(data: Data, kind: str = "deployment") -> Iterator[FieldError]:
 def deployment(data: Data) -> Iterator[FieldError]:
     """Check a deployment."""
     yield from workload(data)
+    deadline = data["spec"].get("progressDeadlineSeconds")
+    if deadline is not None and deadline <= data["spec"].get("minReadySeconds", 0):
+        yield invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
     strategy = data["spec"].get("strategy") or {}
     rolling = strategy.get("rollingUpdate")
     if strategy.get("type") not in ("Recreate", "RollingUpdate"):
         go_value = {"Type": strategy.get("type", ""), "RollingUpdate": None}
         yield unsupported_value("spec.strategy", go_value, ("Recreate", "RollingUpdate"))
     elif strategy["type"] == "Recreate" and rolling is not None:
-        why = "may not be specified when strategy `type` is 'Recreate'"
-        yield forbidden_field("spec.strategy.rollingUpdate", why)
+        reason = "may not be specified when strategy `type` is 'Recreate'"
+        yield forbidden_field("spec.strategy.rollingUpdate", reason)
     elif rolling is not None:
         path = "spec.strategy.rollingUpdate"
         for name in ("maxUnavailable", "maxSurge"):
@@ -56,10 +59,13 @@ def daemon_set(data: Data) -> Iterator[FieldError]:
     for name in ("maxUnavailable", "maxSurge"):
         yield from number_or_percent(rolling.get(name), f"spec.updateStrategy.rollingUpdate.{name}")
         yield from at_most_all(rolling.get(name), f"spec.updateStrategy.rollingUpdate.{name}")
+    if all(rolling.get(name) not in (None, 0, "0%") for name in ("maxUnavailable", "maxSurge")):
+        path, reason = "spec.updateStrategy.rollingUpdate.maxSurge", "may not be set when maxUnavailable is non-zero"
+        yield invalid_value(path, rolling["maxSurge"], reason)
 
 
 def stateful_set(data: Data) -> Iterator[FieldError]:
-    """Check a stateful set, whose pods get a volume for each claim template in place of a volume of that name."""
+    """Check a stateful set; in its pods, the volume of a claim template replaces a volume of that name."""
     for number, claim in enumerate((data.get("spec") or {}).get("volumeClaimTemplates") or ()):
         yield from claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{number}].spec")
     yield from workload({"spec": _with_claim_volumes(data.get("spec") or {})}, "statefulset")
@@ -85,7 +91,7 @@ def _with_claim_volumes(spec: Data) -> Data:
 
 
 def replication_controller(data: Data) -> Iterator[FieldError]:
-    """Check a replication controller, whose selector is a map."""
+    """Check a replication controller. Its selector is a map."""
     spec = data.get("spec") or {}
     selector, template = spec.get("selector") or {}, spec.get("template") or {}
     yield from not_negative(spec, "spec", "replicas", "minReadySeconds")
@@ -186,11 +192,11 @@ def cron_job(data: Data) -> Iterator[FieldError]:
     if not schedule:
         yield required_value("spec.schedule")
     elif "TZ" in schedule:
-        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        yield invalid_value("spec.schedule", schedule, why)
+        reason = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        yield invalid_value("spec.schedule", schedule, reason)
     elif len(fields) != 5 and not schedule.startswith("@"):
-        why = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
-        yield invalid_value("spec.schedule", schedule, why)
+        reason = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+        yield invalid_value("spec.schedule", schedule, reason)
     else:
         try:
             parse(schedule)
@@ -208,6 +214,6 @@ def cron_job(data: Data) -> Iterator[FieldError]:
     if job.get("manualSelector") is True:
         yield unsupported_value("spec.jobTemplate.spec.manualSelector", True, ("nil", "false"))
     if job.get("selector") is not None:
-        why = "`selector` will be auto-generated"
-        yield invalid_value("spec.jobTemplate.spec.selector", job["selector"], why)
+        reason = "`selector` will be auto-generated"
+        yield invalid_value("spec.jobTemplate.spec.selector", job["selector"], reason)
     yield from job_spec(job, "spec.jobTemplate.spec")
