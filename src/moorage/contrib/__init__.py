@@ -1,6 +1,6 @@
 """Plugins beyond kube-scheduler's: community plugins, GPU sharing and learned scores.
 
-Other areas import names from here only; each is loaded on first use. Profiles enable the plugins by name.
+Other areas import names from here only. Each is loaded on first use. Profiles enable the plugins by name.
 """
 
 from typing import TYPE_CHECKING

@@ -1,1 +1,1 @@
-"""Plugins of sigs.k8s.io/scheduler-plugins, under the same names; a profile must enable them."""
+"""Plugins of sigs.k8s.io/scheduler-plugins, under the same names. A profile must enable them."""

@@ -1,4 +1,4 @@
-"""LoadVariationRiskBalancing: prefer nodes whose measured load is low and steady."""
+"""LoadVariationRiskBalancing: prefer nodes with a low and steady measured load."""
 
 import math
 from collections.abc import Hashable
@@ -29,7 +29,7 @@ class RiskColumns(LoadColumns):
         self._power = math.inf if sensitivity == 0 else 1.0 / sensitivity
 
     def compute_numbers(self, info: NodeInfo, measured: Measurements) -> tuple[float, ...]:
-        """Return the measurements of CPU and memory; an unmeasured resource is ``NaN``."""
+        """Return the measurements of CPU and memory. An unmeasured resource is ``NaN``."""
         load, has = measured.nodes.get(info.name), info.node.allocatable
         if load is None:
             return (math.nan,) * len(self.names)
@@ -48,7 +48,7 @@ class RiskColumns(LoadColumns):
 class LoadVariationRiskBalancing(LoadPlugin, ScorePlugin):
     """Score nodes by risk: the mean load of a resource, including the pod, and its variation.
 
-    The riskier of CPU and memory counts. Without a recent measurement the plugin is skipped; unmeasured nodes score 0.
+    The riskier of CPU and memory counts. Without a recent measurement the plugin is skipped. Unmeasured nodes score 0.
     """
 
     Args = LoadVariationRiskBalancingArgs

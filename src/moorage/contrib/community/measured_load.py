@@ -42,7 +42,7 @@ _KINDS: Final = {"CPU": "cpu", "Memory": "memory"}
 
 
 class MeasuredLoad(Struct, frozen=True):
-    """The measurements of a node in percent; ``None`` if missing."""
+    """The measurements of a node in percent, or ``None`` if missing."""
 
     cpu: float | None = None
     cpu_deviation: float | None = None
@@ -98,7 +98,7 @@ class LoadSource:
 
 def _row(row: Any) -> tuple[str, float]:
     labels = row["metric"]
-    # The label `instance` is an address; its port is not part of the node's name.
+    # The label `instance` is an address. Its port is not part of the node's name.
     name = labels.get("node") or str(labels["instance"]).rpartition(":")[0] or labels["instance"]
     return str(name), 100.0 * float(row["value"][1])
 
@@ -114,7 +114,7 @@ def _by_node(series: Mapping[str, Mapping[str, float]]) -> dict[str, MeasuredLoa
 
 
 def from_watcher(answer: Any) -> Measurements:
-    """Parse the response of a load watcher; skip invalid numbers. Raise ServiceError if it has another format."""
+    """Parse the response of a load watcher. Skip invalid numbers. Raise ServiceError if it has another format."""
     try:
         until = float(answer["window"]["end"])
         metrics_by_node = answer["data"]["NodeMetricsMap"]
@@ -144,7 +144,7 @@ def _is_sound(value: object) -> bool:
 
 
 class LoadPlugin(PreScorePlugin):
-    """Base class of plugins that score measured load; they are skipped without a recent measurement."""
+    """Base class of plugins that score measured load. They are skipped without a recent measurement."""
 
     def __init__(self, *, args: LoadArgs, handle: Handle) -> None:
         self._source = LoadSource(handle, args, self.name)
@@ -165,7 +165,7 @@ class LoadPlugin(PreScorePlugin):
 class LoadColumns(SideColumns):
     """One number per row, computed from the measurements of a node and its pods.
 
-    A subclass defines the numbers in :meth:`compute_numbers`; a node without measurements has ``NaN``.
+    A subclass defines the numbers in :meth:`compute_numbers`. A node without measurements has ``NaN``.
     """
 
     names: tuple[str, ...] = ()
@@ -185,7 +185,7 @@ class LoadColumns(SideColumns):
             column.put(info.row, number)
 
     def of(self, info: NodeInfo) -> tuple[float, ...]:
-        """Return the numbers of one node, possibly a changed copy."""
+        """Return the numbers of a node, possibly a changed copy."""
         measured = self._polled.value
         return (math.nan,) * len(self.names) if measured is None else self.compute_numbers(info, measured)
 
@@ -201,7 +201,7 @@ class LoadColumns(SideColumns):
 
 
 def scheduled_at(pod: Pod) -> float:
-    """Return when a pod was scheduled; infinity if it is not bound yet."""
+    """Return when a pod was scheduled, or infinity if it is not bound yet."""
     condition = pod.condition("PodScheduled")
-    since = None if condition is None or condition.status != "True" else condition.last_transition_time
-    return math.inf if since is None else parse_time(since)
+    scheduled = None if condition is None or condition.status != "True" else condition.last_transition_time
+    return math.inf if scheduled is None else parse_time(scheduled)

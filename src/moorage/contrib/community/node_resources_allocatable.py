@@ -16,7 +16,7 @@ from moorage.scheduler.framework.status import IntArray
 class NodeResourcesAllocatable(ScorePlugin):
     """Score the weighted mean of the allocatable resources: less is better, or more in the mode Most.
 
-    The best feasible node has 100, the worst 0; nodes of one size have 0.
+    The best feasible node has 100, the worst 0. Nodes of the same size have 0.
     """
 
     Args = NodeResourcesAllocatableArgs

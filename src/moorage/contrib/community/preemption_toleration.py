@@ -31,15 +31,15 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 
 class ClassToleration(Struct, frozen=True):
-    """The toleration of a priority class: the priority that may preempt immediately, and the delay for all others."""
+    """The toleration of a priority class: the priority that may preempt immediately, and the delay for other pods."""
 
     min_priority: int
     seconds: int = 0
-    """Seconds since a pod was scheduled; a negative number means forever."""
+    """Seconds since a pod was scheduled. A negative number means forever."""
 
 
 class Tolerations:
-    """Selects victims: pods of lower priority, except those whose priority class tolerates the preemptor."""
+    """Selects victims: pods of lower priority, except those with a priority class that tolerates the preemptor."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -60,9 +60,9 @@ class Tolerations:
         if toleration.seconds < 0:
             return False
         condition = victim.condition(SCHEDULED)
-        since = None if condition is None or condition.status != "True" else condition.last_transition_time
+        scheduled_at = None if condition is None or condition.status != "True" else condition.last_transition_time
         # A pod that is not bound yet was scheduled just now.
-        end = (self._handle.clock.wall() if since is None else parse_time(since)) + toleration.seconds
+        end = (self._handle.clock.wall() if scheduled_at is None else parse_time(scheduled_at)) + toleration.seconds
         if self._handle.clock.wall() > end:
             return True
         self.ends_at = end if self.ends_at is None else min(self.ends_at, end)
@@ -75,7 +75,7 @@ class Tolerations:
             return None
         for key, text in ((MIN_PRIORITY, least), (SECONDS, seconds)):
             if text is not None and not _NUMBER.fullmatch(text):
-                # Log an invalid class once per version; its pods can be preempted like others.
+                # Log an invalid class once per version. Its pods can be preempted like others.
                 version = priority_class.metadata.resource_version
                 if self._complained.get(priority_class.name) != version:
                     self._complained[priority_class.name] = version
@@ -89,7 +89,7 @@ class Tolerations:
 
 
 class PreemptionToleration(DefaultPreemption):
-    """Preempt like DefaultPreemption, except for pods whose PriorityClass has toleration annotations.
+    """Preempt like DefaultPreemption, except for pods with toleration annotations on their PriorityClass.
 
     A preemptor that a toleration delayed is retried when the toleration ends.
     """

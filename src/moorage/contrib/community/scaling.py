@@ -11,7 +11,7 @@ _MAX_EXACT: Final = 2**56
 
 
 def spread(scores: IntArray, lowest: int, highest: int, *, onto: int = 0) -> IntArray:
-    """Scale scores so that the lowest becomes ``onto`` and the highest 100; equal scores become ``onto``.
+    """Scale scores so that the lowest becomes ``onto`` and the highest 100. Equal scores become ``onto``.
 
     >>> spread(np.array([-5, 0, 5]), -5, 5).tolist()
     [0, 50, 100]
@@ -22,5 +22,5 @@ def spread(scores: IntArray, lowest: int, highest: int, *, onto: int = 0) -> Int
     if span > _MAX_EXACT:
         shares = scores.astype(np.float64) - lowest
         return np.minimum(onto + (shares / span * room).astype(np.int64), MAX_NODE_SCORE)
-    moved: IntArray = onto + (scores - lowest) * room // span
-    return moved
+    shifted_scores: IntArray = onto + (scores - lowest) * room // span
+    return shifted_scores

@@ -1,4 +1,4 @@
-"""TargetLoadPacking: fill nodes up to a measured load, and spread the rest."""
+"""TargetLoadPacking: fill nodes up to a measured load, and spread the remaining pods."""
 
 import math
 from collections.abc import Hashable
@@ -61,7 +61,7 @@ class PackingColumns(LoadColumns):
 class TargetLoadPacking(LoadPlugin, ScorePlugin):
     """Prefer the busiest node that remains below the target, then the least busy of those above it.
 
-    Without a recent measurement the plugin is skipped; unmeasured nodes score 0.
+    Without a recent measurement the plugin is skipped. Unmeasured nodes score 0.
     """
 
     Args = TargetLoadPackingArgs

@@ -1,1 +1,1 @@
-"""GPU sharing: devices, fragmentation, and packing policies; a profile must enable the plugins."""
+"""GPU sharing: devices, fragmentation, and packing policies. A profile must enable the plugins."""

@@ -13,7 +13,7 @@ from moorage.scheduler.framework.handle import Handle
 
 
 class HeldPart(Struct, frozen=True):
-    """The use of one device by a claim, in thousandths."""
+    """The use of a device by a claim, in thousandths."""
 
     pool: str
     device: str
@@ -44,12 +44,12 @@ class ClaimedDevices:
             self._read_slices()
         if self._claims_version == self.claims.version:
             return
-        changed = self.claims.changed_since(self._claims_version) if self._claims_version >= 0 else None
+        changed_keys = self.claims.changed_since(self._claims_version) if self._claims_version >= 0 else None
         self._claims_version = self.claims.version
-        if changed is None:
+        if changed_keys is None:
             self._held, self._taken = {}, {}
-            changed = [claim.key for claim in self.claims.list()]
-        for key in dict.fromkeys(changed):
+            changed_keys = [claim.key for claim in self.claims.list()]
+        for key in dict.fromkeys(changed_keys):
             self._replace(key, self.claims.find(key))
 
     def _read_slices(self) -> None:
@@ -101,7 +101,7 @@ class ClaimedDevices:
         return tuple(max(WHOLE_GPU - self._taken.get(device_key, 0), 0) for device_key in device_keys)
 
     def claimed_demand(self, pod: Pod) -> GpuDemand | None:
-        """Return the number of devices that the claims of a pod request; all are treated as whole devices."""
+        """Return the number of devices that the claims of a pod request. All are treated as whole devices."""
         count = 0
         generated_claims = {entry.name: entry.resource_claim_name for entry in pod.status.resource_claim_statuses}
         for entry in pod.spec.resource_claims:

@@ -20,7 +20,7 @@ SaltArray = NDArray[np.uint64]
 
 
 class GpuTable(Struct, frozen=True):
-    """The GPUs of a table of nodes: a row per node, and in ``free`` a column per device; missing devices are 0."""
+    """The GPUs of a table of nodes: a row per node, and in ``free`` a column per device. Missing devices are 0."""
 
     free: IntArray
     count: IntArray
@@ -53,7 +53,7 @@ class GpuTable(Struct, frozen=True):
 
 
 class GpuColumns(SideColumns):
-    """The GPUs of every node of the cluster; only changed rows are recomputed."""
+    """The GPUs of every node of the cluster. Only changed rows are recomputed."""
 
     def __init__(self, nodes: NodeTable) -> None:
         super().__init__(nodes, {})
@@ -87,7 +87,7 @@ class GpuColumns(SideColumns):
         self._salts = _longer(self._salts, has_room)
 
     def of(self, info: NodeInfo) -> NodeGpus:
-        """Return the GPUs of one node, possibly a changed copy."""
+        """Return the GPUs of a node, possibly a changed copy."""
         nodes = self._nodes
         if 0 <= info.row < len(nodes) and nodes[info.row] is info:
             self.refresh()

@@ -18,7 +18,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}", re.ASCII).fullmatch
 
 
 class GpuDemand(Struct, frozen=True):
-    """A number of devices, an amount of each, and the accepted models; no model means any."""
+    """A number of devices, an amount of each, and the accepted models. No model means any."""
 
     count: int
     milli: int
@@ -31,7 +31,7 @@ class GpuDemand(Struct, frozen=True):
 
     @property
     def is_share(self) -> bool:
-        """Whether it is a part of one device."""
+        """Whether it is a part of a device."""
         return self.count == 1 and self.milli < WHOLE_GPU
 
     @property
@@ -51,7 +51,7 @@ class UnreadableDemand(Struct, frozen=True):
 
 
 def read_demand(pod: Pod) -> GpuDemand | UnreadableDemand | None:
-    """Return the GPU request of a pod; ``None`` without one."""
+    """Return the GPU request of a pod, or ``None`` without one."""
     annotations = pod.metadata.annotations
     if not annotations or (GPU_COUNT not in annotations and GPU_MILLI not in annotations):
         return None
@@ -59,7 +59,7 @@ def read_demand(pod: Pod) -> GpuDemand | UnreadableDemand | None:
 
 
 def readable_demand(pod: Pod) -> GpuDemand | None:
-    """Return the GPU request of a pod; an invalid one is treated as none."""
+    """Return the GPU request of a pod. An invalid one is treated as none."""
     demand = read_demand(pod)
     return demand if isinstance(demand, GpuDemand) else None
 
@@ -89,7 +89,7 @@ def _unreadable(key: str, text: str | None, correction: str) -> UnreadableDemand
 
 
 def devices_written(pod: Pod) -> tuple[int, ...]:
-    """Return the devices in a pod's annotation; empty if it is missing or invalid."""
+    """Return the devices in a pod's annotation, or empty if it is missing or invalid."""
     annotations = pod.metadata.annotations
     text = annotations.get(GPU_DEVICES) if annotations else None
     return _devices(text) if text else ()
@@ -150,7 +150,7 @@ def read_gpus(info: NodeInfo) -> NodeGpus:
 
 def _take(free: list[int], devices: Iterable[int], milli: int) -> None:
     for device in devices:
-        # Another scheduler may have overcommitted a device; its free amount is 0 then, not negative.
+        # Another scheduler may have overcommitted a device. Its free amount is 0 then, not negative.
         free[device] = max(free[device] - milli, 0)
 
 
@@ -164,7 +164,7 @@ def fits(free: Sequence[int], demand: GpuDemand) -> bool:
 
 
 def first_fitting(free: Sequence[int], demand: GpuDemand) -> tuple[int, ...]:
-    """Return the first devices with enough free capacity; empty if there are too few."""
+    """Return the first devices with enough free capacity, or empty if there are too few."""
     fitting = tuple(device for device, device_free in enumerate(free) if device_free >= demand.milli)
     return fitting[: demand.count] if len(fitting) >= demand.count else ()
 
@@ -176,5 +176,5 @@ def tightest(free: Sequence[int], demand: GpuDemand) -> tuple[int, ...]:
 
 
 def loosest(free: Sequence[int], demand: GpuDemand) -> tuple[int, ...]:
-    """Return the devices with the most free capacity; empty if there are too few."""
+    """Return the devices with the most free capacity, or empty if there are too few."""
     return _emptiest(free, demand.count) if fits(free, demand) else ()

@@ -27,7 +27,7 @@ from moorage.scheduler.framework.plugin import DependsOn, ScorePlugin
 from moorage.scheduler.framework.status import MAX_NODE_SCORE, MIN_NODE_SCORE, IntArray
 
 LARGEST_CPU: Final = 128_000
-"""The CPU of the largest node of the published experiments, in thousandths; scores are relative to it."""
+"""The CPU of the largest node of the published experiments, in thousandths. Scores are relative to it."""
 LARGEST_GPU: Final = 8_000
 STEP: Final = MAX_NODE_SCORE // 4
 ON_USED_NODE: Final = MAX_NODE_SCORE // 2
@@ -75,13 +75,13 @@ class GpuBestFit(GpuPolicy):
 
     def score_node(self, cpu: int, demand: GpuDemand | None, node: NodeGpus) -> int:
         gpu = 0 if demand is None else demand.total
-        remaining = (node.cpu_free - cpu) / LARGEST_CPU * 0.5 + (node.idle - gpu) / LARGEST_GPU * 0.5
-        return int((1.0 - remaining) * 100)
+        free_share = (node.cpu_free - cpu) / LARGEST_CPU * 0.5 + (node.idle - gpu) / LARGEST_GPU * 0.5
+        return int((1.0 - free_share) * 100)
 
     def score_table(self, cpu: int, demand: GpuDemand | None, table: GpuTable) -> IntArray:
         gpu = 0 if demand is None else demand.total
-        remaining = (table.cpu_free - cpu) / LARGEST_CPU * 0.5 + (table.idle - gpu) / LARGEST_GPU * 0.5
-        return ((1.0 - remaining) * 100).astype(np.int64)
+        free_share = (table.cpu_free - cpu) / LARGEST_CPU * 0.5 + (table.idle - gpu) / LARGEST_GPU * 0.5
+        return ((1.0 - free_share) * 100).astype(np.int64)
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
         return spread(scores, int(scores.min()), int(scores.max())) if len(scores) else scores
@@ -106,7 +106,7 @@ class GpuDotProd(GpuPolicy):
 
 class GpuPacking(GpuPolicy):
     """Score 100 to 50 where devices in use are sufficient (fuller is better), 50 to 33 where free devices of used nodes
-    are needed (fewer is better), and 33 to 0 on nodes whose devices are all free (fewer is better).
+    are needed (fewer is better), and 33 to 0 on nodes with only free devices (fewer is better).
 
     The tightest devices count, which a share gets. Pods without GPUs score 0 everywhere.
     """
@@ -142,7 +142,7 @@ class GpuPacking(GpuPolicy):
 
 class GpuClustering(GpuPolicy):
     """Score 100 to 75 where all pods with GPUs have the pod's class, 75 to 50 where some do, 50 to 25 on nodes without
-    GPU pods, and 25 to 0 on other nodes; within each range, fewer idle GPUs relative to the largest node are better.
+    GPU pods, and 25 to 0 on other nodes. Within each range, fewer idle GPUs relative to the largest node are better.
 
     Pods without GPUs score 0 everywhere and are not counted. A share takes the tightest device.
     """
@@ -169,7 +169,7 @@ class GpuClustering(GpuPolicy):
 
 
 class GpuRandom(ScorePlugin):
-    """Score 100 on one feasible node and 0 on all others, pseudo-randomly by seed, pod and node.
+    """Score 100 on one feasible node and 0 on all other nodes, pseudo-randomly by seed, pod and node.
 
     The result does not depend on the order of nodes and is reproducible. A share takes a random device with enough
     free capacity.
@@ -300,7 +300,7 @@ def _without(node: NodeGpus, devices: tuple[int, ...], milli: int, cpu_left: int
 def _list_allocations(demand: GpuDemand | None, free: IntArray) -> tuple[IntArray, tuple[IntArray, IntArray]]:
     """List the possible allocations: the row of each, and the indexes of the devices that are used by it.
 
-    A share may use any device with enough free capacity; whole GPUs are allocated in the order of their numbers.
+    A share may use any device with enough free capacity. Whole GPUs are allocated in the order of their numbers.
     """
     nothing = np.zeros(0, dtype=np.int64)
     if demand is None:

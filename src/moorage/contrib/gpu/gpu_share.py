@@ -182,8 +182,8 @@ def after_own_change(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint
     if old is None or new is None:
         return QueueingHint.SKIP
     before, after = old.metadata.annotations, new.metadata.annotations
-    changed = any(before.get(key) != after.get(key) for key in (GPU_COUNT, GPU_MILLI, GPU_MODEL))
-    return QueueingHint.QUEUE if changed else QueueingHint.SKIP
+    is_changed = any(before.get(key) != after.get(key) for key in (GPU_COUNT, GPU_MILLI, GPU_MODEL))
+    return QueueingHint.QUEUE if is_changed else QueueingHint.SKIP
 
 
 def with_claimed(table: GpuTable, nodes: NodeTable, claimed: ClaimedDevices) -> GpuTable:

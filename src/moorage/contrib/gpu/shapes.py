@@ -24,7 +24,7 @@ MAX_KNOWN: Final = 1 << 16
 
 
 class GpuShape(Struct, frozen=True, order=True):
-    """The requests of pods of one shape; without GPUs, ``count`` and ``milli`` are 0."""
+    """The requests of pods of the same shape. Without GPUs, ``count`` and ``milli`` are 0."""
 
     cpu: int
     count: int = 0
@@ -46,7 +46,7 @@ def read_shape(pod: Pod, claimed: ClaimedDevices | None = None) -> GpuShape:
 
 
 class _ShapeColumns(Struct, frozen=True):
-    """Shapes that request the same share of each GPU, as columns; ``models`` has those that require models."""
+    """Shapes that request the same share of each GPU, as columns. ``models`` has the requests that require models."""
 
     counts: IntArray
     cpus: IntArray
@@ -116,7 +116,7 @@ class Typical:
         return float(self.fragmentation(table).sum()) / capacity if capacity else 0.0
 
     def node_fragmentation(self, node: NodeGpus) -> int:
-        """Return the unusable idle capacity of one node, multiplied by ``weight``."""
+        """Return the unusable idle capacity of a node, multiplied by ``weight``."""
         # The order of the devices does not matter: sorting lets more nodes share a cached value.
         return self._known.lookup((tuple(sorted(node.free)), node.cpu_free, node.model))
 
@@ -191,11 +191,11 @@ ShapeSource = FixedShapes | LearnedShapes
 
 
 ChooseDevices = Callable[[Pod, GpuDemand, NodeGpus], tuple[int, ...]]
-"""Returns the devices of a node for a pod; empty if there are too few."""
+"""Returns the devices of a node for a pod, or empty if there are too few."""
 
 
 class GpuBooks:
-    """The shared state of the GPU plugins of one profile."""
+    """The shared state of the GPU plugins of a profile."""
 
     def __init__(self, columns: GpuColumns) -> None:
         self.columns = columns
@@ -219,7 +219,7 @@ def shared_books(handle: Handle) -> GpuBooks:
 def device_selection(selection: str, seed: int, books: GpuBooks) -> ChooseDevices:
     """Return the device selection of GpuShare's configuration or of the profile's policy.
 
-    Selections differ for shares only; whole GPUs are taken from free devices in the order of their numbers.
+    Selections differ for shares only. Whole GPUs are taken from free devices in the order of their numbers.
     """
 
     def by_policy(pod: Pod, demand: GpuDemand, node: NodeGpus) -> tuple[int, ...]:

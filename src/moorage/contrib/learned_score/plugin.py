@@ -36,7 +36,7 @@ class LearnedScores:
         self._by_row: dict[int, int] = {}
 
     def of(self, row: int) -> int:
-        """Return the score of a row; infeasible rows have the minimum."""
+        """Return the score of a row. Infeasible rows have the minimum."""
         if not self._by_row:
             self._by_row.update(zip(self._rows.tolist(), self._scores.tolist(), strict=True))
         return self._by_row.get(row, MIN_NODE_SCORE)
@@ -53,7 +53,7 @@ SCORES: Final = StateKey[LearnedScores](
 
 
 class LearnedScore(PreScorePlugin, ScorePlugin):
-    """Call the policy once per pod with all feasible nodes; the best node has 100, the worst 0.
+    """Call the policy once per pod with all feasible nodes. The best node has 100, the worst 0.
 
     If the policy raises, returns invalid scores or exceeds its time limit, the fallback scores instead. That is counted
     and logged once.
@@ -136,7 +136,7 @@ class LearnedScore(PreScorePlugin, ScorePlugin):
 
 
 def spread_out(scores: FloatArray) -> IntArray:
-    """Spread scores over 0…100; only the best scores get 100, so that the policy selects the node.
+    """Spread scores over 0…100. Only the best scores get 100, so that the policy selects the node.
 
     >>> spread_out(np.array([-1.0, 0.999, 1.0])).tolist(), spread_out(np.array([7.0, 7.0])).tolist()
     ([0, 99, 100], [100, 100])

@@ -75,13 +75,13 @@ def _shares(amounts: NDArray[np.int64], of: NDArray[np.int64]) -> NDArray[np.flo
 
 
 ScoringFunction = Callable[[Float32Array, Float32Array], Any]
-"""Takes the columns of the nodes, one row each, and of the pod; returns one number per node, higher is better."""
+"""Takes the columns of the nodes, one row each, and of the pod. Returns one number per node, higher is better."""
 
 _INPUTS: Final = ("nodes", "pod")
 
 
 class UnusablePolicy(Exception):
-    """A policy cannot be loaded; the message contains the reason."""
+    """A policy cannot be loaded. The message contains the reason."""
 
 
 class InvalidScoresError(Exception):
@@ -89,7 +89,7 @@ class InvalidScoresError(Exception):
 
 
 def load_policy_function(policy: str) -> ScoringFunction:
-    """Load a policy by its name or file; raise UnusablePolicy if it is invalid."""
+    """Load a policy by its name or file. Raise UnusablePolicy if it is invalid."""
     if policy.endswith(ONNX_SUFFIX):
         return _onnx_function(Path(policy))
     module_name, _, path = policy.partition(":")
@@ -99,7 +99,7 @@ def load_policy_function(policy: str) -> ScoringFunction:
         raise UnusablePolicy(f"the policy {policy} cannot be imported: {error}; is it on PYTHONPATH?") from error
     for name in path.split("."):
         if not hasattr(module, name):
-            raise UnusablePolicy(f"the policy {policy} is not there: {shown(module)} has no {name!r}")
+            raise UnusablePolicy(f"the policy {policy} does not exist: {shown(module)} has no {name!r}")
         module = getattr(module, name)
     if not callable(module):
         raise UnusablePolicy(f"the policy {policy} is {shown(module)}, which cannot be called: name a function")
@@ -125,9 +125,7 @@ def _onnx_function(file: Path) -> ScoringFunction:
     inputs = {item.name for item in session.get_inputs()}
     if not inputs <= set(_INPUTS) or "nodes" not in inputs:
         input_names = ", ".join(sorted(inputs))
-        raise UnusablePolicy(
-            f"the policy {file} has the inputs {input_names}: call them nodes and (if it is needed) pod"
-        )
+        raise UnusablePolicy(f"the policy {file} has the inputs {input_names}: rename them to nodes and pod (optional)")
 
     def score(nodes: Float32Array, pod: Float32Array) -> Any:
         arrays = {"nodes": nodes, "pod": pod}
@@ -137,7 +135,7 @@ def _onnx_function(file: Path) -> ScoringFunction:
 
 
 def scores_by(function: ScoringFunction, observation: Observation) -> FloatArray:
-    """Score nodes with a policy, whose exceptions propagate; InvalidScoresError without one finite number per node."""
+    """Score nodes with a policy. Its exceptions propagate. InvalidScoresError without one finite number per node."""
     answer = function(observation.nodes, observation.pod)
     count = len(observation.nodes)
     try:

@@ -27,7 +27,7 @@ _replies: Final = msgspec.msgpack.Decoder(PolicyReply)
 
 
 class PolicyFailure(Exception):
-    """A policy returned no usable scores; ``reason`` is one of REASONS."""
+    """A policy returned no usable scores. ``reason`` is one of REASONS."""
 
     def __init__(self, reason: str, problem: str) -> None:
         super().__init__(problem)
@@ -35,7 +35,7 @@ class PolicyFailure(Exception):
 
 
 class PolicyProcess:
-    """The child process; it is replaced when it exceeds its time limit, after a pause that doubles each time."""
+    """The child process. It is replaced when it exceeds its time limit, after a pause that doubles each time."""
 
     def __init__(self, policy: str, seconds: float) -> None:
         self._policy = policy
@@ -85,9 +85,9 @@ class PolicyProcess:
         return self._child
 
     def _ready_child(self) -> BlockingChild:
-        """Return a process with a loaded policy; if necessary, start one without waiting for it."""
+        """Return a process with a loaded policy. If necessary, start one without waiting for it."""
         if self._child is None and self._restarts.remaining:
-            raise PolicyFailure(NOT_RUNNING, "its process was ended a moment ago")
+            raise PolicyFailure(NOT_RUNNING, "its process ended recently")
         child = self._child or self._spawn()
         if not self._is_ready:
             try:

@@ -24,7 +24,7 @@ from moorage.contrib.learned_score.policies import (
 from moorage.scheduler.framework.faults import described
 
 ALARM_SECONDS: Final = 5.0
-"""Time after the limit of a reply at which the process ends; its parent has replaced it before."""
+"""Time after the limit of a reply at which the process ends. Its parent has replaced it before."""
 LOADING_SECONDS: Final = 60.0
 
 
@@ -45,7 +45,7 @@ class PolicyQuestion(msgspec.Struct, array_like=True, frozen=True):
 
 
 class PolicyReply(msgspec.Struct, array_like=True, frozen=True):
-    """The scores, numbers of eight bytes; or the problem, and whether the policy returned invalid scores or raised."""
+    """The scores, numbers of eight bytes, or the problem, and whether the policy returned invalid scores or raised."""
 
     scores: bytes = b""
     problem: str = ""

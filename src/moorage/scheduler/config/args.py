@@ -64,7 +64,7 @@ DEFAULT_SHAPE: Final = (UtilizationShapePoint(0, MAX_SHAPE_SCORE), UtilizationSh
 
 
 class ScoringStrategy(KubeStruct, frozen=True):
-    """The scoring strategy of NodeResourcesFit; its type is required."""
+    """The scoring strategy of NodeResourcesFit. Its type is required."""
 
     type: str = ""
     resources: tuple[ResourceSpec, ...] = ()
@@ -72,7 +72,7 @@ class ScoringStrategy(KubeStruct, frozen=True):
 
 
 class NodeResourcesFitArgs(KubeStruct, frozen=True):
-    """Which resources need not fit, and how the rest is scored."""
+    """Which resources need not fit, and how other resources are scored."""
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
@@ -93,14 +93,14 @@ class PodTopologySpreadArgs(KubeStruct, frozen=True):
 
 
 class VolumeBindingArgs(KubeStruct, frozen=True):
-    """How long to wait for volumes, and how free capacity is scored."""
+    """Timeout of volumes, and the scoring of free capacity."""
 
     bind_timeout_seconds: Int64 = 600
     shape: tuple[UtilizationShapePoint, ...] = ()
 
 
 class DynamicResourcesArgs(KubeStruct, frozen=True):
-    """How long allocating on a node, and binding, may take; `None` where the gate for it is off."""
+    """Timeouts of an allocation on a node and of binding, or `None` where the gate for it is off."""
 
     filter_timeout: Duration | None = None
     binding_timeout: Duration | None = None

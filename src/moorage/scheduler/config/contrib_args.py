@@ -22,7 +22,7 @@ from moorage.scheduler.config.types import Int32, Int64
 
 
 class CoschedulingArgs(KubeStruct, frozen=True):
-    """How long a pod may wait for the rest of its group, and a group after a failure.
+    """Timeouts of pods that wait for their group, and of groups after a failure.
 
     ``podGroupRejectPercentage`` is read and has no effect: groups are scheduled as a unit and never wait in part.
     """
@@ -62,7 +62,7 @@ _STRATEGIES: Final = {NUMBER: (HIGHEST, LOWEST), TIMESTAMP: (NEWEST, OLDEST)}
 
 
 class NodeMetadataArgs(KubeStruct, frozen=True):
-    """The label or annotation, its type and the preferred order; ``defaultValue`` applies to nodes without it."""
+    """The label or annotation, its type and the preferred order. ``defaultValue`` applies to nodes without it."""
 
     metadata_key: str
     metadata_source: str
@@ -121,7 +121,7 @@ _SELECTIONS: Final = (BY_POLICY, TIGHTEST, LOOSEST, FIRST, RANDOM)
 class GpuShareArgs(KubeStruct, frozen=True):
     """The choice of devices for a share, the random seed, and the node label that groups metrics by pool.
 
-    ``draDriver`` names a driver of dynamic resource allocation whose devices the metrics include.
+    ``draDriver`` names a driver of dynamic resource allocation for the metrics of devices.
 
     ``Policy`` leaves the choice to the score plugin of the profile: the best device under FGD, any under GpuRandom, and
     the tightest under all others.
@@ -196,79 +196,79 @@ def complete_contrib_args(args: Any) -> Any:
             return args
 
 
-def contrib_args_problems(args: Any, where: str) -> Iterator[ConfigError]:
-    """Yield the problems in the arguments of these plugins; other types are ignored."""
+def contrib_args_problems(args: Any, location: str) -> Iterator[ConfigError]:
+    """Yield the problems in the arguments of these plugins. Other types are ignored."""
     match args:
         case CoschedulingArgs():
-            yield from _coscheduling(args, where)
+            yield from _coscheduling(args, location)
         case NodeResourcesAllocatableArgs():
-            yield from _allocatable(args, where)
+            yield from _allocatable(args, location)
         case NodeMetadataArgs():
-            yield from _metadata(args, where)
+            yield from _metadata(args, location)
         case LoadArgs():
-            yield from _load(args, where)
+            yield from _load(args, location)
             if isinstance(args, TargetLoadPackingArgs):
-                yield from _packing(args, where)
+                yield from _packing(args, location)
             if isinstance(args, LoadVariationRiskBalancingArgs):
-                yield from _balancing(args, where)
+                yield from _balancing(args, location)
         case GpuShareArgs():
             if args.device_selection not in _SELECTIONS:
-                yield unsupported(f"{where}.deviceSelection", args.device_selection, _SELECTIONS)
+                yield unsupported(f"{location}.deviceSelection", args.device_selection, _SELECTIONS)
             if not args.pool_label:
-                yield required(f"{where}.poolLabel", "the name of a label of nodes")
+                yield required(f"{location}.poolLabel", "the name of a label of nodes")
         case FGDArgs():
-            yield from _fgd(args, where)
+            yield from _fgd(args, location)
         case LearnedScoreArgs():
-            yield from _learned_score(args, where)
+            yield from _learned_score(args, location)
 
 
-def _coscheduling(args: CoschedulingArgs, where: str) -> Iterator[ConfigError]:
+def _coscheduling(args: CoschedulingArgs, location: str) -> Iterator[ConfigError]:
     for name, seconds in (
         ("permitWaitingTimeSeconds", args.permit_waiting_time_seconds),
         ("podGroupBackoffSeconds", args.pod_group_backoff_seconds),
     ):
         if seconds < 0:
-            yield invalid(f"{where}.{name}", seconds, "must not be negative")
+            yield invalid(f"{location}.{name}", seconds, "must not be negative")
     if not 0 <= args.pod_group_reject_percentage <= 100:
-        field_path = f"{where}.podGroupRejectPercentage"
+        field_path = f"{location}.podGroupRejectPercentage"
         yield invalid(field_path, args.pod_group_reject_percentage, "not in valid range [0, 100]")
 
 
-def _allocatable(args: NodeResourcesAllocatableArgs, where: str) -> Iterator[ConfigError]:
+def _allocatable(args: NodeResourcesAllocatableArgs, location: str) -> Iterator[ConfigError]:
     if args.mode not in (LEAST, MOST):
-        yield unsupported(f"{where}.mode", args.mode, (LEAST, MOST))
+        yield unsupported(f"{location}.mode", args.mode, (LEAST, MOST))
     for index, resource in enumerate(args.resources):
         if resource.weight <= 0:
             text = f"resource weight of {resource.name} should be a positive value, got {resource.weight}"
-            yield invalid(f"{where}.resources[{index}].weight", resource.weight, text)
+            yield invalid(f"{location}.resources[{index}].weight", resource.weight, text)
 
 
-def _metadata(args: NodeMetadataArgs, where: str) -> Iterator[ConfigError]:
+def _metadata(args: NodeMetadataArgs, location: str) -> Iterator[ConfigError]:
     if not args.metadata_key:
-        yield required(f"{where}.metadataKey", "the name of a label or an annotation")
+        yield required(f"{location}.metadataKey", "the name of a label or an annotation")
     if args.metadata_source not in (LABEL, ANNOTATION):
-        yield unsupported(f"{where}.metadataSource", args.metadata_source, (LABEL, ANNOTATION))
+        yield unsupported(f"{location}.metadataSource", args.metadata_source, (LABEL, ANNOTATION))
     strategies = _STRATEGIES.get(args.metadata_type)
     if strategies is None:
-        yield unsupported(f"{where}.metadataType", args.metadata_type, (NUMBER, TIMESTAMP))
+        yield unsupported(f"{location}.metadataType", args.metadata_type, (NUMBER, TIMESTAMP))
     elif args.scoring_strategy not in strategies:
-        yield unsupported(f"{where}.scoringStrategy", args.scoring_strategy, strategies)
+        yield unsupported(f"{location}.scoringStrategy", args.scoring_strategy, strategies)
     if args.metadata_type == TIMESTAMP:
         try:
             GoLayout.parse(args.timestamp_format)
         except ValueError as error:
-            hint = f'write a layout of Go, such as "{RFC3339}" or "2006-01-02"'
-            yield invalid(f"{where}.timestampFormat", args.timestamp_format, str(error), hint=hint)
+            hint = f'write a Go time layout, such as "{RFC3339}" or "2006-01-02"'
+            yield invalid(f"{location}.timestampFormat", args.timestamp_format, str(error), hint=hint)
 
 
-def _load(args: LoadArgs, where: str) -> Iterator[ConfigError]:
+def _load(args: LoadArgs, location: str) -> Iterator[ConfigError]:
     if args.watcher_address:
-        yield from _url(args.watcher_address, f"{where}.watcherAddress")
+        yield from _url(args.watcher_address, f"{location}.watcherAddress")
         return
-    provider, field_path = args.metric_provider, f"{where}.metricProvider"
+    provider, field_path = args.metric_provider, f"{location}.metricProvider"
     hint = f"write watcherAddress: http://…, or metricProvider: {{type: {PROMETHEUS}, address: http://…}}"
     if not provider.type:
-        yield required(f"{where}.watcherAddress", "no source of node utilization is configured", hint=hint)
+        yield required(f"{location}.watcherAddress", "no source of node utilization is configured", hint=hint)
     elif provider.type in (METRICS_SERVER, SIGNAL_FX):
         text = "use a load watcher or a Prometheus server"
         yield invalid(f"{field_path}.type", provider.type, text, hint=hint)
@@ -277,47 +277,47 @@ def _load(args: LoadArgs, where: str) -> Iterator[ConfigError]:
     else:
         yield from _url(provider.address, f"{field_path}.address")
     if "\n" in provider.token or "\r" in provider.token:
-        yield ConfigError(f"{field_path}.token", "a token is one line")
+        yield ConfigError(f"{field_path}.token", "a token must be a single line")
 
 
-def _url(address: str, where: str) -> Iterator[ConfigError]:
+def _url(address: str, location: str) -> Iterator[ConfigError]:
     parts = _URL.match(address)
     if parts is None:
         # It is not shown: it may have a password in it.
-        yield ConfigError(where, "not a URL of a server", hint="write one such as http://load-watcher:2020")
+        yield ConfigError(location, "not a URL of a server", hint="write one such as http://load-watcher:2020")
 
 
-def _packing(args: TargetLoadPackingArgs, where: str) -> Iterator[ConfigError]:
+def _packing(args: TargetLoadPackingArgs, location: str) -> Iterator[ConfigError]:
     if args.target_utilization > 100:
-        yield invalid(f"{where}.targetUtilization", args.target_utilization, "not in valid range [1, 100]")
+        yield invalid(f"{location}.targetUtilization", args.target_utilization, "not in valid range [1, 100]")
     times = args.default_requests_multiplier
     if not _DECIMAL.fullmatch(times):
         hint = 'write a number in quotes, such as "1.5"'
-        yield invalid(f"{where}.defaultRequestsMultiplier", times, "this is not a number", hint=hint)
+        yield invalid(f"{location}.defaultRequestsMultiplier", times, "this is not a number", hint=hint)
     for name, amount in args.default_requests.items():
         try:
             milli_value(amount)
         except QuantityError as error:
-            yield invalid(f"{where}.defaultRequests.{name}", amount, str(error))
+            yield invalid(f"{location}.defaultRequests.{name}", amount, str(error))
 
 
-def _balancing(args: LoadVariationRiskBalancingArgs, where: str) -> Iterator[ConfigError]:
+def _balancing(args: LoadVariationRiskBalancingArgs, location: str) -> Iterator[ConfigError]:
     numbers = (
         ("safeVarianceMargin", args.safe_variance_margin),
         ("safeVarianceSensitivity", args.safe_variance_sensitivity),
     )
     for name, value in numbers:
         if not isfinite(value):
-            yield invalid(f"{where}.{name}", str(value), "this is not a number")
+            yield invalid(f"{location}.{name}", str(value), "this is not a number")
 
 
-def _fgd(args: FGDArgs, where: str) -> Iterator[ConfigError]:
+def _fgd(args: FGDArgs, location: str) -> Iterator[ConfigError]:
     if not 1 <= args.coverage_percent <= 100:
-        yield invalid(f"{where}.coveragePercent", args.coverage_percent, "not in valid range [1, 100]")
+        yield invalid(f"{location}.coveragePercent", args.coverage_percent, "not in valid range [1, 100]")
     if args.relearn_seconds < 1:
-        yield invalid(f"{where}.relearnSeconds", args.relearn_seconds, "must be at least 1")
+        yield invalid(f"{location}.relearnSeconds", args.relearn_seconds, "must be at least 1")
     for index, shape in enumerate(args.typical_shapes):
-        field_path = f"{where}.typicalShapes[{index}]"
+        field_path = f"{location}.typicalShapes[{index}]"
         if shape.gpus < 0:
             yield invalid(f"{field_path}.gpus", shape.gpus, "must not be negative")
         if shape.gpus > 0 and not 1 <= shape.gpu_milli <= WHOLE_GPU:
@@ -329,14 +329,14 @@ def _fgd(args: FGDArgs, where: str) -> Iterator[ConfigError]:
             yield invalid(f"{field_path}.pods", shape.pods, "must be at least 1")
 
 
-def _learned_score(args: LearnedScoreArgs, where: str) -> Iterator[ConfigError]:
+def _learned_score(args: LearnedScoreArgs, location: str) -> Iterator[ConfigError]:
     if not args.policy:
-        yield required(f"{where}.policy", "module:function, or the path of an .onnx file")
+        yield required(f"{location}.policy", "module:function, or the path of an .onnx file")
     elif not (args.policy.endswith(ONNX_SUFFIX) or _FUNCTION(args.policy)):
-        yield invalid(f"{where}.policy", args.policy, "write module:function, or the path of an .onnx file")
+        yield invalid(f"{location}.policy", args.policy, "write module:function, or the path of an .onnx file")
     if args.time_limit.nanoseconds < 0:
-        yield invalid(f"{where}.timeLimit", str(args.time_limit), "must not be negative; 0s waits without a limit")
+        yield invalid(f"{location}.timeLimit", str(args.time_limit), "must not be negative; 0s waits without a limit")
     if args.fallback not in FALLBACKS:
-        yield unsupported(f"{where}.fallback", args.fallback, FALLBACKS)
+        yield unsupported(f"{location}.fallback", args.fallback, FALLBACKS)
     if not args.resources or len(set(args.resources)) < len(args.resources):
-        yield invalid(f"{where}.resources", list(args.resources), "name one resource or more, each of them once")
+        yield invalid(f"{location}.resources", list(args.resources), "list at least one resource, without duplicates")

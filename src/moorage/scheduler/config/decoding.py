@@ -31,7 +31,7 @@ _IN_WORDS: Final = {
 class Decoder(Struct):
     """Decodes a document and collects its problems.
 
-    `surplus` contains unknown fields; the rest of the document is still used. `mismatches` contains values of the wrong
+    `surplus` contains unknown fields. The rest of the document is still used. `mismatches` contains values of the wrong
     type, which are treated as absent: fields near them are not validated. `shortened` contains lists that lost such
     an element, which moves the following ones. `replaced` has hints for the paths of unknown fields. `later` contains
     names of fields that the release does not have yet.
@@ -43,17 +43,17 @@ class Decoder(Struct):
     replaced: Mapping[str, str] = {}
     later: frozenset[str] = frozenset()
 
-    def struct(self, kind: type[T], data: Any, where: str) -> T | None:
+    def struct(self, kind: type[T], data: Any, location: str) -> T | None:
         """Decode a mapping; a field that cannot be decoded keeps its default. `None` when that leaves no struct."""
         values: dict[str, Any] = {}
         if not isinstance(data, dict):
-            self._mismatch(where, "a mapping of fields", data)
+            self._mismatch(location, "a mapping of fields", data)
             return None
         fields = {info.encode_name: info for info in msgspec.structs.fields(kind)}
         for name in self.later & fields.keys():
             del fields[name]
         for name, content in data.items():
-            path = _field_path(where, str(name))
+            path = _field_path(location, str(name))
             if name not in fields:
                 hint = self.replaced.get(path) or comment_hint(name) or did_you_mean(str(name), [*fields])
                 hint = hint or f"the fields here are {', '.join(sorted(fields))}"
@@ -62,48 +62,54 @@ class Decoder(Struct):
                 value = self._value(fields[name].type, content, path)
                 if value is not _MISSING:
                     values[fields[name].name] = value
-        return self._build(kind, values, where)
+        return self._build(kind, values, location)
 
-    def _build(self, kind: type[T], values: dict[str, Any], where: str) -> T | None:
+    def _build(self, kind: type[T], values: dict[str, Any], location: str) -> T | None:
         required = [info for info in msgspec.structs.fields(kind) if info.required]
         absent = [info.encode_name for info in required if info.name not in values]
-        self.mismatches += [ConfigError(_field_path(where, name), "Required value") for name in absent]
+        self.mismatches += [ConfigError(_field_path(location, name), "Required value") for name in absent]
         return None if absent else kind(**values)
 
-    def _value(self, kind: Any, content: Any, where: str) -> Any:
+    def _value(self, kind: Any, content: Any, location: str) -> Any:
         origin = get_origin(kind)
         if origin in (Union, UnionType):
             choices = [choice for choice in get_args(kind) if choice is not NoneType]
-            return self._value(choices[0], content, where) if len(choices) == 1 else self._single(kind, content, where)
+            return (
+                self._value(choices[0], content, location)
+                if len(choices) == 1
+                else self._single(kind, content, location)
+            )
         if origin in (tuple, list):
-            return self._list(kind, content, where)
+            return self._list(kind, content, location)
         if kind is Duration:
             if not isinstance(content, str):
-                self._mismatch(where, 'a duration with its unit, such as "15s" or "1m30s"', content)
+                self._mismatch(location, 'a duration with its unit, such as "15s" or "1m30s"', content)
                 return _MISSING
             try:
                 return Duration.parse(content)
             except ValueError as error:
-                self.mismatches.append(ConfigError(where, str(error), hint='write a duration such as "15s" or "1m30s"'))
+                self.mismatches.append(
+                    ConfigError(location, str(error), hint='write a duration such as "15s" or "1m30s"')
+                )
                 return _MISSING
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            return _MISSING if (decoded := self.struct(kind, content, where)) is None else decoded
-        return self._single(kind, content, where)
+            return _MISSING if (decoded := self.struct(kind, content, location)) is None else decoded
+        return self._single(kind, content, location)
 
-    def _list(self, kind: Any, content: Any, where: str) -> Any:
+    def _list(self, kind: Any, content: Any, location: str) -> Any:
         element, origin = get_args(kind)[0], get_origin(kind)
         if not isinstance(content, list):
-            self._mismatch(where, "a list", content)
+            self._mismatch(location, "a list", content)
             return _MISSING
         # A null in a list of structs is an empty struct, as in Go.
         filled = [{} if item is None else item for item in content]
-        values = [self._value(element, item, f"{where}[{index}]") for index, item in enumerate(filled)]
+        values = [self._value(element, item, f"{location}[{index}]") for index, item in enumerate(filled)]
         valid = origin(value for value in values if value is not _MISSING)
         if len(valid) < len(values):
-            self.shortened.append(where)
+            self.shortened.append(location)
         return valid
 
-    def _single(self, kind: Any, content: Any, where: str) -> Any:
+    def _single(self, kind: Any, content: Any, location: str) -> Any:
         # YAML's 16.0 is JSON's 16 upstream, and an integer here too.
         if isinstance(content, float) and content.is_integer() and _bare(kind) is int:
             content = int(content)
@@ -113,17 +119,17 @@ class Decoder(Struct):
             bare = _bare(kind)
             if bare in _IN_WORDS:
                 # An invalid base64 value may be a key, so it is not shown.
-                self._mismatch(where, _words_for(kind), content if bare is not bytes else HIDDEN)
+                self._mismatch(location, _describe_type(kind), content if bare is not bytes else HIDDEN)
             else:
                 inner, problem = describe_mismatch(error)
                 separator = "." if inner and not inner.startswith("[") else ""
-                self.mismatches.append(ConfigError(f"{where}{separator}{inner}", problem))
+                self.mismatches.append(ConfigError(f"{location}{separator}{inner}", problem))
             return _MISSING
 
-    def _mismatch(self, where: str, expected: str, content: Any) -> None:
+    def _mismatch(self, location: str, expected: str, content: Any) -> None:
         hint = "put it in quotes" if expected == _IN_WORDS[str] and isinstance(content, int | float) else ""
         hint = hint or comment_hint(content)
-        field_path = where or "the document"
+        field_path = location or "the document"
         self.mismatches.append(ConfigError(field_path, f"expected {expected}, found {_excerpt(content)}", hint=hint))
 
 
@@ -131,7 +137,7 @@ def _bare(kind: Any) -> Any:
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
-def _words_for(kind: Any) -> str:
+def _describe_type(kind: Any) -> str:
     words = _IN_WORDS[_bare(kind)]
     bounds = next((meta for meta in get_args(kind)[1:] if isinstance(meta, msgspec.Meta)), None)
     return f"{words} from {bounds.ge} to {bounds.le}" if bounds and bounds.ge is not None else words

@@ -45,7 +45,7 @@ class Duration(Struct, frozen=True, order=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse Go's notation; raise ValueError with Go's message."""
+        """Parse Go's notation. Raise ValueError with Go's message."""
         if text in ("0", "+0", "-0"):
             return cls()
         if not _WHOLE.fullmatch(text):
@@ -131,7 +131,7 @@ class GoLayout(Struct, frozen=True):
 
     @classmethod
     def parse(cls, layout: str) -> Self:
-        """Parse a layout; raise ValueError for an unknown element or a missing year."""
+        """Parse a layout. Raise ValueError for an unknown element or a missing year."""
         without_fraction = re.sub(r"(?<=05)[.,](?:0+|9+)", "", layout)
         remainder = _PART.sub("", without_fraction)
         if digits := re.search(r"\d", remainder):
@@ -141,12 +141,12 @@ class GoLayout(Struct, frozen=True):
         return cls(_PART.sub(lambda part: _PARTS[part[0]], without_fraction.replace("%", "%%")))
 
     def seconds(self, text: str) -> float:
-        """Return the Unix time of a text; raise ValueError if it does not match the layout. Fractions are optional.
+        """Return the Unix time of a text. Raise ValueError if it does not match the layout. Fractions are optional.
 
         The default zone is UTC.
         """
         if len(text) > _MAX_LENGTH:
-            raise ValueError("this is no time")
+            raise ValueError("not a time")
         try:
             read = datetime.strptime(_FRACTION.sub("", text), self.format)
             return (read if read.tzinfo is not None else read.replace(tzinfo=UTC)).timestamp()

@@ -11,7 +11,7 @@ import msgspec
 from moorage.kube.api.affinity import PreferredSchedulingTerm, TopologySpreadConstraint
 from moorage.kube.api.selectors import NodeSelector, NodeSelectorRequirement
 from moorage.kube.http.proxies import redacted
-from moorage.scheduler.config.args import DynamicResourcesArgs
+from moorage.scheduler.config.args import DynamicResourcesArgs, ResourceSpec
 from moorage.scheduler.config.decoding import HIDDEN
 from moorage.scheduler.config.durations import Duration
 from moorage.scheduler.config.expansion import enabled_names
@@ -35,6 +35,7 @@ _ALWAYS: Final[Mapping[type, Collection[str]]] = {
     NodeSelector: ("nodeSelectorTerms",),
     NodeSelectorRequirement: ("key", "operator"),
     PreferredSchedulingTerm: ("weight", "preference"),
+    ResourceSpec: ("name",),
     TopologySpreadConstraint: ("maxSkew", "topologyKey", "whenUnsatisfiable"),
 }
 

@@ -38,7 +38,7 @@ def merge_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
     """
     disabled = tuple(PluginEntry(plugin.name) for plugin in (*custom.disabled, *defaults.disabled))
     disabled_names = {plugin.name for plugin in disabled}
-    remaining = (
+    kept_defaults = (
         ()
         if ALL_PLUGINS in disabled_names
         else tuple(plugin for plugin in defaults.enabled if plugin.name not in disabled_names)
@@ -46,10 +46,10 @@ def merge_set(defaults: PluginSet, custom: PluginSet) -> PluginSet:
 
     # The last of repeated entries replaces the default, as in upstream's map.
     last_of = {plugin.name: index for index, plugin in enumerate(custom.enabled)}
-    replacing = {last_of[plugin.name] for plugin in remaining if plugin.name in last_of}
+    replacing = {last_of[plugin.name] for plugin in kept_defaults if plugin.name in last_of}
     return PluginSet(
         enabled=(
-            *(custom.enabled[last_of[plugin.name]] if plugin.name in last_of else plugin for plugin in remaining),
+            *(custom.enabled[last_of[plugin.name]] if plugin.name in last_of else plugin for plugin in kept_defaults),
             *(plugin for index, plugin in enumerate(custom.enabled) if index not in replacing),
         ),
         disabled=disabled,
@@ -80,7 +80,7 @@ class EnabledPlugins(Struct, frozen=True):
 
 
 def expand_plugins(profile: ProfileConfig, implements: Implements, *, where: str = "profile") -> EnabledPlugins:
-    """Return the plugins of every extension point; raise ConfigErrors with upstream's messages.
+    """Return the plugins of every extension point. Raise ConfigErrors with upstream's messages.
 
     Plugins of a point's own list that are in MultiPoint too are first, then the rest of MultiPoint, then the rest of
     the point's own list. So repeating a default plugin moves it to the front of that point.
@@ -98,10 +98,10 @@ def expand_plugins(profile: ProfileConfig, implements: Implements, *, where: str
 
 
 class _Expansion:
-    """The state of one expansion, with its problems."""
+    """The state of an expansion, with its problems."""
 
-    def __init__(self, profile: ProfileConfig, implements: Implements, where: str) -> None:
-        self.plugins, self.where = profile.plugins, where
+    def __init__(self, profile: ProfileConfig, implements: Implements, location: str) -> None:
+        self.plugins, self.where = profile.plugins, location
         self.points_of = {
             plugin.name: self._current(plugin.name, implements(plugin.name))
             for plugins in (*map(self.plugins.at, ExtensionPoint), self.plugins.multi_point)
@@ -112,7 +112,7 @@ class _Expansion:
         for point in ExtensionPoint:
             seen_names: set[str] = set()
             for index, plugin in enumerate(self.plugins.at(point).enabled):
-                if problem := self._problem_with(plugin.name, point, seen_names):
+                if problem := self._find_problem(plugin.name, point, seen_names):
                     points = self.points_of[plugin.name]
                     if not points or point in points:
                         hint = ""
@@ -126,10 +126,10 @@ class _Expansion:
         """Return the extension points of a plugin in the release of the profile."""
         if points is None:
             return None
-        missing: ExtensionPoint | None = None if self.plugins.is_since_1_38 else ExtensionPoint.PLACEMENT_FEASIBLE
+        missing_point: ExtensionPoint | None = None if self.plugins.is_since_1_38 else ExtensionPoint.PLACEMENT_FEASIBLE
         if self.plugins.is_since_1_38 and name == "GangScheduling":
-            missing = ExtensionPoint.PERMIT
-        return [point for point in points if point != missing]
+            missing_point = ExtensionPoint.PERMIT
+        return [point for point in points if point != missing_point]
 
     def at(self, point: ExtensionPoint) -> tuple[str, ...]:
         """Return the plugins of a point in calling order."""
@@ -151,7 +151,7 @@ class _Expansion:
         """Return whether a plugin exists and can be called at a point."""
         return point in (self.points_of[name] or ())
 
-    def _problem_with(self, name: str, point: ExtensionPoint, seen_names: set[str]) -> str:
+    def _find_problem(self, name: str, point: ExtensionPoint, seen_names: set[str]) -> str:
         if self.points_of[name] is None:
             return f'{point.plugin_type} "{name}" does not exist'
         if not self.implements(name, point):
@@ -163,8 +163,8 @@ class _Expansion:
         first = next(iter(ExtensionPoint)).plugin_type
         for index, plugin in enumerate(self.plugins.multi_point.enabled):
             if self.points_of[plugin.name] is None:
-                where = f"{self.where}.multiPoint.enabled[{index}]"
-                self.problems.append(ConfigError(where, f'{first} "{plugin.name}" does not exist'))
+                location = f"{self.where}.multiPoint.enabled[{index}]"
+                self.problems.append(ConfigError(location, f'{first} "{plugin.name}" does not exist'))
 
     def _refuse_repetitions(self, point: ExtensionPoint, names: Sequence[str]) -> None:
         for name in dict.fromkeys(name for name in names if names.count(name) > 1):
@@ -179,19 +179,19 @@ def _already_registered(name: str, point: ExtensionPoint) -> str:
 
 
 def _count_problems(
-    profile: ProfileConfig, by_point: Mapping[ExtensionPoint, tuple[str, ...]], where: str
+    profile: ProfileConfig, by_point: Mapping[ExtensionPoint, tuple[str, ...]], location: str
 ) -> Iterator[ConfigError]:
     of_profile = f'for profile with scheduler name "{profile.scheduler_name}"'
     sorters = len(by_point[ExtensionPoint.QUEUE_SORT])
     if sorters != 1:
         text = f"only one queue sort plugin required {of_profile}, but got {sorters}"
         hint = "disable PrioritySort: queueSort.disabled: [{name: PrioritySort}]" if sorters > 1 else ""
-        yield ConfigError(f"{where}.queueSort", text, hint=hint)
+        yield ConfigError(f"{location}.queueSort", text, hint=hint)
     if not by_point[ExtensionPoint.BIND]:
-        yield ConfigError(f"{where}.bind", f"at least one bind plugin is needed {of_profile}")
+        yield ConfigError(f"{location}.bind", f"at least one bind plugin is needed {of_profile}")
     if len(by_point[ExtensionPoint.PLACEMENT_GENERATE]) > 1 and not profile.plugins.is_since_1_38:
         text = f"at most one placement generate plugin is allowed {of_profile}"
-        yield ConfigError(f"{where}.placementGenerate", text)
+        yield ConfigError(f"{location}.placementGenerate", text)
 
 
 def _weights(
@@ -203,11 +203,15 @@ def _weights(
     """Set the weight of each plugin of a scoring point: its own list overrides MultiPoint, the default is 1."""
     weights: dict[str, int] = {}
     entries: tuple[PluginEntry, ...] = (*plugins.at(point).enabled, *plugins.multi_point.enabled)
+    total = 0
     for plugin in entries:
-        if expansion.implements(plugin.name, point):
-            weights.setdefault(plugin.name, plugin.weight or 1)
-    if sum(weights.values()) * MAX_SCORE > MAX_TOTAL_SCORE:
-        prefix = "score" if point is ExtensionPoint.SCORE else "placement score"
-        text = f"{prefix} plugins: total score of Score plugins could overflow"
-        raise ConfigError(f"{expansion.where}.{point}", text)
+        if plugin.name in weights or not expansion.implements(plugin.name, point):
+            continue
+        weight = weights[plugin.name] = plugin.weight or 1
+        # Upstream's check itself overflows after a sum below zero: then every further weight is too large.
+        if total < 0 or weight * MAX_SCORE > MAX_TOTAL_SCORE - total:
+            prefix = "score" if point is ExtensionPoint.SCORE else "placement score"
+            text = f"{prefix} plugins: total score of Score plugins could overflow"
+            raise ConfigError(f"{expansion.where}.{point}", text)
+        total += weight * MAX_SCORE
     return {name: weights[name] for name in by_point[point]}

@@ -67,12 +67,12 @@ def load_config(
 ) -> SchedulerConfiguration:
     """Load a KubeSchedulerConfiguration, apply defaults and validate it; ConfigErrors contains all problems.
 
-    `catalogue` lists the plugins; pass third-party plugins with the struct of their arguments.
+    `catalogue` lists the plugins. Pass third-party plugins with the struct of their arguments.
     """
     try:
         return _load(text, source, gates, catalogue)
     except ConfigErrors as errors:
-        # The problems name fields; the caller adds the file name.
+        # The problems name fields. The caller adds the file name.
         errors.add_note(source)
         raise
 
@@ -107,7 +107,7 @@ def _find_independent_problems(
 ) -> list[ConfigError]:
     """Return the problems that undecoded values did not cause."""
     if not config.profiles:
-        return []  # none could be decoded, and the rest cannot be completed without
+        return []  # none could be decoded, and the configuration cannot be completed without
     _, problems = _complete_and_check(config, gates, catalogue)
     undecoded_paths = {*decoder.shortened, *(_parent_path(error.where) for error in decoder.mismatches)}
     return [error for error in problems if not any(_overlaps(error.where, path) for path in undecoded_paths)]
@@ -187,40 +187,40 @@ def _check_header(data: Any, source: str) -> None:
 def _decode_all_args(config: SchedulerConfiguration, decoder: Decoder, catalogue: Catalogue) -> SchedulerConfiguration:
     profiles = []
     for i, profile in enumerate(config.profiles):
-        where, decoded = f"profiles[{i}].pluginConfig", []
+        location, decoded = f"profiles[{i}].pluginConfig", []
         for j, entry in enumerate(profile.plugin_config):
             before = len(decoder.mismatches)
-            args = _decode_args(entry, f"{where}[{j}]", decoder, catalogue)
+            args = _decode_args(entry, f"{location}[{j}]", decoder, catalogue)
             if args is None and len(decoder.mismatches) > before:
-                decoder.shortened.append(where)
+                decoder.shortened.append(location)
             else:
                 decoded.append(PluginConfig(entry.name, args))
         profiles.append(replace(profile, plugin_config=tuple(decoded)))
     return replace(config, profiles=tuple(profiles))
 
 
-def _decode_args(entry: PluginConfig, where: str, decoder: Decoder, catalogue: Catalogue) -> Any:
+def _decode_args(entry: PluginConfig, location: str, decoder: Decoder, catalogue: Catalogue) -> Any:
     facts = catalogue.get(entry.name)
     if facts is None or facts.args is None:
         return entry.args
     data = {} if entry.args is None else entry.args
     if isinstance(data, dict):
         if entry.name in KNOWN_PLUGINS:
-            _check_kind_of_args(entry.name, data, where, decoder)
+            _check_kind_of_args(entry.name, data, location, decoder)
         data = {name: content for name, content in data.items() if name not in ("apiVersion", "kind")}
-    return decoder.struct(facts.args, data, f"{where}.args")
+    return decoder.struct(facts.args, data, f"{location}.args")
 
 
-def _check_kind_of_args(plugin: str, data: dict[str, Any], where: str, decoder: Decoder) -> None:
+def _check_kind_of_args(plugin: str, data: dict[str, Any], location: str, decoder: Decoder) -> None:
     expected_kind, group = f"{plugin}Args", API_VERSION.partition("/")[0]
     kind, api_version = data.get("kind") or expected_kind, data.get("apiVersion") or API_VERSION
     got_group = str(api_version).rpartition("/")[0]
     if (kind, got_group) != (expected_kind, group):
         text = f"args for plugin {plugin} were not of type {expected_kind}.{group}, got {kind}.{got_group}"
-        decoder.mismatches.append(ConfigError(where, text, hint=f"write kind: {expected_kind}, or leave kind out"))
+        decoder.mismatches.append(ConfigError(location, text, hint=f"write kind: {expected_kind}, or omit kind"))
     elif api_version != API_VERSION:
         text = f'decoding args for plugin {plugin}: no kind "{kind}" is registered for version "{api_version}"'
-        decoder.mismatches.append(ConfigError(where, text, hint=f"write apiVersion: {API_VERSION}, or leave it out"))
+        decoder.mismatches.append(ConfigError(location, text, hint=f"write apiVersion: {API_VERSION}, or omit it"))
 
 
 def _complete(config: SchedulerConfiguration, gates: FeatureGates, catalogue: Catalogue) -> SchedulerConfiguration:
@@ -273,13 +273,13 @@ def construction_problems(
     """Return the problems of building the profiles, except at places in `reported`."""
     problems: list[ConfigError] = []
     for index, (own, profile) in enumerate(zip(configured.profiles, completed.profiles, strict=True)):
-        where = f"profiles[{index}]"
-        unknown = [*_unknown_plugins(own, catalogue, f"{where}.plugins")]
+        location = f"profiles[{index}]"
+        unknown = [*_unknown_plugins(own, catalogue, f"{location}.plugins")]
         problems += [error for error in unknown if error.where not in reported]
         if not unknown:
-            problems += _expansion_problems(profile, catalogue, where)
-        problems += _fit_problems(profile, where)
-        problems += _missing_args(profile, catalogue, f"{where}.pluginConfig")
+            problems += _expansion_problems(profile, catalogue, location)
+        problems += _fit_problems(profile, location)
+        problems += _missing_args(profile, catalogue, f"{location}.pluginConfig")
     if _ignored_resources(completed) and any(profile.find_args(FIT) is None for profile in completed.profiles):
         problems.append(ConfigError("extenders", "can't find NodeResourcesFitArgs in plugin config"))
     return problems
@@ -317,20 +317,20 @@ def _ignored_resources(config: SchedulerConfiguration) -> tuple[str, ...]:
     )
 
 
-def _unknown_plugins(profile: ProfileConfig, catalogue: Catalogue, where: str) -> Iterator[ConfigError]:
+def _unknown_plugins(profile: ProfileConfig, catalogue: Catalogue, location: str) -> Iterator[ConfigError]:
     for field in fields(Plugins):
         plugin_set: PluginSet = getattr(profile.plugins, field.name) or PluginSet()
         for index, plugin in enumerate(plugin_set.enabled):
             if plugin.name not in catalogue:
-                field_path = f"{where}.{field.encode_name}.enabled[{index}]"
+                field_path = f"{location}.{field.encode_name}.enabled[{index}]"
                 if plugin.name in REMOVED:
                     text = f"plugin {plugin.name} was removed from Kubernetes"
-                    yield ConfigError(field_path, text, hint="NodeVolumeLimits does its work")
+                    yield ConfigError(field_path, text, hint="NodeVolumeLimits replaces it")
                 else:
                     yield UnknownPluginError(plugin.name, where=field_path, names=catalogue)
 
 
-def _missing_args(profile: ProfileConfig, catalogue: Catalogue, where: str) -> Iterator[ConfigError]:
+def _missing_args(profile: ProfileConfig, catalogue: Catalogue, location: str) -> Iterator[ConfigError]:
     configured = {entry.name for entry in profile.plugin_config}
     for name in sorted({*enabled_names(profile.plugins)} - configured):
         facts = catalogue.get(name)
@@ -338,12 +338,12 @@ def _missing_args(profile: ProfileConfig, catalogue: Catalogue, where: str) -> I
             # Plugins of podGroupPostFilter alone, and arguments without defaults, get no default arguments.
             text = f'initializing plugin "{name}": got args of type <nil>, want *{facts.args.__name__}'
             required = f" with {', '.join(facts.required_args)}" if facts.required_args else ""
-            yield ConfigError(where, text, hint=f"give {name} an entry in pluginConfig{required}")
+            yield ConfigError(location, text, hint=f"add an entry for {name} to pluginConfig{required}")
 
 
-def _expansion_problems(profile: ProfileConfig, catalogue: Catalogue, where: str) -> list[ConfigError]:
+def _expansion_problems(profile: ProfileConfig, catalogue: Catalogue, location: str) -> list[ConfigError]:
     try:
-        expand_plugins(profile, lambda name: facts.points if (facts := catalogue.get(name)) else None, where=where)
+        expand_plugins(profile, lambda name: facts.points if (facts := catalogue.get(name)) else None, where=location)
     except ConfigErrors as errors:
         return list(errors.errors)
     except ConfigError as error:
@@ -351,10 +351,10 @@ def _expansion_problems(profile: ProfileConfig, catalogue: Catalogue, where: str
     return []
 
 
-def _fit_problems(profile: ProfileConfig, where: str) -> Iterator[ConfigError]:
+def _fit_problems(profile: ProfileConfig, location: str) -> Iterator[ConfigError]:
     """Check NodeResourcesFit's arguments here: upstream's file check looks for them under a wrong name."""
     if FIT not in enabled_names(profile.plugins):
         return
     for index, entry in enumerate(profile.plugin_config):
         if entry.name == FIT and isinstance(entry.args, NodeResourcesFitArgs):
-            yield from fit_args_problems(entry.args, f"{where}.pluginConfig[{index}].args")
+            yield from fit_args_problems(entry.args, f"{location}.pluginConfig[{index}].args")

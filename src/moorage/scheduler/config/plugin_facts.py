@@ -16,7 +16,7 @@ from moorage.kube.features import FeatureGates
 from moorage.scheduler.config import args, contrib_args
 from moorage.scheduler.config.types import ExtensionPoint, PluginEntry, Plugins, PluginSet
 
-#: Previous in-tree plugins; using one is a separate error.
+#: Previous in-tree plugins. Using one is a separate error.
 REMOVED: Final = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 
 
@@ -90,7 +90,7 @@ COMMUNITY_PLUGINS: Final[Catalogue] = MappingProxyType(
         "TargetLoadPacking": _facts("preScore score", contrib_args.TargetLoadPackingArgs),
     }
 )
-"""Those of sigs.k8s.io/scheduler-plugins that are part of Moorage, too; none is enabled unless a profile names it."""
+"""Those of sigs.k8s.io/scheduler-plugins that Moorage contains. They are disabled unless a profile names it."""
 
 GPU_PLUGINS: Final[Catalogue] = MappingProxyType(
     {
@@ -103,7 +103,7 @@ GPU_PLUGINS: Final[Catalogue] = MappingProxyType(
         "GpuShare": _facts("preFilter filter reserve preBind", contrib_args.GpuShareArgs),
     }
 )
-"""Those for GPUs that can be shared; none is enabled unless a profile names it."""
+"""Those for GPUs that can be shared. None is enabled unless a profile names it."""
 
 
 LEARNED_PLUGINS: Final[Catalogue] = MappingProxyType(

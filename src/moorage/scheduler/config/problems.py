@@ -14,29 +14,29 @@ from moorage.kube.field_errors import (
 from moorage.scheduler.config.durations import Duration
 
 
-def invalid(where: str, value: object, detail: str, *, hint: str = "") -> ConfigError:
+def invalid(location: str, value: object, detail: str, *, hint: str = "") -> ConfigError:
     """Return the error for a malformed value or a value out of range."""
-    return _config_error(invalid_value(where, str(value) if isinstance(value, Duration) else value, detail), hint)
+    return _config_error(invalid_value(location, str(value) if isinstance(value, Duration) else value, detail), hint)
 
 
-def required(where: str, detail: str = "", *, hint: str = "") -> ConfigError:
+def required(location: str, detail: str = "", *, hint: str = "") -> ConfigError:
     """Return the error for a missing value."""
-    return _config_error(required_value(where, detail), hint)
+    return _config_error(required_value(location, detail), hint)
 
 
-def duplicate(where: str, value: object, *, hint: str = "") -> ConfigError:
+def duplicate(location: str, value: object, *, hint: str = "") -> ConfigError:
     """Return the error for a value that must be unique."""
-    return _config_error(duplicate_value(where, value), hint)
+    return _config_error(duplicate_value(location, value), hint)
 
 
-def forbidden(where: str, detail: str) -> ConfigError:
+def forbidden(location: str, detail: str) -> ConfigError:
     """Return the error for a value that must not be set."""
-    return _config_error(forbidden_field(where, detail))
+    return _config_error(forbidden_field(location, detail))
 
 
-def unsupported(where: str, value: str, supported: Sequence[str]) -> ConfigError:
+def unsupported(location: str, value: str, supported: Sequence[str]) -> ConfigError:
     """Return the error for a value outside of an enumeration."""
-    return _config_error(unsupported_value(where, value, supported))
+    return _config_error(unsupported_value(location, value, supported))
 
 
 def _config_error(error: FieldError, hint: str = "") -> ConfigError:

@@ -25,7 +25,7 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class ExtensionPoint(StrEnum):
-    """Where a plugin can be called, under its name in `plugins`, in the order in which a profile is built."""
+    """The extension points of plugins, under their names in `plugins`, in the order in which a profile is built."""
 
     PRE_FILTER = "preFilter"
     FILTER = "filter"
@@ -51,7 +51,7 @@ class ExtensionPoint(StrEnum):
 
 
 class PluginEntry(KubeStruct, frozen=True):
-    """A plugin in a list; weight 0 means that no weight is set."""
+    """A plugin in a list. Weight 0 means that no weight is set."""
 
     name: str = ""
     weight: Int32 = 0
@@ -84,7 +84,7 @@ class Plugins(KubeStruct, frozen=True):
     placement_score: PluginSet = PluginSet()
     pod_group_post_filter: PluginSet = PluginSet()
     placement_feasible: PluginSet | None = None
-    """Configurable from 1.38; ``None`` before."""
+    """Configurable from 1.38, or ``None`` before."""
 
     def at(self, point: ExtensionPoint) -> PluginSet:
         """Return the set written for one extension point."""
@@ -101,14 +101,14 @@ class Plugins(KubeStruct, frozen=True):
 
 
 class PluginConfig(KubeStruct, frozen=True):
-    """The arguments of one plugin: its own struct where it declares one, plain data otherwise."""
+    """The arguments of a plugin: its own struct where it declares one, plain data otherwise."""
 
     name: str = ""
     args: Any = None
 
 
 class ProfileConfig(KubeStruct, frozen=True):
-    """The configuration of one scheduler name."""
+    """The configuration of a scheduler name."""
 
     scheduler_name: str = ""
     percentage_of_nodes_to_score: Int32 | None = None
@@ -168,7 +168,7 @@ class ManagedResource(KubeStruct, frozen=True):
 
 
 class ExtenderConfig(KubeStruct, frozen=True):
-    """A web service that filters, scores, preempts or binds; an empty verb means that it does not."""
+    """A web service that filters, scores, preempts or binds. An empty verb means that it does not."""
 
     url_prefix: str = ""
     filter_verb: str = ""
@@ -201,7 +201,7 @@ class SchedulerConfiguration(KubeStruct, frozen=True):
     delay_cache_until_active: bool = False
 
     def percentage_for(self, profile: ProfileConfig) -> int | None:
-        """Return the percentage of nodes to search: of the profile or the global one; `None` means every node."""
+        """Return the percentage of nodes to search: of the profile or the global one. `None` means every node."""
         own = profile.percentage_of_nodes_to_score
         return self.percentage_of_nodes_to_score if own is None else own
 

@@ -19,22 +19,22 @@ def read_document(text: str, source: str) -> tuple[Any, list[ConfigError]]:
 
     Raises ConfigError, with the line, when the text is not YAML.
     """
-    # JSON may be indented by tabs, YAML may not; inside JSON's strings a raw tab cannot occur.
+    # JSON may be indented by tabs, YAML may not. Inside JSON's strings a raw tab cannot occur.
     readable = text.replace("\t", " ") if text.lstrip().startswith("{") else text
     try:
         document = next(parse_documents(readable), None)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
+        location = f"{source}, line {mark.line + 1}, column {mark.column + 1}" if mark else source
         context = f" {error.context}" if error.context else ""
         problem = f"invalid YAML: {error.problem or 'it cannot be read'}{context}"
-        raise ConfigError(where, problem, hint=comment_hint(text)) from error
+        raise ConfigError(location, problem, hint=comment_hint(text)) from error
     except yaml.YAMLError as error:
         raise ConfigError(source, f"invalid YAML: {error}") from error
     if document is None:
         return None, []
     repeated = [
-        ConfigError(path, f"duplicate field, again on line {line}", hint="keep one of them")
+        ConfigError(path, f"duplicate field, repeated on line {line}", hint="keep one of them")
         for path, line in document.repeated
     ]
     return document.data, repeated

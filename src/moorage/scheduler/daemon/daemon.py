@@ -66,13 +66,13 @@ SETTLE_SECONDS: Final = 0.2
 """Time in which a reopened watch delivers missed events."""
 FOLD_SECONDS: Final = 5.0
 CONFIG_LEVEL: Final = 2
-"""Log level from which the configuration is logged at start; writing it takes a while."""
+"""Log level from which the configuration is logged at start. Writing it takes a while."""
 
 log = structlog.get_logger(__name__)
 
 
 def run_daemon(options: Options, ends: Ends, services: Iterable[ServiceFactory] = ()) -> int:
-    """Run under a supervisor until stopped, with optional services; return the exit code."""
+    """Run under a supervisor until stopped, with optional services. Return the exit code."""
     import uvloop
 
     log.info("Starting Kubernetes Scheduler", version=version_line())
@@ -155,6 +155,7 @@ class Daemon:
         """Time the active plugins, and watch them for blocking."""
         profiles = [runner.profile for runner in parts.scheduler.runners.values()]
         instruments.sampler.watch(profiles)
+        instruments.attempts.profiles_changed()
         self._supervisor.watch(profiles, parts.scheduler.services.freeze)
 
     def _add_pages(self, resources: PodResources) -> None:
@@ -210,7 +211,7 @@ class Daemon:
     def _start_informers(self, parts: DaemonParts) -> None:
         if self._informers_task is None:
             self._informers_task = asyncio.create_task(parts.connection.informers.run(), name="informers")
-            # Informers end only by an error; without them, decisions would use outdated state.
+            # Informers end only by an error. Without them, decisions would use outdated state.
             self._informers_task.add_done_callback(lambda _: self._leader_task.cancel() if self._leader_task else None)
 
     async def _lead(self, parts: DaemonParts, resources: PodResources) -> None:
@@ -294,7 +295,7 @@ def make_setup(options: Options) -> Setup:
 
 
 async def wait_for_server(client: ApiClient, stopping: asyncio.Event) -> bool:
-    """Wait for the API server to respond; return False if stopped first.
+    """Wait for the API server to respond. Return False if stopped first.
 
     Raise permanent errors, such as untrusted certificates and invalid credentials.
     """

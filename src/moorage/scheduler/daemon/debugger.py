@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 class Debugger:
-    """Looks into a scheduler from outside; it changes nothing."""
+    """Looks into a scheduler from outside. It changes nothing."""
 
     def __init__(self, scheduler: Scheduler, client: ApiClient, story: Story) -> None:
         self._scheduler = scheduler
@@ -35,7 +35,7 @@ class Debugger:
             self._task = start_task(self.run(), "debugger")
 
     async def run(self) -> None:
-        """Dump and compare; if the API server does not respond, skip the comparison."""
+        """Dump and compare. If the API server does not respond, skip the comparison."""
         self.dump()
         try:
             nodes = await self._client.list(Node)
@@ -85,5 +85,5 @@ class Debugger:
         for queued in queue:
             steps = self._story.of(queued.pod)[-MAX_STORY:]
             moves = " > ".join(f"{step.queue} ({step.event})" for step in steps)
-            where, rejectors = queue.where(queued.pod), ",".join(sorted(queued.rejectors))
-            yield f"{queued.key}: {where}, attempts {queued.attempts}, rejected by [{rejectors}]: {moves}"
+            location, rejectors = queue.where(queued.pod), ",".join(sorted(queued.rejectors))
+            yield f"{queued.key}: {location}, attempts {queued.attempts}, rejected by [{rejectors}]: {moves}"

@@ -1,7 +1,7 @@
 """The feature gates of a command line: supported gates, and gates that change nothing here.
 
 kube-scheduler accepts every gate of Kubernetes, and manifests set one list for all components; so gates of the kubelet
-or the API server are accepted here, too. A gate that cannot be switched off here is rejected by name, never ignored.
+or the API server are accepted here as well. A gate that cannot be switched off here is rejected by name, never ignored.
 """
 
 import re
@@ -15,6 +15,7 @@ from moorage.common.version import NEWEST, OLDEST, RELEASE
 from moorage.kube.features import (
     COMPONENT,
     FLAG,
+    GATES_PAGE,
     GROUPS,
     RELEASES,
     FeatureGates,
@@ -47,6 +48,7 @@ MOOT: Final[Mapping[str, str]] = {
     "UserNamespacesHostNetworkSupport": "required node features are always derived from the pod spec",
     "VolumeBindMountOptions": "required node features are always derived from the pod spec",
     "WorkloadWithJob": "implemented by the job controller, also in `moorage up`",
+    "ManagedFieldsOptOut": "implemented by the API server, also in `moorage up`",
 }
 
 #: Gates that emulated releases can disable but Moorage cannot, with the feature.
@@ -129,10 +131,10 @@ LOCKED_OFF: Final = frozenset(
     ]
 )
 
-#: Gates of other components that 1.38 adds; all but the first two are planned only.
+#: Gates of other components that 1.38 adds. All but the first one are planned only.
 _NEW_IN_1_38: Final = frozenset(
     """
-    ManagedFieldsOptOut PodCertificateMLDSA CSIControllerGetNodeInfo WorkloadControlledSwap MutableContainerProbes
+    PodCertificateMLDSA CSIControllerGetNodeInfo WorkloadControlledSwap MutableContainerProbes
     PodDefaultNetwork ContainerUlimits SecurityProfileOCI CgroupNamespacesSupport PodImplicitRootWarnings
     ExternalNodeLivenessDetection WatchCacheStallResume
     """.split()  # noqa: SIM905 - as above
@@ -204,7 +206,7 @@ def _unknown(gate_values: Mapping[str, bool], release: str) -> Iterator[ConfigEr
     names = {*known_gates(release), *GROUPS, *elsewhere(release)}
     for name in gate_values:
         if name not in names:
-            hint = did_you_mean(name, names)
+            hint = did_you_mean(name, names) or GATES_PAGE
             yield ConfigError(FLAG, f"unrecognized feature gate: {name}", hint=hint)
 
 
@@ -221,11 +223,11 @@ def _releases(emulated: Sequence[str], compatible: Sequence[str]) -> tuple[str, 
     release = _version(EMULATED, emulated) or RELEASE
     if release not in RELEASES:
         text = f"emulation version {release} is not between [{OLDEST}, {NEWEST}.0]"
-        raise ConfigError(EMULATED, text, hint=f"write one of {', '.join(RELEASES)}, or leave it out")
+        raise ConfigError(EMULATED, text, hint=f"write one of {', '.join(RELEASES)}, or omit it")
     oldest = _version(COMPATIBLE, compatible) or one_before(release)
     if oldest not in RELEASES or version_pair(oldest) > version_pair(release):
         text = f"minCompatibilityVersion version {oldest} is not between [{OLDEST}, {release}]"
-        raise ConfigError(COMPATIBLE, text, hint=f"write {one_before(release)} or {release}, or leave it out")
+        raise ConfigError(COMPATIBLE, text, hint=f"write {one_before(release)} or {release}, or omit it")
     return release, oldest
 
 

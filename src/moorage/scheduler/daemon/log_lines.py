@@ -97,7 +97,7 @@ def _json_line(method: str, event: EventDict, now: float) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Quote a value; one of several lines is indented under its key, as klog does."""
+    """Quote a value. One of several lines is indented under its key, as klog does."""
     if isinstance(value, str) and "\n" in value:
         return "<\n" + "".join(f"\t{line}\n" for line in value.strip("\n").splitlines()) + " >"
     return _quoted(value)

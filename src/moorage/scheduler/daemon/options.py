@@ -32,7 +32,7 @@ _ELECTION_FIELDS: Final = {
 
 
 class ServingOptions(Struct, frozen=True):
-    """Where and with which certificates to serve."""
+    """Address and certificates of the server."""
 
     address: str
     port: int
@@ -47,7 +47,7 @@ class ServingOptions(Struct, frozen=True):
 
 
 class ProxyHeaders(Struct, frozen=True):
-    """The headers in which proxies name users, and the common names of trusted proxies; empty for all of the CA."""
+    """The headers in which proxies name users, and the common names of trusted proxies, or empty for all of the CA."""
 
     username: tuple[str, ...] = ("x-remote-user",)
     uid: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class AuthorizationOptions(Struct, frozen=True):
 
 
 class LoggingOptions(Struct, frozen=True):
-    """How much is logged, and in which form."""
+    """Verbosity and format of logs."""
 
     format: str = "text"
     verbosity: int = 0
@@ -165,13 +165,13 @@ def complete_options(flags: FlagValues) -> Options:
 
 
 def configuration(flags: FlagValues, features: FeatureGates, catalogue: Catalogue) -> SchedulerConfiguration:
-    """Read --config, or apply the deprecated flags to the defaults; leader-election flags override either."""
+    """Read --config, or apply the deprecated flags to the defaults. Leader-election flags override either."""
     if flags["config"]:
         config = load_config_file(flags["config"], gates=features, catalogue=catalogue)
     else:
         config = _with_deprecated(flags, default_config(gates=features, catalogue=catalogue))
-    changed = {field: flags[name] for name, field in _ELECTION_FIELDS.items() if flags.given(name)}
-    config = replace(config, leader_election=replace(config.leader_election, **changed))
+    flag_values = {field: flags[name] for name, field in _ELECTION_FIELDS.items() if flags.given(name)}
+    config = replace(config, leader_election=replace(config.leader_election, **flag_values))
     if problems := [*validate(config, features)]:
         raise ConfigErrors(problems)
     return config
@@ -221,7 +221,7 @@ def _serving(flags: FlagValues) -> ServingOptions:
 
 
 def logging_options(flags: FlagValues) -> LoggingOptions:
-    """Read the flags of logs; they are needed before all others."""
+    """Read the flags of logs. They are needed before all other flags."""
     form = flags["logging-format"]
     if form not in LOG_FORMATS:
         raise InputError("--logging-format", f'Unsupported log format "{form}"', hint="write text or json")

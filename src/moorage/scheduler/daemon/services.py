@@ -23,7 +23,7 @@ FLUSH_MILLIS: Final = 2000
 
 
 class DaemonService:
-    """A service that observes the daemon or runs in its background; subclasses override the hooks they need."""
+    """A service that observes the daemon or runs in its background. Subclasses override the hooks they need."""
 
     @property
     def observer(self) -> Observer | None:

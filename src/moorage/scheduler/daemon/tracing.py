@@ -139,7 +139,7 @@ class TracedAttempts(AttemptObserver):
             self._sampler.override_timer(self)
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
-        """End the trace of an attempt that failed; an attempt that continues to its binding ends with the binding."""
+        """End the trace of an attempt that failed. An attempt that continues to its binding ends with the binding."""
         if self._token is not None:
             CURRENT.reset(self._token)
             self._token = None
@@ -156,7 +156,7 @@ class TracedAttempts(AttemptObserver):
         self._end(queued.uid, None)
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
-        """End the trace of a pod whose binding failed."""
+        """End the trace of a pod after a failed binding."""
         self._end(queued.uid, outcome)
 
     def _end(self, uid: str, outcome: Outcome | None) -> None:
@@ -193,11 +193,11 @@ class TracedAttempts(AttemptObserver):
         """Call a plugin, in a span if its attempt is traced."""
         sampler = self._sampler
         call = partial(sampler.call, point, plugin, method, arguments) if sampler.is_sampling else method
-        parent, remaining = CURRENT.get(), () if sampler.is_sampling else arguments
+        parent, traced_arguments = CURRENT.get(), () if sampler.is_sampling else arguments
         if parent is None:
-            return call(*remaining)
+            return call(*traced_arguments)
         with current_span(self._tracer, parent, plugin, {"scheduler.extension_point": point.name}) as span:
-            result = call(*remaining)
+            result = call(*traced_arguments)
             span.set_attribute("scheduler.status", read_status(result))
             return result
 
@@ -207,17 +207,17 @@ class TracedAttempts(AttemptObserver):
         """Call a plugin that waits, in a span if its attempt is traced."""
         sampler = self._sampler
         call = partial(sampler.wait, point, plugin, method, arguments) if sampler.is_sampling else method
-        parent, remaining = CURRENT.get(), () if sampler.is_sampling else arguments
+        parent, traced_arguments = CURRENT.get(), () if sampler.is_sampling else arguments
         if parent is None:
-            return await call(*remaining)
+            return await call(*traced_arguments)
         with current_span(self._tracer, parent, plugin, {"scheduler.extension_point": point.name}) as span:
-            result = await call(*remaining)
+            result = await call(*traced_arguments)
             span.set_attribute("scheduler.status", read_status(result))
             return result
 
 
 class TracedTransport:
-    """Requests of attempts that are traced have a span each; watches have none."""
+    """Requests of attempts that are traced have a span each. Watches have none."""
 
     def __init__(self, transport: Transport, tracer: Tracer) -> None:
         self._transport, self._tracer = transport, tracer
@@ -259,7 +259,7 @@ def current_span(
     about: Mapping[str, str] | None = None,
     kind: SpanKind = SpanKind.INTERNAL,
 ) -> Iterator[Span]:
-    """Make a span current while a block runs; an exception of the block is its error, and propagates."""
+    """Make a span current while a block runs. An exception of the block is its error, and propagates."""
     span = tracer.start_span(name, set_span_in_context(parent), kind=kind, attributes=about)
     token = CURRENT.set(span)
     try:
@@ -278,7 +278,7 @@ def _set_code(span: Span, phase: Phase, result: object) -> None:
 
 
 def traces_url(endpoint: str) -> str:
-    """Complete the address of a collector; raise InputError if it is invalid.
+    """Complete the address of a collector. Raise InputError if it is invalid.
 
     >>> traces_url("http://localhost:4318")
     'http://localhost:4318/v1/traces'
@@ -291,7 +291,7 @@ def traces_url(endpoint: str) -> str:
 
 
 def sampled_share(per_million: int) -> float:
-    """Turn the sampling rate into a share; raise InputError if it is invalid."""
+    """Turn the sampling rate into a share. Raise InputError if it is invalid."""
     if not 0 <= per_million <= MILLION:
         problem = f"{per_million} is not a number from 0 to {MILLION}"
         raise InputError("--tracing-sampling-rate-per-million", problem)

@@ -124,7 +124,7 @@ ShowProgress: TypeAlias = Callable[[int, int, float], None]
 
 
 class AttemptLog(AttemptObserver):
-    """Keeps the last attempt of every pod by uid; ``with_nodes`` adds the result for each node."""
+    """Keeps the last attempt of every pod by uid. ``with_nodes`` adds the result for each node."""
 
     def __init__(self, *, with_nodes: bool) -> None:
         self._with_nodes = with_nodes
@@ -137,7 +137,7 @@ class AttemptLog(AttemptObserver):
         self.failed_bindings: dict[str, Decision] = {}
         """The last attempt of each pod that failed in its binding cycle."""
         self.finished_bindings: set[str] = set()
-        """The uids of pods whose Bind plugin reported success."""
+        """The UIDs of pods that a Bind plugin reported as bound."""
         self.on_failure: Callable[[], None] = lambda: None
         """Called when an attempt fails with an error, or in its binding cycle: no object may show that."""
 
@@ -149,10 +149,10 @@ class AttemptLog(AttemptObserver):
 
     def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
         """Add the scores of extenders."""
-        for name, added in choice.added.items():
+        for name, extender_score in choice.added.items():
             entry = self._entries.get(name)
-            if added and entry is not None and entry.total is not None:
-                self._entries[name] = replace(entry, total=entry.total + added, extenders=added)
+            if extender_score and entry is not None and entry.total is not None:
+                self._entries[name] = replace(entry, total=entry.total + extender_score, extenders=extender_score)
 
     def settled(self, queued: QueuedPodInfo, result: SearchResult | ExtendedNodes | None) -> None:
         """Return to the node results of the search that was used."""
@@ -199,8 +199,8 @@ class AttemptLog(AttemptObserver):
         """Record that the binding cycle of a placed pod failed: in Permit, PreBind or Bind."""
         decision = self.decisions.get(queued.uid)
         if decision is not None:
-            failed = replace(decision, node="", tied=(), **refused(outcome))
-            self.decisions[queued.uid] = self.failed_bindings[queued.uid] = failed
+            failed_decision = replace(decision, node="", tied=(), **refused(outcome))
+            self.decisions[queued.uid] = self.failed_bindings[queued.uid] = failed_decision
         self.on_failure()
 
 

@@ -30,7 +30,7 @@ class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class PluginScore(msgspec.Struct, frozen=True, gc=False):
-    """The scores of one plugin for one node. Zeros are written."""
+    """The scores of a plugin for one node. Zeros are written."""
 
     raw: int
     normalized: int
@@ -74,7 +74,7 @@ class Nomination(msgspec.Struct, frozen=True, rename="camel"):
 class Decision(_Part, frozen=True, kw_only=True):
     """One pod's attempt, or the last of several.
 
-    ``attempts``, ``evicted`` and ``nominated_node`` describe the final state; a dry run omits them.
+    ``attempts``, ``evicted`` and ``nominated_node`` describe the final state. A dry run omits them.
     """
 
     pod: str

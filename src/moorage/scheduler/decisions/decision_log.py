@@ -1,7 +1,7 @@
 """The decision log that ``--decision-log`` writes: one decision per line, as JSON.
 
 The fields are those of :class:`Decision` and a few that only a running scheduler has. The chosen node and its
-runners-up are described; rejected nodes are counted in groups.
+runners-up are described. Rejected nodes are counted in groups.
 """
 
 import re
@@ -13,6 +13,7 @@ import msgspec
 
 from moorage.common.errors import InputError
 from moorage.common.user_files import open_file
+from moorage.kube.api.codec import UNREADABLE
 from moorage.kube.api.meta import parse_time
 from moorage.scheduler.decisions.decision import Decision
 
@@ -72,7 +73,7 @@ def read_log(path: Path) -> Iterator[LoggedDecision]:
 
 
 def read_lines(path: Path, kind: type[L], *, written_by: str) -> Iterator[L]:
-    """Read a file of JSON lines and its rotated files, oldest first; ``written_by`` is the flag that writes it."""
+    """Read a file of JSON lines and its rotated files, oldest first. ``written_by`` is the flag that writes it."""
     hint = f"pass a file that the scheduler wrote with {written_by}"
     for file in log_files(path) or [path]:
         yield from _read_file(file, kind, hint)
@@ -95,7 +96,7 @@ def _read_file(path: Path, kind: type[L], hint: str) -> Iterator[L]:
             try:
                 decoded = decoder.decode(line)
                 parse_time(decoded.time)
-            except (msgspec.MsgspecError, ValueError) as error:
+            except (*UNREADABLE, ValueError) as error:
                 if not line.endswith(b"\n") and len(line) < MAX_LINE:
                     return  # the scheduler is still writing this line
                 start = line[:_SHOWN].decode(errors="replace").rstrip()

@@ -1,4 +1,4 @@
-"""Decisions as text: a table of pods and nodes, a one-line summary, and the logged attempts of one pod."""
+"""Decisions as text: a table of pods and nodes, a one-line summary, and the logged attempts of a pod."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -89,8 +89,8 @@ def explanation(decision: Decision) -> str:
     parts = [text]
     if (nomination := decision.post_filter) is not None:
         evicting = f"could run on {nomination.nominated_node} after evicting {', '.join(nomination.victims)}"
-        waiting = f"waits for the victims on {nomination.nominated_node} to terminate"
-        parts.append(evicting if nomination.victims else waiting)
+        waiting_text = f"waits for the victims on {nomination.nominated_node} to terminate"
+        parts.append(evicting if nomination.victims else waiting_text)
     elif decision.nominated_node and decision.nominated_node != decision.node:
         parts.append(f"nominated to {decision.nominated_node}")
     if decision.evicted:
@@ -103,8 +103,9 @@ def summary(decisions: Sequence[Decision]) -> str:
     if not decisions:
         return "no pending pods"
     counts = Counter(_result(decision) for decision in decisions)
-    counted = ", ".join(f"{counts[result]} {result}" for result in STYLES if counts[result])
-    return f"{len(decisions)} {_plural('pod', len(decisions))}: {counted}"
+    names = {result: _plural(result, counts[result]) if result == Result.ERROR else result for result in STYLES}
+    count_texts = ", ".join(f"{counts[result]} {name}" for result, name in names.items() if counts[result])
+    return f"{len(decisions)} {_plural('pod', len(decisions))}: {count_texts}"
 
 
 def _result(decision: Decision) -> str:

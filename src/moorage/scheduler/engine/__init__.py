@@ -1,1 +1,1 @@
-"""How a pod is placed; knows no HTTP."""
+"""The scheduling engine, without HTTP."""

@@ -33,12 +33,12 @@ class PodBinder(Protocol):
         ...
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
-        """Cancel the pre-bind of a pod; return whether it was in pre-bind."""
+        """Cancel the pre-bind of a pod. Return whether it was in pre-bind."""
         ...
 
 
 class AttemptFailures(Protocol):
-    """Handles pods whose attempts failed."""
+    """Handles pods after failed attempts."""
 
     def handle(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Requeue the pod and report the failure."""

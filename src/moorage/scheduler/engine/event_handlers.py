@@ -36,13 +36,13 @@ from moorage.scheduler.state.cache import Cache
 from moorage.scheduler.state.objects import Objects
 
 ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
-ASSIGNED_POD_RELABELLED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL)
+ASSIGNED_POD_RELABELED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL)
 UNSCHEDULED_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
 NODE_ADD: Final = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
 
 REMOVED: Final = "removed"
-"""Why a pod that waited on permit is rejected when it is deleted."""
+"""Reason for rejecting a pod that is deleted while it waits on permit."""
 
 RESOURCES: Final[dict[type[KubeObject], str]] = {
     storage.PersistentVolume: Resource.PERSISTENT_VOLUME,
@@ -59,7 +59,7 @@ RESOURCES: Final[dict[type[KubeObject], str]] = {
     PodGroup: Resource.POD_GROUP,
     CompositePodGroup: Resource.COMPOSITE_POD_GROUP,
 }
-"""Under which resource plugins register for the events of a kind; see :func:`event_resource` for all others."""
+"""Under which resource plugins register for the events of a kind. See :func:`event_resource` for all others."""
 
 log = structlog.get_logger(__name__)
 
@@ -67,7 +67,7 @@ log = structlog.get_logger(__name__)
 class EventHandlers:
     """Applies changes of the API to cache, listers and queue.
 
-    ``profiles`` are our scheduler names; ``features`` selects the fields of pods that count; ``sources`` are the
+    ``profiles`` are our scheduler names. ``features`` selects the fields of pods that count. ``sources`` are the
     optional plugins that describe groups.
     """
 
@@ -97,7 +97,7 @@ class EventHandlers:
     def serve(self, profiles: Collection[str], sources: GroupSources | None) -> None:
         """Replace the scheduler names of this scheduler, and the plugins that describe groups.
 
-        Pods of removed names leave the queue and pods of new names enter it. Pods whose group differs under the new
+        Pods of removed names leave the queue and pods of new names enter it. Pods with another group under the new
         plugins move to the new group.
         """
         former, self._profiles = self._profiles, frozenset(profiles)
@@ -114,8 +114,8 @@ class EventHandlers:
                 sources.member_settled(member)
         if sources is not None:
             sources.describe_again()
-        if changed := former ^ self._profiles:
-            for pod in [pod for pod in self._pods.list() if pod.scheduler_name in changed]:
+        if changed_profiles := former ^ self._profiles:
+            for pod in [pod for pod in self._pods.list() if pod.scheduler_name in changed_profiles]:
                 if pod.scheduler_name not in self._profiles:
                     self._queue.end_nomination(pod)
                     self._queue.delete(pod)
@@ -285,8 +285,8 @@ class EventHandlers:
             _warn(pod, refusal)
         self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_ADD, None, pod)
         if assumed is not None and assumed.metadata.labels != pod.metadata.labels:
-            # Wake the pods that depend on the labels of the assumed pod; upstream ignores this case.
-            self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_RELABELLED, assumed, pod)
+            # Wake the pods that depend on the labels of the assumed pod. Upstream ignores this case.
+            self._queue.move_all_to_active_or_backoff(ASSIGNED_POD_RELABELED, assumed, pod)
 
     def _waiting_pod_updated(self, old: Pod, new: Pod) -> None:
         # A repeated event must not queue a pod twice.
@@ -303,7 +303,7 @@ class EventHandlers:
             self._nomination_ended(old)
 
     def _assumed_pod_deleted(self, pod: Pod) -> None:
-        """Free the resources of an assumed pod; if it waits on permit, its own binding cycle does that."""
+        """Free the resources of an assumed pod. If it waits on permit, its own binding cycle does that."""
         assumed = self._cache.pod(pod.uid)
         if assumed is None:
             return

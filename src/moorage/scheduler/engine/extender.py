@@ -12,7 +12,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 
 
 class Filtered(Struct, frozen=True):
-    """The feasible nodes in the extender's order, and reasons for others. Nodes may be missing without a reason.
+    """The feasible nodes in the extender's order, and reasons for other nodes. Nodes may be missing without a reason.
 
     ``stand_ins`` contains the nodes as the extender returned them, if it returned objects instead of names.
     """
@@ -24,7 +24,7 @@ class Filtered(Struct, frozen=True):
 
 
 class Extender(PreemptionExtender, Protocol):
-    """One service. The engine calls only the supported verbs; a failed call raises ExtenderError."""
+    """One service. The engine calls only the supported verbs. A failed call raises ExtenderError."""
 
     weight: int
     """The weight of its scores."""
@@ -53,5 +53,5 @@ class Extender(PreemptionExtender, Protocol):
 
 
 def in_order(extenders: Iterable[Extender]) -> tuple[Extender, ...]:
-    """Put the extenders that may be ignored behind the others, as upstream does."""
+    """Put the extenders that may be ignored last, as upstream does."""
     return tuple(sorted(extenders, key=lambda extender: extender.is_ignorable))

@@ -69,7 +69,7 @@ class Point(Struct, frozen=True):
 
 ARRAY: Final = "return an integer array with one score for each node"
 NOTHING: Final = "this method must return None"
-SIGN: Final = Point("Sign", results="return a hashable value: texts, numbers, and tuples of them")
+SIGN: Final = Point("Sign", results="return a hashable value, such as a string, a number or a tuple")
 EPOCH: Final = Point("Epoch")
 PRE_FILTER: Final = Point(
     "PreFilter",
@@ -138,7 +138,7 @@ class CallTimer(Protocol):
 
 
 def call_plugin(point: Point, plugin: Plugin, method: Callable[..., T], *arguments: Any) -> T:
-    """Call a plugin; its exceptions become a PluginError that names the extension point and the plugin."""
+    """Call a plugin. Its exceptions become a PluginError that names the extension point and the plugin."""
     try:
         if plugin._timer is None:
             return method(*arguments)
@@ -152,7 +152,7 @@ def call_plugin(point: Point, plugin: Plugin, method: Callable[..., T], *argumen
 
 
 async def call_plugin_async(point: Point, plugin: Plugin, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-    """Call an async method of a plugin; its exceptions and timeouts become a PluginError."""
+    """Call an async method of a plugin. Its exceptions and timeouts become a PluginError."""
     if plugin.call_timeout is not None:
         method = partial(_call_in_time, point, plugin, method)
     try:
@@ -191,7 +191,7 @@ def call_each(point: Point, plugins: Sequence[P], method: Callable[[P], T]) -> t
 
 
 def raised(point: Point, plugin: Plugin, error: BaseException) -> PluginError:
-    """Record an exception of a plugin; return the error of the attempt, with the method, type, file and line."""
+    """Record an exception of a plugin. Return the error of the attempt, with the method, type, file and line."""
     if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration):
         error = error.__cause__  # a generator between here and the plugin replaced it
     problem = described_call(plugin, point.methods, error)
@@ -205,7 +205,7 @@ def failure(point: Point, plugin: str, problem: str) -> PluginError:
 
 
 def invalid(point: Point, plugin: Plugin, problem: str) -> PluginError:
-    """Record an invalid result or a timeout; return the error of the attempt, with the method, file and line."""
+    """Record an invalid result or a timeout. Return the error of the attempt, with the method, file and line."""
     problem = invalid_result(plugin, point.methods, problem)
     plugin._faults.note_invalid(plugin.name, point.name, problem)
     return failure(point, plugin.name, problem)
@@ -218,7 +218,7 @@ def wrong_result(point: Point, plugin: Plugin, answer: object) -> PluginError:
 
 
 def require_status(point: Point, plugin: Plugin, answer: object) -> Status | None:
-    """Raise for a result that is neither a Status nor ``None``; success is ``None``."""
+    """Raise for a result that is neither a Status nor ``None``. Success is ``None``."""
     if answer is None:
         return None
     if not isinstance(answer, Status):
@@ -233,7 +233,7 @@ def require_nothing(point: Point, plugin: Plugin, answer: object) -> None:
 
 
 def rejection(point: Point, plugin: Plugin, status: Status) -> Status:
-    """Return a rejection with its plugin's name; any other status is an error of the attempt."""
+    """Return a rejection with its plugin's name. Any other status is an error of the attempt."""
     if status.is_rejection:
         return status.by(plugin.name)
     raise (
@@ -260,7 +260,7 @@ def pre_filter(plugin: PreFilterPlugin, cycle: CycleState, pod: Pod, nodes: Node
 
 
 def filter_node(filters: Iterable[FilterPlugin], cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-    """Run all filters on one node, in order; return the first rejection."""
+    """Run all filters on one node, in order. Return the first rejection."""
     for plugin in filters:
         if plugin.name in cycle.skipped_filters:
             continue
@@ -271,7 +271,7 @@ def filter_node(filters: Iterable[FilterPlugin], cycle: CycleState, pod: Pod, no
 
 
 def how_many(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray | None:
-    """Return how many of these pods each node can take according to one filter; ``None`` if it cannot count."""
+    """Return how many of these pods each node can take according to one filter, or ``None`` if it cannot count."""
     counts = call_plugin(HOW_MANY, plugin, plugin.how_many, cycle, pod, nodes)
     if counts is None:
         return None
@@ -281,7 +281,7 @@ def how_many(plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable
 
 
 def pre_score(plugin: PreScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> None:
-    """Call one pre-score plugin; it may skip its scores, and any other status is an error."""
+    """Call one pre-score plugin. It may skip its scores, and any other status is an error."""
     answer = call_plugin(PRE_SCORE, plugin, plugin.pre_score, cycle, pod, nodes)
     if answer is None:
         return
@@ -296,7 +296,7 @@ def pre_score(plugin: PreScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTa
 
 
 def score_node(plugin: ScorePlugin, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-    """Score one node by one plugin; raise if the score is not an integer."""
+    """Score one node by one plugin. Raise if the score is not an integer."""
     score = call_plugin(SCORE, plugin, plugin.score, cycle, pod, node)
     if type(score) is int and -LIMIT <= score < LIMIT:
         return score
@@ -306,9 +306,9 @@ def score_node(plugin: ScorePlugin, cycle: CycleState, pod: Pod, node: NodeInfo)
 
 
 def score_nodes(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
-    """Score a window by one plugin; raise unless it returns one integer per node.
+    """Score a window by one plugin. Raise unless it returns one integer per node.
 
-    The column may be of 32 bits if the plugin is one whose narrow columns need no checking.
+    The column may be of 32 bits if the plugin has narrow columns that need no checking.
     """
     scores = call_plugin(SCORE, plugin, plugin.score_nodes, cycle, pod, nodes)
     if isinstance(scores, np.ndarray) and scores.dtype.kind == "O":
@@ -327,7 +327,7 @@ def score_nodes(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTab
 
 
 def normalize(plugin: ScorePlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
-    """Normalize the scores of a plugin; raise unless it returns one integer per node."""
+    """Normalize the scores of a plugin. Raise unless it returns one integer per node."""
     normalized = call_plugin(NORMALIZE, plugin, plugin.normalize_scores, cycle, pod, nodes, scores)
     if not isinstance(normalized, np.ndarray) or normalized.shape != scores.shape or normalized.dtype.kind not in "iu":
         raise wrong_result(NORMALIZE, plugin, normalized)
@@ -371,7 +371,7 @@ def usable_holds(profile: Profile, pod: Pod) -> list[Hold]:
 
 
 def idle(profile: Profile, cycle: CycleState) -> frozenset[str]:
-    """Return the plugins whose pre-filter skipped this pod, and that have no work from reserve on."""
+    """Return the plugins that skipped this pod in pre-filter, and that have no work from reserve on."""
     return profile.idle_when_skipped & cycle.skipped_filters
 
 
@@ -390,7 +390,7 @@ def reserve(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> St
 
 
 def unreserve(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> None:
-    """Run unreserve of all reserve plugins, the last one first; errors do not stop the others."""
+    """Run unreserve of all reserve plugins, the last one first. Errors do not stop the loop."""
     for plugin in reversed(profile.reserve):
         try:
             require_nothing(UNRESERVE, plugin, call_plugin(UNRESERVE, plugin, plugin.unreserve, cycle, pod, node_name))
@@ -399,7 +399,7 @@ def unreserve(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> 
 
 
 def permit(profile: Profile, cycle: CycleState, pod: Pod, node_name: str) -> Status | dict[str, float] | None:
-    """Run the permit plugins; return a rejection, the plugins to wait for with their timeouts, or ``None``."""
+    """Run the permit plugins. Return a rejection, the plugins to wait for with their timeouts, or ``None``."""
     waits: dict[str, float] = {}
     for plugin in profile.permit:
         answer = call_plugin(PERMIT, plugin, plugin.permit, cycle, pod, node_name)

@@ -88,7 +88,7 @@ class QueueFailureReporter(QueueObserver):
         self._services = services
 
     def plugin_failed(self, plugin: str, pod: Pod, problem: str) -> None:
-        """Record an event; write the condition unless the pod has it already."""
+        """Record an event. Write the condition unless the pod has it already."""
         message = shortened(problem, MAX_MESSAGE)
         note = EventNote(pod, "FailedScheduling", "Scheduling", cut_note(message), pod.scheduler_name, True)
         self._services.cluster.record(note)
@@ -97,7 +97,7 @@ class QueueFailureReporter(QueueObserver):
 
 
 def status_patch(pod: Pod, reason: str, message: str, nominated: str | None) -> Mapping[str, Any]:
-    """Return the patch of the pod's status; empty if nothing changes."""
+    """Return the patch of the pod's status, or empty if nothing changes."""
     patch: dict[str, Any] = {}
     current = pod.condition(SCHEDULED)
     desired = ("False", reason, message, pod.metadata.generation)

@@ -47,7 +47,7 @@ POD_GROUP_POST_FILTER: Final = Point("PodGroupPostFilter", "{problem}", python=(
 def placement_feasible(profile: Profile, group: GroupTree, remaining: int, scheduled: int) -> Status | None:
     """Return whether enough of a group is placed, or can be; without a plugin that decides, always.
 
-    As in Permit, all plugins are called until one rejects the group; the group waits if any plugin waits. Groups that a
+    As in Permit, all plugins are called until one rejects the group. The group waits if any plugin waits. Groups that a
     plugin describes need their quorum as well, independent of this result.
     """
     waits: Status | None = None

@@ -64,7 +64,7 @@ class PodTrial(Struct):
 
 
 class GroupTrial(Struct):
-    """The result of a group; a status of ``None`` is success."""
+    """The result of a group. A status of ``None`` is success."""
 
     tree: GroupTree
     status: Status | None = None

@@ -20,7 +20,7 @@ from moorage.scheduler.state.pod_groups import PodGroups, group_key
 
 
 def regroup(before: "GroupSources | None", after: "GroupSources | None", pods: Iterable[Pod]) -> list[tuple[Pod, Pod]]:
-    """Switch to other group plugins; return (old, new) for each pod whose group changed."""
+    """Switch to other group plugins. Return (old, new) for each pod with a changed group."""
     if before is None and after is None:
         return []
     sources = before or after
@@ -36,7 +36,7 @@ def signature(sources: Mapping[str, Sequence[GroupSourcePlugin]]) -> Mapping[str
 class GroupSources:
     """Assigns pods to the groups that the plugins of each profile describe, and reports group changes to the queue.
 
-    With ``with_objects`` (gate GenericWorkload) pods may name PodGroups of the API as well; such a pod is a member of
+    With ``with_objects`` (gate GenericWorkload) pods may name PodGroups of the API as well. Such a pod is a member of
     that group and of no other.
     """
 
@@ -55,9 +55,9 @@ class GroupSources:
         self._source_of: dict[str, GroupSourcePlugin] = {}
 
     def take_over(self, former: "GroupSources", pods: Iterable[Pod]) -> list[tuple[Pod, Pod]]:
-        """Take over the groups of previous sources; return the pods that are in another group now, before and after.
+        """Take over the groups of previous sources. Return the pods that are in another group now, before and after.
 
-        Plugins of the same classes and names describe the same groups; otherwise every pod is reassigned.
+        Plugins of the same classes and names describe the same groups. Otherwise every pod is reassigned.
         """
         if signature(former._sources) == signature(self._sources):
             positions = {
@@ -66,15 +66,15 @@ class GroupSources:
             for key, plugin in former._source_of.items():
                 name, at = positions[id(plugin)]
                 self._source_of[key] = self._sources[name][at]
-            moved: list[tuple[Pod, Pod]] = []
+            moved_pods: list[tuple[Pod, Pod]] = []
         else:
-            moved = [(pod, member) for pod in pods if (member := self._regrouped(former, pod)) is not pod]
+            moved_pods = [(pod, member) for pod in pods if (member := self._regrouped(former, pod)) is not pod]
         for key in former._source_of.keys() - self._source_of.keys():
             group, queued = self._groups.group(key), self._queue.groups
             if group is not None and queued is not None:
                 self._groups.drop(group)
                 queued.group_deleted(group)
-        return moved
+        return moved_pods
 
     def describe_again(self) -> None:
         """Describe every group: other code or other arguments may describe it differently."""
@@ -94,7 +94,7 @@ class GroupSources:
     # ── pods ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def adapt(self, pod: Pod, last_version: Pod | None) -> Pod:
-        """Return a pod as a member of its group; ``last_version`` has the group assigned before."""
+        """Return a pod as a member of its group. ``last_version`` has the group assigned before."""
         is_known = last_version is not None and last_version.metadata.uid == pod.metadata.uid
         group = last_version.spec.scheduling_group if last_version is not None and is_known else self._find_group(pod)
         if group == pod.spec.scheduling_group:
@@ -113,7 +113,7 @@ class GroupSources:
         return None
 
     def member_changed(self, pod: Pod) -> None:
-        """Follow a new or changed pod; it need not be in ``PodGroups`` yet."""
+        """Follow a new or changed pod. It need not be in ``PodGroups`` yet."""
         key = group_key(pod)
         source = None if key is None else self._source_of.get(key)
         if source is None or key is None:
@@ -138,7 +138,7 @@ class GroupSources:
     # ── what describes groups ────────────────────────────────────────────────────────────────────────────────────────
 
     def object_changed(self, obj: KubeObject) -> None:
-        """Process an added, changed or deleted object; listers have its current state."""
+        """Process an added, changed or deleted object. Listers have its current state."""
         for source in chain.from_iterable(self._sources.values()):
             if type(obj) in source.group_kinds and (name := source.name_of_object(obj)):
                 key = f"{obj.namespace}/{name}"

@@ -1,4 +1,4 @@
-"""The services of one profile's plugins, backed by the engine's own parts."""
+"""The services of a profile's plugins, backed by the engine's own parts."""
 
 import asyncio
 import weakref
@@ -42,7 +42,7 @@ async def _no_groups(_group: GroupTree) -> tuple[Status | None, Sequence[Proposa
 
 
 class EngineHandle:
-    """The handle of one plugin of one profile; a plugin uses the part in its declared handle type.
+    """The handle of a plugin of a profile. A plugin uses the part in its declared handle type.
 
     It implements :class:`moorage.scheduler.framework.handle.PreemptionHandle` and
     :class:`moorage.scheduler.state.handle.ClusterHandle`, whose docstrings are the contract.
@@ -65,7 +65,7 @@ class EngineHandle:
         self.listed: dict[type[KubeObject], None] = {}
         """The kinds that the plugin requested, in order."""
         self.shares: set[StateKey[Any]] = set()
-        """Under which keys it shares something with others."""
+        """Under which keys it shares something with other plugins."""
         self._plugin = plugin.name
         self._services = services
         self._profile: Profile | None = None
@@ -73,7 +73,7 @@ class EngineHandle:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self.search_group: SearchGroup = _no_groups
-        """Looks for places for a group; set where groups are tried."""
+        """Looks for places for a group. Set where groups are tried."""
 
     def attach(self, profile: Profile, filter_node: FilterNode) -> None:
         """Give the handle its profile, which is built from plugins that already hold the handle."""
@@ -97,11 +97,11 @@ class EngineHandle:
 
     @property
     def extensions(self) -> Sequence[PreFilterExtensions]:
-        """The pre-filters of the profile whose state follows what-ifs."""
+        """The pre-filters of the profile that update their state for what-ifs."""
         return self._complete_profile.extensions
 
     def lister(self, kind: type[K]) -> ObjectCache[K]:
-        """Return all objects of a kind; the call makes the scheduler list and watch it."""
+        """Return all objects of a kind. The call makes the scheduler list and watch it."""
         name, objects = find_kind(kind).name, self._services.objects
         # Once the profile is complete, the informers are running: another kind would remain empty.
         if self._profile is not None and kind not in objects.kinds():
@@ -111,7 +111,7 @@ class EngineHandle:
         return objects[kind]
 
     def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
-        """Return the value that plugins of all profiles share under a key; the first call makes it."""
+        """Return the value that plugins of all profiles share under a key. The first call makes it."""
         shared = self._services.shared
         if key not in shared:
             before, self.listed = self.listed, {}
@@ -156,7 +156,7 @@ class EngineHandle:
         return self._services.waiting.all()
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
-        """Stop a pod between permit and bind, so that it is retried; return whether it was in these phases."""
+        """Stop a pod between permit and bind, so that it is retried. Return whether it was in these phases."""
         return self._services.cancel_pre_bind(uid, reason)
 
     @contextmanager
@@ -197,7 +197,7 @@ class EngineHandle:
             self._services.resort_queue()
 
     def in_background(self, work: Coroutine[Any, Any, object], *, name: str, must_finish: bool = False) -> None:
-        """Run background work concurrent with the scheduling cycles, until it or the plugin ends; log its exception."""
+        """Run background work concurrent with the scheduling cycles, until it or the plugin ends. Log its exception."""
         if must_finish:
             guarded = self._guard(work, name)
             # Work that never begins, for example in a dry run, is closed with its guard.
@@ -225,7 +225,7 @@ class EngineHandle:
             self.log.exception("background work failed", work=name, error=described(error))
 
     def call_later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Run something after a while, between cycles, unless the plugin is closed by then."""
+        """Run something after a while, between cycles, unless the plugin is closed before."""
 
         def act() -> None:
             try:
@@ -270,7 +270,7 @@ class EngineHandle:
 
 
 class ProfileHandles:
-    """The handles of one profile's plugins, by the plugin's name."""
+    """The handles of a profile's plugins, by the plugin's name."""
 
     def __init__(self, services: Services, profile: str, extenders: Sequence[PreemptionExtender] = ()) -> None:
         self._services = services

@@ -1,4 +1,4 @@
-"""The events of scheduling attempts and applied changes, for observers; see :mod:`moorage.common.observers`."""
+"""The events of scheduling attempts and applied changes, for observers. See :mod:`moorage.common.observers`."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -15,7 +15,7 @@ from moorage.scheduler.queue.entities import QueuedPodGroupInfo, QueuedPodInfo
 
 
 class AttemptObserver(Observer):
-    """The events of attempts; observers are notified during the attempt."""
+    """The events of attempts. Observers are notified during the attempt."""
 
     def wrap_phase(self, run: F, phase: Phase, profile: str) -> F:
         """Wrap a phase of a profile that is being built, for example to time it."""
@@ -25,7 +25,7 @@ class AttemptObserver(Observer):
         """An attempt of a single pod begins; not called for members of a group."""
 
     def found(self, queued: QueuedPodInfo, runner: ProfileRunner, result: SearchResult | ExtendedNodes) -> None:
-        """The search for nodes has ended; the node is not chosen yet."""
+        """The search for nodes has ended. The node is not chosen yet."""
 
     def chosen(self, queued: QueuedPodInfo, choice: Choice) -> None:
         """The node is chosen, with the scores of extenders; not called without extenders."""

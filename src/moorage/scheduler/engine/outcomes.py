@@ -23,7 +23,7 @@ class NodeScope(Struct, frozen=True):
 
 
 class Diagnosis(Struct):
-    """The findings of one search for nodes; ``scope`` is the part of the cluster that was searched (default: all)."""
+    """The findings of a search for nodes. ``scope`` is the part of the cluster that was searched (default: all)."""
 
     node_count: int
     statuses: NodeStatuses = NOTHING_EXAMINED
@@ -59,14 +59,14 @@ class Diagnosis(Struct):
 
 
 class Placed(Struct, frozen=True):
-    """The pod has a node, and its binding cycle has begun; ``tied`` are equals that upstream might choose."""
+    """The pod has a node, and its binding cycle has begun. ``tied`` are equals that upstream might choose."""
 
     node_name: str
     tied: tuple[str, ...] = ()
 
 
 class Unschedulable(Struct, frozen=True):
-    """The pod was rejected; events of the plugins can requeue it. ``nominated_node`` is as in PostFilterResult."""
+    """The pod was rejected. Events of the plugins can requeue it. ``nominated_node`` is as in PostFilterResult."""
 
     diagnosis: Diagnosis
     nominated_node: str | None = None
@@ -78,7 +78,7 @@ class Unschedulable(Struct, frozen=True):
 
 
 class Failed(Struct, frozen=True):
-    """The attempt failed with an error, or without nodes; ``nominated_node`` is as in PostFilterResult."""
+    """The attempt failed with an error, or without nodes. ``nominated_node`` is as in PostFilterResult."""
 
     message: str
     is_rejection: bool = False
@@ -90,7 +90,7 @@ class Dropped(Struct, frozen=True):
 
 
 class Tried(Struct, frozen=True):
-    """A group was tried; each of its pods has a separate outcome."""
+    """A group was tried. Each of its pods has a separate outcome."""
 
 
 Outcome: TypeAlias = Placed | Unschedulable | Failed | Dropped | Tried

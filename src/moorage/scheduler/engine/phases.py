@@ -43,13 +43,13 @@ class Phase(NamedTuple):
 
 
 class PhaseHooks:
-    """Hooks into the phases of one profile. The base has none, and costs nothing."""
+    """Hooks into the phases of a profile. The base has none, and costs nothing."""
 
     on_totals: Callable[..., None] | None = None
-    """Called with the totals of every choice; see ``TotalsObserver.totalled``."""
+    """Called with the totals of every choice. See ``TotalsObserver.totalled``."""
 
     def wrap(self, run: F, phase: Phase) -> F:
-        """Wrap the function that runs a phase; the wrapper must return the same result."""
+        """Wrap the function that runs a phase. The wrapper must return the same result."""
         return run
 
 
@@ -76,7 +76,7 @@ SCORE_PLACEMENTS_PHASE: Final = Phase(PLACEMENT_SCORE)
 GROUP_POST_FILTER_PHASE: Final = Phase(POD_GROUP_POST_FILTER, is_async=True, read_code=_read_code)
 PRE_FLIGHT_PHASE: Final = Phase(PRE_BIND_PRE_FLIGHT, of_binding=True)
 PERMIT_WAIT_PHASE: Final = Phase(Point("PermitWait"), of_binding=True, is_async=True, read_code=_read_code)
-"""The wait on permit is no extension point, and has a separate metric."""
+"""The wait on permit is not an extension point, and has a separate metric."""
 PRE_BIND_PHASE: Final = Phase(PRE_BIND, of_binding=True, is_async=True, read_code=_read_code)
 BIND_PHASE: Final = Phase(BIND, of_binding=True, is_async=True, read_code=_read_code)
 POST_BIND_PHASE: Final = Phase(POST_BIND, of_binding=True, is_async=True)

@@ -1,4 +1,4 @@
-"""The configured plugins of one profile, in the order in which each extension point calls them."""
+"""The configured plugins of a profile, in the order in which each extension point calls them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
@@ -19,7 +19,7 @@ from moorage.scheduler.framework.registry import Registry, extension_points
 
 _RESOURCES: Final = frozenset(Resource)
 MAX_EVENTS: Final = 1000
-"""The limit of events that a plugin may register for; there are far fewer kinds and actions."""
+"""The limit of events that a plugin may register for. There are far fewer kinds and actions."""
 
 
 class Profile:
@@ -136,7 +136,7 @@ def _read_registrations(plugin: points.Plugin) -> tuple[EventRegistration, ...]:
 
 
 def _invalid_registration(entry: object) -> str:
-    """Return the problem of an entry of ``events_to_register`` and what to write instead; empty if it is valid."""
+    """Return the problem of an entry of ``events_to_register`` and what to write instead, or empty if it is valid."""
     if not (
         isinstance(entry, EventRegistration)
         and isinstance(entry.event, ClusterEvent)

@@ -55,7 +55,7 @@ log = structlog.get_logger(__name__)
 
 
 class Profiles:
-    """The profiles of one configuration: their scheduling and binding phases, and the lifecycle of their plugins."""
+    """The profiles of a configuration: their scheduling and binding phases, and the lifecycle of their plugins."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Profiles:
         try:
             self.runners = build(config, observers)
             self.resizes = build(resizing(config, services.features), main_runners=self.runners)
-            """The runners for running pods whose resize was deferred."""
+            """The runners for running pods with a deferred resize."""
             self.bindings = {
                 name: BindingPhases(runner.profile, runner.extenders, ObserverHooks(observers, name))
                 for name, runner in self.runners.items()
@@ -118,7 +118,7 @@ class Profiles:
         return {name: runner.profile.group_sources for name, runner in self.runners.items()}
 
     def first_exception(self) -> BaseException | None:
-        """Return the first fault of a plugin as an exception, in any profile; expected failures do not count."""
+        """Return the first fault of a plugin as an exception, in any profile. Expected failures do not count."""
         return next((faults.first for faults in self._fault_records() if faults.first is not None), None)
 
     def faults(self) -> list[str]:
@@ -208,7 +208,7 @@ class PluginLifecycle:
         self.is_closed = False
 
     async def start(self) -> None:
-        """Start every plugin once; raise PluginError if one fails."""
+        """Start every plugin once. Raise PluginError if one fails."""
         if self.has_begun:
             return
         self.has_begun = True
@@ -217,24 +217,24 @@ class PluginLifecycle:
             self._started.append(plugin)
             if type(plugin).start is Plugin.start:
                 continue
-            where = f"starting plugin {plugin.name!r}"
+            location = f"starting plugin {plugin.name!r}"
             try:
                 await call_within(START_SECONDS, plugin.start)
             except DeadlineExceeded as error:
                 problem = invalid_result(plugin, ("start",), str(error))
                 advice = "start long work with handle.in_background"
-                raise PluginError(plugin.name, f"{where}: {problem}; {advice}") from error
+                raise PluginError(plugin.name, f"{location}: {problem}; {advice}") from error
             except PLUGIN_FAULTS as error:  # plugin code may raise anything
                 pass_on_interrupt(error)
-                raise PluginError(plugin.name, f"{where}: {described(error, f'{plugin.name}.start')}") from error
+                raise PluginError(plugin.name, f"{location}: {described(error, f'{plugin.name}.start')}") from error
 
     def follow(self, former: "PluginLifecycle") -> None:
-        """Replace other plugins, which still bind pods; close them with these plugins at the latest."""
+        """Replace other plugins, which still bind pods. Close them with these plugins at the latest."""
         self._former = [former, *(lifecycle for lifecycle in former._former if not lifecycle.is_closed)]
         former._former = []
 
     async def close(self) -> None:
-        """Close all started plugins and cancel their background work; never raises, may take seconds."""
+        """Close all started plugins and cancel their background work. Never raises, may take seconds."""
         for former in self._former:
             await former.close()
         self._former = []

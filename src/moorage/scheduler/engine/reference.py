@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 
 class PluginScores(Struct):
-    """The scores of one plugin for each node of a window."""
+    """The scores of a plugin for each node of a window."""
 
     plugin: str
     weight: int
@@ -50,7 +50,7 @@ def pre_filtered_cycle(profile: Profile, pod: Pod, nodes: NodeTable, group: Cycl
 
 
 def filter_all(profile: Profile, cycle: CycleState, pod: Pod, nodes: NodeTable, table: StatusTable) -> IdArray:
-    """Filter a window; the result has, for each node, the id of the status of the first plugin that rejects it."""
+    """Filter a window. The result has, for each node, the id of the status of the first plugin that rejects it."""
     status_ids: IdArray = np.zeros(len(nodes), dtype=np.int32)
     alive: BoolArray = np.ones(len(nodes), dtype=np.bool_)
     for plugin in profile.filter:
@@ -62,7 +62,7 @@ def filter_all(profile: Profile, cycle: CycleState, pod: Pod, nodes: NodeTable, 
 
 
 def score_all(profile: Profile, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Scores:
-    """Score the feasible nodes by all score plugins; with none configured, every node is worth 1."""
+    """Score the feasible nodes by all score plugins. With none configured, every node is worth 1."""
     if not profile.score:
         return Scores(np.ones(len(nodes), dtype=np.int64))
     for preparer in profile.pre_score:
@@ -91,7 +91,7 @@ class CrossCheckError(MoorageError):
 class CrossCheck:
     """Filters and scores without caches in a share of all cycles.
 
-    A difference raises an error; in live cycles it is logged and counted, because a wrong plugin must not block pods.
+    A difference raises an error. In live cycles it is logged and counted, because a wrong plugin must not block pods.
     """
 
     def __init__(self, profile: Profile, share: float = 1.0, *, is_live: bool = False) -> None:
@@ -104,7 +104,7 @@ class CrossCheck:
         self._scores_expire = any(plugin.name in self._expiring for plugin in profile.score)
         self.differences = 0
         self.first: CrossCheckError | None = None
-        """The first difference; the failed attempt may have been retried since."""
+        """The first difference. The failed attempt may have been retried since."""
 
     def verdicts(
         self, pod: Pod, nodes: NodeTable, status_ids: IdArray, table: StatusTable, group: CycleState | None = None

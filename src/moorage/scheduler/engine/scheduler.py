@@ -14,6 +14,7 @@ from moorage.kube.api.pod_groups import CompositePodGroup, PodGroup
 from moorage.kube.api.records import EventNote
 from moorage.kube.features import FeatureGates
 from moorage.scheduler.config.types import SchedulerConfiguration
+from moorage.scheduler.engine.binding.binder import MAX_BINDINGS
 from moorage.scheduler.engine.binding.binding_phases import PendingBinding, Undo
 from moorage.scheduler.engine.cycle.filter import QUEUED_POD
 from moorage.scheduler.engine.cycle.profile_runner import NOT_RUN, ProfileRunner
@@ -62,9 +63,6 @@ from moorage.scheduler.state.pod_groups import PodGroups
 
 if TYPE_CHECKING:
     from moorage.scheduler.engine.groups.group_cycle import GroupCycle
-
-MAX_BINDINGS = 256
-"""The limit of concurrent bindings: beyond it, no further pod is tried."""
 
 log = structlog.get_logger(__name__)
 
@@ -158,7 +156,7 @@ class Scheduler:
     def build_profiles(
         self, config: SchedulerConfiguration, registry: Registry, extenders: Iterable[Extender] = ()
     ) -> Profiles:
-        """Build the profiles of another configuration; the current ones remain in use, and plugins are not started."""
+        """Build the profiles of another configuration. The current ones remain in use, and plugins are not started."""
         return Profiles(
             config,
             registry,
@@ -169,7 +167,7 @@ class Scheduler:
         )
 
     def change_profiles(self, profiles: Profiles) -> Profiles:
-        """Replace the profiles between two cycles; return the previous ones, which still bind the pods they placed.
+        """Replace the profiles between two cycles. Return the previous ones, which still bind the pods they placed.
 
         All pending pods are re-sorted and re-admitted by the new plugins, and rejected pods are retried, because the
         plugin that rejected them may have been removed. This takes about 12 microseconds per pending pod.
@@ -213,7 +211,7 @@ class Scheduler:
         self.services.wake()
 
     async def schedule_next(self) -> Outcome | None:
-        """Try the next pod of the queue; ``None`` if it is empty, or too many bindings are in flight."""
+        """Try the next pod of the queue. Return ``None`` if it is empty, or too many bindings are in flight."""
         if self.binder.in_flight >= MAX_BINDINGS:
             return None
         queued = self.queue.pop()
@@ -304,7 +302,7 @@ class Scheduler:
     def commit(
         self, queued: QueuedPodInfo, runner: ProfileRunner, state: CycleState, node_name: str
     ) -> Unschedulable | None:
-        """Assume, reserve and permit a pod on its node, and start its binding; or revert, and return the rejection."""
+        """Assume, reserve and permit a pod on its node, and start its binding, or revert, and return the rejection."""
         pod = queued.pod
         assumed = pod.on_node(node_name)
         self.cache.assume(assumed)

@@ -31,7 +31,7 @@ class Freeze:
 
     def __init__(self) -> None:
         self.thawed: asyncio.Event | None = None
-        """Set when the awaiting cycle ends; ``None`` if no cycle awaits."""
+        """Set when the awaiting cycle ends, or ``None`` if no cycle awaits."""
 
     def __enter__(self) -> None:
         self.thawed = asyncio.Event()
@@ -73,7 +73,7 @@ class Services(Struct):
     """Selects between nodes with equal scores; by default as upstream does."""
 
     def write_status(self, obj: KubeObject, patch: Mapping[str, Any]) -> None:
-        """Patch the status of an object in the background; errors are logged, because the next attempt repeats it."""
+        """Patch the status of an object in the background. Errors are logged, because the next attempt repeats it."""
 
         async def write() -> None:
             try:

@@ -22,7 +22,7 @@ IdArray = NDArray[np.int32]
 
 
 class StatusTable:
-    """The distinct statuses of an evaluation, numbered; number 0 means that no plugin rejects."""
+    """The distinct statuses of an evaluation, numbered. Number 0 means that no plugin rejects."""
 
     def __init__(self) -> None:
         self._statuses: list[Status | None] = [None]
@@ -70,7 +70,7 @@ class WithNominated(Struct):
 def rejected_rows(
     plugin: FilterPlugin, cycle: CycleState, pod: Pod, nodes: NodeTable, table: StatusTable, alive: BoolArray | None
 ) -> Iterator[tuple[BoolArray, int]]:
-    """Run one filter on a window; yield disjoint masks of rejected rows, with the numbers of their statuses.
+    """Run one filter on a window. Yield disjoint masks of rejected rows, with the numbers of their statuses.
 
     Rows that are not ``alive`` were rejected before: the plugin's results for those do not count, not even errors.
     """
@@ -105,7 +105,7 @@ def checked_verdict(plugin: Plugin, verdict: object, rows: BoolArray) -> Verdict
 
 
 def _numbered(verdict: Verdict, plugin: str, rows: BoolArray, table: StatusTable) -> Iterator[tuple[BoolArray, int]]:
-    """Yield the rejections of a verdict within ``rows``; a row with several has all their reasons together."""
+    """Yield the rejections of a verdict within ``rows``. A row with several has all their reasons together."""
     rejections = [(mask, status) for mask, status in verdict.rejections if np.count_nonzero(mask)]
     if len(rejections) == 1:
         mask, status = rejections[0]
@@ -113,12 +113,12 @@ def _numbered(verdict: Verdict, plugin: str, rows: BoolArray, table: StatusTable
     elif rejections:
         groups, group_ids = group_rows([mask & rows for mask, _ in rejections], len(rows))
         for number, members in enumerate(groups):
-            if (merged := combined([rejections[member][1] for member in members])) is not None:
-                yield group_ids == number, table.number(merged.by(plugin))
+            if (combined_status := combined([rejections[member][1] for member in members])) is not None:
+                yield group_ids == number, table.number(combined_status.by(plugin))
 
 
 class RowStatuses(NodeStatuses):
-    """The statuses of an attempt: a number per row; rows that were not examined have none."""
+    """The statuses of an attempt: a number per row. Rows that were not examined have none."""
 
     def __init__(
         self, nodes: NodeTable, status_ids: IdArray, table: StatusTable, examined: BoolArray | None, absent: Status
@@ -154,7 +154,7 @@ class RowStatuses(NodeStatuses):
         return (None if info is None else self._table[int(self._status_ids[info.row])]) or self.absent
 
     def rows_with(self, code: Code, nodes: NodeTable, order: RowArray) -> RowArray:
-        """Return those of the rows whose status has exactly this code, in the given order."""
+        """Return the rows with exactly this status code, in the given order."""
         status_ids = range(len(self._table))
         is_wanted = np.array([(self._table[number] or self.absent).code == code for number in status_ids])
         rows: RowArray = order[is_wanted[self._status_ids[order]]]

@@ -39,7 +39,7 @@ class TaskBackground:
         return self._under_way
 
     def start(self, work: Coroutine[Any, Any, object], *, name: str) -> None:
-        """Run a coroutine; its exceptions are logged."""
+        """Run a coroutine. Its exceptions are logged."""
         self._under_way += 1
         loop = asyncio.get_running_loop()
         if loop is not self._loop:

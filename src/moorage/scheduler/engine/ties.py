@@ -1,5 +1,6 @@
 """Tie-breaking for reproducible experiments, instead of upstream's."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
@@ -27,19 +28,20 @@ class RandomTies:
         return int(rows[self._chance.randrange(len(rows))])
 
 
-class TiesByName:
-    """Chooses the node whose name is first."""
+class TiesInOrder:
+    """Chooses the first node in an order that never changes: by name, or by a key that a name determines."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: Callable[[str], str | float] = str) -> None:
+        self._key = key
         self._version: tuple[int, int] | None = None
         self._places: RowArray = np.zeros(0, dtype=np.int64)
 
     def choose(self, nodes: NodeTable, rows: RowArray) -> int:
-        """Return the row with the first name; names are re-sorted only after nodes were added or removed."""
+        """Return the first of the rows. Nodes are re-sorted only after some were added or removed."""
         if len(rows) == 1:
             return int(rows[0])
         if self._version != (nodes.nodes_version, len(nodes)):
-            order = np.argsort(np.array(nodes.names, dtype=object), kind="stable")
+            order = np.argsort(np.array([self._key(name) for name in nodes.names], dtype=object), kind="stable")
             self._places = np.empty(len(order), dtype=np.int64)
             self._places[order] = np.arange(len(order))
             self._version = nodes.nodes_version, len(nodes)

@@ -30,18 +30,18 @@ class PermitWait:
         return self._decided.done()
 
     def allow(self, plugin: str) -> None:
-        """Let the pod go as far as this plugin is concerned; it binds when all have let it go."""
+        """Let the pod go as far as this plugin is concerned. It binds when all have let it go."""
         if (timer := self._timers.pop(plugin, None)) is not None:
             timer.cancel()
         if not self._timers:
             self._decide(None)
 
     def reject(self, plugin: str, message: str) -> None:
-        """Reject the pod; it goes back to the queue."""
+        """Reject the pod. It goes back to the queue."""
         self._decide(Status.unschedulable(message).by(plugin))
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """End the wait with an error, so that the pod is retried; return whether this was the first decision."""
+        """End the wait with an error, so that the pod is retried. Return whether this was the first decision."""
         return self._decide(Status.error(message).by(plugin))
 
     async def decision(self) -> Status | None:

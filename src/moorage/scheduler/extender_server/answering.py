@@ -1,4 +1,4 @@
-"""The verbs of an extender, served by the plugins of one profile on the cache of a scheduler that never schedules.
+"""The verbs of an extender, served by the plugins of a profile on the cache of a scheduler that never schedules.
 
 A request is handled without interruption: nothing changes during it. Pods that kube-scheduler has assumed but
 not bound are not in the cache: their bindings report them.
@@ -64,7 +64,7 @@ class BindRequest(Struct, frozen=True):
 
 
 def node_question(body: bytes) -> NodeQuestion:
-    """Read a request of filter or prioritize; raise InputError if it is invalid."""
+    """Read a request of filter or prioritize. Raise InputError if it is invalid."""
     fields = _fields(body)
     names = _part(fields, "nodenames", list[str] | None)
     if names is None:
@@ -73,7 +73,7 @@ def node_question(body: bytes) -> NodeQuestion:
 
 
 def victim_question(body: bytes) -> VictimQuestion:
-    """Read a request of preempt; raise InputError if it is invalid."""
+    """Read a request of preempt. Raise InputError if it is invalid."""
     fields = _fields(body)
     victims_by_node = _part(fields, "nodenametometavictims", dict[str, dict[str, Any] | None] | None)
     if victims_by_node is None:
@@ -82,7 +82,7 @@ def victim_question(body: bytes) -> VictimQuestion:
 
 
 def bind_request(body: bytes) -> BindRequest:
-    """Read a request of bind; raise InputError if it is invalid."""
+    """Read a request of bind. Raise InputError if it is invalid."""
     fields = _fields(body)
     texts = [_part(fields, name, str | None) or "" for name in ("podname", "podnamespace", "poduid", "node")]
     for name, text in zip(("PodName", "PodNamespace", "PodUID", "Node"), texts, strict=True):
@@ -94,12 +94,12 @@ def bind_request(body: bytes) -> BindRequest:
 def _proposed(node: str, content: Mapping[str, Any] | None) -> ProposedVictims:
     folded = {key.lower(): item for key, item in (content or {}).items()}
     pods, violations = folded.get("pods") or [], folded.get("numpdbviolations") or 0
-    where = f"NodeNameToMetaVictims[{node[:MAX_SHOWN]}]"
+    location = f"NodeNameToMetaVictims[{node[:MAX_SHOWN]}]"
     if not isinstance(pods, list) or not all(isinstance(pod, dict) for pod in pods) or not isinstance(violations, int):
-        raise InputError(where, "this is not {Pods: [{UID: …}], NumPDBViolations: …}")
+        raise InputError(location, "this is not {Pods: [{UID: …}], NumPDBViolations: …}")
     uids = [next((item for key, item in pod.items() if key.lower() == "uid"), None) for pod in pods]
     if not all(isinstance(uid, str) for uid in uids):
-        raise InputError(where, "a victim has no UID")
+        raise InputError(location, "a victim has no UID")
     return ProposedVictims(tuple(uids), violations)  # type: ignore[arg-type]
 
 
@@ -132,12 +132,12 @@ def _pod(fields: Mapping[str, Raw]) -> Pod:
     return pod
 
 
-def filter_result(feasible: Iterable[str], failed: Mapping[str, str], unresolvable: Mapping[str, str]) -> bytes:
-    """Write the response of filter: the names of feasible nodes, and the reasons of the rest."""
+def filter_result(feasible: Iterable[str], failed_nodes: Mapping[str, str], unresolvable: Mapping[str, str]) -> bytes:
+    """Write the response of filter: the names of feasible nodes, and the reasons of the other nodes."""
     result = {
         "Nodes": None,
         "NodeNames": list(feasible),
-        "FailedNodes": failed,
+        "FailedNodes": failed_nodes,
         "FailedAndUnresolvableNodes": unresolvable,
         "Error": "",
     }
@@ -168,7 +168,7 @@ def bind_result(problem: str = "") -> bytes:
     return msgspec.json.encode({"Error": problem})
 
 
-UNKNOWN_NODE: Final = Status.unschedulable("node(s) were not known to the extender yet")
+UNKNOWN_NODE: Final = Status.unschedulable("node(s) were not yet in the cache of the extender")
 
 
 class Answering:
@@ -183,11 +183,12 @@ class Answering:
         self._adapt = pod_adapter(scheduler.services.features) or (lambda pod: pod)
         self._handle = next(iter(self._cycle.handles.made.values()))
         is_listed = PodDisruptionBudget in scheduler.objects.kinds()
-        self._budgets = Budgets(scheduler.objects[PodDisruptionBudget]) if is_listed else None
+        features = scheduler.services.features
+        self._budgets = Budgets(scheduler.objects[PodDisruptionBudget], features) if is_listed else None
         self._phases = BindingPhases(self._profile, ())
 
     def filter(self, question: NodeQuestion) -> tuple[list[str], dict[str, Status]]:
-        """Return feasible nodes in request order, and the status of each rejected node; raise PluginError on failure.
+        """Return feasible nodes in request order, and the status of each rejected node. Raise PluginError on failure.
 
         A node that the cache does not have yet is rejected for now: kube-scheduler retries the pod.
         """
@@ -216,7 +217,7 @@ class Answering:
         return any(self._cache.node(name) is None for name in question.nodes)
 
     def prioritize(self, question: NodeQuestion) -> list[tuple[str, int]]:
-        """Score nodes by all score plugins, each from 0 to 100 times its weight; raise PluginError if a plugin fails.
+        """Score nodes by all score plugins, each from 0 to 100 times its weight. Raise PluginError if a plugin fails.
 
         The filters do not run: all of these nodes are feasible. A node missing from the cache scores zero.
         """
@@ -254,10 +255,10 @@ class Answering:
         return agreed
 
     async def bind(self, request: BindRequest) -> str:
-        """Bind a pod with the plugins; return the error, if any."""
+        """Bind a pod with the plugins. Return the error, if any."""
         cached_pod = self._pods.find(f"{request.namespace}/{request.name}")
         if cached_pod is not None and cached_pod.uid != request.uid:
-            return f"pod {request.namespace}/{request.name} is another one by now: its uid is {cached_pod.uid}"
+            return f"pod {request.namespace}/{request.name} has been recreated: its uid is {cached_pod.uid}"
         metadata = ObjectMeta(name=request.name, namespace=request.namespace, uid=request.uid)
         pod = (Pod(metadata=metadata) if cached_pod is None else cached_pod).on_node(request.node)
         queued = QueuedPodInfo(pod, self._clock.now())
@@ -277,7 +278,7 @@ class Answering:
         return {name: info.row for name, info in infos if info is not None}
 
     def _scope(self, rows: list[int]) -> NodeScope | None:
-        """Return the requested part of the cluster; ``None`` is all of it, which has cached results."""
+        """Return the requested part of the cluster. ``None`` is all of it, which has cached results."""
         if len(rows) == len(self._cache):
             return None
         mask = np.zeros(len(self._cache), dtype=np.bool_)
@@ -307,6 +308,6 @@ class Answering:
 
 def split_by_code(rejected: dict[str, Status]) -> tuple[dict[str, str], dict[str, str]]:
     """Divide rejections by whether preemption could resolve them, each with its message."""
-    failed = {name: status.message for name, status in rejected.items() if status.code == Code.UNSCHEDULABLE}
-    unresolvable = {name: status.message for name, status in rejected.items() if name not in failed}
-    return failed, unresolvable
+    failed_nodes = {name: status.message for name, status in rejected.items() if status.code == Code.UNSCHEDULABLE}
+    unresolvable = {name: status.message for name, status in rejected.items() if name not in failed_nodes}
+    return failed_nodes, unresolvable

@@ -1,6 +1,6 @@
 """The plugins that an extender serves, and its entry for kube-scheduler's configuration.
 
-An extender serves filters, scores and binding of some plugins of one profile.
+An extender serves filters, scores and binding of some plugins of a profile.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +62,7 @@ class Served(Struct, frozen=True):
 
 
 def select_served(policy: Policy, names: Sequence[str], profile_name: str = "") -> Served:
-    """Reduce a policy to some plugins of one profile; ConfigErrors name everything that an extender cannot do."""
+    """Reduce a policy to some plugins of a profile; ConfigErrors name everything that an extender cannot do."""
     profile_names = [profile.scheduler_name or "" for profile in policy.config.profiles]
     if profile_name and profile_name not in profile_names:
         hint = did_you_mean(profile_name, profile_names) or f"the profiles are {', '.join(profile_names)}"
@@ -77,7 +77,7 @@ def select_served(policy: Policy, names: Sequence[str], profile_name: str = "") 
     points = {point: [name for name in enabled[point] if name in names] for point in ANSWERED}
     filters = bool(points[ExtensionPoint.FILTER] or points[ExtensionPoint.PRE_FILTER])
     binds = bool(points[ExtensionPoint.BIND])
-    # The plugins every scheduler must have; the scheduler lists the budgets that preemption reads.
+    # The plugins every scheduler must have. The scheduler lists the budgets that preemption reads.
     points[ExtensionPoint.QUEUE_SORT] = [SORT]
     points[ExtensionPoint.BIND].append(BINDER)
     points[ExtensionPoint.POST_FILTER] = [PREEMPTION] if filters else []

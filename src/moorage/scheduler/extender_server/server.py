@@ -73,7 +73,7 @@ SECONDS: Final = MetricSpec(
     buckets=(0.0001, 0.00025, 0.0005, *DEFAULT_BUCKETS),
 )
 FAILURES: Final = MetricSpec(
-    "moorage_extender_plugin_failures_total", MetricKind.COUNTER, ("verb",), "Requests that a plugin failed in."
+    "moorage_extender_plugin_failures_total", MetricKind.COUNTER, ("verb",), "Requests in which a plugin failed."
 )
 
 log = structlog.get_logger(__name__)
@@ -93,7 +93,7 @@ class ExtenderOptions(Struct, frozen=True):
     def check(self) -> None:
         """Do not serve unknown clients by mistake: every client may also have pods bound."""
         if bool(self.cert_file) != bool(self.key_file):
-            raise InputError("--tls-cert-file", "a certificate and its key belong together", hint="give both or none")
+            raise InputError("--tls-cert-file", "the certificate or its key is missing", hint="set both or neither")
         if self.client_ca_file and not self.cert_file:
             problem = "clients without TLS have no certificate"
             raise InputError("--client-ca-file", problem, hint="set --tls-cert-file and --tls-private-key-file")
@@ -104,7 +104,7 @@ class ExtenderOptions(Struct, frozen=True):
 
 
 def run_extender(served: Served, options: ExtenderOptions, connection: Connection) -> int:
-    """Serve until stopped; return the exit code."""
+    """Serve until stopped. Return the exit code."""
     import uvloop
 
     options.check()
@@ -138,7 +138,7 @@ class ExtenderServer:
             "/bind": self._bind,
         }
         self._authority = self._read_authority()
-        # A client certificate keeps web pages away; without it, all clients on this machine are accepted.
+        # A client certificate keeps web pages away. Without it, all clients on this machine are accepted.
         self._guard = RequestGuard(_refused, is_local=is_loopback(options.address) and not self._authority)
 
     async def run(self) -> None:
@@ -180,11 +180,11 @@ class ExtenderServer:
             starting = asyncio.create_task(self._start(parts), name="starting")
             stopping = asyncio.create_task(self._stopping.wait(), name="waiting for a signal")
             tasks: set[asyncio.Task[Any]] = {informing, starting, stopping}
-            waiting = tasks
+            pending_tasks = tasks
             try:
                 # Informers end only with an error, and a plugin may fail to start.
                 while not stopping.done():
-                    finished, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                    finished, pending_tasks = await asyncio.wait(pending_tasks, return_when=asyncio.FIRST_COMPLETED)
                     for task in finished:
                         task.result()
             finally:
@@ -211,8 +211,8 @@ class ExtenderServer:
             host = None if options.address in EVERYWHERE else options.address
             return await server.listen(host, options.port, tls=None if tls is None else lambda: tls.context)
         except OSError as error:
-            where = f"--address {options.address} --port {options.port}"
-            raise InputError(where, f"cannot listen: {error.strerror or error}") from error
+            location = f"--address {options.address} --port {options.port}"
+            raise InputError(location, f"cannot listen: {error.strerror or error}") from error
 
     def _read_authority(self) -> bytes:
         file = self._options.client_ca_file
@@ -252,7 +252,7 @@ class ExtenderServer:
         return self._guard.check(request)
 
     def answer(self, request: HttpRequest) -> AnyReply:
-        """Handle a request: scheduling verbs synchronously, all others in a task."""
+        """Handle a request: scheduling verbs synchronously, other requests in a task."""
         if (refusal := self._refuse(request)) is not None:
             return refusal
         question = self._verbs.get(request.path)
@@ -315,7 +315,7 @@ class ExtenderServer:
 
     async def _bind(self, answering: Answering, body: bytes) -> Reply:
         if not self._served.verbs.binds:
-            return _refused(404, "none of the plugins binds pods: leave bindVerb out")
+            return _refused(404, "no plugin binds pods: omit bindVerb")
         try:
             return Reply(200, bind_result(await answering.bind(bind_request(body))))
         except InputError as error:

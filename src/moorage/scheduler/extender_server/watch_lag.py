@@ -40,7 +40,7 @@ class WatchLag(ApplyObserver):
         self._waited = (0, 0)
 
     def wrap_apply(self, apply: Apply) -> Apply:
-        """Count changes; pending pods do not count, because kube-scheduler updates the status of each rejected pod."""
+        """Count changes. Pending pods do not count, because kube-scheduler updates the status of each rejected pod."""
 
         def applied(before: KubeObject | None, after: KubeObject | None, *, is_final: bool = True) -> None:
             apply(before, after, is_final=is_final)

@@ -53,25 +53,25 @@ class Categorical(Generic[V]):
         return (values[code] for code in self.codes.tolist())
 
     def where(self, test: Callable[[V], bool]) -> BoolArray:
-        """Find the nodes whose value passes; the test runs once per distinct value."""
+        """Find the nodes with a value that passes. The test runs once per distinct value."""
         if len(self.codes) < len(self.values):
             # A narrow table on a column with many values: test only the values in the table.
             return np.fromiter((test(value) for value in self), dtype=np.bool_, count=len(self.codes))
         passes = [test(value) for value in self.values]
         if not any(passes):
-            # The most common result of a filter; it needs no gather.
+            # The most common result of a filter. It needs no gather.
             return np.zeros(len(self.codes), dtype=np.bool_)
         return np.array(passes, dtype=np.bool_).take(self.codes)
 
     def map(self, function: Callable[[V], int]) -> IntArray:
-        """Compute a number for each node; the function runs once per distinct value."""
+        """Compute a number for each node. The function runs once per distinct value."""
         if len(self.codes) < len(self.values):
             return np.fromiter((function(value) for value in self), dtype=np.int64, count=len(self.codes))
         table = np.fromiter((function(value) for value in self.values), dtype=np.int64, count=len(self.values))
         return table.take(self.codes)
 
     def is_in(self, wanted: Collection[V]) -> BoolArray:
-        """Find the nodes whose value is one of these: a look-up, however many distinct values there are."""
+        """Find the nodes with one of these values: one look-up for any number of distinct values."""
         codes = [code for value in wanted if (code := self.values.find(value)) is not None]
         if not codes:
             return np.zeros(len(self.codes), dtype=np.bool_)
@@ -82,7 +82,7 @@ class Categorical(Generic[V]):
         return table.take(self.codes)
 
     def is_number(self, test: Callable[[IntArray], BoolArray]) -> BoolArray:
-        """Find the nodes whose value is an integer that passes; the test gets the integers of all distinct values."""
+        """Find the nodes with an integer that passes. The test gets the integers of all distinct values."""
         integers, are_integers = self.values.numbers()
         return (test(integers) & are_integers).take(self.codes)
 
@@ -117,7 +117,7 @@ class Vocabulary(Generic[V]):
         return code
 
     def find(self, value: V) -> int | None:
-        """Return the number of a value; ``None`` if it has no number."""
+        """Return the number of a value, or ``None`` if it has no number."""
         return self._codes.get(value)
 
     def numbers(self) -> tuple[IntArray, BoolArray]:
@@ -156,13 +156,13 @@ class Growing:
             self.reserve(row + 1)
             self.put(row, value)
         except OverflowError:
-            # Pods that were bound elsewhere may have huge requests; their sum must not stop the scheduler.
+            # Pods that were bound elsewhere may have huge requests. Their sum must not stop the scheduler.
             self.array[row] = np.iinfo(self.array.dtype).max
 
     def view(self, rows: int) -> NDArray[Any]:
         """Return the rows in use, read-only."""
         if self.rows != rows:
-            # A column that later rows have not used yet is shorter than the table; missing values are zero.
+            # A column that later rows have not used yet is shorter than the table. Missing values are zero.
             self.reserve(rows)
             self.shown = self.array[:rows]
             self.shown.flags.writeable = False

@@ -69,7 +69,7 @@ _FITS: Final[Mapping[str, frozenset[str]]] = {
     "scores": frozenset({"scores"}),
     "handle": frozenset(),
 }
-"""The parameters for which an author's name of a parameter is right; other names may mean anything."""
+"""The parameters for which an author's name of a parameter is right. Other names may mean anything."""
 _OLD_POST_FILTER: Final = "; v1alpha1's PostFilter is `def pre_score(self, cycle, pod, nodes)` of PreScorePlugin"
 _CLASSES: Final = {kind.__name__: kind for kind in (CycleState, Pod, NodeInfo, NodeTable, Status, points.QueuedPod)}
 
@@ -96,7 +96,7 @@ def broken_contract(plugin: type[points.Plugin]) -> tuple[str, str] | None:
 
 
 def broken_timeout(plugin: points.Plugin | type[points.Plugin], name: str) -> tuple[str, str] | None:
-    """Return the problem of a number of seconds, and what to write instead; ``None`` if it is valid."""
+    """Return the problem of a number of seconds, and what to write instead, or ``None`` if it is valid."""
     seconds = getattr(plugin, name)
     if seconds is None or (isinstance(seconds, int | float) and seconds > 0):
         return None
@@ -136,7 +136,7 @@ def _uncalled(plugin: type[points.Plugin]) -> Iterator[str]:
         kind for kind in plugin.__mro__ if str(kind.__module__).partition(".")[0] != "moorage" and kind is not object
     ]
     members = [_unwrap_function(member) for kind in own for member in vars(kind).values()]
-    referenced = {name for member in members for name in _names_in(getattr(member, "__code__", None))}
+    referenced = {name for member in members for name in _collect_names(getattr(member, "__code__", None))}
     for kind in own:
         for name, method in vars(kind).items():
             if not name.startswith("_") and inspect.isfunction(inspect.unwrap(method)) and name not in referenced:
@@ -149,12 +149,12 @@ def _unwrap_function(member: Any) -> Any:
     return inspect.unwrap(getattr(member, "__func__", member))
 
 
-def _names_in(code: CodeType | None) -> Iterator[str]:
+def _collect_names(code: CodeType | None) -> Iterator[str]:
     if code is not None:
         yield from code.co_names
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
-                yield from _names_in(constant)
+                yield from _collect_names(constant)
 
 
 def _defines(plugin: type[points.Plugin], method: str) -> bool:
@@ -167,22 +167,22 @@ def _methods(base: type[points.Plugin]) -> Iterator[tuple[str, Any]]:
 
 
 def _compare(plugin: type[points.Plugin], name: str, promised: Any) -> tuple[str, str] | None:
-    method, where = getattr(plugin, name), f"{plugin.name}.{name}"
+    method, location = getattr(plugin, name), f"{plugin.name}.{name}"
     if not callable(method):
-        return f"{where} is {method!r}, which cannot be called", f"write `{_heading(name, promised)}`"
+        return f"{location} is {method!r}, which cannot be called", f"write `{_heading(name, promised)}`"
     inner = inspect.unwrap(method)
     waits = inspect.iscoroutinefunction(method) or inspect.iscoroutinefunction(inner)
     hints = _hints(method)
-    # A decorated function or a callable object may return an awaitable; a plain `def` does not unless annotated.
+    # A decorated function or a callable object may return an awaitable. A plain `def` does not unless annotated.
     is_plain = inner is method and (inspect.isfunction(method) or inspect.ismethod(method))
     is_plain = is_plain and not any(word in str(hints.get("return", "")) for word in _AWAITABLE)
     if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
-        return f"{where} has a `yield`, so that calling it does nothing", "return the result instead"
+        return f"{location} has a `yield`, so that calling it does nothing", "return the result instead"
     if inspect.iscoroutinefunction(promised) and not waits and is_plain:
-        return f"{where} is awaited, but is no `async def`", _instead(name, method)
+        return f"{location} must be `async def`: it is awaited", _instead(name, method)
     if not inspect.iscoroutinefunction(promised) and waits:
         hint = f"write `{_heading(name, promised)}`, and move waiting code to start, pre_bind or handle.in_background"
-        return f"{where} must not be `async def`: it runs in the scheduling cycle, which cannot wait", hint
+        return f"{location} must not be `async def`: it runs in the scheduling cycle, which cannot wait", hint
     called_with = list(inspect.signature(promised).parameters)
     is_bound = isinstance(inspect.getattr_static(plugin, name), _FUNCTIONS)
     try:
@@ -194,22 +194,22 @@ def _compare(plugin: type[points.Plugin], name: str, promised: Any) -> tuple[str
     except TypeError:
         # Annotations are texts, which Python quotes from 3.14 on.
         signature_text = str(signature).replace("'", "")
-        problem = f"{where} takes {signature_text}, but is called with ({', '.join(called_with)})"
+        problem = f"{location} takes {signature_text}, but is called with ({', '.join(called_with)})"
         return problem, _instead(name, method)
     expected = _hints(promised)
     arguments = called_with[1:] if is_bound else called_with
     parameters = [each for each in signature.parameters.values() if each.kind <= each.POSITIONAL_OR_KEYWORD]
     for parameter, argument in zip(parameters, arguments, strict=False):
         if problem := _mismatch(parameter.name, hints.get(parameter.name), argument, expected.get(argument)):
-            return f"{where} {problem}", _instead(name, method)
+            return f"{location} {problem}", _instead(name, method)
     if "return" in hints and is_plain | waits and _conflicts(hints["return"], expected["return"]):
-        problem = f"{where} returns {_shown(hints['return'])}, but must return {_shown(expected['return'])}"
+        problem = f"{location} returns {_shown(hints['return'])}, but must return {_shown(expected['return'])}"
         return problem, f"write `{heading(_OWNERS[name], name)} -> {_shown(expected['return'])}`"
     return None
 
 
 def _mismatch(name: str, hint: Any, argument: str, expected: Any) -> str:
-    """Describe a parameter whose annotation or name contradicts the argument that it gets; empty if it is right."""
+    """Describe a parameter with a wrong annotation or name. Return an empty string if there is none."""
     gets = f"is called with {'' if expected is None else f'a {_shown(expected)} as '}{argument!r}"
     if hint is not None and expected is not None and _is_concrete(hint):
         return f"declares `{name}: {_shown(hint)}`, but {gets}" if _conflicts(hint, expected) else ""
@@ -242,7 +242,7 @@ def _members(hint: Any) -> list[Any]:
 
 
 def _hints(method: Any) -> dict[str, Any]:
-    """Return the annotations of a method; invalid annotations are omitted."""
+    """Return the annotations of a method. Invalid annotations are omitted."""
     function = inspect.unwrap(method)
     function = getattr(function, "__func__", function)
     try:

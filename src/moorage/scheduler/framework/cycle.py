@@ -1,4 +1,4 @@
-"""The state that plugins store during one scheduling attempt of one pod."""
+"""The state that plugins store during one scheduling attempt of a pod."""
 
 from collections.abc import Iterable
 from typing import Any, Final, Generic, TypeVar
@@ -29,7 +29,7 @@ ASSUMED: Final = StateKey[Pod]("the pod with its actual requests on the node")
 
 
 class CycleState:
-    """The state of one attempt, from pre-filter to post-bind.
+    """The state of an attempt, from pre-filter to post-bind.
 
     Clones share the stored values, except those with a ``clone`` method. A value that ``add_pod`` and ``remove_pod``
     change must have one.
@@ -76,7 +76,7 @@ class CycleState:
         self.pods_to_activate[pod.key] = pod
 
     def clone(self) -> "CycleState":
-        """Return a copy; values with a ``clone`` method are copied, others are shared."""
+        """Return a copy. Values with a ``clone`` method are copied, other values are shared."""
         copy = CycleState()
         # hasattr is faster than isinstance with a protocol, and preemption clones a hundred states per pod.
         copy._values = {key: value.clone() if hasattr(value, "clone") else value for key, value in self._values.items()}
@@ -87,7 +87,7 @@ class CycleState:
         return copy
 
     def detached(self) -> "CycleState":
-        """Return a copy that is not updated with the cluster; values that are have a ``detach`` method."""
+        """Return a copy that is not updated with the cluster. Values that are have a ``detach`` method."""
         copy = self.clone()
         for value in copy._values.values():
             if hasattr(value, "detach"):
@@ -96,17 +96,19 @@ class CycleState:
 
     @classmethod
     def merged(cls, states: "Iterable[CycleState]") -> "CycleState":
-        """Return a state with the values of others; they are shared and must not be changed."""
+        """Return a state with the values of others. They are shared and must not be changed."""
         merged = cls()
         for state in states:
             if state._values:
                 merged._values.update(state._values)
-            merged.skipped_filters |= state.skipped_filters
-            merged.skipped_scores |= state.skipped_scores
+            if state.skipped_filters:
+                merged.skipped_filters |= state.skipped_filters
+            if state.skipped_scores:
+                merged.skipped_scores |= state.skipped_scores
         return merged
 
     def absorb(self, other: "CycleState") -> None:
-        """Add the values of another state; they are shared and must not be changed."""
+        """Add the values of another state. They are shared and must not be changed."""
         self._values.update(other._values)
         self.skipped_filters |= other.skipped_filters
         self.skipped_scores |= other.skipped_scores
@@ -119,7 +121,7 @@ class CycleState:
         self.skipped_scores -= other.skipped_scores
 
     def share(self) -> "CycleState":
-        """Return the state of a new attempt that starts with these values; they must not be changed."""
+        """Return the state of a new attempt that starts with these values. They must not be changed."""
         copy = CycleState.__new__(CycleState)
         copy._values = {**self._values}
         copy.skipped_filters = {*self.skipped_filters}

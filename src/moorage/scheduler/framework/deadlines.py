@@ -18,7 +18,7 @@ class DeadlineExceeded(Exception):
 
 
 async def call_within(seconds: float, method: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-    """Await a method in its own task, and raise its exceptions; raise DeadlineExceeded after ``seconds``."""
+    """Await a method in its own task, and raise its exceptions. Raise DeadlineExceeded after ``seconds``."""
 
     async def invoke() -> tuple[T | None, BaseException | None]:
         # Exceptions are results: in a task, SystemExit would end the loop.
@@ -45,7 +45,7 @@ async def call_within(seconds: float, method: Callable[..., Awaitable[T]], *argu
 
 
 def find_innermost_call(coroutine: Any) -> Any:
-    """Return the coroutine of the method that a suspended :func:`call_within` awaits; ``None`` for other coroutines."""
+    """Return the coroutine that a suspended :func:`call_within` awaits, or ``None`` for other coroutines."""
     if coroutine.cr_code is not call_within.__code__:
         return None
     call = coroutine.cr_frame.f_locals.get("call")

@@ -37,7 +37,7 @@ _ACTION_NAMES: Final = {
 
 
 class Resource(StrEnum):
-    """The resource of an event; other resources are named ``<plural>.<version>.<group>``."""
+    """The resource of an event. Other resources are named ``<plural>.<version>.<group>``."""
 
     POD = "Pod"
     ASSIGNED_POD = "AssignedPod"
@@ -64,7 +64,7 @@ KINDS_OF_POD: Final = (Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD, Resource
 
 
 class ClusterEvent(Struct, frozen=True):
-    """A change of an object of a resource; ``custom_label`` overrides its name in metrics and logs."""
+    """A change of an object of a resource. ``custom_label`` overrides its name in metrics and logs."""
 
     resource: str
     action: Action
@@ -113,17 +113,17 @@ HintFunction: TypeAlias = Callable[[Pod, Any, Any], QueueingHint]
 
 
 class HintIndex(Protocol):
-    """Finds the pending pods that an event may concern, so that the hint is not called for thousands of others.
+    """Finds the pending pods that an event may concern, so that the hint is not called for thousands of other pods.
 
     The hint must return SKIP for each pod that has no key in common with the event.
     """
 
     def keys(self, pod: Pod) -> Collection[Hashable] | None:
-        """Return the keys of a pending pod; ``None`` if any event may concern it."""
+        """Return the keys of a pending pod, or ``None`` if any event may concern it."""
         ...
 
     def affected(self, old: Any, new: Any) -> Collection[Hashable] | None:
-        """Return the keys of the pods that an event may concern; ``None`` for all pods."""
+        """Return the keys of the pods that an event may concern, or ``None`` for all pods."""
         ...
 
 
@@ -143,7 +143,7 @@ class EventRegistration(Struct, frozen=True):
     hint: HintFunction | None = None
     beyond_upstream: bool = False
     same_group: bool = False
-    """Whether the hint applies only to members of the group of the event; it is not called for other pods."""
+    """Whether the hint applies only to members of the group of the event. It is not called for other pods."""
     index: HintIndex | None = None
 
 

@@ -16,11 +16,11 @@ from moorage.common.errors import NotStored, PluginError
 from moorage.common.text import format_traceback, shortened
 
 PLUGIN_FAULTS: Final = BaseException
-"""Caught around every call of a plugin; the functions below propagate exceptions that are not its fault."""
+"""Caught around every call of a plugin. The functions below propagate exceptions that are not its fault."""
 
 MAX_SHOWN: Final = 2000
 MAX_PLACES: Final = 100
-"""The number of places in one plugin whose tracebacks are logged."""
+"""The number of places in one plugin for which tracebacks are logged."""
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +32,7 @@ def written(text: str) -> str:
 
 
 def shown(answer: object) -> str:
-    """Return the repr of a plugin's result, even if ``repr`` raises; close it if it is a coroutine."""
+    """Return the repr of a plugin's result, even if ``repr`` raises. Close it if it is a coroutine."""
     if inspect.iscoroutine(answer):
         answer.close()
         return f"a coroutine of {written(answer.__qualname__)} that it does not await"
@@ -80,7 +80,7 @@ def described(error: BaseException, method: str = "") -> str:
 
 
 class FaultRecord:
-    """The faults of one plugin: exceptions, invalid results and timeouts.
+    """The faults of a plugin: exceptions, invalid results and timeouts.
 
     Each fault is recorded and logged once per location: a plugin that fails for every pod must not fill the log.
     """
@@ -95,7 +95,7 @@ class FaultRecord:
         return [*self._problems.values()]
 
     def note(self, plugin: str, error: BaseException, problem: str) -> None:
-        """Record an exception that a plugin raised, and log its traceback; expected failures are omitted."""
+        """Record an exception that a plugin raised, and log its traceback. Expected failures are omitted."""
         if self.add(error, problem):
             log.error("plugin raised an exception", plugin=plugin, error=problem, exception=format_traceback(error))
 
@@ -109,7 +109,7 @@ class FaultRecord:
         self._problems.setdefault(method, problem)
 
     def add(self, error: BaseException, problem: str) -> bool:
-        """Record an exception; return whether it is the first one of its place, and not an expected failure."""
+        """Record an exception. Return whether it is the first one of its place, and not an expected failure."""
         if is_expected(error):
             return False
         frame = author_frame(error)

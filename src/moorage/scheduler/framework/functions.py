@@ -28,7 +28,7 @@ def filter_function(reason: str = "") -> Callable[[Accepts], type[FilterPlugin]]
 
 
 def filter_function(reason: str | Accepts = "") -> type[FilterPlugin] | Callable[[Accepts], type[FilterPlugin]]:
-    """Turn a function that returns whether a node is feasible into a Filter plugin; users see ``reason``.
+    """Turn a function that returns whether a node is feasible into a Filter plugin. Users see ``reason``.
 
     The function may also return a Status. Without parentheses, the reason names the function.
 
@@ -57,10 +57,12 @@ def filter_function(reason: str | Accepts = "") -> type[FilterPlugin] | Callable
                 if isinstance(result, Status):
                     return result
                 # Truth is ambiguous: None means success in classes, and the label value "false" is true.
-                where = f"{accepts.__name__} ({definition(accepts)})"
-                raise TypeError(f"{where} returned {shown(result)}: return True to accept the node, False to reject it")
+                location = f"{accepts.__name__} ({definition(accepts)})"
+                raise TypeError(
+                    f"{location} returned {shown(result)}: return True to accept the node, False to reject it"
+                )
 
-        return _named_after(FunctionFilter, accepts)
+        return _copy_name(FunctionFilter, accepts)
 
     return decorate
 
@@ -87,7 +89,7 @@ def _scores(function: Scores) -> type[ScorePlugin]:
         def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
             return function(pod, node)
 
-    return _named_after(FunctionScore, function)
+    return _copy_name(FunctionScore, function)
 
 
 def _check(function: Callable[..., object], decorator: str, result: str) -> None:
@@ -108,7 +110,7 @@ def _check(function: Callable[..., object], decorator: str, result: str) -> None
         raise TypeError(f"{name} takes ({', '.join(names)}), but is called with (pod, node): {hint}")
 
 
-def _named_after(cls: type[T], function: Callable[..., object]) -> type[T]:
+def _copy_name(cls: type[T], function: Callable[..., object]) -> type[T]:
     """Make tracebacks and help show the author's function instead of the wrapper."""
     cls.__name__ = cls.__qualname__ = function.__name__
     cls.__doc__ = function.__doc__ or cls.__doc__

@@ -1,4 +1,4 @@
-"""Names of Go plugins and of old framework versions, with the Python code that replaces them."""
+"""Names of Go plugins and of earlier framework versions, with the Python code that replaces them."""
 
 from collections.abc import Collection
 from typing import Final

@@ -32,25 +32,25 @@ class GroupSourcePlugin(Plugin):
     """
 
     group_kinds: ClassVar[tuple[type[KubeObject], ...]] = ()
-    """Kinds whose objects describe groups; the plugin must list them."""
+    """Kinds of objects that describe groups. The plugin must list them."""
 
     @abstractmethod
     def group_name(self, pod: Pod) -> str:
-        """Return the group name of a pod, or an empty string; only the pod itself may be used.
+        """Return the group name of a pod, or an empty string. Only the pod itself may be used.
 
         The name contains a slash, which names of objects cannot, and is unique within the pod's namespace.
         """
 
     @abstractmethod
     def describe(self, namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
-        """Describe a group by the members that it has now; ``None`` if the group does not exist.
+        """Describe a group by the members that it has now. Return ``None`` if the group does not exist.
 
         Its metadata must have just this namespace and name. It is called when members are added, removed or changed,
         and when an object of ``group_kinds`` changes.
         """
 
     def is_described(self, group: DescribedGroup, pod: Pod) -> bool:
-        """Return whether a member leaves the description of a group unchanged; then ``describe`` is not called."""
+        """Return whether a member leaves the description of a group unchanged. Then ``describe`` is not called."""
         return False
 
     def name_of_object(self, obj: KubeObject) -> str:
@@ -58,17 +58,17 @@ class GroupSourcePlugin(Plugin):
         return ""
 
     def group_changed(self, key: str) -> None:
-        """Handle a new or changed member or description of a group; the indexes already contain it."""
+        """Handle a new or changed member or description of a group. The indexes already contain it."""
 
     def member_gone(self, pod: Pod) -> None:
         """Take note that a member is deleted, or has ended."""
 
     def attempted(self, group: DescribedGroup, status: Status | None) -> None:
-        """Take note of how an attempt to place a group has ended; ``None`` is success."""
+        """Take note of how an attempt to place a group has ended. ``None`` is success."""
 
 
 class PlacementGeneratePlugin(Plugin):
-    """Divides the cluster into parts; an entire group is placed in one part. Define either method.
+    """Divides the cluster into parts. An entire group is placed in one part. Define either method.
 
     A profile has one such plugin at most.
     """
@@ -78,7 +78,7 @@ class PlacementGeneratePlugin(Plugin):
         require_one_of(cls, PlacementGeneratePlugin, "placement_of", "generate_placements")
 
     def placement_of(self, cycle: CycleState, group: GroupTree, node: NodeInfo) -> str | None:
-        """Name the part that one node belongs to; ``None`` leaves the node out."""
+        """Name the part that one node belongs to. ``None`` leaves the node out."""
         placements = self.generate_placements(cycle, group, NodeTable.of(node))
         return None if isinstance(placements, Status) or not placements else placements[0].name
 
@@ -87,7 +87,7 @@ class PlacementGeneratePlugin(Plugin):
     ) -> Sequence[Placement] | Status:
         """Divide a window of nodes in one call: those of the parent group's placement, or the entire cluster.
 
-        An empty list means that the group fits nowhere; a status is the group's.
+        An empty list means that the group fits nowhere. A status is the group's.
         """
         parts: dict[str, list[int]] = {}
         for position, node in enumerate(nodes):
@@ -101,7 +101,7 @@ class PlacementFeasiblePlugin(Plugin):
     """Decides whether to continue while the pods of a group are placed one by one. GangScheduling is one.
 
     Until 1.37 not configurable: every such plugin that is enabled at any extension point is called. From 1.38 the
-    plugins of ``placementFeasible`` are. The first rejection counts; an unresolvable one prevents preemption.
+    plugins of ``placementFeasible`` are. The first rejection counts. An unresolvable one prevents preemption.
     """
 
     @abstractmethod
@@ -135,14 +135,14 @@ class PlacementScorePlugin(Plugin):
     def normalize_placement_scores(
         self, cycle: CycleState, group: GroupTree, placements: Sequence[Placement], scores: IntArray
     ) -> IntArray:
-        """Normalize the raw scores of all placements to 0…100; the default returns them unchanged."""
+        """Normalize the raw scores of all placements to 0…100. The default returns them unchanged."""
         return scores
 
 
 class GroupPostFilterResult(Struct, frozen=True):
     """The result of a post-filter for a group without a feasible placement.
 
-    ``nominated`` maps pod uids to nodes; other pods keep their nomination. Users see ``message`` if ``status`` is
+    ``nominated`` maps pod uids to nodes. Other pods keep their nomination. Users see ``message`` if ``status`` is
     ``None``, that is, if the post-filter succeeded.
     """
 
@@ -157,7 +157,7 @@ class PodGroupPostFilterPlugin(Plugin):
 
     @abstractmethod
     async def post_filter_group(self, cycle: CycleState, group: GroupTree) -> GroupPostFilterResult:
-        """Try to help; a status of ``None`` ends the search for help, ``unschedulable`` lets the next plugin try.
+        """Try to help. A status of ``None`` ends the search for help, ``unschedulable`` lets the next plugin try.
 
         The world remains frozen while this waits.
         """

@@ -25,7 +25,7 @@ class DescribedGroup(PodGroup, frozen=True, dict=True, gc=True):
 
 
 class GroupTree(Struct, frozen=True):
-    """A group and the groups below it; a PodGroup has none.
+    """A group and the groups below it. A PodGroup has none.
 
     ``members`` are the pods of a PodGroup that wait for a node in this cycle, ``scheduled`` the pods with a node.
     """
@@ -58,7 +58,7 @@ class GroupTree(Struct, frozen=True):
         return 1 if minimum is None else minimum
 
     def quorum_status(self, remaining: int, scheduled: int, minimum: str = "minCount") -> Status | None:
-        """Return whether enough pods or groups are or can be placed; ``minimum`` is the user's name of the number."""
+        """Return whether enough pods or groups are or can be placed. ``minimum`` is the user's name of the number."""
         quorum = self.quorum
         if scheduled >= quorum:
             return None
@@ -89,7 +89,7 @@ class GroupTree(Struct, frozen=True):
 
 
 class Proposal(Struct, frozen=True):
-    """A pod that would go to a node; ``cycle`` is the state of the attempt that found it.
+    """A pod that would go to a node. ``cycle`` is the state of the attempt that found it.
 
     ``node_name`` is empty where places were only counted, see ``PlacementScorePlugin.looks_at_nodes``.
     """
@@ -102,7 +102,7 @@ class Proposal(Struct, frozen=True):
 class TriedMember(Struct, frozen=True):
     """An attempted pod of a group: the state of its attempt and the rejection of each node.
 
-    The statuses are kept for filter plugins that are called for the group later; they are empty if all of those skipped
+    The statuses are kept for filter plugins that are called for the group later. They are empty if all of those skipped
     the pod.
     """
 
@@ -115,12 +115,12 @@ class GroupFindings(Struct):
     """Results of the attempts of a group's pods, for post-filters."""
 
     pre_filtered: set[str] = field(default_factory=set)
-    """The plugins whose pre-filter had its turn for some pod."""
+    """The plugins that have pre-filtered some pod."""
     tried: dict[str, TriedMember] = field(default_factory=dict)
     """The last attempt of each pod, feasible or not, by uid."""
 
 
-FINDINGS: Final = StateKey[GroupFindings]("what was found out about the pods of the group")
+FINDINGS: Final = StateKey[GroupFindings]("results for the pods of the group")
 
 
 class Placement(Struct):

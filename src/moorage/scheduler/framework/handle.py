@@ -58,7 +58,7 @@ class ClusterApi(Protocol):
         ...
 
     async def get(self, obj: K) -> K:
-        """Return an object as currently stored; raise :class:`~moorage.common.errors.NotFound` if it does not exist."""
+        """Return an object as currently stored. Raise :class:`~moorage.common.errors.NotFound` if it does not exist."""
         ...
 
     async def create(self, obj: K) -> K:
@@ -93,7 +93,7 @@ class ClusterApi(Protocol):
         ...
 
     def record(self, event: EventNote) -> None:
-        """Record an event for the user; never waits and never fails."""
+        """Record an event for the user. Never waits and never fails."""
         ...
 
 
@@ -120,15 +120,15 @@ class WaitingPod(Protocol):
     """The pod."""
 
     def allow(self, plugin: str) -> None:
-        """Let the pod go as far as this plugin is concerned; it binds when all have let it go."""
+        """Let the pod go as far as this plugin is concerned. It binds when all have let it go."""
         ...
 
     def reject(self, plugin: str, message: str) -> None:
-        """Reject the pod; it goes back to the queue."""
+        """Reject the pod. It goes back to the queue."""
         ...
 
     def preempt(self, plugin: str, message: str) -> bool:
-        """End the wait with an error, so that the pod is retried; return whether the pod was still waiting."""
+        """End the wait with an error, so that the pod is retried. Return whether the pod was still waiting."""
         ...
 
 
@@ -147,12 +147,12 @@ class PreemptionExtender(Protocol):
     async def process_preemption(
         self, pod: Pod, candidates: Mapping[str, Victims], nodes: NodeTable
     ) -> Mapping[str, Victims]:
-        """Return the nodes and victims that the service accepts; raise ExtenderError if it fails."""
+        """Return the nodes and victims that the service accepts. Raise ExtenderError if it fails."""
         ...
 
 
 class Handle(Protocol):
-    """The scheduler's services for a plugin; each plugin of a profile has its own handle."""
+    """The scheduler's services for a plugin. Each plugin of a profile has its own handle."""
 
     profile: str
     """The name of the profile that the plugin serves: what pods write as ``schedulerName``."""
@@ -163,7 +163,7 @@ class Handle(Protocol):
     nodes: NodeTable
     """Every node, as of this cycle."""
     features: FeatureGates
-    """The feature gates in force; read them when the plugin is built, not in its methods."""
+    """The feature gates in force. Read them when the plugin is built, not in its methods."""
 
     @property
     def cluster(self) -> ClusterApi:
@@ -177,7 +177,7 @@ class Handle(Protocol):
 
     @property
     def meter(self) -> Meter:
-        """Where in-tree plugins count kube-scheduler's metrics; others have ``metrics``."""
+        """The kube-scheduler metrics of in-tree plugins. Others have ``metrics``."""
         ...
 
     def lister(self, kind: type[K]) -> Lister[K]:
@@ -188,14 +188,14 @@ class Handle(Protocol):
         ...
 
     def shared(self, key: StateKey[S], make: Callable[[], S]) -> S:
-        """Return an object that plugins of all profiles share; the first caller creates it."""
+        """Return an object that plugins of all profiles share. The first caller creates it."""
         ...
 
     def invalidate(self, *node_names: str) -> None:
         """Recompute the plugin's cached results for these nodes, because its own state for them changed.
 
         Call it where the state changes, for example in ``reserve`` and ``unreserve``, but not in ``filter`` or
-        ``score``. Results of ``pre_filter`` are kept; ``epoch`` discards those, too.
+        ``score``. Results of ``pre_filter`` are kept; ``epoch`` discards those as well.
         """
         ...
 
@@ -216,7 +216,7 @@ class Handle(Protocol):
 
         The effect is that of a cluster event that helps them: pods still backing off are retried after their backoff,
         ``pre_enqueue`` is repeated, and pods now in an attempt are retried if the plugin rejects them. It takes
-        about 20 microseconds for each of these pods. Do not call it in ``pre_enqueue``.
+        about 20 microseconds for each pod. Do not call it in ``pre_enqueue``.
         """
         ...
 
@@ -238,7 +238,7 @@ class Handle(Protocol):
         ...
 
     def in_background(self, work: Coroutine[Any, Any, object], *, name: str, must_finish: bool = False) -> None:
-        """Run a coroutine in parallel with the scheduling cycles; exceptions are logged.
+        """Run a coroutine in parallel with the scheduling cycles. Exceptions are logged.
 
         It may be endless: it is cancelled after the plugin was closed. With ``must_finish`` the shutdown waits for it
         for some seconds, and a simulation continues until it is done.
@@ -268,7 +268,7 @@ class PreemptionHandle(Handle, Protocol):
 
     @property
     def extensions(self) -> Sequence[PreFilterExtensions]:
-        """The pre-filters of the profile whose state follows what-ifs."""
+        """The pre-filters of the profile that update their state for what-ifs."""
         ...
 
     @property
@@ -294,7 +294,7 @@ class PreemptionHandle(Handle, Protocol):
         ...
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
-        """Stop a pod between permit and bind, so that it is retried; return whether it was in these phases."""
+        """Stop a pod between permit and bind, so that it is retried. Return whether it was in these phases."""
         ...
 
     def without(self, pods: Iterable[Pod]) -> AbstractContextManager[None]:

@@ -8,7 +8,7 @@ import structlog
 
 
 class Verbosity:
-    """How much is written; changed while running by PUT /debug/flags/v."""
+    """Verbosity; PUT /debug/flags/v changes it at run time."""
 
     def __init__(self, level: int = 0, modules: Mapping[str, int] | None = None) -> None:
         self.level = level

@@ -29,7 +29,7 @@ class MetricKind(Enum):
 
 
 class MetricSpec(Struct, frozen=True):
-    """One metric; a hidden one is shown only with --show-hidden-metrics-for-version."""
+    """One metric. A hidden one is shown only with --show-hidden-metrics-for-version."""
 
     name: str
     kind: MetricKind
@@ -96,8 +96,8 @@ class HistogramCell:
             values = np.array(self._values)
             self._values.clear()
             bucket_indexes = np.searchsorted(self.bounds, values, side="left")
-            counted = np.bincount(bucket_indexes, minlength=len(self._counts)).tolist()
-            self._counts = [before + more for before, more in zip(self._counts, counted, strict=True)]
+            bucket_counts = np.bincount(bucket_indexes, minlength=len(self._counts)).tolist()
+            self._counts = [before + more for before, more in zip(self._counts, bucket_counts, strict=True)]
             self._total += float(values.sum())
 
     def reset(self) -> None:
@@ -112,13 +112,13 @@ class HistogramCell:
         return self._total
 
     def cumulated(self) -> list[float]:
-        """Return how many observations were at most each bound; the last number counts all."""
+        """Return how many observations were at most each bound. The last number counts all."""
         self.fold()
         return list(map(float, accumulate(self._counts)))
 
 
 class Meter(Observer):
-    """Counts for the metrics of the process; a metric has the name and labels of /metrics. This one counts nothing."""
+    """Counts for the metrics of the process. A metric has the name and labels of /metrics. This one counts nothing."""
 
     def count(self, metric: str, *labels: str) -> None:
         """Add one to a counter."""
@@ -131,7 +131,7 @@ class PluginMeter(Meter):
     """A meter with metrics of plugins' own. This one shows none: only the plugin itself can read them."""
 
     def register(self, spec: MetricSpec) -> None:
-        """Register a metric of a plugin; raise ValueError if the name is already used for another."""
+        """Register a metric of a plugin. Raise ValueError if the name is already used for another."""
 
     def number(self, spec: MetricSpec, *labels: str) -> NumberCell:
         """Return the counter or gauge of some label values of a metric that was registered."""
@@ -150,7 +150,7 @@ GaugeReading: TypeAlias = tuple[str, tuple[str, ...], float]
 
 
 class GaugeSource:
-    """A plugin that provides gauges of the process; they are read at each scrape."""
+    """A plugin that provides gauges of the process. They are read at each scrape."""
 
     @abstractmethod
     def gauges(self) -> Iterable[GaugeReading]:
@@ -158,7 +158,7 @@ class GaugeSource:
 
 
 class PluginMetrics:
-    """Creates the metrics of one plugin. Their names are ``moorage_plugin_<plugin>_<name>``, with a label ``profile``.
+    """Creates the metrics of a plugin. Their names are ``moorage_plugin_<plugin>_<name>``, with a label ``profile``.
 
     >>> metrics = PluginMetrics(SILENT_METER, "LoadAware", "default-scheduler")
     >>> requests = metrics.counter("requests_total", "Requests to the load service.", labels=("result",))
@@ -173,7 +173,7 @@ class PluginMetrics:
         self._prefix = f"{PREFIX}_{snake_case(plugin)}"
 
     def counter(self, name: str, help: str, labels: Iterable[str] = ()) -> "PluginCounter":
-        """Make a counter, which only grows; its name ends in ``_total``."""
+        """Make a counter, which only grows. Its name ends in ``_total``."""
         spec = self._spec(name if name.endswith("_total") else f"{name}_total", MetricKind.COUNTER, help, labels)
         return PluginCounter(spec, self._profile, self._meter.number)
 
@@ -185,7 +185,7 @@ class PluginMetrics:
     def histogram(
         self, name: str, help: str, labels: Iterable[str] = (), buckets: Iterable[float] = DEFAULT_BUCKETS
     ) -> "PluginHistogram":
-        """Make a histogram, such as of the seconds that something takes; the buckets are upper bounds."""
+        """Make a histogram, such as of the seconds that something takes. The buckets are upper bounds."""
         spec = self._spec(name, MetricKind.HISTOGRAM, help, labels, tuple(sorted(buckets)))
         return PluginHistogram(spec, self._profile, self._meter.histogram)
 
@@ -197,7 +197,7 @@ class PluginMetrics:
             if not _PLAIN(word):
                 raise ValueError(f"{word!r} cannot be the name of a metric or a label: write it like pods_seen")
         if "profile" in label_names:
-            raise ValueError(f"{name} has a label `profile` by itself: leave it out")
+            raise ValueError(f"{name} always has the label `profile`: omit it")
         spec = MetricSpec(f"{self._prefix}_{name}", kind, ("profile", *label_names), text, buckets=buckets)
         self._meter.register(spec)
         return spec
@@ -234,7 +234,7 @@ class PluginCounter(_PluginMetric[NumberCell]):
     def inc(self, by: float = 1.0, /, **labels: str) -> None:
         """Add to it."""
         if by < 0:
-            raise ValueError(f"{self.name} is a counter and cannot be made less: use a gauge")
+            raise ValueError(f"{self.name} is a counter and cannot decrease: use a gauge")
         self._cell(labels).inc(by)
 
     def value(self, **labels: str) -> float:
@@ -250,7 +250,7 @@ class PluginGauge(_PluginMetric[NumberCell]):
         self._cell(labels).set(value)
 
     def inc(self, by: float = 1.0, /, **labels: str) -> None:
-        """Add to it; a negative number makes it less."""
+        """Add to it. A negative number makes it less."""
         self._cell(labels).inc(by)
 
     def value(self, **labels: str) -> float:

@@ -1,4 +1,4 @@
-"""Node selectors on columns, evaluated once per distinct label value instead of once per node; and their masks.
+"""Node selectors on columns, evaluated once per distinct label value instead of once per node, and their masks.
 
 A mask of ``None`` is constant, and nothing is computed for it.
 """
@@ -43,7 +43,7 @@ def weigh_nodes(terms: Iterable[tuple[NodeTermMatcher, int]], nodes: NodeTable) 
     for term, weight in terms:
         requirements = (*term.expressions, *term.fields)
         if len(requirements) == 1 and requirements[0].operator == "In":
-            # The terms that name a value of one key are evaluated together: there may be tens of thousands.
+            # The terms that name a value of a key are evaluated together: there may be tens of thousands.
             weights = by_value.setdefault((requirements[0].key, bool(term.fields)), {})
             for value in requirements[0].values:
                 weights[value] = weights.get(value, 0) + weight
@@ -84,7 +84,7 @@ def _nodes_satisfying(term: NodeTermMatcher, nodes: NodeTable) -> BoolArray | No
 
 
 def nodes_meeting_all(requirements: tuple[Requirement, ...], nodes: NodeTable) -> BoolArray | None:
-    """Find the nodes of a window whose labels satisfy all expressions; ``None`` means all nodes."""
+    """Find the nodes of a window with labels that satisfy all expressions. ``None`` means all nodes."""
     combined: BoolArray | None = None
     for requirement in _distinct(requirements):
         if not nodes.may_have_label(requirement.key):
@@ -103,7 +103,7 @@ def _distinct(requirements: tuple[Requirement, ...]) -> Iterable[Requirement]:
 
 
 def nodes_meeting(requirement: Requirement, nodes: NodeTable) -> BoolArray:
-    """Find the nodes of a window whose label satisfies one expression."""
+    """Find the nodes of a window with a label that satisfies one expression."""
     column = nodes.label(requirement.key)
     # No operator walks over the distinct values, which for host names are as many as there are nodes.
     match requirement.operator:
@@ -122,7 +122,7 @@ def nodes_meeting(requirement: Requirement, nodes: NodeTable) -> BoolArray:
 
 
 def _nodes_named(requirement: Requirement, nodes: NodeTable) -> BoolArray:
-    """Find the nodes whose name satisfies an expression; every other field is absent."""
+    """Find the nodes with a name that satisfies an expression. Every other field is absent."""
     if requirement.key != NODE_NAME_FIELD:
         return np.full(len(nodes), requirement.accepts(None))
     rows = [info.row for name in requirement.values if (info := nodes.find(name)) is not None]
@@ -131,7 +131,7 @@ def _nodes_named(requirement: Requirement, nodes: NodeTable) -> BoolArray:
 
 
 def all_of(masks: Iterable[BoolArray | None]) -> BoolArray | None:
-    """Return where all masks are true; ``None`` is true everywhere."""
+    """Return where all masks are true. ``None`` is true everywhere."""
     combined: BoolArray | None = None
     for mask in masks:
         if mask is not None:
@@ -140,7 +140,7 @@ def all_of(masks: Iterable[BoolArray | None]) -> BoolArray | None:
 
 
 def any_of(masks: Iterable[BoolArray | None]) -> BoolArray | None:
-    """Return where any mask is true; ``None`` is true nowhere."""
+    """Return where any mask is true. ``None`` is true nowhere."""
     combined: BoolArray | None = None
     for mask in masks:
         if mask is not None:
@@ -149,5 +149,5 @@ def any_of(masks: Iterable[BoolArray | None]) -> BoolArray | None:
 
 
 def but_not(mask: BoolArray, without: BoolArray | None) -> BoolArray:
-    """Return where the first mask is true and the second is not; ``None`` is true nowhere."""
+    """Return where the first mask is true and the second is not. ``None`` is true nowhere."""
     return mask if without is None else mask & ~without

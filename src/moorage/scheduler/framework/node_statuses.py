@@ -1,4 +1,4 @@
-"""Why each node was rejected: explicit statuses, and one for all other nodes."""
+"""Statuses of rejected nodes: explicit ones, and one for all other nodes."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class StatusGroup(Struct, frozen=True):
 
 
 class NodeStatuses:
-    """The status of every node; ``absent`` is the status of nodes without an explicit one.
+    """The status of every node. ``absent`` is the status of nodes without an explicit one.
 
     >>> statuses = NodeStatuses({"a": Status.unschedulable("full")}, Status.unresolvable("no"))
     >>> statuses.histogram(3)
@@ -46,7 +46,7 @@ class NodeStatuses:
         return self.explicit.get(node_name, self.absent)
 
     def rows_with(self, code: Code, nodes: NodeTable, order: RowArray) -> RowArray:
-        """Return those of the rows of the cluster whose status has exactly this code, in the given order."""
+        """Return the rows of the cluster with exactly this status code, in the given order."""
         explicit, absent = self.explicit, self.absent
         rows = [row for row in order.tolist() if explicit.get(nodes[row].name, absent).code == code]
         return np.array(rows, dtype=np.int64)
@@ -61,11 +61,11 @@ class NodeStatuses:
 
     def reasons(self, node_count: int) -> Counter[str]:
         """Count every reason over all nodes of the cluster."""
-        counted, counts = Counter[str](), self.counts()
+        reason_counts, counts = Counter[str](), self.counts()
         for status, count in (*counts.items(), (self.absent, node_count - sum(counts.values()))):
             for reason in status.reasons:
-                counted[reason] += count
-        return +counted
+                reason_counts[reason] += count
+        return +reason_counts
 
     def grouped(self, node_count: int, examples: int) -> list[StatusGroup]:
         """Group nodes by status, the most common first, with the names of a few nodes."""
@@ -73,9 +73,9 @@ class NodeStatuses:
             StatusGroup(status, count, tuple(self.examples(status, examples)))
             for status, count in self.counts().items()
         ]
-        remaining = node_count - sum(group.count for group in groups)
-        if remaining > 0 and self.absent.reasons:
-            groups.append(StatusGroup(self.absent, remaining))
+        remaining_count = node_count - sum(group.count for group in groups)
+        if remaining_count > 0 and self.absent.reasons:
+            groups.append(StatusGroup(self.absent, remaining_count))
         return sorted(groups, key=lambda group: -group.count)
 
     def histogram(self, node_count: int) -> str:

@@ -18,13 +18,13 @@ Extract = Callable[[NodeInfo], Hashable]
 
 SPARE_NAMES: Final = 1024
 MAX_LABEL_COLUMNS: Final = 256
-"""Maximum number of label columns; users may use any number of keys."""
+"""Maximum number of label columns. Users may use any number of keys."""
 MAX_RESOURCE_COLUMNS: Final = 256
-"""Maximum number of columns of amounts; users may invent any number of resources."""
+"""Maximum number of columns of amounts. Users may invent any number of resources."""
 
 
 class ImageFacts:
-    """Size and node count of an image name in a table; the size is that of the first node with the image."""
+    """Size and node count of an image name in a table. The size is that of the first node with the image."""
 
     __slots__ = ("node_count", "size")
 
@@ -45,7 +45,7 @@ class KnownNames(set[str]):
         self._limit = SPARE_NAMES
 
     def read(self, info: NodeInfo) -> None:
-        """Add the names of a node; forget those of deleted nodes if there are too many."""
+        """Add the names of a node. Forget those of deleted nodes if there are too many."""
         names = self._names_on(info).keys()
         if not names <= self:
             self.update(names)
@@ -77,7 +77,7 @@ class AmountColumns:
             column.put(info.row, amounts.get(name, 0))
 
     def write_some(self, info: NodeInfo, names: Iterable[str]) -> None:
-        """Write some resources of a row; raise KeyError for a new name, IndexError and OverflowError as arrays do."""
+        """Write some resources of a row. Raise KeyError for a new name, IndexError and OverflowError as arrays do."""
         row, amounts, find = info.row, self._amounts_on(info), self._columns.find
         for name in names:
             if (column := find(name)) is not None:
@@ -123,7 +123,7 @@ class CategoricalColumn:
         return len(self._values) > 2 * rows + 64
 
     def view(self, rows: int) -> Categorical[Any]:
-        """Return the column as plugins read it; its version remains as long as every row has the value it had."""
+        """Return the column as plugins read it. Its version remains as long as every row has the value it had."""
         view = self._view
         if view is None or len(view.codes) != rows:
             view = self._view = Categorical(self._codes.view(rows), self._values)
@@ -205,7 +205,7 @@ class NodeStorage:
         self.pod_count.put(info.row, len(info.pods))
 
     def label(self, key: str) -> Categorical[str | None]:
-        """Return the column of a label; it is created at first use and cached."""
+        """Return the column of a label. It is created at first use and cached."""
         return self._label_views.lookup(key)
 
     def _label_column(self, key: str) -> CategoricalColumn:

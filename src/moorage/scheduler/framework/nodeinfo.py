@@ -14,14 +14,14 @@ NO_ROW: Final = -1
 
 
 def _read(attribute: str) -> Any:
-    """Return a read-only property with a getter in C: filters of one node read these for every node."""
+    """Return a read-only property with a getter in C: filters of a node read these for every node."""
     return property(attrgetter(attribute))
 
 
 class NodeInfo:
     """A node, its pods, and the resources they use.
 
-    ``node`` is ``None`` only inside the cache, for pods that arrived before their node; plugins never see that.
+    ``node`` is ``None`` only inside the cache, for pods that arrived before their node. Plugins never see that.
     The object is read-only, because all plugins share it. Use a :meth:`copy` to add and remove pods without side
     effects. ``version`` increases with every change.
     """
@@ -46,9 +46,9 @@ class NodeInfo:
     """The node itself."""
     name: str = _read("_name")
     row: int = _read("_row")
-    """The row in the columns; ``NO_ROW`` if the node is not part of the cluster."""
+    """The row in the columns, or ``NO_ROW`` if the node is not part of the cluster."""
     version: int = _read("_version")
-    """How often it was changed."""
+    """Number of changes."""
     nonzero_cpu: int = _read("_nonzero_cpu")
     """The requested CPU of the pods, with a default for pods without a request."""
     nonzero_memory: int = _read("_nonzero_memory")
@@ -120,7 +120,7 @@ class NodeInfo:
             self._ports.update(dict.fromkeys(pod.host_ports))
 
     def remove_pod(self, pod: Pod) -> None:
-        """Stop counting a pod; the pod that was added with this uid is removed."""
+        """Stop counting a pod. The pod that was added with this uid is removed."""
         self._version += 1
         pod = self._pods.pop(pod.uid)
         for name, amount in pod.requests_on_node.items():

@@ -17,7 +17,7 @@ RowArray = NDArray[np.int64]
 
 
 class ResourceColumns:
-    """A column per resource; one that no node has is all zeros."""
+    """A column per resource. One that no node has is all zeros."""
 
     __slots__ = ("_find_column", "_names", "_table")
 
@@ -73,7 +73,7 @@ class NodeTable:
         return NodeTable(self._columns, rows if self._rows is None else self._rows[rows])
 
     def late(self, size: int, find: Callable[[], RowArray]) -> "NodeTable":
-        """Return a table of ``size`` rows whose row numbers are computed at first use."""
+        """Return a table of ``size`` rows. The row numbers are computed at first use."""
         return LateWindow(self._columns, size, find)
 
     def among(self, candidates: BoolArray) -> "NodeTable":
@@ -98,7 +98,7 @@ class NodeTable:
         return None if row is None else self._columns.infos[row]
 
     def find_rows(self, names: Iterable[str]) -> list[int]:
-        """Return the rows of the named nodes of the cluster; skip unknown names."""
+        """Return the rows of the named nodes of the cluster. Skip unknown names."""
         rows = map(self._columns.row_of.get, names)
         return [row for row in rows if row is not None]
 
@@ -119,7 +119,7 @@ class NodeTable:
 
     @property
     def position(self) -> int:
-        """Position in the log of changed rows; pass it to :meth:`changed_since` later."""
+        """Position in the log of changed rows. Pass it to :meth:`changed_since` later."""
         return self._columns.position
 
     @property
@@ -191,12 +191,12 @@ class NodeTable:
         return self._categorical(self._columns.features.view(len(self._columns)))
 
     def may_have_label(self, key: str) -> bool:
-        """Return False if no node of the cluster has a label with this key; the column of one need not be read."""
+        """Return False if no node of the cluster has a label with this key. The column of a need not be read."""
         return key in self._columns.label_keys
 
     @property
     def label_keys_version(self) -> int:
-        """A number that grows when a node gets a label whose key no node had."""
+        """A number that grows when a node gets a label with a new key."""
         return self._columns.label_keys.version
 
     def label(self, key: str) -> Categorical[str | None]:
@@ -213,7 +213,7 @@ class NodeTable:
         return self.through(self._columns.image(name))
 
     def image(self, name: str) -> ImageFacts | None:
-        """Facts about an image in the entire cluster; ``None`` if no node has it."""
+        """Facts about an image in the entire cluster, or ``None`` if no node has it."""
         return self._columns.image_facts(name)
 
     @property
@@ -233,7 +233,7 @@ class NodeTable:
 
 
 class LateWindow(NodeTable):
-    """A table whose rows are computed at first use; only their number is known before.
+    """A table that computes its rows at first use. Only their number is known before.
 
     Most plugins that get the feasible nodes before scoring do not read them.
     """

@@ -6,7 +6,7 @@ The order for a pod: ``pre_enqueue`` (admission to the queue), ``less`` (queue o
 ``pre_bind`` → ``bind`` → ``post_bind``.
 
 The scheduling cycle, up to ``permit``, runs alone: no other pod is placed and no event is applied during it. An
-exception in a plugin fails the attempt with an error that names the plugin; the pod is retried after a backoff.
+exception in a plugin fails the attempt with an error that names the plugin. The pod is retried after a backoff.
 """
 
 from abc import abstractmethod
@@ -31,7 +31,7 @@ from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import IntArray, Status, Verdict
 
 if TYPE_CHECKING:
-    # Pyright reports missing abstract methods only for subclasses of ABC, whose isinstance is slow at run time.
+    # Pyright reports missing abstract methods only for subclasses of ABC, and isinstance of ABC is slow at run time.
     from abc import ABC
 else:
     ABC = object
@@ -58,7 +58,7 @@ class Plugin(ABC):
     """Base class of all plugins. The configuration name is the class name unless ``name`` is set.
 
     The constructor may take ``args`` (an instance of ``Args``, as configured) and ``handle`` (a ``Handle``), by these
-    names; both are optional. Each profile has its own instance. The scheduler constructs it, awaits ``start``, calls
+    names. Both are optional. Each profile has its own instance. The scheduler constructs it, awaits ``start``, calls
     its extension points, and awaits ``close`` at the end.
     """
 
@@ -68,14 +68,14 @@ class Plugin(ABC):
     """The part of the cluster that filter and score results depend on, in addition to ``sign`` and ``epoch``."""
 
     valid_for: ClassVar[float | None] = None
-    """The seconds for which cached results remain valid, for results that depend on the time; ``None``: no limit.
+    """The seconds for which cached results remain valid, for results that depend on the time, or ``None``: no limit.
 
     The results of all nodes expire together, at the multiples of this time on ``handle.clock``.
     """
 
     # Four properties of in-tree plugins that save calls and do not change results. Authors do not need them.
     _signs_template: bool = False
-    """Whether ``sign`` depends only on the epoch and ``pod.spec`` without the node name, so that pods of one template
+    """Whether ``sign`` depends only on the epoch and ``pod.spec`` without the node name, so that pods of a template
     are signed once."""
     _idle_when_skipped: ClassVar[bool] = False
     """Whether ``reserve`` and ``pre_bind`` have nothing to do for a pod that ``pre_filter`` skips."""
@@ -92,7 +92,7 @@ class Plugin(ABC):
     """
 
     _timer: Any = None
-    """Timer for single calls while plugin metrics are sampled; set by the engine."""
+    """Timer for single calls while plugin metrics are sampled. Set by the engine."""
 
     @cached_property
     def _faults(self) -> FaultRecord:
@@ -107,14 +107,14 @@ class Plugin(ABC):
     async def start(self) -> None:
         """Start the plugin. Called once, when all listers are synced and before the first attempt.
 
-        With leader election, only the leader calls it. No pod is scheduled before it returns; long or endless work
+        With leader election, only the leader calls it. No pod is scheduled before it returns. Long or endless work
         belongs in ``handle.in_background``. An exception stops the scheduler.
         """
 
     async def close(self) -> None:
         """Stop the plugin. Called once if ``start`` was called, after the last attempt and the last binding.
 
-        Background tasks of the plugin are cancelled afterward. An exception is logged; the call is cancelled after a
+        Background tasks of the plugin are cancelled afterward. An exception is logged. The call is cancelled after a
         few seconds.
         """
 
@@ -127,7 +127,7 @@ class Plugin(ABC):
         return None
 
     def epoch(self) -> Hashable:
-        """Return any other input of the results; when it changes, all cached results are recomputed.
+        """Return any other input of the results. When it changes, all cached results are recomputed.
 
         For state that the plugin has for each node, call ``handle.invalidate(node_name)`` instead: it recomputes the
         results of that node only.
@@ -138,7 +138,7 @@ class Plugin(ABC):
         """Return the events that may make a pod schedulable that this plugin rejected.
 
         The default is every event, and every change of objects that the plugin lists through its handle. With an empty
-        list no event requeues the pod; only the flush after five minutes does.
+        list no event requeues the pod. Only the flush after five minutes does.
         """
         return EVERY_EVENT
 
@@ -171,7 +171,7 @@ class QueuedPod(Protocol):
     priority: int
     """Its priority; of a group, that of the group."""
     timestamp: float
-    """When it was last queued after a failure, or first; moves between queues do not change it."""
+    """When it was last queued after a failure, or first. Moves between queues do not change it."""
     initial_attempt_timestamp: float | None
     """When it was first ready to be tried."""
     attempts: int
@@ -190,7 +190,7 @@ class QueueSortPlugin(Plugin):
         return bool(self.sort_key(left) < self.sort_key(right))
 
     def sort_key(self, queued: QueuedPod) -> Any:
-        """Return a sort key for a pod. The queue uses it instead of ``less``; it is faster."""
+        """Return a sort key for a pod. The queue uses it instead of ``less``. It is faster."""
         return _ByLess(self, queued)
 
 
@@ -228,7 +228,7 @@ class Hold:
         return self._pod.node_name
 
     def release(self) -> None:
-        """Make the resources available, and requeue pods that may fit now; a second call has no effect."""
+        """Make the resources available, and requeue pods that may fit now. A second call has no effect."""
         self._end(self)
 
 
@@ -246,16 +246,16 @@ class PreFilterPlugin(Plugin):
 
     @abstractmethod
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
-        """Store the state for ``filter`` in ``cycle``; ``nodes`` contains all nodes.
+        """Store the state for ``filter`` in ``cycle``. ``nodes`` contains all nodes.
 
         Legal results: ``None`` to continue; :class:`NodeNames` to restrict the search; ``Status.skip()`` to skip this
-        plugin's filter for the pod; ``Status.unschedulable`` to reject the pod on all nodes after the other pre-filters
-        ran; ``Status.unresolvable`` to reject it immediately. Post-filters run after both rejections.
+        plugin's filter for the pod. ``Status.unschedulable`` to reject the pod on all nodes after the other pre-filters
+        ran. ``Status.unresolvable`` to reject it immediately. Post-filters run after both rejections.
         """
 
 
 class PreFilterExtensions(PreFilterPlugin):
-    """A pre-filter whose state can be updated for added and removed pods (preemption, nominated pods)."""
+    """A pre-filter with state that can be updated for added and removed pods (preemption, nominated pods)."""
 
     @abstractmethod
     def add_pod(self, cycle: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status | None:
@@ -267,7 +267,7 @@ class PreFilterExtensions(PreFilterPlugin):
 
 
 class FilterPlugin(Plugin):
-    """Decides which nodes can run a pod. Define either method; the other is derived from it.
+    """Decides which nodes can run a pod. Define either method. The other is derived from it.
 
     The scheduler calls ``filter`` for single nodes (preemption, nominated pods) and ``filter_nodes`` for the cluster.
     If both are defined, they must agree: ``moorage.testing.check_plugin`` compares them.
@@ -312,7 +312,7 @@ class CountingPlugin(Plugin):
     def filter_without(
         self, cycle: CycleState, pod: Pod, nodes: NodeTable, gone: Mapping[str, IntArray]
     ) -> Verdict | None:
-        """Filter each node as if these amounts were free there; return ``None`` if that needs a copy of the nodes."""
+        """Filter each node as if these amounts were free there. Return ``None`` if that needs a copy of the nodes."""
         return None
 
 
@@ -334,7 +334,7 @@ class PostFilterPlugin(Plugin):
 
     @abstractmethod
     async def post_filter(self, cycle: CycleState, pod: Pod, statuses: NodeStatuses) -> PostFilterResult:
-        """Try to make the pod schedulable. ``None`` as status means success; otherwise the next plugin runs.
+        """Try to make the pod schedulable. ``None`` as status means success. Otherwise the next plugin runs.
 
         No events are applied while this call waits.
         """
@@ -345,18 +345,18 @@ class PreScorePlugin(Plugin):
 
     @abstractmethod
     def pre_score(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
-        """Store the state for ``score``; ``Status.skip()`` skips this plugin's score. Other statuses are errors."""
+        """Store the state for ``score``. ``Status.skip()`` skips this plugin's score. Other statuses are errors."""
 
 
 class ScorePlugin(Plugin):
-    """Ranks feasible nodes. Define either ``score`` or ``score_nodes``; the other is derived from it."""
+    """Ranks feasible nodes. Define either ``score`` or ``score_nodes``. The other is derived from it."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         require_one_of(cls, ScorePlugin, "score", "score_nodes")
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Return the score of one node. Higher is better; normalized scores are between 0 and 100."""
+        """Return the score of a node. Higher is better. Normalized scores are between 0 and 100."""
         return int(self.score_nodes(cycle, pod, NodeTable.of(node))[0])
 
     def score_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> IntArray:
@@ -378,7 +378,7 @@ class ReservePlugin(Plugin):
 
     @abstractmethod
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Reserve resources for the pod on the node; a Status reverts the placement."""
+        """Reserve resources for the pod on the node. A Status reverts the placement."""
 
     @abstractmethod
     def unreserve(self, cycle: CycleState, pod: Pod, node_name: str) -> None:
@@ -391,7 +391,7 @@ class ReservePlugin(Plugin):
         """Return the holds of ``handle.hold`` that this pod may use, for example because a reservation is for it.
 
         Called before each attempt of a single pod while holds exist. During the attempt the resources of these holds
-        are available to the pod. Release the used ones in ``reserve``; the others return after the attempt.
+        are available to the pod. Release the used ones in ``reserve``. Unused holds return after the attempt.
         """
         return ()
 
@@ -422,7 +422,7 @@ class PreBindPlugin(Plugin):
 
     @abstractmethod
     async def pre_bind(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Do the work; any Status reverts the placement."""
+        """Do the work. Any Status reverts the placement."""
 
 
 class BindPlugin(Plugin):

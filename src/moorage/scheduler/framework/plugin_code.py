@@ -11,6 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from moorage.common.user_files import MAX_SETTINGS, too_large
+
 OWN_PACKAGE: Final = __name__.partition(".")[0]
 
 
@@ -32,11 +34,11 @@ class PluginCode:
         if not self._packages:
             return {}
         homes = {home for name in self._packages if (home := _home(sys.modules.get(name))) is not None}
-        beside = tuple(f"{home}{os.sep}" for home in homes if not self._is_installed(home))
-        return {name: module for name, module in [*sys.modules.items()] if self._is_ours(name, module, beside)}
+        own_prefixes = tuple(f"{home}{os.sep}" for home in homes if not self._is_installed(home))
+        return {name: module for name, module in [*sys.modules.items()] if self._is_ours(name, module, own_prefixes)}
 
     def files(self) -> list[Path]:
-        """Return the files of the modules; called every second, so the list is cached until more modules are loaded."""
+        """Return the files of the modules. Called every second, so the list is cached until more modules are loaded."""
         if self._found[0] != len(sys.modules):
             files = {file for module in self.modules().values() if (file := _file(module)) is not None}
             if not self._packages <= sys.modules.keys():
@@ -47,10 +49,14 @@ class PluginCode:
 
     @contextmanager
     def imported_again(self) -> Iterator[None]:
-        """Reload the code inside a block; if the block fails, restore the previous modules.
+        """Reload the code inside a block. If the block fails, restore the previous modules.
 
         Classes of the previous modules keep working.
         """
+        for path in self.files():
+            # The import system reads a whole file, whatever its size.
+            if path.is_file() and path.stat().st_size > MAX_SETTINGS:
+                raise too_large(str(path), MAX_SETTINGS)
         former = self.modules()
         for name, module in former.items():
             del sys.modules[name]
@@ -69,14 +75,14 @@ class PluginCode:
         finally:
             self._found = (0, self._found[1])
 
-    def _is_ours(self, name: str, module: ModuleType, beside: tuple[str, ...]) -> bool:
+    def _is_ours(self, name: str, module: ModuleType, own_prefixes: tuple[str, ...]) -> bool:
         if name.partition(".")[0] in self._packages:
             return True
         module_file = None if name == "__main__" else getattr(module, "__file__", None)
-        if module_file is None or (os.path.isabs(module_file) and not module_file.startswith(beside)):
+        if module_file is None or (os.path.isabs(module_file) and not module_file.startswith(own_prefixes)):
             return False
         file = Path(module_file).absolute()
-        return str(file).startswith(beside) and not self._is_installed(file)
+        return str(file).startswith(own_prefixes) and not self._is_installed(file)
 
     def _is_installed(self, path: Path) -> bool:
         return any(map(path.is_relative_to, self._installed))

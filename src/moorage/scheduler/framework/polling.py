@@ -18,7 +18,7 @@ class Polled(Generic[T]):
     """The last response of an external service, fetched ``every`` given seconds.
 
     A cycle never waits for the service: it uses ``value``. If fetching fails, the last value remains valid for
-    ``stale_after`` seconds; then ``value`` is ``None``, and the plugin decides what to do (``Status.skip()`` in
+    ``stale_after`` seconds. Then ``value`` is ``None``, and the plugin decides what to do (``Status.skip()`` in
     ``pre_score`` skips its score). Failures are logged immediately and then every five minutes, and are counted in
     ``moorage_plugin_<plugin>_polls_total``.
 
@@ -55,16 +55,16 @@ class Polled(Generic[T]):
         self._fetched_at: float | None = None
         self._changes = 0
         self._complained_at: float | None = None
-        self._polls = handle.metrics.counter("polls_total", "Outside data that was fetched.", ("source", "result"))
+        self._polls = handle.metrics.counter("polls_total", "Fetches of external data.", ("source", "result"))
 
     @property
     def value(self) -> T | None:
-        """The last value; ``None`` if it is missing or stale."""
+        """The last value, or ``None`` if it is missing or stale."""
         return None if self.is_stale else self._latest
 
     @property
     def age(self) -> float | None:
-        """Seconds since the last successful fetch; ``None`` before the first."""
+        """Seconds since the last successful fetch, or ``None`` before the first."""
         return None if self._fetched_at is None else self._handle.clock.now() - self._fetched_at
 
     @property
@@ -84,11 +84,11 @@ class Polled(Generic[T]):
         self._handle.in_background(self._poll(), name=f"polling {self.name}")
 
     async def refresh(self) -> None:
-        """Fetch now; a failure is logged and counted, and keeps the last value."""
+        """Fetch now. A failure is logged and counted, and keeps the last value."""
         try:
             # In virtual time, real time passes while a fetch waits for another program.
-            waiting = getattr(asyncio.get_running_loop(), "awaiting_outside", nullcontext)
-            with waiting():
+            outside_wait = getattr(asyncio.get_running_loop(), "awaiting_outside", nullcontext)
+            with outside_wait():
                 async with asyncio.timeout(self._timeout):
                     fetched = await self._fetch()
         except PLUGIN_FAULTS as error:  # the author's code, or the service's fault: the plugin lives on

@@ -6,9 +6,9 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import structlog
@@ -26,6 +26,9 @@ from moorage.scheduler.framework.go_names import python_import
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.plugin import Plugin
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 ENTRY_POINT_GROUP: Final = "moorage.scheduler.plugins"
 IMPORT_SECONDS: Final = 60.0
 _INJECTED: Final = ("args", "handle")
@@ -34,8 +37,26 @@ _CANNOT_IMPORT: Final = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'"
 log = structlog.get_logger(__name__)
 
 
+def installed_entry_points() -> "Sequence[EntryPoint]":
+    """Return the entry points of installed packages. Packages with invalid metadata are skipped and reported."""
+    from importlib.metadata import distributions, entry_points  # slow to import: it reads the metadata of all packages
+
+    try:
+        return tuple(entry_points(group=ENTRY_POINT_GROUP))
+    except (OSError, TypeError, ValueError):
+        pass  # the exception does not name the package
+    entries: list[EntryPoint] = []
+    for package in distributions():
+        try:
+            entries += package.entry_points.select(group=ENTRY_POINT_GROUP)
+        except (OSError, TypeError, ValueError) as error:
+            file = str(package.locate_file(""))
+            log.warning("installed package with invalid entry points skipped", directory=file, error=str(error))
+    return entries
+
+
 class Registry(Mapping[str, type[Plugin]]):
-    """Plugin classes by configuration name; each is checked when it is registered, never when it is called."""
+    """Plugin classes by configuration name. Each is checked when it is registered, never when it is called."""
 
     def __init__(self, plugins: Iterable[type[Plugin]] = ()) -> None:
         self.call_timeout: float | None = Plugin.call_timeout
@@ -58,11 +79,11 @@ class Registry(Mapping[str, type[Plugin]]):
 
     def __getitem__(self, name: str) -> type[Plugin]:
         if name not in self._plugins and name in self._offers:
-            where = self._entries.get(name, "")
-            plugin = self.register_path(self._offers[name], where=where)
+            location = self._entries.get(name, "")
+            plugin = self.register_path(self._offers[name], where=location)
             if plugin.name != name:
                 problem = f"it provides the plugin {plugin.name}, not {name}"
-                raise ConfigError(where, problem, hint=f"write {plugin.name} in the configuration")
+                raise ConfigError(location, problem, hint=f"write {plugin.name} in the configuration")
         return self._plugins[name]
 
     def __contains__(self, name: object) -> bool:
@@ -71,9 +92,9 @@ class Registry(Mapping[str, type[Plugin]]):
     def _is_installed(self, name: object) -> bool:
         """Import all installed packages, to find a plugin that is named like neither its entry point nor its class."""
         unnamed, self._unnamed = self._unnamed, {}
-        for path, where in unnamed.items():
+        for path, location in unnamed.items():
             try:
-                self.register_path(path, where=where)
+                self.register_path(path, where=location)
             except ConfigError as error:
                 log.warning("cannot import an installed plugin", error=str(error))
         return name in self._plugins
@@ -85,7 +106,7 @@ class Registry(Mapping[str, type[Plugin]]):
         return len(self._plugins.keys() | self._offers.keys())
 
     def offer(self, offers: Mapping[str, str]) -> None:
-        """Add plugins by name as ``module:Class``, imported on demand; registered classes take precedence."""
+        """Add plugins by name as ``module:Class``, imported on demand. Registered classes take precedence."""
         self._offers.update({name: path for name, path in offers.items() if name not in self._plugins})
 
     def is_offered(self, name: str) -> bool:
@@ -93,7 +114,7 @@ class Registry(Mapping[str, type[Plugin]]):
         return name in self._offers and name not in self._entries
 
     def register(self, plugin: type[Plugin], *, where: str = "") -> None:
-        """Register a plugin class; raise ConfigError if it is invalid."""
+        """Register a plugin class. Raise ConfigError if it is invalid."""
         where = where or getattr(plugin, "__qualname__", repr(plugin))
         if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
             raise ConfigError(where, f"{shown(plugin)} is not a plugin class", hint=_how_to_make_one(plugin))
@@ -105,12 +126,12 @@ class Registry(Mapping[str, type[Plugin]]):
         if plugin.Args is not None and not (isinstance(plugin.Args, type) and issubclass(plugin.Args, msgspec.Struct)):
             problem = f"Args of {plugin.name} is {plugin.Args!r}, which is not a msgspec.Struct"
             raise ConfigError(where, problem, hint="class Args(msgspec.Struct, frozen=True): label: str = 'capacity'")
-        if missing := sorted(getattr(plugin, "__abstractmethods__", ())) or _undefined(plugin):
-            hint = "; ".join(f"write `{heading(plugin, name)}`" for name in missing)
-            raise ConfigError(where, f"{plugin.name} does not define {', '.join(missing)}", hint=hint)
+        if missing_methods := sorted(getattr(plugin, "__abstractmethods__", ())) or _undefined(plugin):
+            hint = "; ".join(f"write `{heading(plugin, name)}`" for name in missing_methods)
+            raise ConfigError(where, f"{plugin.name} does not define {', '.join(missing_methods)}", hint=hint)
         if unknown := [name for name in _required_parameters(plugin) if name not in _INJECTED]:
-            problem = f"the constructor of {plugin.name} has the parameters {', '.join(unknown)}"
-            raise ConfigError(where, problem, hint="it may take `args` and `handle`, by these names")
+            problem = f"the constructor of {plugin.name} has unknown parameters: {', '.join(unknown)}"
+            raise ConfigError(where, problem, hint="only `args` and `handle` are passed, as keywords")
         if (broken := broken_contract(plugin)) is not None:
             raise ConfigError(where, broken[0], hint=broken[1])
         offer = self._offers.get(plugin.name)
@@ -124,19 +145,17 @@ class Registry(Mapping[str, type[Plugin]]):
         self._plugins[plugin.name] = plugin
 
     def register_entry_points(self) -> None:
-        """Offer the plugins of installed packages; a package is imported when a configuration names its plugin.
+        """Offer the plugins of installed packages. A package is imported when a configuration names its plugin.
 
         The name is that of the entry point, or that of the class. For another name, all packages are imported.
         """
-        from importlib.metadata import entry_points  # slow to import, and it reads the metadata of all packages
-
-        for entry in entry_points(group=ENTRY_POINT_GROUP):
+        for entry in installed_entry_points():
             path = entry.value.partition("[")[0].strip()
-            where = self._unnamed[path] = f"entry point {entry.name} of {entry.value}"
+            location = self._unnamed[path] = f"entry point {entry.name} of {entry.value}"
             for name in (path.rpartition(":")[2], entry.name):
                 if name not in self._plugins:
                     self._offers[name] = path
-                    self._entries[name] = where
+                    self._entries[name] = location
 
     def register_path(self, path: str, *, where: str = "") -> type[Plugin]:
         """Register a plugin given as ``module:Class``, as ``--plugin`` does, and return it."""
@@ -184,26 +203,26 @@ def extension_points(plugin: type[Plugin]) -> frozenset[str]:
     return frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))
 
 
-def _imported(load: Callable[[], Any], where: str, module: str) -> Any:
-    """Import an author's code; its exceptions are reported with their line in the author's file."""
+def _imported(load: Callable[[], Any], location: str, module: str) -> Any:
+    """Import an author's code. Its exceptions are reported with their line in the author's file."""
     try:
         with _import_deadline():
             return load()
     except ModuleNotFoundError as error:
-        problem, hint, missing = str(error), "is it installed, or on PYTHONPATH?", str(error.name)
-        if not f"{module}.".startswith(f"{missing}."):  # the module exists, but one that it imports does not
+        problem, hint, missing_module = str(error), "is it installed, or on PYTHONPATH?", str(error.name)
+        if not f"{module}.".startswith(f"{missing_module}."):  # the module exists, but one that it imports does not
             problem = described(error)
             hint = f"install it in the environment of this Python: {sys.executable}"
-        if missing.startswith("moorage."):
+        if missing_module.startswith("moorage."):
             hint = "all names for plugins are in the package itself: from moorage import FilterPlugin, Status"
-        raise ConfigError(where, f"cannot be imported: {problem}", hint=hint) from error
+        raise ConfigError(location, f"cannot be imported: {problem}", hint=hint) from error
     except PLUGIN_FAULTS as error:  # the author's code may raise anything
         pass_on_interrupt(error)
         problem, hint = f"cannot be imported: {described(error)}", ""
         if isinstance(error, ImportError) and (match := _CANNOT_IMPORT.match(str(error))) is not None:
             names = dir(sys.modules.get(match[2]))
             hint = python_import(match[1], [name for name in names if not name.startswith("_")])
-        raise ConfigError(where, problem, hint=hint) from error
+        raise ConfigError(location, problem, hint=hint) from error
 
 
 @contextmanager

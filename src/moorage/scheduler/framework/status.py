@@ -20,7 +20,7 @@ MIN_NODE_SCORE: Final = 0
 
 
 class Code(IntEnum):
-    """Upstream's seven codes, in upstream's order; :attr:`label` is how they are written."""
+    """Upstream's seven codes, in upstream's order. :attr:`label` is how they are written."""
 
     SUCCESS = 0
     ERROR = 1
@@ -60,7 +60,7 @@ class Status(Struct, frozen=True):
     cause: BaseException | None = None
 
     def __post_init__(self) -> None:
-        # Here the traceback names the plugin's line; later it would be the line that writes an event.
+        # Here the traceback names the plugin's line. Later it would be the line that writes an event.
         if self.code.__class__ is not Code:
             kind = type(self.code).__name__
             raise TypeError(f"the code of a status is a Code, not the {kind} {self.code!r}: {_suggest_line(self.code)}")
@@ -95,7 +95,7 @@ class Status(Struct, frozen=True):
 
     @classmethod
     def error(cls, *reasons: str, cause: BaseException | None = None) -> "Status":
-        """Report an error; the attempt fails and the pod is retried after a backoff."""
+        """Report an error. The attempt fails and the pod is retried after a backoff."""
         return cls(Code.ERROR, reasons, cause=cause)
 
     def by(self, plugin: str) -> "Status":
@@ -133,7 +133,7 @@ SKIP: Final = Status(Code.SKIP)
 
 
 def combined(statuses: Sequence[Status]) -> Status | None:
-    """Put several rejections of one node together: all reasons in order, the gravest code."""
+    """Put several rejections of a node together: all reasons in order, the gravest code."""
     if len(statuses) <= 1:
         return statuses[0] if statuses else None
     gravest = max(statuses, key=lambda status: _GRAVITY[status.code])
@@ -143,7 +143,7 @@ def combined(statuses: Sequence[Status]) -> Status | None:
 class Verdict(Struct, frozen=True):
     """Which nodes of a window are rejected, and why: rejections as columns.
 
-    Several rejections may name the same node; its reasons are then taken in their order here.
+    Several rejections may name the same node. Its reasons are then taken in their order here.
     """
 
     size: int
@@ -183,5 +183,5 @@ class Verdict(Struct, frozen=True):
         return mask
 
     def status_at(self, row: int) -> Status | None:
-        """Return the status of one node, all its reasons together; ``None`` if it is accepted."""
+        """Return the status of a node, all its reasons together, or ``None`` if it is accepted."""
         return combined([status for where, status in self.rejections if where[row]])

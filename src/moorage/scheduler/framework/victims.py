@@ -14,7 +14,7 @@ PRIORITY_SHIFT: Final = 1 << 31
 
 
 class Harm(NamedTuple):
-    """The cost of the victims; among equal costs, a later start of the most important victim is better."""
+    """The cost of the victims. Among equal costs, a later start of the most important victim is better."""
 
     weight: tuple[int, int, int, int]
     """Violated budgets, the priority of the first victim, the sum of all priorities, and how many they are."""
@@ -29,14 +29,14 @@ class Harm(NamedTuple):
 
 
 class Victims(Struct, frozen=True, dict=True):
-    """Pods of one node, the most important first, and how many of them a disruption budget protects."""
+    """Pods of a node, the most important first, and how many of them a disruption budget protects."""
 
     pods: tuple[Pod, ...]
     violations: int = 0
 
     @cached_property
     def harm(self) -> Harm:
-        """How bad it would be to evict them."""
+        """Cost of evicting them."""
         priorities = [pod.priority for pod in self.pods]
         highest = max(priorities)
         # An extender need not have sorted them.

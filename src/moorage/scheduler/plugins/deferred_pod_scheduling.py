@@ -1,4 +1,4 @@
-"""DeferredPodScheduling: preempt pods for a running pod whose resize is deferred by the kubelet.
+"""DeferredPodScheduling: preempt pods for a running pod with a resize that the kubelet deferred.
 
 Such a pod already has a node. It is requeued so that preemption can free the resources for the resize. It is never
 bound: when it fits, it waits for the kubelet.

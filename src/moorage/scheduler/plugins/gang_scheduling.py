@@ -104,8 +104,8 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             return Wait(self._max_wait(group))
         for members in tree:
             for uid in members.assumed:
-                if (waiting := self._handle.waiting_pod(uid)) is not None:
-                    waiting.allow(self.name)
+                if (waiting_pod := self._handle.waiting_pod(uid)) is not None:
+                    waiting_pod.allow(self.name)
         return None
 
     # ── Queueing hints ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -122,11 +122,11 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, PlacementFeasiblePlugin):
             for resource, action, hint in events
         ]
         if self._groups.with_composites:
-            added = ClusterEvent(Resource.COMPOSITE_POD_GROUP, Action.ADD)
-            registered.append(EventRegistration(added, self.after_group_added, same_group=True))
+            group_added = ClusterEvent(Resource.COMPOSITE_POD_GROUP, Action.ADD)
+            registered.append(EventRegistration(group_added, self.after_group_added, same_group=True))
             if self._is_since_1_38:
-                changed = ClusterEvent(Resource.COMPOSITE_POD_GROUP, Action.UPDATE)
-                registered.append(EventRegistration(changed, self.after_composite_changed, same_group=True))
+                group_updated = ClusterEvent(Resource.COMPOSITE_POD_GROUP, Action.UPDATE)
+                registered.append(EventRegistration(group_updated, self.after_composite_changed, same_group=True))
         return tuple(registered)
 
     def after_pod_added(self, pod: Pod, _old: None, new: Pod) -> QueueingHint:
@@ -173,7 +173,7 @@ class BrokenTree(Exception):
 
 
 def root_above(groups: PodGroups, group: PodGroup) -> Group:
-    """Return the root of a group's tree; raise BrokenTree if a group is missing."""
+    """Return the root of a group's tree. Raise BrokenTree if a group is missing."""
     top: Group = group
     for level, above in enumerate(groups.chain(group)):
         if level > MAX_LEVELS:

@@ -35,7 +35,7 @@ class ImageLocality(ScorePlugin):
         return image_names(pod)
 
     def epoch(self) -> Hashable:
-        # The number of nodes matters, too; but all results are recomputed when nodes are added or removed.
+        # The number of nodes also matters; but all results are recomputed when nodes are added or removed.
         return self._handle.nodes.images_version
 
     def score(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> int:
@@ -67,7 +67,7 @@ class ImageLocality(ScorePlugin):
 
 
 def image_names(pod: Pod) -> tuple[str, ...]:
-    """List all images of a pod, including init containers and image volumes; duplicates are kept."""
+    """List all images of a pod, including init containers and image volumes. Duplicates are kept."""
     spec = pod.spec
     if len(spec.containers) == 1 and not spec.init_containers and not spec.volumes:
         return (normalized(spec.containers[0].image),)
@@ -77,5 +77,5 @@ def image_names(pod: Pod) -> tuple[str, ...]:
 
 
 def normalized(image: str) -> str:
-    """Add ``:latest`` to a name without tag or digest; a colon before the last slash belongs to a port."""
+    """Add ``:latest`` to a name without tag or digest. A colon before the last slash belongs to a port."""
     return image if image.rfind(":") > image.rfind("/") else image + ":latest"

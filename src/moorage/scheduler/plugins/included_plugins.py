@@ -1,4 +1,4 @@
-"""The plugins that are part of Moorage: those of kube-scheduler in the order of the default profile, and others."""
+"""The plugins that are part of Moorage: those of kube-scheduler in the order of the default profile, and more."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -76,4 +76,4 @@ CONTRIB: Final[Mapping[str, str]] = {
     "PreemptionToleration": f"{_COMMUNITY}.preemption_toleration:PreemptionToleration",
     "TargetLoadPacking": f"{_COMMUNITY}.target_load_packing:TargetLoadPacking",
 }
-"""Import paths of the other plugins; a plugin is imported only if a profile enables it."""
+"""Import paths of the other plugins. A plugin is imported only if a profile enables it."""

@@ -70,9 +70,9 @@ class Demands(Struct, frozen=True):
 
     def accepted_nodes(self, nodes: NodeTable) -> BoolArray:
         """Find the nodes of a window that satisfy the requirements."""
-        labelled = nodes_meeting_all(self.labels.requirements, nodes)
+        labeled = nodes_meeting_all(self.labels.requirements, nodes)
         affinity_mask = None if self.affinity is None else matching_nodes(self.affinity, nodes)
-        accepted = all_of((labelled, affinity_mask))
+        accepted = all_of((labeled, affinity_mask))
         return np.ones(len(nodes), dtype=np.bool_) if accepted is None else accepted
 
 
@@ -88,7 +88,7 @@ PREFERENCES: Final = StateKey[tuple[Preference, ...]]("NodeAffinity: what the po
 
 
 class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Reject nodes that the pod or the profile does not want; score others by the preferences they satisfy."""
+    """Reject nodes that the pod or the profile does not want; score the other nodes by the preferences they satisfy."""
 
     depends_on = DependsOn.NODE
     _signs_template = True
@@ -97,9 +97,9 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
     Args = NodeAffinityArgs
 
     def __init__(self, *, args: NodeAffinityArgs | None = None) -> None:
-        added = (args.added_affinity if args else None) or NodeAffinitySpec()
-        self._added = None if added.required is None else node_matcher(added.required)
-        self._added_preferences = parse_preferences(added.preferred or ())
+        added_affinity = (args.added_affinity if args else None) or NodeAffinitySpec()
+        self._added = None if added_affinity.required is None else node_matcher(added_affinity.required)
+        self._added_preferences = parse_preferences(added_affinity.preferred or ())
 
     def sign(self, pod: Pod) -> Hashable | None:
         affinity, selector = find_node_affinity(pod), pod.spec.node_selector
@@ -190,13 +190,13 @@ _NO_AFFINITY: Final = NodeAffinitySpec()
 
 
 def find_node_affinity(pod: Pod) -> NodeAffinitySpec:
-    """Return the node affinity of a pod; no affinity is one without any terms."""
+    """Return the node affinity of a pod. No affinity is one without any terms."""
     affinity = pod.spec.affinity
     return _NO_AFFINITY if affinity is None or affinity.node_affinity is None else affinity.node_affinity
 
 
 def read_demands(pod: Pod) -> Demands:
-    """Parse the node selector and affinity of a pod; large results are cached for all pods of the template."""
+    """Parse the node selector and affinity of a pod. Large results are cached for all pods of the template."""
     shape = pod.shape
     demands: Demands | None = shape.demands
     if demands is None:
@@ -212,7 +212,7 @@ def read_demands(pod: Pod) -> Demands:
 
 
 def named_nodes(terms: Iterable[NodeSelectorTerm]) -> frozenset[str] | None:
-    """Return the only nodes that the terms can mean; ``None`` if there are no terms, or if one names no node."""
+    """Return the only nodes that the terms can mean, or ``None`` if there are no terms, or if one names no node."""
     names: set[str] | None = None
     for term in terms:
         values = [
@@ -229,7 +229,7 @@ def named_nodes(terms: Iterable[NodeSelectorTerm]) -> frozenset[str] | None:
 
 @cached(1024, lambda terms: count_characters(NodeSelector(tuple(term.preference for term in terms))))
 def parse_preferences(terms: tuple[PreferredSchedulingTerm, ...]) -> tuple[Preference, ...]:
-    """Parse preferred terms, except empty ones and those without a weight; an invalid term is an error."""
+    """Parse preferred terms, except empty ones and those without a weight. An invalid term is an error."""
     return tuple(
         Preference(term.weight, node_term_matcher(term.preference))
         for term in terms

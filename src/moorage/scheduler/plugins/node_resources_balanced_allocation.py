@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: prefer nodes whose resource utilization the pod balances."""
+"""NodeResourcesBalancedAllocation: prefer nodes with balanced resource utilization after the pod is added."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -68,7 +68,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         return None
 
     def _read_amounts(self, pod: Pod) -> tuple[RequestedAmount, ...]:
-        """Read the requests of a pod; empty if it requests no scored resource.
+        """Read the requests of a pod. Return an empty result if it requests no scored resource.
 
         Called from Score if the profile has no PreScore.
         """
@@ -184,9 +184,9 @@ def evenness(fractions: Sequence[float]) -> int:
 
 
 def evenness_nodes(fractions: Sequence[FloatArray], present: Sequence[BoolArray | None]) -> FloatArray:
-    """Compute the evenness of columns without truncation; the columns are overwritten.
+    """Compute the evenness of columns without truncation. The columns are overwritten.
 
-    ``present`` marks the nodes that have a resource; ``None`` means all.
+    ``present`` marks the nodes that have a resource. ``None`` means all.
     """
     if len(fractions) == 2 and present[0] is None and present[1] is None:
         deviation = fractions[0]

@@ -24,12 +24,12 @@ EXACT_BELOW: Final = 1 << 46
 
 
 class Capacity(NamedTuple):
-    """The capacity of one resource in a window of nodes; nodes without it have amount 1 and are not ``present``."""
+    """The capacity of a resource in a window of nodes. Nodes without it have amount 1 and are not ``present``."""
 
     amounts: IntArray
     floats: FloatArray
     present: BoolArray | None
-    """The nodes that have the resource; ``None`` means all."""
+    """The nodes that have the resource. ``None`` means all."""
     is_exact: bool
     """Whether percentages may be computed with floats."""
     is_sound: bool = True
@@ -57,7 +57,7 @@ def percentages(hundredfold: IntArray, capacity: Capacity) -> IntArray:
 
 
 def percentage(part: int, capacity: int) -> int:
-    """Return the percentage for one node; a hundred times an amount may overflow upstream's integers."""
+    """Return the percentage for one node. A hundred times an amount may overflow upstream's integers."""
     hundredfold = part * MAX_NODE_SCORE
     return hundredfold // capacity if 0 <= hundredfold <= MAX_INT64 else truncated_div(wrapped(hundredfold), capacity)
 
@@ -65,13 +65,13 @@ def percentage(part: int, capacity: int) -> int:
 MANY_ROWS: Final = 64
 """If more rows changed, recomputing the column is cheaper."""
 MAX_RESOURCES: Final = 256
-"""Number of resources with columns; users may invent any number of resource names."""
+"""Number of resources with columns. Users may invent any number of resource names."""
 
 
 class ResourceAmounts:
     """One resource on every node: capacity, usage, and bounds over all rows.
 
-    Floats are exact below ``EXACT_FLOATS``; the integer bounds decide whether the floats may be used.
+    Floats are exact below ``EXACT_FLOATS``. The integer bounds decide whether the floats may be used.
     """
 
     __slots__ = ("_is_lowest", "_left", "_lowest_free", "_lowest_left", "capacity", "most_used", "resource", "used")
@@ -122,7 +122,7 @@ class ResourceAmounts:
         return self._left
 
     def is_left_everywhere(self, hundredfold: int) -> bool:
-        """Return whether every node has this much left for scoring; call :meth:`left` first."""
+        """Return whether every node has this much left for scoring. Call :meth:`left` first."""
         if self._lowest_left < hundredfold and self._left is not None:
             self._lowest_left = float(self._left.min(initial=np.inf))
         return self._lowest_left >= hundredfold
@@ -131,7 +131,7 @@ class ResourceAmounts:
 class ClusterAmounts(dict[str, ResourceAmounts]):
     """The amounts of every resource in use, and columns derived from them.
 
-    Call :meth:`follow` before each lookup; new resources are read from the nodes.
+    Call :meth:`follow` before each lookup. New resources are read from the nodes.
     """
 
     __slots__ = ("_derived", "_nodes", "_position", "_version")
@@ -143,18 +143,18 @@ class ClusterAmounts(dict[str, ResourceAmounts]):
         self._version = self._position = -1
 
     def follow(self, nodes: NodeTable) -> None:
-        """Apply changes of the cluster; the window must show all nodes."""
+        """Apply changes of the cluster. The window must show all nodes."""
         position = nodes.position
         if position == self._position and nodes is self._nodes:
             return
-        changed = None
+        changed_rows = None
         if self._nodes is not None and nodes.is_window_of(self._nodes) and self._version == nodes.nodes_version:
-            changed = nodes.changed_since(self._position)
-        if changed is None or len(changed) > MANY_ROWS:
+            changed_rows = nodes.changed_since(self._position)
+        if changed_rows is None or len(changed_rows) > MANY_ROWS:
             self.clear()
             self._derived.clear()
         else:
-            for row in changed if len(changed) == 1 else set(changed):
+            for row in changed_rows if len(changed_rows) == 1 else set(changed_rows):
                 node = nodes[row]
                 for amounts in self.values():
                     amounts.write(node)
@@ -171,7 +171,7 @@ class ClusterAmounts(dict[str, ResourceAmounts]):
         return amounts
 
     def derived(self, of_node: "OfNode", resources: tuple[str, ...], make: Callable[[], IntArray]) -> IntArray:
-        """Return a column derived from some resources; ``make`` creates it on the first call."""
+        """Return a column derived from some resources. ``make`` creates it on the first call."""
         column = self._derived.get((of_node, resources))
         if column is None:
             column = self._derived[of_node, resources] = make()

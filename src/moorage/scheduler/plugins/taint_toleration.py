@@ -89,7 +89,7 @@ def repels(taints: Iterable[Taint], pod: Pod, *, by_number: bool = False) -> boo
 
 
 def count_discouraging(taints: Iterable[Taint], tolerations: Iterable[Toleration], *, by_number: bool = False) -> int:
-    """Count the untolerated PreferNoSchedule taints; duplicates count separately."""
+    """Count the untolerated PreferNoSchedule taints. Duplicates count separately."""
     return sum(
         taint.effect == PREFER_NO_SCHEDULE
         and not any(item.tolerates(taint, by_number=by_number) for item in tolerations)

@@ -15,7 +15,7 @@ PINNED: str = "cannot determine domain for already scheduled pods: "
 
 
 class TopologyPlacementGenerator(PlacementGeneratePlugin):
-    """Split the nodes by the group's topology key; without a key, all nodes are one placement.
+    """Split the nodes by the group's topology key. Without a key, all nodes are one placement.
 
     Scheduled pods of the group pin it to their domain.
     """
@@ -35,7 +35,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         labels = nodes.label(key)
         codes, firsts = np.unique(labels.codes, return_index=True)
         placements = []
-        # Upstream's order is random; here it is the order of the nodes.
+        # Upstream's order is random. Here it is the order of the nodes.
         for code in codes[firsts.argsort()].tolist():
             value = labels.values[code]
             if value is not None and pinned in (None, value):
@@ -43,7 +43,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
         return placements
 
     def _domain_of_scheduled(self, group: GroupTree, key: str) -> str | Status | None:
-        """Return the domain of the group's scheduled pods; ``None`` if there are no scheduled pods."""
+        """Return the domain of the group's scheduled pods, or ``None`` if there are no scheduled pods."""
         domain: str | None = None
         for pod in group.all_scheduled:
             node = self._handle.nodes.find(pod.node_name)

@@ -10,15 +10,14 @@ from msgspec.structs import replace
 from moorage.kube.api.claims import READ_WRITE_ONCE_POD, uses_claim
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.storage import PersistentVolumeClaim
-from moorage.kube.api.volume import Volume
 from moorage.scheduler.framework.cycle import CycleState, StateKey
 from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegistration, QueueingHint, Resource, queue_if
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
-from moorage.scheduler.framework.plugin import FilterPlugin, PreFilterExtensions
+from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, PreFilterExtensions
 from moorage.scheduler.framework.pods_by_claim import BY_VOLUME_CLAIM
 from moorage.scheduler.framework.status import Status, Verdict
-from moorage.scheduler.state.claim_index import find_disk
+from moorage.scheduler.state.claim_index import disk_uses
 from moorage.scheduler.state.handle import ClusterHandle
 
 DISK_CONFLICT: Final = Status.unschedulable("node(s) had no available disk")
@@ -37,7 +36,7 @@ class Restrictions(Struct):
         return replace(self)
 
     def uses_by(self, pod: Pod) -> int:
-        """Count the volumes of a pod that use these claims; as upstream, namespaces are not compared."""
+        """Count the volumes of a pod that use these claims. As upstream, namespaces are not compared."""
         return sum(
             volume.persistent_volume_claim is not None and volume.persistent_volume_claim.claim_name in self.claims
             for volume in pod.spec.volumes
@@ -52,6 +51,8 @@ KEY = StateKey[Restrictions](
 class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
     """Reject nodes with a conflicting disk, and all nodes while another pod uses a ReadWriteOncePod claim."""
 
+    # The volumes of a pod never change: results follow pods that are added to a node and removed.
+    depends_on = DependsOn.REQUESTS
     _signs_template = True
 
     def __init__(self, *, handle: ClusterHandle) -> None:
@@ -62,7 +63,7 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
         """Share results among pods without restricted volumes."""
         return (
             None
-            if pod.spec.volumes and any(v.persistent_volume_claim or find_disk(v) for v in pod.spec.volumes)
+            if pod.spec.volumes and (disk_uses(pod) or any(v.persistent_volume_claim for v in pod.spec.volumes))
             else ()
         )
 
@@ -81,7 +82,7 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
                 claims.add(name)
         # Each claim counts once, even if several pods use it.
         uses = sum(self._handle.claims.uses(f"{pod.namespace}/{name}") > 0 for name in claims)
-        if not uses and not any(find_disk(volume) for volume in pod.spec.volumes):
+        if not uses and not disk_uses(pod):
             return Status.skip()
         cycle[KEY] = Restrictions(frozenset(claims), uses)
         return None
@@ -100,12 +101,15 @@ class VolumeRestrictions(PreFilterExtensions, FilterPlugin):
         return CLAIM_CONFLICT if cycle[KEY].uses > 0 else None
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Filter all nodes; only nodes with users of the same disks are checked."""
+        """Filter all nodes. Only nodes with users of the same disks are checked."""
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
-        disks = {disk for volume in pod.spec.volumes if (disk := find_disk(volume)) is not None}
-        users = [user for disk in disks for user in self._handle.claims.disk_users(disk)]
-        names = {user.node_name for user in users if disks_clash(pod, (user,))}
+        names = {
+            user.node_name
+            for disk, use in disk_uses(pod).items()
+            for user in self._handle.claims.disk_users(disk)
+            if use.clashes_with(disk_uses(user)[disk])
+        }
         rows = [info.row for name in names if (info := nodes.find(name)) is not None]
         clashing = np.isin(nodes.rows, rows)
         if cycle[KEY].uses > 0:
@@ -129,7 +133,7 @@ class _PodsByVolume:
 
     def keys(self, pod: Pod) -> set[Hashable]:
         keys: set[Hashable] = {f"{pod.namespace}/{name}" for name in _claim_names(pod)}
-        return keys | {_DISKS} if any(find_disk(volume) is not None for volume in pod.spec.volumes) else keys
+        return keys | {_DISKS} if disk_uses(pod) else keys
 
     def affected(self, old: Pod, _new: None) -> set[Hashable]:
         return self.keys(old)
@@ -151,26 +155,12 @@ def after_claim_added(pod: Pod, _old: None, new: PersistentVolumeClaim) -> Queue
 
 def disks_clash(pod: Pod, existing_pods: Iterable[Pod]) -> bool:
     """Return whether the pod has an inline disk that an existing pod uses and does not share."""
-    disks = [volume for volume in pod.spec.volumes if find_disk(volume) is not None]
-    if not disks:
-        return False
-    return any(
-        _clash(volume, existing_volume)
+    uses = disk_uses(pod)
+    return bool(uses) and any(
+        disk in uses and use.clashes_with(uses[disk])
         for existing in existing_pods
-        for existing_volume in existing.spec.volumes
-        for volume in disks
+        for disk, use in disk_uses(existing).items()
     )
-
-
-def _clash(volume: Volume, existing_volume: Volume) -> bool:
-    disk = find_disk(volume)
-    if disk is None or disk != find_disk(existing_volume):
-        return False
-    if volume.rbd and existing_volume.rbd and set(volume.rbd.monitors).isdisjoint(existing_volume.rbd.monitors):
-        return False
-    # An AWS disk is never shared, not even read-only.
-    shareable = [item.rbd or item.iscsi or item.gce_persistent_disk for item in (volume, existing_volume)]
-    return not all(source is not None and source.read_only for source in shareable)
 
 
 def _claim_names(pod: Pod) -> set[str]:

@@ -54,7 +54,7 @@ KEY = StateKey[tuple[Topology, ...]]("VolumeZone")
 
 
 class VolumeZone(PreFilterPlugin, FilterPlugin):
-    """Reject nodes in another zone or region than the pod's bound volumes; nodes without these labels are accepted."""
+    """Reject nodes in another zone or region than the pod's bound volumes. Nodes without these labels are accepted."""
 
     depends_on = DependsOn.NODE
     _signs_template = True
@@ -107,10 +107,10 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
             return Verdict.reject(where=admitted, because=required)
         for topology in required:
             admitted &= topology.admitted(nodes)
-        unlabelled = np.ones(len(nodes), dtype=np.bool_)
+        unlabeled = np.ones(len(nodes), dtype=np.bool_)
         for key in TOPOLOGY_LABELS:
-            unlabelled &= nodes.label(key).is_in((None,))
-        return Verdict.reject(where=~(admitted | unlabelled), because=WRONG_ZONE)
+            unlabeled &= nodes.label(key).is_in((None,))
+        return Verdict.reject(where=~(admitted | unlabeled), because=WRONG_ZONE)
 
     def _topologies(self, pod: Pod, name: str) -> list[Topology] | Status:
         if not name:
@@ -153,7 +153,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
 
 def topologies(volume: PersistentVolume) -> list[Topology]:
-    """Parse the zone and region labels of a volume; labels with an empty element are ignored."""
+    """Parse the zone and region labels of a volume. Labels with an empty element are ignored."""
     result = []
     for key in TOPOLOGY_LABELS:
         if key in volume.labels:

@@ -11,14 +11,14 @@ from moorage.scheduler.queue.heap import KeyedHeap
 from moorage.scheduler.queue.sort_guard import SortGuard
 
 WINDOW: Final = 1.0
-"""Pods whose backoff ends within the same second are released together, in the order of the QueueSort plugin."""
+"""Pods are released together if their backoffs end within the same second, in the order of the QueueSort plugin."""
 
 _NANO: Final = 10**9
 _NO_BACKOFF: Final = -math.inf
 
 
 class Backoff(Struct, frozen=True):
-    """The backoff in seconds: ``initial``, doubled with every failure, up to ``maximum``; a maximum of 0 disables it.
+    """The backoff in seconds: ``initial``, doubled with every failure, up to ``maximum``. A maximum of 0 disables it.
 
     >>> [Backoff().duration(failures) for failures in range(1, 7)]
     [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
@@ -28,7 +28,7 @@ class Backoff(Struct, frozen=True):
     maximum: float = 10.0
 
     def duration(self, failures: int, size: int = 1) -> float:
-        """Return the backoff after consecutive failures; the maximum increases with the size of a group."""
+        """Return the backoff after consecutive failures. The maximum increases with the size of a group."""
         if failures == 0:
             return 0.0
         initial, maximum = round(self.initial * _NANO), round(self.maximum * _NANO)
@@ -40,7 +40,7 @@ class Backoff(Struct, frozen=True):
 
 
 class BackoffQueue:
-    """Two heaps: rejected pods, and pods whose attempt ended in an error.
+    """Two heaps: rejected pods, and pods after an error.
 
     With ``aligned`` (gate SchedulerPopFromBackoffQ) backoffs end on whole seconds, and rejected pods may be popped
     early if no other pod is ready. Pods after an error always wait.
@@ -66,7 +66,7 @@ class BackoffQueue:
         yield from self._failed
 
     def expiry(self, info: QueuedEntity) -> float:
-        """Return when a pod's backoff ends; it is computed once for each failed attempt."""
+        """Return when a pod's backoff ends. It is computed once for each failed attempt."""
         failures = info.consecutive_errors or info.unschedulable_count
         if failures == 0 or self._backoff.maximum == 0:
             return _NO_BACKOFF
@@ -101,7 +101,7 @@ class BackoffQueue:
         return self._rejected.remove(key) or self._failed.remove(key)
 
     def pop_early(self) -> QueuedEntity | None:
-        """Remove and return the rejected pod whose backoff ends first, before it ends."""
+        """Remove and return the rejected pod with the earliest end of backoff, before that time."""
         return self._rejected.pop()
 
     def drain(self) -> Iterator[QueuedEntity]:
@@ -110,7 +110,7 @@ class BackoffQueue:
         yield from self._failed.drain()
 
     def release(self, now: float) -> Iterator[QueuedEntity]:
-        """Remove all entities whose backoff ended."""
+        """Remove all entities after their backoff."""
         window = self._window(now)
         while (head := self._rejected.first_key()) is not None and head[0] < window:
             if (info := self._rejected.pop()) is not None:
@@ -121,10 +121,10 @@ class BackoffQueue:
 
     def next_expiry(self) -> float | None:
         """Return when the first backoff ends."""
-        head, failed = self._rejected.first_key(), self._failed.first_key()
+        head, failed_key = self._rejected.first_key(), self._failed.first_key()
         if head is None:
-            return None if failed is None else float(failed)
-        return float(head[0]) if failed is None else float(min(head[0], failed))
+            return None if failed_key is None else float(failed_key)
+        return float(head[0]) if failed_key is None else float(min(head[0], failed_key))
 
     def check_invariants(self) -> None:
         """Verify both heaps, and that no pod is in both."""
@@ -155,7 +155,7 @@ class Ticker:
         return self.next + (math.floor((time - self.next) / self._period) + 1) * self._period
 
     def take(self, now: float) -> float | None:
-        """Take and return the last tick that is due; missed earlier ones are skipped."""
+        """Take and return the last tick that is due. Missed earlier ones are skipped."""
         if now < self.next:
             return None
         self.next = self.first_after(now)

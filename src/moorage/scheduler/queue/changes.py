@@ -21,7 +21,7 @@ def pod_changes(old: Pod, new: Pod, *, is_target: bool = False) -> list[ClusterE
 
 
 def node_changes(old: Node, new: Node) -> list[ClusterEvent]:
-    """Return the events for a changed node; irrelevant changes, such as heartbeats, cause no event."""
+    """Return the events for a changed node. Irrelevant changes, such as heartbeats, cause no event."""
     return [ClusterEvent(Resource.NODE, action) for action, has_changed in _NODE_CHANGES if has_changed(old, new)]
 
 

@@ -16,7 +16,7 @@ NO_PLUGINS: Final[frozenset[str]] = frozenset()
 class EntityState:
     """The attempts, backoff and gate of a queued pod or group.
 
-    ``timestamp`` is the time of the first add or of the last failed attempt; moves between queues do not change it.
+    ``timestamp`` is the time of the first add or of the last failed attempt. Moves between queues do not change it.
     ``pod`` of a group is the pod that represents the group for plugins.
     """
 
@@ -58,7 +58,7 @@ class EntityState:
 
     @property
     def rejectors(self) -> Set[str]:
-        """The plugins that rejected the pod; empty if the last attempt ended in an error."""
+        """The plugins that rejected the pod, or empty if the last attempt ended in an error."""
         return self.unschedulable_plugins | self.pending_plugins
 
     @property
@@ -73,12 +73,12 @@ class EntityState:
 
     @property
     def unschedulable_since(self) -> float:
-        """When the time in the unschedulable pods started: the last attempt, or the last flush since then."""
+        """When the time in the unschedulable pods started: the last attempt, or a later flush."""
         return self.timestamp if self.flush_timestamp is None else max(self.timestamp, self.flush_timestamp)
 
 
 class QueuedPodInfo(EntityState):
-    """A queued pod; after a failed attempt the engine calls :meth:`rejected_by` and ``add_unschedulable``."""
+    """A queued pod. After a failed attempt the engine calls :meth:`rejected_by` and ``add_unschedulable``."""
 
     __slots__ = ()
 
@@ -102,7 +102,7 @@ class QueuedPodInfo(EntityState):
         self.gating_plugin = ""
 
     def with_pod(self, pod: Pod) -> Self:
-        """Return a copy with an updated pod; a heap may still contain this object, whose sort key must not change."""
+        """Return a copy with an updated pod. A heap may still contain this object, so its sort key must not change."""
         updated = copy(self)
         updated.key, updated.pod, updated.priority = pod.key, pod, pod.priority
         return updated
@@ -111,7 +111,7 @@ class QueuedPodInfo(EntityState):
 class QueuedPodGroupInfo(EntityState):
     """A queued group with its pending members. The group has its own attempts and backoff.
 
-    Members are sorted within each PodGroup in scheduling order; the order of a member is fixed when it is added.
+    Members are sorted within each PodGroup in scheduling order. The order of a member is fixed when it is added.
     """
 
     __slots__ = ("_sequence", "by_leaf", "needs_own_event", "root", "type_label")
@@ -141,7 +141,7 @@ class QueuedPodGroupInfo(EntityState):
 
     @property
     def rejectors(self) -> frozenset[str]:
-        """The plugin that gates the group; empty if only events of the group's own tree can open the gate."""
+        """The plugin that gates the group, or empty if only events of the group's own tree can open the gate."""
         return frozenset((self.gating_plugin,)) if self.gating_plugin and not self.needs_own_event else NO_PLUGINS
 
     def insert(self, member: QueuedPodInfo) -> None:

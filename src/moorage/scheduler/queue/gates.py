@@ -30,7 +30,7 @@ class ProfileQueueing(Struct, frozen=True):
     pre_enqueue: Sequence[PreEnqueuePlugin] = ()
     registrations: Mapping[str, Sequence[EventRegistration]] = field(default_factory=dict)
     faults: Mapping[str, FaultRecord] = field(default_factory=dict)
-    """Where the faults of hints are recorded, by plugin."""
+    """Records faults of hints, by plugin."""
 
 
 class Queueing(Struct, frozen=True):
@@ -99,7 +99,7 @@ class Gates:
             return None
 
     def is_still_closed(self, entity: QueuedEntity) -> bool:
-        """Call only the plugin that gated a pod; return False for groups and failures, so that admit decides."""
+        """Call only the plugin that gated a pod. Return False for groups and failures, so that admit decides."""
         plugin = self._by_name.get((entity.pod.scheduler_name, entity.gating_plugin))
         if plugin is None or entity.is_group:
             return False
@@ -119,7 +119,7 @@ class Gates:
 
 
 def call_pre_enqueue(plugin: PreEnqueuePlugin, pod: Pod) -> Status | None:
-    """Call a PreEnqueue plugin; exceptions and invalid results are recorded and become an error status."""
+    """Call a PreEnqueue plugin. Exceptions and invalid results are recorded and become an error status."""
     try:
         status: object = plugin.pre_enqueue(pod)
     except PLUGIN_FAULTS as error:

@@ -1,6 +1,6 @@
 """Groups in the queue: their members are one entity, which is popped, scheduled and requeued as a unit.
 
-A member whose group (or a group above it) does not exist yet is *incomplete*; a member that arrives during an attempt
+A member is *incomplete* if its group (or a group above it) does not exist yet; a member that arrives during an attempt
 of its group is *pending* until the attempt ends. Neither is requeued by events.
 """
 
@@ -26,7 +26,7 @@ ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
 
 
 def is_member(pod: Pod) -> bool:
-    """Return whether a pod is queued as a member of a group; a pod with a node (a resize) is queued alone."""
+    """Return whether a pod is queued as a member of a group. A pod with a node (a resize) is queued alone."""
     return pod.spec.scheduling_group is not None and not pod.spec.node_name and group_key(pod) is not None
 
 
@@ -79,7 +79,7 @@ class GroupQueue:
     # ── members ──────────────────────────────────────────────────────────────────────────────────────────
 
     def add(self, info: QueuedPodInfo, label: str) -> None:
-        """Add a new member, or one whose attempt failed."""
+        """Add a new member, or one after a failed attempt."""
         root = self._groups.find_root(info.pod)
         if root is None:
             self.incomplete[info.key] = info

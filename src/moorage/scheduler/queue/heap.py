@@ -16,9 +16,9 @@ class KeyedHeap:
     """Entities in the order of a sort key; entities with equal keys in the order of insertion.
 
     Nearly all entities are added in sorted order: they form a run, which needs no sorting, and the heap has the
-    others. ``remove`` only deletes the dictionary entry; the run or heap entry is skipped by ``pop``, or dropped once
-    more than half of all entries are stale. If keys cannot be compared, ``guard`` replaces all of them with comparable
-    ones, and no entity is lost.
+    other entries. ``remove`` only deletes the dictionary entry. The run or heap entry is skipped by ``pop``, or dropped
+    once more than half of all entries are stale. If keys cannot be compared, ``guard`` replaces them with comparable
+    keys, and no entity is lost.
     """
 
     def __init__(self, guard: Callable[[Any, QueuedEntity], Any] | None = None) -> None:
@@ -89,6 +89,8 @@ class KeyedHeap:
     def pop(self) -> QueuedEntity | None:
         """Remove and return the first entity."""
         run, heap, entries = self._run, self._heap, self.entries
+        if not entries:
+            return None
         try:
             while run or heap:
                 entry = run.popleft() if run and not (heap and heap[0] < run[0]) else heappop(heap)
@@ -109,7 +111,7 @@ class KeyedHeap:
             yield entity
 
     def resort(self, sort_key: Callable[[QueuedEntity], Any]) -> None:
-        """Replace all sort keys, and re-sort; entities with equal keys are in the order of insertion."""
+        """Replace all sort keys, and re-sort. Entities with equal keys are in the order of insertion."""
         for entry in self.entries.values():
             key = sort_key(entry[2])
             entry[0] = self._guard(key, entry[2]) if self._is_guarded and self._guard is not None else key
@@ -131,6 +133,8 @@ class KeyedHeap:
     def first_key(self) -> Any:
         """Return the sort key of the first entity, or ``None`` if the heap is empty."""
         run, heap, entries = self._run, self._heap, self.entries
+        if not entries:
+            return None
         while run and entries.get(run[0][2].key) is not run[0]:
             run.popleft()
         while heap and entries.get(heap[0][2].key) is not heap[0]:

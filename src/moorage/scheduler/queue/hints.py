@@ -68,7 +68,7 @@ class Hints:
         return profile in self._profiles
 
     def interest_in(self, event: ClusterEvent) -> Interest:
-        """Return the plugins registered for an event; the result is cached."""
+        """Return the plugins registered for an event. The result is cached."""
         interest = self._interests.get(event)
         if interest is not None:
             return interest
@@ -120,7 +120,7 @@ class Hints:
     def strategy_for(self, info: QueuedEntity, event: ClusterEvent, old: Any, new: Any) -> RequeueStrategy:
         """Return the strategy for a pod after an event, from the hints of the plugins that rejected it.
 
-        The strategy of a group is the strongest of all its members; a member without rejectors is retried.
+        The strategy of a group is the strongest of all its members. A member without rejectors is retried.
         """
         if info.is_group:
             best = RequeueStrategy.SKIP
@@ -145,7 +145,7 @@ class Hints:
             return RequeueStrategy.AFTER_BACKOFF if is_concerned else RequeueStrategy.SKIP
         hints = interest.hints.get(info.scheduler_name)
         if hints is None:
-            # There is no such profile, hence no hint against a retry.
+            # There is no such profile, and no hint against a retry.
             return RequeueStrategy.AFTER_BACKOFF
         strategy = RequeueStrategy.SKIP
         for plugin, hint in hints:
@@ -161,7 +161,7 @@ class Hints:
         return strategy
 
     def strategy_after(self, info: QueuedEntity, events: Iterable[InFlightEvent] | None) -> RequeueStrategy:
-        """Return the strategy for a pod whose attempt failed: the strongest for all events during the attempt.
+        """Return the strategy for a pod after a failed attempt: the strongest for all events during the attempt.
 
         ``None`` means that the events are unknown, because ``done`` was called before the attempt failed.
         """
@@ -185,7 +185,7 @@ class Hints:
             result = hint(info.pod, old, new)
         except PLUGIN_FAULTS as error:
             pass_on_interrupt(error)
-            # Like upstream, treat a failed hint as Queue; otherwise the pod could be stuck.
+            # Like upstream, treat a failed hint as Queue. Otherwise the pod could be stuck.
             problem = described(error, _name(plugin, hint))
             self._faults(info, plugin).note(plugin, error, problem)
             outcome = "Error"

@@ -8,7 +8,7 @@ from moorage.scheduler.framework.events import ClusterEvent
 
 
 class InFlightEvent(NamedTuple):
-    """An event that arrived while pods were in flight; pods with a lower position were popped before it."""
+    """An event that arrived while pods were in flight. Pods with a lower position were popped before it."""
 
     position: int
     event: ClusterEvent
@@ -18,7 +18,7 @@ class InFlightEvent(NamedTuple):
 
 
 class InFlightEvents:
-    """One sequence of popped pods and events: a pod whose attempt fails needs the events after its own position."""
+    """One sequence of popped pods and events: a pod needs the events after its own position if its attempt fails."""
 
     def __init__(self) -> None:
         self._position = 0
@@ -46,26 +46,26 @@ class InFlightEvents:
         self.pods[uid] = self._position
 
     def record(self, event: ClusterEvent, label: str, old: Any, new: Any) -> None:
-        """Record an event; ``label`` is ``event.label``, which the caller has computed already."""
+        """Record an event. ``label`` is ``event.label``, which the caller has computed already."""
         self._position += 1
         self._events.append(InFlightEvent(self._position, event, label, old, new))
 
     def events_since(self, uid: str) -> list[InFlightEvent] | None:
-        """Return the events since a pod was popped, oldest first; ``None`` if it is not in flight."""
+        """Return the events since a pod was popped, oldest first, or ``None`` if it is not in flight."""
         popped_at = self.pods.get(uid)
         if popped_at is None:
             return None
-        since: list[InFlightEvent] = []
+        events: list[InFlightEvent] = []
         # From the newest event back: most attempts are short, while one slow attempt keeps a long log.
         for event in reversed(self._events):
             if event.position < popped_at:
                 break
-            since.append(event)
-        since.reverse()
-        return since
+            events.append(event)
+        events.reverse()
+        return events
 
     def done(self, uid: str) -> list[InFlightEvent] | None:
-        """Remove a pod; return the events that no pod needs any more, or ``None`` if it was not in flight."""
+        """Remove a pod. Return the events that no pod needs any more, or ``None`` if it was not in flight."""
         if self.pods.pop(uid, None) is None:
             return None
         dropped: list[InFlightEvent] = []

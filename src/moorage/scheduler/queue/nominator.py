@@ -19,7 +19,7 @@ class NominatedPod(NamedTuple):
 class PodNominator:
     """Implements :class:`moorage.scheduler.framework.handle.Nominator`.
 
-    ``queued`` returns a pending pod by its key. ``informed`` lists the pods of the API; without it, every nomination is
+    ``queued`` returns a pending pod by its key. ``informed`` lists the pods of the API. Without it, every nomination is
     accepted.
     """
 
@@ -29,7 +29,7 @@ class PodNominator:
         self._by_node: dict[str, dict[str, NominatedPod]] = {}
         self._node_of: dict[str, str] = {}
         self.changes = ChangeLog[str]()
-        """The nodes whose nominated pods changed."""
+        """The nodes with changed nominated pods."""
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._node_of
@@ -53,7 +53,7 @@ class PodNominator:
         return self._node_of.get(pod.uid, "")
 
     def add(self, pod: Pod, node_name: str | None = None) -> None:
-        """Nominate a pod to a node, by default to that in its status; an empty name removes the nomination.
+        """Nominate a pod to a node, by default to that in its status. An empty name removes the nomination.
 
         A pod that is deleted or bound according to the API is not nominated.
         """
@@ -75,7 +75,7 @@ class PodNominator:
         self._by_node.setdefault(node, {})[meta.uid] = NominatedPod(pod.key, stub)
 
     def update(self, old: Pod, new: Pod) -> None:
-        """Update a pod; keep a nomination that was never in its status."""
+        """Update a pod. Keep a nomination that was never in its status."""
         node = None
         if not old.status.nominated_node_name and not new.status.nominated_node_name:
             node = self._node_of.get(old.uid)

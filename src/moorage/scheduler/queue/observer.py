@@ -30,7 +30,7 @@ class QueueObserver(Observer):
         """Called when the number of pending pods rejected by a plugin changed."""
 
     def in_flight(self, event: str, delta: int) -> None:
-        """Called when the number of in-flight events changed; popped pods are treated as events."""
+        """Called when the number of in-flight events changed. Popped pods are treated as events."""
 
     def popped(self, pod: Pod, attempt: int) -> None:
         """Called when a pod was popped."""
@@ -70,7 +70,7 @@ class Story(QueueObserver):
         self._steps.append((pod.metadata.uid, IN_FLIGHT, attempt))
 
     def of(self, pod: Pod) -> list[Step]:
-        """Return the moves of one pod, oldest first."""
+        """Return the moves of a pod, oldest first."""
         return [
             Step(uid, queue, f"attempt {event}" if isinstance(event, int) else event)
             for uid, queue, event in self._steps

@@ -10,7 +10,7 @@
                    └──── gated            (a PreEnqueue plugin rejects the pod; called repeatedly at its events)
 
 A pod is in exactly one of these queues. Pods are stored by namespace and name, so that a recreated pod replaces the
-former one; in-flight pods and nominations are stored by UID. The queueing hints of the plugins that rejected a pod
+former one. In-flight pods and nominations are stored by UID. The queueing hints of the plugins that rejected a pod
 decide which events requeue it. The order is deterministic: that of the QueueSort plugin, then that of insertion.
 """
 
@@ -117,7 +117,7 @@ class SchedulingQueue:
         self._configure(sort, profiles, backoff or Backoff())
         self._max_unschedulable = max_unschedulable
         self.groups = None if groups is None else GroupQueue(groups, self, clock)
-        """The pending members of groups; ``None`` without groups (gate GenericWorkload)."""
+        """The pending members of groups, or ``None`` without groups (gate GenericWorkload)."""
         self.nominator = PodNominator(self.queued_pod, pods) if nominator is None else nominator
         now = clock.now()
         self._backoff_ticker = Ticker((math.floor(now) if pop_from_backoff else now) + WINDOW, WINDOW)
@@ -177,7 +177,7 @@ class SchedulingQueue:
             self.move_to_active(info, POD_ADDED, now)
 
     def pop(self) -> QueuedEntity | None:
-        """Remove and return the first pod or group, or ``None``; its pods are in flight until :meth:`done`.
+        """Remove and return the first pod or group, or ``None``. Its pods are in flight until :meth:`done`.
 
         If the active queue is empty, a rejected pod is popped from the backoff queue before its backoff ends.
         """
@@ -211,7 +211,7 @@ class SchedulingQueue:
             return info
 
     def _pop_members(self, group: QueuedPodGroupInfo) -> bool:
-        """Record all members of a popped group as in flight; return False if the group is empty."""
+        """Record all members of a popped group as in flight. Return False if the group is empty."""
         assert self.groups is not None
         self.groups.popped(group)
         for info in group.members:
@@ -288,7 +288,7 @@ class SchedulingQueue:
                 self.move_to_active(info, ATTEMPT_SUSPENDED, self._clock.now())
 
     def update(self, old: Pod, new: Pod) -> None:
-        """Update a pending pod, which the change may make schedulable; add it if it is not in the queue."""
+        """Update a pending pod, which the change may make schedulable. Add it if it is not in the queue."""
         events = pod_changes(old, new, is_target=True)
         if new.uid in self._in_flight:
             for event in events:
@@ -317,7 +317,7 @@ class SchedulingQueue:
         now = self._clock.now()
         for event in events:
             strategy = self._hints.strategy_for(info, event, old, new)
-            # Without SchedulerPopFromBackoffQ upstream continues here and may add the pod to two queues; we do not.
+            # Without SchedulerPopFromBackoffQ upstream continues here and may add the pod to two queues. We do not.
             if strategy is not RequeueStrategy.SKIP and self.requeue(info, strategy, event.label, now):
                 return
 
@@ -328,9 +328,9 @@ class SchedulingQueue:
         self._drop(pod.key)
 
     def end_nomination(self, pod: Pod, placed_on: str = "") -> None:
-        """Remove a pod's nomination; other pods may use the nominated node if the pod was placed elsewhere.
+        """Remove a pod's nomination. Other pods may use the nominated node if the pod was placed elsewhere.
 
-        Upstream requeues them only if the nomination is in the pod's status; otherwise they wait for the flush.
+        Upstream requeues them only if the nomination is in the pod's status, otherwise they wait for the flush.
         """
         if pod.metadata.uid not in self.nominator:
             return
@@ -387,11 +387,11 @@ class SchedulingQueue:
         self.move_all_to_active_or_backoff(self._hints.event_of_plugin(profile, plugin))
 
     def resort(self) -> None:
-        """Recompute all sort keys before the next pop; several requests until then are combined."""
+        """Recompute all sort keys before the next pop. Earlier requests are combined."""
         self._must_sort = True
 
     def flush(self, now: float) -> None:
-        """Release pods whose backoff ended (every second) and pods unschedulable for too long (every 30 s).
+        """Release pods after their backoff (every second) and pods unschedulable for too long (every 30 s).
 
         May be called at any time: the time of the last tick counts, so that a late call releases the same pods.
         """
@@ -454,7 +454,7 @@ class SchedulingQueue:
     # ── moves between the queues ───────────────────────────────────────────────────────────────────────────────
 
     def move_to_active(self, info: QueuedEntity, label: str, now: float, *, from_backoff: bool = False) -> bool:
-        """Add an entity to the active queue, unless a PreEnqueue plugin rejects it; return whether it was added."""
+        """Add an entity to the active queue, unless a PreEnqueue plugin rejects it. Return whether it was added."""
         # With SchedulerPopFromBackoffQ the plugins admitted the pod when it entered the backoff queue.
         was_admitted = from_backoff and self._pop_from_backoff
         if not was_admitted and not self._gates.admit(info):
@@ -485,7 +485,7 @@ class SchedulingQueue:
         return self._active.remove(key) or self._backoff.remove(key) or self._unschedulable.remove(key)
 
     def put_back(self, info: QueuedEntity, queue: str | None, label: str, now: float) -> None:
-        """Add a changed entity to the queue from which it was removed; an unschedulable one is not re-admitted."""
+        """Add a changed entity to the queue from which it was removed. An unschedulable one is not re-admitted."""
         if queue == UNSCHEDULABLE:
             self._unschedulable.put(info)
         elif queue == BACKOFF:
@@ -506,7 +506,7 @@ class SchedulingQueue:
             self._observer.group_moved([member.pod], self.find_queue(group.key) or ACTIVE, label, group.type_label)
 
     def requeue(self, info: QueuedEntity, strategy: RequeueStrategy, label: str, now: float) -> bool:
-        """Add an entity to the queue that the strategy selects; return whether it can be popped from there."""
+        """Add an entity to the queue that the strategy selects. Return whether it can be popped from there."""
         if strategy is RequeueStrategy.SKIP:
             self.move_to_unschedulable(info, label)
             return False
@@ -515,7 +515,7 @@ class SchedulingQueue:
         return self.move_to_active(info, label, now)
 
     def move_to_backoff(self, info: QueuedEntity, label: str) -> bool:
-        """Add an entity to the backoff queue, unless a PreEnqueue plugin rejects it; return whether it was added."""
+        """Add an entity to the backoff queue, unless a PreEnqueue plugin rejects it. Return whether it was added."""
         if self._pop_from_backoff and not self._gates.admit(info):
             self.gate(info, label)
             return False
@@ -567,7 +567,7 @@ class SchedulingQueue:
             yield from entity.members
 
     def sizes(self) -> QueueSizes:
-        """Return the number of pods in each queue; members of groups count individually."""
+        """Return the number of pods in each queue. Members of groups count individually."""
         return QueueSizes(
             active=sum(info.size for info in self._active),
             backoff=sum(info.size for info in self._backoff),
@@ -626,7 +626,7 @@ class SchedulingQueue:
         return UNSCHEDULABLE if key in self._unschedulable else None
 
     def check_invariants(self) -> None:
-        """Verify that every pod is in exactly one queue and that all indexes agree; raise AssertionError otherwise."""
+        """Verify that every pod is in exactly one queue and that all indexes agree. Raise AssertionError otherwise."""
         keys: set[str] = set()
         if self.groups is not None:
             self.groups.check_invariants()

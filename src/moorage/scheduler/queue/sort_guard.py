@@ -36,7 +36,7 @@ class SortGuard:
         return key
 
     def guarded(self, key: Any, entity: QueuedEntity) -> "GuardedKey":
-        """Return a key whose comparisons do not raise."""
+        """Return a key with comparisons that do not raise."""
         return GuardedKey(key, entity, self)
 
     def report(self, entity: QueuedEntity, error: BaseException) -> None:
@@ -60,7 +60,7 @@ class Unsortable:
 
 
 class GuardedKey:
-    """A plugin's key whose comparisons never raise; the first failure for each pod is reported."""
+    """A plugin's key with comparisons that never raise. The first failure for each pod is reported."""
 
     __slots__ = ("_entity", "_guard", "_is_reported", "_key")
 

@@ -51,7 +51,7 @@ class HintIndexes:
                 del self._filed[slot]
 
     def find(self, rejector: ProfilePlugin, indexes: Iterable[HintIndex], old: Any, new: Any) -> Bucket | None:
-        """Return the pods that an event may concern, in the order in which they were filed; ``None`` for all."""
+        """Return the pods that an event may concern, in the order in which they were filed, or ``None`` for all."""
         bucket: Bucket = {}
         for index in dict.fromkeys(indexes):
             keys = _call(index.affected, old, new)
@@ -154,7 +154,7 @@ class UnschedulablePods:
         self._reconsidered.discard(key)
 
     def older_than(self, seconds: float, now: float) -> list[QueuedEntity]:
-        """Return the entities that have been unschedulable for longer than this; they are not removed."""
+        """Return the entities that have been unschedulable for longer than this. They are not removed."""
         # The usual result is empty: check only the oldest first.
         oldest = self._by_age.first_key()
         if oldest is None or not now - oldest > seconds:

@@ -61,14 +61,14 @@ class Cache:
         self.pods = PodIndex()
         self.claims = ClaimIndex()
         self.groups: PodGroups | None = None
-        """The state of pod groups; ``None`` if no groups exist."""
+        """The state of pod groups, or ``None`` if no groups exist."""
 
     def __len__(self) -> int:
         return len(self.columns.infos)
 
     @property
     def order(self) -> RowArray:
-        """The rows in visiting order; it follows nodes that come and go, not zone labels that change."""
+        """The rows in visiting order. It follows nodes that come and go, not zone labels that change."""
         if self._order is None:
             row_of = self.columns.row_of
             self._order = np.fromiter((row_of[name] for name in self._tree.names()), np.int64, count=len(self.columns))
@@ -121,13 +121,13 @@ class Cache:
             self._observer.assumed(pod)
 
     def recount(self, pod: Pod) -> None:
-        """Replace an assumed pod by another version, whose use of the node differs from its requests."""
+        """Replace an assumed pod by another version with a use of the node that differs from its requests."""
         self._replace(self._pods[pod.uid], pod)
-        # One that takes more or less was off its node for a moment; it is still to be confirmed, or forgotten.
+        # One that takes more or less was off its node for a moment. It is still to be confirmed, or forgotten.
         self._assumed.add(pod.uid)
 
     def forget(self, pod: Pod) -> None:
-        """Revert an assumption; unknown pods are ignored."""
+        """Revert an assumption. Unknown pods are ignored."""
         cached_pod = self._pods.get(pod.uid)
         if cached_pod is None:
             return
@@ -177,7 +177,7 @@ class Cache:
             self.groups.displace(pod)
 
     def lift(self, pods: Iterable[Pod]) -> "Lifted":
-        """Remove pods from their nodes temporarily; :meth:`restore_lifted` restores them."""
+        """Remove pods from their nodes temporarily. :meth:`restore_lifted` restores them."""
         lifted = Lifted()
         for pod in pods:
             cached_pod = self._pods[pod.metadata.uid]
@@ -192,7 +192,7 @@ class Cache:
         self.columns.image_index.hide(False)
         for pod, was_assumed in lifted.pods:
             self._place(pod)
-            # _displace ended the assumption; without it, the confirmation by the API would be treated as a second pod.
+            # _displace ended the assumption. Without it, the confirmation by the API would be treated as a second pod.
             if was_assumed:
                 self._assumed.add(pod.metadata.uid)
 
@@ -215,7 +215,7 @@ class Cache:
         self.structure += 1
 
     def update_node(self, node: Node) -> None:
-        """Apply a change of a node; an unknown node is added."""
+        """Apply a change of a node. An unknown node is added."""
         info = self.nodes.find(node.name)
         if info is None:
             self.add_node(node)
@@ -225,7 +225,7 @@ class Cache:
         self._tree.update(node)
 
     def remove_node(self, name: str) -> None:
-        """Take out a node; pods still on it are kept with its ghost."""
+        """Take out a node. Pods still on it are kept with its ghost."""
         info = self.nodes.find(name)
         if info is None:
             raise CacheError(f"node {name} is not found in the cache, so cannot be removed from it")
@@ -327,23 +327,23 @@ class NodeColumns(NodeStorage):
         return self.image_index.version
 
     def changed_since(self, position: int) -> list[int] | None:
-        """Return the rows that changed since a position; removed rows are beyond the end."""
+        """Return the rows that changed since a position. Removed rows are beyond the end."""
         return self.changes.since(position)
 
     def remove(self, info: NodeInfo) -> tuple[int, int]:
-        """Take a node's row away; return its row and the row that moved there (the same if it was the last)."""
+        """Take a node's row away. Return its row and the row that moved there (the same if it was the last)."""
         row, last = info.row, len(self.infos) - 1
         self._label_views.clear()
         self.image_index.drop(info.name)
         del self.row_of[info.name]
-        moved = self.infos.pop()
+        last_node = self.infos.pop()
         self.count = last
         NodeInfo.move_to(info, NO_ROW)
         if row != last:
-            self.infos[row] = moved
-            self.row_of[moved.name] = row
-            NodeInfo.move_to(moved, row)
-            self.write_node(moved)
+            self.infos[row] = last_node
+            self.row_of[last_node.name] = row
+            NodeInfo.move_to(last_node, row)
+            self.write_node(last_node)
         else:
             self._note_node(row)
         return row, last
@@ -389,6 +389,16 @@ class NodeColumns(NodeStorage):
         """Return the facts about an image, or ``None`` if no node has it."""
         return self.image_index.find(name)
 
+    def log_of(self, depends_on: DependsOn) -> ChangeLog[int]:
+        """Return the log of the changes that results of a plugin depend on."""
+        match depends_on:
+            case DependsOn.NODE:
+                return self.node_changes
+            case DependsOn.REQUESTS:
+                return self.resource_changes
+            case _:
+                return self.changes
+
     def invalidate(self, row: int, depends_on: DependsOn) -> None:
         """Recompute the results of a row, although neither its node nor its pods changed."""
         self.changes.note(row)
@@ -421,7 +431,7 @@ class ImageIndex:
         self.version += bool(self._images)
 
     def put(self, node: Node) -> None:
-        """Add or update a node; most changes of a node do not change its images."""
+        """Add or update a node. Most changes of a node do not change its images."""
         images = node.status.images
         if self._held_by.get(node.name, ()) == images:
             return
@@ -461,14 +471,14 @@ class NodeTree:
         self._zones.setdefault(node.zone_key, {})[node.name] = None
 
     def remove(self, name: str) -> None:
-        """Take a node out; a zone without nodes is forgotten."""
+        """Take a node out. A zone without nodes is forgotten."""
         zone = self._zone_of.pop(name)
         del self._zones[zone][name]
         if not self._zones[zone]:
             del self._zones[zone]
 
     def update(self, node: Node) -> None:
-        """Move a node whose zone changed to the end of the new one."""
+        """Move a node to the end of its new zone."""
         if self._zone_of[node.name] != node.zone_key:
             self.remove(node.name)
             self.add(node)
@@ -480,7 +490,7 @@ class NodeTree:
 
 
 def _weighs_the_same(cached_pod: Pod, pod: Pod) -> bool:
-    """Return whether two versions of a pod use the same resources of their node; labels are not compared.
+    """Return whether two versions of a pod use the same resources of their node. Labels are not compared.
 
     Pods with storage are always treated as different: the claim index stores the pods themselves.
     """

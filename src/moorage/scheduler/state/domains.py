@@ -1,4 +1,4 @@
-"""Pods counted by topology domain; the counts are updated with each pod instead of computed in every cycle.
+"""Pods counted by topology domain. The counts are updated with each pod instead of computed in every cycle.
 
 Counts per row (by a selector, or by an affinity term) write their steps into a change log. A tally sums such counts up
 by domain. Each refresh follows the steps since the last one. It recounts from the start if there are too many
@@ -20,7 +20,7 @@ MAX_STEPS: Final = 128
 """Following more steps than this takes longer than counting the pods of a few thousand rows."""
 
 LOG_LENGTH: Final = 2 * MAX_STEPS
-"""The maximum size of a log of steps; at least half is always available."""
+"""The maximum size of a log of steps. At least half is always available."""
 
 MAX_TOPOLOGY_KEYS: Final = 256
 
@@ -47,7 +47,7 @@ Sources = tuple[tuple[RowCounts, int], ...]
 
 
 class Domains:
-    """The domain of each row, as the code of a topology label's value; ``nowhere`` is the code of no domain.
+    """The domain of each row, as the code of a topology label's value. ``nowhere`` is the code of no domain.
 
     Domains never change. ``version`` distinguishes them: counts over a different version are stale.
     """
@@ -68,7 +68,7 @@ class Domains:
 
     @classmethod
     def of(cls, column: Labels) -> "Domains":
-        """Take the values of a label for domains; nodes without the label are in none."""
+        """Take the values of a label for domains. Nodes without the label are in none."""
         return cls(column.values, column.codes, column.values.find(None), column.version)
 
     @property
@@ -87,7 +87,7 @@ class Domains:
         return self._zeros
 
     def rows_nowhere(self) -> BoolArray | None:
-        """Find the rows that are in no domain; ``None`` if every row is in a domain."""
+        """Find the rows that are in no domain. Return ``None`` if every row is in a domain."""
         return _match_code(self.nowhere, self.codes)
 
     def sum(self, per_row: IntArray) -> IntArray:
@@ -155,7 +155,8 @@ class DomainTally:
 
     def __getitem__(self, value: str | None) -> int:
         code = self._domains.values.find(value)
-        return 0 if code is None else int(self._table[code])
+        # The vocabulary may have grown since the count: nodes that exist no more added values.
+        return 0 if code is None or code >= len(self._table) else int(self._table[code])
 
     def table(self, values: Vocabulary[str | None]) -> IntArray:
         """Return the sum for each value of a vocabulary, to be gathered by code."""
@@ -181,7 +182,7 @@ class DomainTally:
         return self._at_rows
 
     def positive_rows(self) -> BoolArray:
-        """Return the rows whose domain has a sum above 0; the column is the caller's to keep, but not to change."""
+        """Return the rows with a domain sum above 0. The column is the caller's to keep, but not to change."""
         if self._positive is None or len(self._crossed) > MAX_STEPS:
             self._positive = np.greater(self._table, 0).take(self._domains.codes)
         elif self._crossed:
@@ -192,12 +193,12 @@ class DomainTally:
         return self._positive
 
     def rows_nowhere(self) -> BoolArray | None:
-        """Return the rows that are in no domain; ``None`` if every row is in a domain."""
+        """Return the rows that are in no domain, or ``None`` if every row is in a domain."""
         return self._domains.rows_nowhere()
 
     def snapshot(self) -> "DomainCounts":
         """Return a copy of the current sums, for what-ifs."""
-        # They share the table; the tally copies it before the next write.
+        # They share the table. The tally copies it before the next write.
         self._table.flags.writeable = False
         return DomainCounts(self._table, self._domains.values, self.counted)
 
@@ -236,7 +237,7 @@ class DomainTally:
             self.version += 1
             has_crossed = (before > 0) != (after > 0)
             self.positive_version += has_crossed
-            # A domain of one row costs no pass over the others when its sum changes.
+            # A domain of a row costs no pass over other domains when its sum changes.
             if self._at_rows is not None:
                 if self._domains.is_host[code]:
                     self._stale[code] = row
@@ -271,8 +272,8 @@ class DomainCounts:
 
     def __getitem__(self, value: str) -> int:
         code = self._values.find(value)
-        counted = 0 if code is None else int(self._table[code])
-        return counted + self._changes.get(value, 0)
+        total = 0 if code is None else int(self._table[code])
+        return total + self._changes.get(value, 0)
 
     def is_changed(self, value: str) -> bool:
         """Return whether the what-if changed a domain."""
@@ -298,7 +299,7 @@ class DomainCounts:
         return table
 
     def positive_at(self, column: Labels) -> BoolArray:
-        """Find the nodes in whose domain something is counted."""
+        """Find the nodes in domains with a positive count."""
         positive: BoolArray = np.greater(self.table(column.values), 0)
         return positive.take(column.codes)
 
@@ -319,7 +320,7 @@ def is_any_counted(tallies: Iterable[DomainTally]) -> bool:
 
 
 def nodes_lacking(column: Labels) -> BoolArray | None:
-    """Find the nodes without the label; ``None`` if all have it."""
+    """Find the nodes without the label. Return ``None`` if all have it."""
     return _match_code(column.values.find(None), column.codes)
 
 

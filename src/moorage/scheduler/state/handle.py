@@ -9,7 +9,7 @@ from moorage.scheduler.state.pod_index import PodIndex
 
 
 class ClusterHandle(Handle, Protocol):
-    """A handle for plugins that count pods on nodes; the indexes may change from one release to the next."""
+    """A handle for plugins that count pods on nodes. The indexes may change from one release to the next."""
 
     pods: PodIndex
     """Pods on nodes, counted by label selector and by affinity term."""

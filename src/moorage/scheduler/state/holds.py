@@ -1,7 +1,7 @@
 """Resources of nodes that plugins hold for something other than a pod, such as a reservation for future pods.
 
-A hold is a placeholder pod in the cache: filters and scores count it like any pod. It is never written to the API, and
-its priority is the highest, which protects it from preemption.
+A hold is a placeholder pod in the cache and counts like any pod in filters and scores. It is never written to the API.
+Its priority is the highest, which protects it from preemption.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ MAX_PRIORITY: Final = (1 << 31) - 1
 
 
 class Holds:
-    """The holds of all plugins; ``on_release`` is called with the placeholder pod of each released one."""
+    """The holds of all plugins. ``on_release`` is called with the placeholder pod of each released one."""
 
     def __init__(self, cache: Cache, on_release: Callable[[Pod], None]) -> None:
         self._cache = cache
@@ -68,7 +68,7 @@ class Holds:
 
     @contextmanager
     def lifted(self, holds: Iterable[Hold]) -> Iterator[None]:
-        """Have the cluster be without some holds inside a ``with`` block; those not released then return."""
+        """Have the cluster be without some holds inside a ``with`` block. Those not released then return."""
         lifted = {hold._pod.uid: hold._pod for hold in holds if hold._pod.uid in self._holds}
         for pod in lifted.values():
             self._cache.remove_pod(pod)

@@ -1,4 +1,4 @@
-"""Label sets as bits of integers: a selector costs a few operations, however many label sets there are.
+"""Label sets as bits of integers: a selector costs a few operations for any number of label sets.
 
 A pod of a megabyte has 25,000 affinity terms. Each is evaluated on all label sets of the cluster in one operation.
 """
@@ -17,7 +17,7 @@ _NO_BITS: Final[dict[str, int]] = {}
 
 
 class LabelBits:
-    """The labels of some objects with their namespaces; bit ``n`` of a result means the object ``n``."""
+    """The labels of some objects with their namespaces. Bit ``n`` of a result means the object ``n``."""
 
     def __init__(self, objects: Sequence[tuple[str, Mapping[str, str]]]) -> None:
         namespaces: dict[str, list[int]] = {}

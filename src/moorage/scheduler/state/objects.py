@@ -1,6 +1,6 @@
 """All objects by kind, as last received from the API, and the log of their changes.
 
-The log is the only source of changes since a position; rows of nodes and counts have their own logs.
+The log is the only source of changes since a position. Rows of nodes and counts have their own logs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ C = TypeVar("C")
 
 MAX_LENGTH: Final = 1 << 16
 MIN_LENGTH: Final = 1024
-"""The minimum length of a change log; it grows with the number of objects."""
+"""The minimum length of a change log. It grows with the number of objects."""
 
 
 class ChangeLog(Generic[C]):
@@ -53,7 +53,7 @@ class ChangeLog(Generic[C]):
 
 
 class ObjectCache(Generic[T]):
-    """All objects of one kind, and the log of their changes; plugins use it as a Lister."""
+    """All objects of the same kind, and the log of their changes; plugins use it as a Lister."""
 
     def __init__(self) -> None:
         self._objects: dict[str, T] = {}
@@ -85,7 +85,7 @@ class ObjectCache(Generic[T]):
         return iter((self._objects if namespace is None else self._by_namespace.get(namespace, {})).values())
 
     def put(self, obj: T) -> T | None:
-        """Add or replace an object; return the replaced one."""
+        """Add or replace an object. Return the replaced one."""
         key, meta = obj.key, obj.metadata
         before = self._objects.get(key)
         self._objects[key] = obj
@@ -98,7 +98,7 @@ class ObjectCache(Generic[T]):
         return before
 
     def drop(self, obj: KubeObject) -> T | None:
-        """Remove an object; return its cached version."""
+        """Remove an object. Return its cached version."""
         before = self._objects.pop(obj.key, None)
         if before is not None:
             of_namespace = self._by_namespace[obj.namespace]

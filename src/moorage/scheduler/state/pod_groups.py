@@ -1,8 +1,8 @@
 """Groups of pods: their members with their states, and their parent groups.
 
 A member is *waiting* (it needs a node from us; assumed or not) or *assigned* (the API shows it on a node). A group's
-state exists while it has a member or its object has been seen. The root of a group is the end of its chain of parents;
-a chain that is not complete, or runs in a circle, has none.
+state exists while it has a member or its object has been seen. The root of a group is the end of its chain of parents.
+A chain that is not complete, or runs in a circle, has none.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ ENTITY: Final = "podgroup/"
 """The prefix of the keys of groups in the queue."""
 
 MAX_DEPTH: Final = 8
-"""How deep a tree is followed; Kubernetes allows three composite groups above a PodGroup."""
+"""Maximum depth of a tree; Kubernetes allows three composite groups above a PodGroup."""
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ def group_key(pod: Pod) -> str | None:
 
 
 class Members(Struct):
-    """The pods of one PodGroup by uid, and its object once it has been seen."""
+    """The pods of a PodGroup by uid, and its object once it has been seen."""
 
     group: PodGroup | None = None
     waiting: dict[str, Pod] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class PodGroups:
             self._composites[group.key] = group
 
     def drop(self, group: Group) -> None:
-        """Forget a group; its pods may remain."""
+        """Forget a group. Its pods may remain."""
         self._move(group, None)
         if isinstance(group, PodGroup):
             members = self._members.get(group.key)
@@ -179,13 +179,13 @@ class PodGroups:
         return group.parent_key if self.with_composites else None
 
     def find_root(self, pod: Pod) -> Group | None:
-        """Return the top of the chain of groups that a pod belongs to; ``None`` if it is not (completely) there."""
+        """Return the top of the chain of groups that a pod belongs to, or ``None`` if it is not (completely) there."""
         key = group_key(pod)
         group = self.group(key) if key is not None else None
         return None if group is None else self.find_group_root(group)
 
     def find_group_root(self, group: Group) -> Group | None:
-        """Return the top of the chain above a group; ``None`` if it is not complete, or a circle."""
+        """Return the top of the chain above a group, or ``None`` if it is not complete, or a circle."""
         chain = [*self.chain(group)]
         return chain[-1] if self.find_parent(chain[-1]) is None else None
 
@@ -229,8 +229,8 @@ class PodGroups:
         if isinstance(group, PodGroup):
             group_members = self._members.get(group.key)
             scheduled = () if group_members is None else tuple(group_members.scheduled())
-            waiting = () if members is None else tuple(members.get(group.key, ()))
-            return GroupTree(group, members=waiting, scheduled=scheduled)
+            pending_members = () if members is None else tuple(members.get(group.key, ()))
+            return GroupTree(group, members=pending_members, scheduled=scheduled)
         below: list[Group] = []
         for is_composite, key in self._children.get(group.key, ()):
             child = self._composites.get(key) if is_composite else self.group(key)

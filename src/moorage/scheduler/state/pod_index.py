@@ -39,7 +39,7 @@ class TermGroup:
         self.term = term
         self.weight = weight
         self.rows: dict[int, int] = {}
-        self.log = ChangeLog[int](LOG_LENGTH)
+        self.log: ChangeLog[int] = ChangeLog(LOG_LENGTH)
         """The row of every added pod, and ``~row`` of every removed pod."""
         self._column: Growing | None = None
 
@@ -77,7 +77,7 @@ class TermGroup:
 
 
 class TermIndex:
-    """All terms of one kind (required affinity, required anti-affinity, or preferred), grouped."""
+    """All terms of the same kind (required affinity, required anti-affinity, or preferred), grouped."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[AffinityTerm, int], TermGroup] = {}
@@ -129,7 +129,7 @@ def term_places(term: AffinityTerm) -> Iterator[Place]:
 
 
 def term_namespaces(term: AffinityTerm) -> Namespaces:
-    """Return the namespaces of a term; ``None`` if it may select any."""
+    """Return the namespaces of a term, or ``None`` if it may select any."""
     # Which namespaces a selector picks may change under a term, so a term that has one is filed for all of them.
     return term.namespaces if term.namespace_matcher.is_nothing else None
 
@@ -139,13 +139,13 @@ MIN_COUNTS: Final = 16
 MAX_COUNTS: Final = 1024
 
 ClassKey = tuple[str, frozenset[tuple[str, str]], bool]
-"""Namespace, labels, and whether the pods are terminating; labels are a set, since a dict's order means nothing."""
+"""Namespace, labels, and whether the pods are terminating. Labels are a set, since a dict's order means nothing."""
 
 Question = tuple[Namespaces, LabelMatcher, bool]
 
 
 class PodIndex:
-    """Counts of pods and of their affinity terms per row; the cache keeps it in step with the node table.
+    """Counts of pods and of their affinity terms per row. The cache keeps it in step with the node table.
 
     The index stores the class that each pod was counted in, so that removal is correct after the object has changed.
 
@@ -206,9 +206,9 @@ class PodIndex:
     def move(self, pods: Iterable[Pod], source: int, target: int) -> None:
         """Move the pods of a row to the row of a removed node."""
         for pod in pods:
-            counted = self._class_of[pod.metadata.uid]
-            counted.bump(target, 1)
-            counted.bump(source, -1)
+            pod_class = self._class_of[pod.metadata.uid]
+            pod_class.bump(target, 1)
+            pod_class.bump(source, -1)
             terms = self._terms_of.get(pod.metadata.uid)
             if terms is not None:
                 self._bump_terms(terms, target, 1)
@@ -229,7 +229,7 @@ class PodIndex:
         return count
 
     def count_once(self, groups: Mapping[K, Sequence[tuple[Namespaces, LabelMatcher]]]) -> "dict[K, FixedCount]":
-        """Count the pods that each group of many selectors selects, once per selector; the counts follow no change."""
+        """Count the pods that each group of many selectors selects, once per selector. The counts follow no change."""
         classes = list(self._classes.values())
         bits = LabelBits([(pods.namespace, pods.labels) for pods in classes])
         return {name: FixedCount(classes, bits.count(questions), self.rows) for name, questions in groups.items()}
@@ -321,7 +321,7 @@ class SelectorCount:
 
 
 class FixedCount:
-    """How often the pods on each row are selected by many selectors; it is valid for one attempt."""
+    """Number of selections of the pods on each row by many selectors, valid for one attempt."""
 
     __slots__ = ("_column", "by_class", "log")
 
@@ -374,7 +374,7 @@ class PodClass:
             count.bump(row, step)
 
     def move_to(self, target: "PodClass", row: int) -> None:
-        """Count a pod in another class from now on; counts that both are part of do not change."""
+        """Count a pod in another class from now on. Counts that both are part of do not change."""
         self._step(row, -1)
         target._step(row, 1)
         for count in self.counts:
@@ -438,6 +438,8 @@ class ClassIndex:
             best = [self._by_namespace.get(namespace, set())]
             fewest = len(best[0])
             for requirement in matcher.requirements:
+                if not fewest:
+                    break
                 if requirement.operator == "In":
                     classes = [self._with_label(namespace, requirement.key, value) for value in requirement.values]
                     if sum(map(len, classes)) < fewest:

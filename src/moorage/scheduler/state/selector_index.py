@@ -11,7 +11,7 @@ MAX_PLACES: Final = 64
 """Selectors with more namespaces or values than this are filed for all of them: a product would be too large."""
 
 Namespaces = frozenset[str] | None
-"""Some namespaces; ``None`` means all of them."""
+"""Some namespaces. ``None`` means all of them."""
 
 Place = tuple[str | None, str, str | None]
 """A namespace (``None``: any), a label key (empty: none is required) and its value (``None``: any)."""
@@ -73,13 +73,19 @@ def places(namespaces: Namespaces, matcher: LabelMatcher) -> Iterator[Place]:
     if matcher.is_nothing:
         return
     # The requirement that fewest label sets can meet: one of some values, any value, or no value.
-    if in_requirements := [item for item in matcher.requirements if item.operator == "In"]:
-        best = min(in_requirements, key=lambda item: len(item.values))
+    best = present = None
+    for item in matcher.requirements:
+        if item.operator == "In" and (best is None or len(item.values) < len(best.values)):
+            best = item
+            if len(best.values) == 1:
+                break
+        elif item.operator == "Exists" and present is None:
+            present = item
+    if best is not None:
         values: Iterable[str | None] = best.values if len(best.values) <= MAX_PLACES else (None,)
         pairs: list[tuple[str, str | None]] = [(best.key, value) for value in values]
     else:
-        present = [item for item in matcher.requirements if item.operator == "Exists"]
-        pairs = [(present[0].key if present else "", None)]
+        pairs = [("" if present is None else present.key, None)]
     for namespace in (None,) if namespaces is None or len(namespaces) > MAX_PLACES else namespaces:
         for key, value in pairs:
             yield namespace, key, value

@@ -42,8 +42,8 @@ class SideColumns:
 
     def refresh(self) -> None:
         """Rewrite the rows that changed since the last call."""
-        changed = None if self._position < 0 else self._nodes.changed_since(self._position)
-        stale = ALL_ROWS if changed is None else set(changed)
+        changed_rows = None if self._position < 0 else self._nodes.changed_since(self._position)
+        stale = ALL_ROWS if changed_rows is None else set(changed_rows)
         for name, lister in self._sources.items():
             if lister.version != self._versions[name]:
                 stale = self._add_changed_rows(name, lister, stale)
@@ -51,7 +51,7 @@ class SideColumns:
         rows = len(self._nodes)
         if stale is ALL_ROWS:
             stale = set(range(rows))
-        # The last node moves to the row of a removed node; the log contains the latter row only.
+        # The last node moves to the row of a removed node. The log contains the latter row only.
         stale.update(range(rows, self._known_rows))
         self._known_rows = rows
         for row in stale:

@@ -32,7 +32,7 @@ MAX_SENDS: Final = 5
 UNKNOWN_OUTCOME: Final = (Conflict, ServerError, Unreachable)
 MAX_WRITTEN: Final = 512
 MAX_DENIED_READS: Final = 5
-"""Maximum number of denied reads of one object; a server that is starting may deny reads temporarily."""
+"""Maximum number of denied reads of an object. A server that is starting may deny reads temporarily."""
 
 _encoder = msgspec.json.Encoder()
 _PODS = BY_TYPE[Pod]
@@ -44,7 +44,7 @@ class Recorder(Protocol):
     """Records events."""
 
     def record(self, event: EventNote) -> None:
-        """Record an event; never waits and never fails."""
+        """Record an event. Never waits and never fails."""
         ...
 
 
@@ -144,7 +144,7 @@ class ApiWriter:
         response is lost, read the object, and retry if it has not changed. Otherwise a device or volume whose
         allocation is stored, or still arrives, would be treated as free and be allocated twice.
         """
-        before = await self._version_before(obj)
+        before = await self._read_previous(obj)
         patch = patch_between(before, obj)
         if not patch:
             return obj
@@ -166,11 +166,11 @@ class ApiWriter:
                 if current is None or current.metadata.resource_version != version or outcome.is_final:
                     raise
             else:
-                stored = decoded(type(obj), response)
-                self._written.put(obj.uid or obj.key, stored)
-                return stored
+                stored_object = decoded(type(obj), response)
+                self._written.put(obj.uid or obj.key, stored_object)
+                return stored_object
 
-    async def _version_before(self, obj: T) -> T:
+    async def _read_previous(self, obj: T) -> T:
         version = obj.metadata.resource_version
         if not version:
             raise ValueError(f"{obj.key} has no resourceVersion: read it before you update it, or patch it")
@@ -214,7 +214,7 @@ class ApiWriter:
             raise await self._explain_not_found(obj, subresource, error) from error
 
     async def _explain_not_found(self, obj: KubeObject, subresource: str, error: NotFound) -> NotFound:
-        """Return an error that names a missing subresource; the server only reports that the object is not found."""
+        """Return an error that names a missing subresource. The server only reports that the object is not found."""
         if subresource and is_custom(obj):
             try:
                 await self.get(obj)
@@ -226,7 +226,7 @@ class ApiWriter:
         return error
 
     def _with_transition_times(self, obj: KubeObject, patch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Add the current time to each condition whose status changes."""
+        """Add the current time to each condition with a changed status."""
         if "conditions" not in patch or not isinstance(obj, Pod):
             return patch
         statuses = {condition.type: condition.status for condition in obj.status.conditions}
@@ -244,7 +244,7 @@ class ApiWriter:
         await self._dispatcher.run(lambda: self._client.delete(obj))
 
     def record(self, event: EventNote) -> None:
-        """Record an event; never waits and never fails."""
+        """Record an event. Never waits and never fails."""
         self._recorder.record(event)
 
 
@@ -275,7 +275,7 @@ class UnknownOutcome:
 
 
 class ObjectLocks:
-    """Locks that serialize the writes about one object, in the order of the calls; unused locks take no memory."""
+    """Locks that serialize the writes about one object, in the order of the calls. Unused locks take no memory."""
 
     def __init__(self) -> None:
         self._locks: dict[str, asyncio.Lock] = {}

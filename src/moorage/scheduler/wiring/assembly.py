@@ -34,7 +34,7 @@ from moorage.scheduler.wiring.policy import Policy
 from moorage.scheduler.wiring.scheduling_loop import Deliveries, SchedulingLoop
 
 Keeps = Mapping[type[KubeObject], Callable[[Any], bool]]
-"""Selects the objects whose complete JSON is cached for extenders, by kind."""
+"""Selects the objects that are cached as complete JSON for extenders, by kind."""
 
 
 class ApiAccess(Protocol):
@@ -82,7 +82,7 @@ class AssembledScheduler(Struct, Generic[C], frozen=True):
     deliveries: Deliveries
     extenders: list[HttpExtender]
     first: Policy
-    """The initial policy; reloads do not change this field."""
+    """The initial policy. Reloads do not change this field."""
     tuning: Tuning
     changing: asyncio.Lock
     """Held while plugins are started or replaced."""
@@ -103,7 +103,7 @@ def assemble(
     background: TaskBackground | None = None,
     tuning: Tuning | None = None,
 ) -> AssembledScheduler[C]:
-    """Assemble a scheduler; must be called on the event loop that runs it.
+    """Assemble a scheduler. Must be called on the event loop that runs it.
 
     Each part selects the ``observers`` of its events: informers, applied changes, cache, queue, attempts, metrics.
     """
@@ -144,7 +144,7 @@ def find_watched_kinds(objects: Objects) -> tuple[type[KubeObject], ...]:
 
 
 class ApiConnection:
-    """Write, list and watch through one client; record events through another, so that they delay no bindings."""
+    """Write, list and watch through one client. Record events through another, so that they delay no bindings."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class ApiConnection:
         self._objects = Objects()
 
     def follow(self, objects: Objects, on_changes: OnChanges, keeps: Keeps, observer: InformerObserver | None) -> None:
-        """Create the informers; the writer looks up cached objects in their stores."""
+        """Create the informers. The writer looks up cached objects in their stores."""
         self._objects = objects
         self.informers = Informers(self.client, find_watched_kinds(objects), on_changes, observer=observer, keeps=keeps)
 

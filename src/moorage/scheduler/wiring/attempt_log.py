@@ -46,7 +46,7 @@ class AttemptLogger(AttemptObserver):
             self._counts[queued.pod.metadata.uid] = counts
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
-        """Log a failed attempt; a placed pod is logged when it is bound."""
+        """Log a failed attempt. A placed pod is logged when it is bound."""
         if not isinstance(outcome, Placed):
             self._counts.pop(queued.pod.metadata.uid, None)
         if isinstance(outcome, Unschedulable | Failed):

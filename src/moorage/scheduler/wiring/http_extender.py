@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from moorage.common.errors import ExtenderError, ServiceError
+from moorage.common.errors import ExtenderError, ServiceError, describe_decode_error
 from moorage.kube.api.codec import UNREADABLE, convert
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import Node
@@ -76,15 +76,15 @@ class HttpExtender:
         answer = await self._call(self._config.filter_verb, self._arguments(pod, nodes))
         if problem := answer.get("error"):
             raise ExtenderError(str(problem))
-        failed = self._part(dict[str, str], answer, "failednodes") or {}
+        failed_nodes = self._part(dict[str, str], answer, "failednodes") or {}
         unresolvable = self._part(dict[str, str], answer, "failedandunresolvablenodes") or {}
         names = self._part(list[str], answer, "nodenames")
         if self._config.node_cache_capable and names is not None:
-            return Filtered(tuple(dict.fromkeys(names)), failed, unresolvable)
+            return Filtered(tuple(dict.fromkeys(names)), failed_nodes, unresolvable)
         node_list = self._part(dict[str, Any], answer, "nodes") or {}
         items = self._part(list[Any], _folded(node_list), "items") or ()
         stand_ins = {node.name: node for node in map(self._node, items)}
-        return Filtered(tuple(stand_ins), failed, unresolvable, stand_ins)
+        return Filtered(tuple(stand_ins), failed_nodes, unresolvable, stand_ins)
 
     async def prioritize(self, pod: Pod, nodes: Sequence[NodeInfo]) -> Mapping[str, int]:
         """Request the scores of nodes, from 0 to 10."""
@@ -167,13 +167,16 @@ class HttpExtender:
         try:
             return msgspec.convert(answer[name], kind)
         except msgspec.ValidationError as error:
-            raise ExtenderError(f"extender {self.name} returned an invalid response: {name}: {error}") from error
+            problem = f"{name}: {describe_decode_error(error)}"
+            raise ExtenderError(f"extender {self.name} returned an invalid response: {problem}") from error
 
     def _node(self, content: Any) -> Node:
         try:
             node = convert(Node, content)
         except msgspec.ValidationError as error:
-            raise ExtenderError(f"extender {self.name} returned an invalid node: {error}") from error
+            raise ExtenderError(
+                f"extender {self.name} returned an invalid node: {describe_decode_error(error)}"
+            ) from error
         if self._config.prioritize_verb:
             # The node is scored in the version that the extender returned.
             keep_original(node, msgspec.Raw(msgspec.json.encode(content)))

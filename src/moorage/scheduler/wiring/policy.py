@@ -85,7 +85,7 @@ class RegistryFacts(Mapping[str, PluginFacts]):
 
 
 def build_catalogue(registry: Registry) -> Catalogue:
-    """Return the catalog that configurations are validated with; it always contains the in-tree plugins."""
+    """Return the catalog that configurations are validated with. It always contains the in-tree plugins."""
     return RegistryFacts(registry)
 
 
@@ -114,51 +114,51 @@ def load_policy(
     enabled: Iterable[type[Plugin]] = (),
     to_schedule: bool = True,
 ) -> Policy:
-    """Load a configuration from its text or a file; the default enables the ``enabled`` plugins additionally.
+    """Load a configuration from its text or a file. The default enables the ``enabled`` plugins additionally.
 
     Raise ConfigErrors if it is invalid or, with ``to_schedule``, if it enables plugins that Moorage does not have.
     """
     gates, catalogue = features or FeatureGates(), build_catalogue(registry)
     if isinstance(config, Path):
-        loaded = load_config_file(config, gates=gates, catalogue=catalogue)
+        loaded_config = load_config_file(config, gates=gates, catalogue=catalogue)
     elif config:
-        loaded = load_config(config, gates=gates, catalogue=catalogue)
+        loaded_config = load_config(config, gates=gates, catalogue=catalogue)
     elif plugins := tuple(enabled):
-        loaded = load_config(_write_default_with(plugins), gates=gates, catalogue=catalogue)
+        loaded_config = load_config(_write_default_config(plugins), gates=gates, catalogue=catalogue)
     else:
-        loaded = default_config(gates=gates, catalogue=catalogue)
+        loaded_config = default_config(gates=gates, catalogue=catalogue)
     # kube-scheduler ignores arguments of unknown plugins, but a typo is likely.
-    for number, profile in enumerate(loaded.profiles):
+    for number, profile in enumerate(loaded_config.profiles):
         for index, entry in enumerate(profile.plugin_config):
             if entry.name not in catalogue:
-                where = f"profiles[{number}].pluginConfig[{index}]"
+                location = f"profiles[{number}].pluginConfig[{index}]"
                 hint = did_you_mean(entry.name, catalogue)
-                log.warning("arguments for an unknown plugin", where=where, plugin=entry.name, hint=hint)
+                log.warning("arguments for an unknown plugin", where=location, plugin=entry.name, hint=hint)
     if to_schedule:
-        require_plugins(loaded, registry)
-        _warn_of_missing_points(loaded, catalogue)
-    return Policy(loaded, registry, gates)
+        require_plugins(loaded_config, registry)
+        _warn_of_missing_points(loaded_config, catalogue)
+    return Policy(loaded_config, registry, gates)
 
 
 def require_plugins(config: SchedulerConfiguration, registry: Registry) -> None:
     """Raise ConfigErrors if a plugin of kube-scheduler is enabled that Moorage does not have."""
     catalogue = build_catalogue(registry)
-    missing = [
+    problems = [
         ConfigError(
             f"profiles[{number}].plugins",
             f"{name} is enabled, and is a plugin of kube-scheduler that Moorage does not have",
-            hint=f"disable it under multiPoint, or give one of that name: --plugin my_module:{name}",
+            hint=f"disable it under multiPoint, or load one with that name: --plugin my_module:{name}",
         )
         for number, profile in enumerate(config.profiles)
         for name in expand_plugins(profile, lambda name: catalogue[name].points).names
         if name not in registry
     ]
-    if missing:
-        raise ConfigErrors(missing)
+    if problems:
+        raise ConfigErrors(problems)
 
 
 def _warn_of_missing_points(config: SchedulerConfiguration, catalogue: Catalogue) -> None:
-    """Log plugins that filter or score, but whose bookkeeping is not enabled: two pods may get the same devices.
+    """Log plugins that filter or score while their bookkeeping is not enabled: two pods may get the same devices.
 
     Old configurations list each extension point, and plugins implement more of these today. An entry under
     ``disabled`` is intended.
@@ -168,20 +168,22 @@ def _warn_of_missing_points(config: SchedulerConfiguration, catalogue: Catalogue
         for name in sorted({*enabled.names} - {*IN_TREE_PLUGINS}):
             if not any(name in enabled[point] for point in (ExtensionPoint.FILTER, ExtensionPoint.SCORE)):
                 continue
-            missing = [
+            missing_points = [
                 point.value
                 for point in BOOKKEEPING
                 if point in catalogue[name].points
                 and name not in enabled[point]
                 and {name, ALL_PLUGINS}.isdisjoint(entry.name for entry in profile.plugins.at(point).disabled)
             ]
-            if missing:
+            if missing_points:
                 hint = "enable it under multiPoint, or disable it at these points explicitly"
-                where = f"profiles[{number}].plugins"
-                log.warning("a plugin is only partly enabled", where=where, plugin=name, missing=missing, hint=hint)
+                location = f"profiles[{number}].plugins"
+                log.warning(
+                    "a plugin is only partly enabled", where=location, plugin=name, missing=missing_points, hint=hint
+                )
 
 
-def _write_default_with(enabled: Iterable[type[Plugin]]) -> str:
+def _write_default_config(enabled: Iterable[type[Plugin]]) -> str:
     plugins: dict[str, Any] = {"multiPoint": {"enabled": [{"name": plugin.name} for plugin in enabled]}}
     if sorting := [{"name": plugin.name} for plugin in enabled if issubclass(plugin, QueueSortPlugin)]:
         # A queue has one order: a QueueSort plugin replaces the default.

@@ -1,4 +1,4 @@
-"""Replaces the policy of a running scheduler; cached state and pending pods remain."""
+"""Replaces the policy of a running scheduler. Cached state and pending pods remain."""
 
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 async def reload(parts: AssembledScheduler[ApiConnection], policy: Policy) -> None:
-    """Replace the policy of a running scheduler; if the new one cannot be used, this raises and nothing changes.
+    """Replace the policy of a running scheduler. If the new one cannot be used, this raises and nothing changes.
 
     The new plugins are built and started while the old ones are in use, and the kinds that only they list are listed.
     Then one synchronous swap between two cycles replaces the profiles and re-admits all pending pods. Bindings in
@@ -58,7 +58,7 @@ async def reload(parts: AssembledScheduler[ApiConnection], policy: Policy) -> No
     log.info("plugins swapped between cycles", **pauses.milliseconds)
     old_extenders = [*parts.extenders]
     parts.extenders.extend(extenders)
-    parts.background.spawn(_retire(parts, former, old_extenders), name="closing former plugins")
+    parts.background.spawn(_retire(parts, former, old_extenders), name="closing previous plugins")
     scheduler.services.wake()
 
 
@@ -91,8 +91,12 @@ def _require_reloadable(parts: AssembledScheduler[ApiConnection], policy: Policy
     if scheduler.cache.groups is None and describes_groups(policy.config, policy.registry):
         problem = "a plugin that describes groups is enabled, and there were no groups when the scheduler started"
         raise ConfigError("profiles", problem, hint="restart the scheduler with this configuration")
-    if missing := sorted(extender_demands(policy.config.extenders) - extender_demands(parts.first.config.extenders)):
-        problem = f"an extender is to be sent whole {' and '.join(missing)}, which were not kept from the start"
+    if missing_kinds := sorted(
+        extender_demands(policy.config.extenders) - extender_demands(parts.first.config.extenders)
+    ):
+        problem = (
+            f"an extender needs complete {' and '.join(missing_kinds)}, which the cache has omitted since the start"
+        )
         raise ConfigError("extenders", problem, hint="restart the scheduler, or write nodeCacheCapable: true")
 
 

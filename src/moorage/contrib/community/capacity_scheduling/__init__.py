@@ -1,1 +1,1 @@
-"""CapacityScheduling: namespaces have a guaranteed share and a limit, and borrow idle shares of others."""
+"""CapacityScheduling: namespaces have a guaranteed share and a limit, and borrow idle shares of other namespaces."""

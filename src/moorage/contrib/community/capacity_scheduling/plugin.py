@@ -39,7 +39,7 @@ NO_AMOUNTS: Final[Mapping[str, int]] = {}
 
 
 class ElasticQuotaSpec(KubeStruct, frozen=True):
-    """The guarantee and the limit of a namespace; resources that are not named are not counted."""
+    """The guarantee and the limit of a namespace. Resources that are not named are not counted."""
 
     min: ResourceList = {}
     max: ResourceList = {}
@@ -106,7 +106,7 @@ class Quota(Struct):
 
 
 class QuotaState(Struct):
-    """All quotas during one attempt; a clone follows a what-if."""
+    """All quotas during one attempt. A clone follows a what-if."""
 
     quotas: dict[str, Quota]
     promised: Amounts = field(default_factory=dict)
@@ -126,7 +126,7 @@ class QuotaState(Struct):
             self.quotas[pod.namespace] = Quota(quota.namespace, quota.name, quota.min, quota.max, usage)
 
     def problem_with(self, pod: Pod) -> str:
-        """Return the violated bound; an empty string if the pod violates no bound or the namespace has no quota."""
+        """Return the violated bound, or an empty string if the pod violates no bound or the namespace has no quota."""
         quota = self.quotas.get(pod.namespace)
         if quota is None:
             return ""
@@ -145,7 +145,7 @@ class QuotaState(Struct):
 class QuotaBook:
     """The quotas by namespace, cached until one changes.
 
-    If a namespace has several, the first by name counts. An invalid quota limits nothing; ``problems`` contains the
+    If a namespace has several, the first by name counts. An invalid quota limits nothing. ``problems`` contains the
     reason, by namespace.
     """
 
@@ -180,7 +180,7 @@ class QuotaBook:
 
 
 def pod_requests(pod: Pod) -> Amounts:
-    """Return the requests of a pod; every pod takes one of ``pods``."""
+    """Return the requests of a pod. Every pod takes one of ``pods``."""
     return {**pod.requests, PODS: 1}
 
 
@@ -190,7 +190,7 @@ def pod_usage(pod: Pod) -> Amounts:
 
 
 def add(total: Amounts, more: Mapping[str, int], sign: int = 1) -> None:
-    """Add amounts to others, or subtract them."""
+    """Add or subtract amounts."""
     for name, amount in more.items():
         total[name] = total.get(name, 0) + sign * amount
 
@@ -236,7 +236,7 @@ class BorrowerRules:
 
 
 class QuotaSearch(CandidateSearch):
-    """A search whose dry runs also check quotas."""
+    """A search that also checks quotas in its dry runs."""
 
     def _dry_run(self, cycle: CycleState, pod: Pod) -> PreemptionDryRun:
         assert isinstance(self.rules, BorrowerRules)
@@ -267,7 +267,7 @@ class QuotaDryRun(PreemptionDryRun):
 
 
 class QuotaWhatIf(WhatIf):
-    """A node without some of its pods; the quotas must allow the pod, too."""
+    """A node without some of its pods. The quotas must also allow the pod."""
 
     def run_filters(self) -> Status | None:
         status = super().run_filters()
@@ -302,7 +302,7 @@ class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
         self._handle.in_background(self._report_usage(), name="usage of elastic quotas")
 
     async def _report_usage(self) -> None:
-        """Write the status of quotas whose usage has changed, while the scheduler leads."""
+        """Write the status of quotas with changed usage, while the scheduler leads."""
         while True:
             await asyncio.sleep(REPORT_EVERY)
             for quota in list(self._objects.list()):
@@ -311,9 +311,9 @@ class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
                 usage = {name: format_amount(name, counted.get(name, 0)) for name in resources}
                 if usage == quota.status.used:
                     continue
-                removed = {name: None for name in quota.status.used if name not in usage}
+                removed_names = {name: None for name in quota.status.used if name not in usage}
                 try:
-                    await self._handle.cluster.patch_status(quota, {"used": {**usage, **removed}})
+                    await self._handle.cluster.patch_status(quota, {"used": {**usage, **removed_names}})
                 except ApiError as error:
                     self._handle.log.warning("elastic quota status was not written", quota=quota.key, error=str(error))
 
@@ -328,7 +328,7 @@ class CapacityScheduling(DefaultPreemption, PreFilterExtensions, ReservePlugin):
             unreadable = self._book.problems.get(pod.namespace)
             return Status.unresolvable(unreadable) if unreadable else Status.skip()
         cycle[QUOTAS] = state
-        # Count the requests of pods that preempted others and are not placed yet.
+        # Count the requests of preemptors that are not placed yet.
         nominator = self._handle.nominator
         for node_name in nominator.nodes_with_nominations():
             for nominated in nominator.nominated_pods(node_name):

@@ -86,7 +86,7 @@ class Gangs:
         return self._objects.get(plain_name(group.name), group.namespace) if is_by_label else None
 
     def describe(self, namespace: str, name: str, members: Iterable[Pod]) -> DescribedGroup | None:
-        """Describe a group by its object or by its members' annotations; return ``None`` without either."""
+        """Describe a group by its object or by its members' annotations. Return ``None`` without either."""
         if not name.startswith(BY_LABEL):
             return _describe_by_members(namespace, name, members)
         group = self._objects.get(plain_name(name), namespace)
@@ -126,8 +126,8 @@ def _describe_by_members(namespace: str, name: str, members: Iterable[Pod]) -> D
     for pod in () if problem else pods:
         if (size := _stated_size(pod)) != stated:
             problem = (
-                f'the pods of gang "{_shown(gang)}" disagree about {GANG_SIZE}: {_quoted(stated)} in {first.name}, '
-                f"{_quoted(size)} in {pod.name}"
+                f'the pods of gang "{_shown(gang)}" have different values of {GANG_SIZE}: '
+                f"{_quoted(stated)} in {first.name}, {_quoted(size)} in {pod.name}"
             )
             break
     return _described(namespace, name, first, 1 if problem else int(stated), problem=problem)
@@ -140,7 +140,7 @@ def _stated_size(pod: Pod) -> str:
 def _described(
     namespace: str, name: str, first: Pod | None, minimum: int, *, uid: str = "", problem: str = ""
 ) -> DescribedGroup:
-    # Groups of scheduler-plugins have no priority; they get that of their pods.
+    # Groups of scheduler-plugins have no priority. They get that of their pods.
     priority = 0 if first is None else first.priority
     policy = PodGroupPolicy(gang=GangPolicy(min_count=max(minimum, 1)))
     return DescribedGroup(
@@ -165,11 +165,11 @@ FINISHED: Final = "Finished"
 FAILED: Final = "Failed"
 
 WRITE_AFTER: Final = 1.0
-"""Pods of a group change together; the result is written once, after this delay in seconds."""
+"""Pods of a group change together. The result is written once, after this delay in seconds."""
 
 
 def compute_phase(status: CoschedulingStatus, pod_count: int, minimum: int) -> str:
-    """Return the phase of a group by the counts in its status and the number of its pods; the last phases are final."""
+    """Return the phase of a group by the counts in its status and the number of its pods. The last phases are final."""
     finished = status.succeeded + status.failed
     if status.phase in (FINISHED, FAILED):
         return status.phase
@@ -183,7 +183,7 @@ def compute_phase(status: CoschedulingStatus, pod_count: int, minimum: int) -> s
 
 
 class _Account(Struct):
-    """The state of one group in addition to its pods."""
+    """The state of a group in addition to its pods."""
 
     succeeded: int
     failed: int
@@ -282,13 +282,18 @@ class Phases:
 
 
 def _patch(group: CoschedulingGroup, members: Members, account: _Account) -> dict[str, Any]:
-    """Return the patch of a status; zeros that were never written are omitted."""
+    """Return the patch of a status. Zeros that were never written are omitted."""
     status = group.status
     assert members.group is not None
-    running = sum(pod.status.phase == "Running" for pod in members.assigned.values())
-    now = CoschedulingStatus(status.phase, running=running, succeeded=account.succeeded, failed=account.failed)
+    running_count = sum(pod.status.phase == "Running" for pod in members.assigned.values())
+    now = CoschedulingStatus(status.phase, running=running_count, succeeded=account.succeeded, failed=account.failed)
     phase = compute_phase(now, members.known_count, members.group.min_count or 1)
-    new_status: dict[str, Any] = {"phase": phase, "running": running, "succeeded": now.succeeded, "failed": now.failed}
+    new_status: dict[str, Any] = {
+        "phase": phase,
+        "running": running_count,
+        "succeeded": now.succeeded,
+        "failed": now.failed,
+    }
     pod = next(chain(members.scheduled(), members.waiting.values()), None)
     if phase != PENDING and not status.occupied_by and pod is not None and pod.metadata.owner_references:
         names = sorted(f"{pod.namespace}/{owner.name}" for owner in pod.metadata.owner_references)

@@ -51,9 +51,9 @@ class GroupWait(Struct):
     """The state of a group that is or was delayed."""
 
     until: float = 0.0
-    """When it may be retried after a failure."""
+    """Earliest time of a retry after a failure."""
     is_due: bool = False
-    """Whether events of its pods must report the problem; an attempt without effect writes them."""
+    """Whether events of its pods must report the problem. An attempt without effect writes them."""
     reported_at: float | None = None
     is_timed: bool = False
 
@@ -139,7 +139,7 @@ class Coscheduling(
         now, problem = self._handle.clock.now(), _problem(members)
         if not problem:
             if (last := self._holds.get(key)) is not None and now < last.until:
-                return Status.unresolvable(f'the group "{plain_name(members.group.name)}" failed a moment ago')
+                return Status.unresolvable(f'the group "{plain_name(members.group.name)}" failed recently')
             return None
         hold = self._holds.setdefault(key, GroupWait())
         if hold.reported_at is not None and now - hold.reported_at >= REPORT_AGAIN:
@@ -147,7 +147,7 @@ class Coscheduling(
         if not hold.is_due and hold.reported_at is None and not hold.is_timed:
             hold.is_timed = True
             self._handle.call_later(REPORT_AFTER, partial(self._try_again, key, reports=True))
-        # An attempt writes the events; it cannot succeed.
+        # An attempt writes the events. It cannot succeed.
         return None if hold.is_due else Status.unresolvable(problem)
 
     def _try_again(self, key: str, *, reports: bool = False) -> None:
@@ -179,7 +179,7 @@ class Coscheduling(
         return super().placement_feasible(group, remaining, scheduled)
 
     def _lacking(self, group: DescribedGroup, scheduled: Sequence[Pod]) -> str:
-        """Return the resource that is short of the group's minResources; resources of its pods are treated as free."""
+        """Return the resource that is short of the group's minResources. Resources of its pods are treated as free."""
         gang = self._gangs.find_object(group)
         min_resources = {} if gang is None else countable(gang.spec.min_resources)
         nodes = self._handle.nodes
@@ -203,7 +203,7 @@ class Coscheduling(
         self._holds.setdefault(group.key, GroupWait()).until = self._handle.clock.now() + seconds
         self._handle.call_later(seconds, partial(self._try_again, group.key))
 
-    # Configurations enable these points, because scheduler-plugins works there; here entire groups are scheduled.
+    # Configurations enable these points, because scheduler-plugins works there. Here entire groups are scheduled.
 
     def pre_filter(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Status | None:
         return Status.skip()
@@ -232,4 +232,4 @@ def _problem(members: Members) -> str:
     pod_count, minimum = members.known_count, group.min_count or 1
     if group.problem or pod_count >= minimum:
         return group.problem
-    return f'the group "{plain_name(group.name)}" starts with {minimum} pods and {pod_count} of them are there'
+    return f'the group "{plain_name(group.name)}" requires {minimum} pods, but only {pod_count} exist'

@@ -18,11 +18,11 @@ from moorage.scheduler.config.types import API_VERSION, DEFAULT_SCHEDULER_NAME, 
 
 _GROUPS: Final = ("kubescheduler.config.k8s.io", "componentconfig")
 LAST_WITH_PROVIDERS: Final = "v1beta1"
-"""The last version with algorithm providers; their weights are those of its time."""
+"""The last version with algorithm providers. Their weights are those of its time."""
 _MULTI_POINT: Final = "multiPoint"
 _SORTING: Final = "queueSort"
 _EVERYWHERE: Final = KNOWN_POINTS - {_MULTI_POINT, _SORTING}
-"""Extension points of a plugin that is enabled everywhere; queueSort is excluded, since it allows only one."""
+"""Extension points of a plugin that is enabled everywhere. queueSort is excluded, since it allows only one."""
 
 
 class Converted(Struct, frozen=True):
@@ -34,17 +34,17 @@ class Converted(Struct, frozen=True):
 
 
 def convert_text(text: str, source: str) -> list[Converted]:
-    """Convert every scheduler configuration in a text, also inside ConfigMaps; raise ConfigError without one."""
+    """Convert every scheduler configuration in a text, also inside ConfigMaps. Raise ConfigError without one."""
     configurations = [
-        _convert(where, data)
+        _convert(location, data)
         for number, document in enumerate(read_documents(text, source=source))
-        for where, data in _configurations(document, source if number == 0 else f"{source}, document {number + 1}")
+        for location, data in _configurations(document, source if number == 0 else f"{source}, document {number + 1}")
     ]
     if not configurations:
         raise ConfigError(
             source,
             "no scheduler configuration found",
-            hint="give a KubeSchedulerConfiguration, a Policy, or a ConfigMap with one of them",
+            hint="pass a KubeSchedulerConfiguration, a Policy, or a ConfigMap that contains one",
         )
     return configurations
 
@@ -59,55 +59,55 @@ def convert_provider(name: str) -> Converted:
     return _checked("--algorithm-provider", converted, notes)
 
 
-def _configurations(document: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _configurations(document: Any, location: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if not isinstance(document, Mapping):
         return
     match document.get("kind"):
         case "KubeSchedulerConfiguration" | "Policy":
-            yield where, document
+            yield location, document
         case "ConfigMap":
             texts = document.get("data")
             for key, text in texts.items() if isinstance(texts, Mapping) else ():
-                field_path = f"{where}, ConfigMap key {key}"
+                field_path = f"{location}, ConfigMap key {key}"
                 for inner in read_documents(text, source=field_path) if isinstance(text, str) else ():
                     yield from _configurations(inner, field_path)
         case "List":
             items = document.get("items")
             for item in items if isinstance(items, list) else ():
-                yield from _configurations(item, where)
+                yield from _configurations(item, location)
         case None if "predicates" in document or "priorities" in document:
-            yield where, document
+            yield location, document
 
 
-def _convert(where: str, data: Mapping[str, Any]) -> Converted:
+def _convert(location: str, data: Mapping[str, Any]) -> Converted:
     notes = Notes()
     if data.get("kind") != KIND:
-        return _checked(where, {"apiVersion": API_VERSION, "kind": KIND} | convert_policy(data, "", notes), notes)
+        return _checked(location, {"apiVersion": API_VERSION, "kind": KIND} | convert_policy(data, "", notes), notes)
     group, _, version = str(data.get("apiVersion", "")).partition("/")
     if group not in _GROUPS or version not in VERSIONS:
         raise ConfigError(
-            where,
+            location,
             f"apiVersion {data.get('apiVersion')!r} is not a version of the scheduler's configuration",
             hint=f"write one of {', '.join(f'{_GROUPS[0]}/{supported}' for supported in VERSIONS)}",
         )
     if version == VERSIONS[-1]:
-        notes.add(Effect.UNCHANGED, "apiVersion", "the configuration is v1 already; nothing had to be changed")
-        return _checked(where, dict(data), notes)
-    return _checked(where, convert_configuration(data, version, notes), notes)
+        notes.add(Effect.UNCHANGED, "apiVersion", "the configuration is already v1; nothing was changed")
+        return _checked(location, dict(data), notes)
+    return _checked(location, convert_configuration(data, version, notes), notes)
 
 
-def _checked(where: str, data: dict[str, Any], notes: Notes) -> Converted:
-    """Check that the result can be loaded; raise ConfigErrors with the cause in the old file."""
+def _checked(location: str, data: dict[str, Any], notes: Notes) -> Converted:
+    """Check that the result can be loaded. Raise ConfigErrors with the cause in the old file."""
     out_of_tree = _others(data)
     for name, facts in sorted(out_of_tree.items()):
         text = "is not in-tree: it must be installed where this configuration is used"
         notes.add(Effect.UNCHANGED, f"plugin {name}", text)
-        missing = [point for point in ExtensionPoint if point in _EVERYWHERE - facts.points]
-        if missing and facts.points != {_SORTING}:
-            text = f"is not enabled at {', '.join(missing)}: if it implements one of them, enable it under multiPoint"
+        points = [point for point in ExtensionPoint if point in _EVERYWHERE - facts.points]
+        if points and facts.points != {_SORTING}:
+            text = f"is not enabled at {', '.join(points)}: if it implements one of them, enable it under multiPoint"
             notes.add(Effect.UNCHANGED, f"plugin {name}", text)
-    load_config(to_yaml(data), source=f"{where}, as v1", catalogue={**KNOWN_PLUGINS, **out_of_tree})
-    return Converted(where, data, notes)
+    load_config(to_yaml(data), source=f"{location}, as v1", catalogue={**KNOWN_PLUGINS, **out_of_tree})
+    return Converted(location, data, notes)
 
 
 def _others(data: Mapping[str, Any]) -> Catalogue:
@@ -135,7 +135,7 @@ def _names(rows: Mapping[str, Any], field: str) -> list[str]:
 
 
 def _mappings(content: Any) -> list[Mapping[str, Any]]:
-    """Return the objects in a list; other elements are reported when the result is loaded."""
+    """Return the objects in a list. Other elements are reported when the result is loaded."""
     return [item for item in content if isinstance(item, Mapping)] if isinstance(content, list) else []
 
 
@@ -165,7 +165,7 @@ def convert_configuration(data: Mapping[str, Any], version: str, notes: Notes) -
             converted[field] = convert_extenders(value, field, notes)
         elif field in _ADDRESSES:
             if value not in ("", None):
-                notes.add(Effect.MOVED, field, "--bind-address and --secure-port define where both are served")
+                notes.add(Effect.MOVED, field, "replaced by the flags --bind-address and --secure-port")
         elif field not in ("apiVersion", "kind", "metadata", "profiles", *_OF_THE_PROFILE):
             notes.lost(field, f"{version} has no such field")
     converted["profiles"] = _profiles(data, version, notes)
@@ -177,11 +177,11 @@ def _leader_election(old: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
     for field, value in old.items():
         now = _LOCK_NAMES.get(field, field)
         if now != field:
-            notes.add(Effect.RENAMED, f"leaderElection.{field}", f"is {now}")
+            notes.add(Effect.RENAMED, f"leaderElection.{field}", f"is now {now}")
             if old.get(now):
                 continue
         if field == "resourceLock" and value not in ("", _LEASES):
-            notes.add(Effect.CHANGED, f"leaderElection.{field}", f"{value} is {_LEASES}, the only lock there is")
+            notes.add(Effect.CHANGED, f"leaderElection.{field}", f"{value} is now {_LEASES}, the only supported lock")
             value = _LEASES  # noqa: PLW2901 - the replacement
         converted[now] = value
     return converted
@@ -191,7 +191,7 @@ def _profiles(data: Mapping[str, Any], version: str, notes: Notes) -> list[dict[
     rows = as_list(data.get("profiles"), "profiles", notes)
     top = {field: data[field] for field in ("schedulerName", "plugins", "pluginConfig") if field in data}
     if top:
-        notes.add(Effect.MOVED, ", ".join(top), "in the only profile")
+        notes.add(Effect.MOVED, ", ".join(top), "moved into the only profile")
     if not rows:
         rows = [top]
     profiles = []
@@ -217,7 +217,7 @@ def _convert_global_fields(data: Mapping[str, Any], draft: ProfileDraft, *, is_f
         notes.add(Effect.MOVED, "hardPodAffinitySymmetricWeight", HARD_WEIGHT_NOW)
     if (seconds := data.get("bindTimeoutSeconds")) is not None:
         draft.args("VolumeBinding").setdefault("bindTimeoutSeconds", seconds)
-        notes.add(Effect.MOVED, "bindTimeoutSeconds", "is an argument of VolumeBinding")
+        notes.add(Effect.MOVED, "bindTimeoutSeconds", "is now an argument of VolumeBinding")
     if data.get("disablePreemption"):
         draft.disable("multiPoint", "DefaultPreemption")
         notes.add(Effect.MOVED, "disablePreemption", "DefaultPreemption is disabled")
@@ -230,9 +230,9 @@ def _convert_algorithm(source: Any, draft: ProfileDraft, *, is_first: bool) -> N
         use_provider(str(provider), draft, notes)
     policy = as_mapping(algorithm.get("policy"), "algorithmSource.policy", notes)
     for kind, source_config in policy.items():
-        where = as_mapping(source_config, f"algorithmSource.policy.{kind}", notes)
-        policy_name = where.get("path") or f"{where.get('namespace', '')}/{where.get('name', '')}"
-        notes.lost(f"algorithmSource.policy.{kind}", f"the Policy in {policy_name} is not in this file: convert it")
+        location = as_mapping(source_config, f"algorithmSource.policy.{kind}", notes)
+        policy_name = location.get("path") or f"{location.get('namespace', '')}/{location.get('name', '')}"
+        notes.lost(f"algorithmSource.policy.{kind}", f"the Policy in {policy_name} is another file: convert it")
 
 
 def use_provider(provider: str, draft: ProfileDraft, notes: Notes) -> None:
@@ -242,6 +242,8 @@ def use_provider(provider: str, draft: ProfileDraft, notes: Notes) -> None:
         notes.lost("algorithm provider", f"{provider} is not one of {', '.join(PROVIDERS)}")
     elif provider != "DefaultProvider":
         draft.use_strategy(strategy)
-        notes.add(Effect.RENAMED, f"algorithm provider {provider}", f"is NodeResourcesFit with the strategy {strategy}")
+        notes.add(
+            Effect.RENAMED, f"algorithm provider {provider}", f"is now NodeResourcesFit with the strategy {strategy}"
+        )
     else:
         notes.add(Effect.DROPPED, f"algorithm provider {provider}", "its plugins are the default")

@@ -36,13 +36,13 @@ class Note(Struct, frozen=True):
 class Notes(list[Note]):
     """Notes in the order of the file."""
 
-    def add(self, effect: Effect, where: str, text: str) -> None:
+    def add(self, effect: Effect, location: str, text: str) -> None:
         """Add a note."""
-        self.append(Note(effect, where, text))
+        self.append(Note(effect, location, text))
 
-    def lost(self, where: str, text: str) -> None:
+    def lost(self, location: str, text: str) -> None:
         """Note a setting without a replacement."""
-        self.add(Effect.LOST, where, text)
+        self.add(Effect.LOST, location, text)
 
     @property
     def are_faithful(self) -> bool:
@@ -50,29 +50,29 @@ class Notes(list[Note]):
         return all(note.effect is not Effect.LOST for note in self)
 
 
-def as_mapping(value: Any, where: str, notes: Notes) -> Mapping[str, Any]:
-    """Return the value if it is a mapping; otherwise record a note and return {}."""
+def as_mapping(value: Any, location: str, notes: Notes) -> Mapping[str, Any]:
+    """Return the value if it is a mapping. Otherwise record a note and return {}."""
     if value is None or isinstance(value, Mapping):
         return value or {}
-    notes.lost(where, f"{_short(value)} is not a mapping")
+    notes.lost(location, f"{_short(value)} is not a mapping")
     return {}
 
 
-def as_list(value: Any, where: str, notes: Notes) -> list[Any]:
-    """Return the value if it is a list; otherwise record a note and return []."""
+def as_list(value: Any, location: str, notes: Notes) -> list[Any]:
+    """Return the value if it is a list. Otherwise record a note and return []."""
     if value is None or isinstance(value, list):
         return value or []
-    notes.lost(where, f"{_short(value)} is not a list")
+    notes.lost(location, f"{_short(value)} is not a list")
     return []
 
 
-def as_number(value: Any, where: str, notes: Notes, default: int) -> int:
-    """Return the value if it is an integer; otherwise record a note and return the default."""
+def as_number(value: Any, location: str, notes: Notes, default: int) -> int:
+    """Return the value if it is an integer. Otherwise record a note and return the default."""
     if value is None:
         return default
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    notes.lost(where, f"{_short(value)} is not an integer; {default} is written")
+    notes.lost(location, f"{_short(value)} is not an integer; {default} is written")
     return default
 
 
@@ -87,15 +87,15 @@ EVERY = "*"
 class ProfileDraft:
     """One profile as plain data, completed step by step."""
 
-    def __init__(self, name: str, where: str, notes: Notes) -> None:
+    def __init__(self, name: str, location: str, notes: Notes) -> None:
         self.name = name
-        self.where = where
+        self.where = location
         self.notes = notes
         self._sets: dict[str, dict[str, list[dict[str, Any]]]] = {}
         self._args: dict[str, Any] = {}
 
     def enable(self, point: str, plugin: str, weight: int = 0) -> None:
-        """Enable a plugin at an extension point; an enabled one gets the weight."""
+        """Enable a plugin at an extension point. An enabled one gets the weight."""
         enabled = self._set(point)["enabled"]
         entry = next((entry for entry in enabled if entry["name"] == plugin), None)
         if entry is None:
@@ -159,7 +159,7 @@ class ProfileDraft:
         return affinity
 
     def finished(self) -> dict[str, Any]:
-        """Return the profile; a custom queue sort replaces PrioritySort, since a profile has only one."""
+        """Return the profile. A custom queue sort replaces PrioritySort, since a profile has only one."""
         has_own_sort = any(entry["name"] != "PrioritySort" for entry in self._set("queueSort")["enabled"])
         if has_own_sort and not self.disables("queueSort", "PrioritySort"):
             self.disable("queueSort", EVERY)

@@ -29,7 +29,7 @@ KNOWN_POINTS: Final = frozenset(Plugins.__struct_encode_fields__) - {
 
 
 class OldProfile:
-    """Converts one profile; ``version`` is that of the entire configuration."""
+    """Converts one profile. ``version`` is that of the entire configuration."""
 
     def __init__(self, draft: ProfileDraft, version: str) -> None:
         self._draft = draft
@@ -44,51 +44,53 @@ class OldProfile:
 
     def convert(self, plugins: Any, plugin_config: Any) -> None:
         """Take over the sets of plugins, and their arguments."""
-        where = self._draft.where
-        sets = as_mapping(plugins, f"{where}.plugins", self._notes)
+        location = self._draft.where
+        sets = as_mapping(plugins, f"{location}.plugins", self._notes)
         if self.is_before("v1beta3"):
             for plugin, weight in OLD_WEIGHTS.items():
                 self._draft.enable("multiPoint", plugin, weight)
             *names, last_name = OLD_WEIGHTS
             increased = f"the default weights of {', '.join(names)} and {last_name} increased in v1beta3"
             text = f"{increased}; the result sets their old weights"
-            self._notes.add(Effect.CHANGED, f"{where}.plugins", text)
+            self._notes.add(Effect.CHANGED, f"{location}.plugins", text)
         if self.is_before("v1beta2"):
             self._resource_scorers = {LEAST: 1}
         for point, plugin_set in sets.items():
-            self._convert_point(point, as_mapping(plugin_set, f"{where}.plugins.{point}", self._notes))
-        arguments = as_list(plugin_config, f"{where}.pluginConfig", self._notes)
+            self._convert_point(point, as_mapping(plugin_set, f"{location}.plugins.{point}", self._notes))
+        arguments = as_list(plugin_config, f"{location}.pluginConfig", self._notes)
         args_by_plugin: dict[str, Any] = {}
         for number, entry in enumerate(arguments):
-            field_path = f"{where}.pluginConfig[{number}]"
+            field_path = f"{location}.pluginConfig[{number}]"
             self._convert_args(as_mapping(entry, field_path, self._notes), field_path, args_by_plugin)
         if self.is_before("v1beta2") or self._resource_scorers:
             self._settle_resource_scorers(args_by_plugin)
         self._settle_spread()
 
     def _convert_point(self, point: str, plugin_set: Mapping[str, Any]) -> None:
-        where = f"{self._draft.where}.plugins.{point}"
-        target = self._current_point(point, where)
+        location = f"{self._draft.where}.plugins.{point}"
+        target = self._current_point(point, location)
         if target not in KNOWN_POINTS:
-            self._notes.lost(where, "there is no such extension point")
+            self._notes.lost(location, "unknown extension point")
             return
-        for row in as_list(plugin_set.get("disabled"), f"{where}.disabled", self._notes):
-            self._disable(target, str(as_mapping(row, where, self._notes).get("name", "")), where)
-        for row in as_list(plugin_set.get("enabled"), f"{where}.enabled", self._notes):
-            entry = as_mapping(row, where, self._notes)
-            weight = as_number(entry.get("weight"), f"{where}.weight", self._notes, 0)
-            self._enable(target, str(entry.get("name", "")), weight, where)
+        for row in as_list(plugin_set.get("disabled"), f"{location}.disabled", self._notes):
+            self._disable(target, str(as_mapping(row, location, self._notes).get("name", "")), location)
+        for row in as_list(plugin_set.get("enabled"), f"{location}.enabled", self._notes):
+            entry = as_mapping(row, location, self._notes)
+            weight = as_number(entry.get("weight"), f"{location}.weight", self._notes, 0)
+            self._enable(target, str(entry.get("name", "")), weight, location)
 
-    def _current_point(self, point: str, where: str) -> str:
+    def _current_point(self, point: str, location: str) -> str:
         if point == "unreserve":
-            self._notes.add(Effect.MOVED, where, "is a part of reserve since v1beta1")
+            self._notes.add(Effect.MOVED, location, "is part of reserve since v1beta1")
             return "reserve"
         if point == "postFilter" and self.is_before("v1alpha2"):
-            self._notes.add(Effect.RENAMED, where, "is preScore since v1alpha2; postFilter is something else now")
+            self._notes.add(
+                Effect.RENAMED, location, "is preScore since v1alpha2, which gave postFilter another meaning"
+            )
             return "preScore"
         return point
 
-    def _disable(self, point: str, plugin: str, where: str) -> None:
+    def _disable(self, point: str, plugin: str, location: str) -> None:
         if point == "score":
             if plugin == EVERY:
                 self._resource_scorers.clear()
@@ -97,22 +99,22 @@ class OldProfile:
         if plugin in SELECTOR_SPREADS:
             self._had_selector_spread = False
         elif plugin in STRATEGIES or plugin in VOLUME_LIMITS or plugin in REMOVED or plugin == LABEL:
-            self._notes.add(Effect.DROPPED, f"{where} {plugin}", "was removed and need not be disabled")
+            self._notes.add(Effect.DROPPED, f"{location} {plugin}", "was removed, so it cannot be disabled")
         else:
             self._draft.disable(point, plugin)
 
-    def _enable(self, point: str, plugin: str, weight: int, where: str) -> None:
-        field_path = f"{where} {plugin}"
+    def _enable(self, point: str, plugin: str, weight: int, location: str) -> None:
+        field_path = f"{location} {plugin}"
         if plugin in STRATEGIES:
             self._resource_scorers[plugin] = weight or 1
         elif plugin in SELECTOR_SPREADS:
             self._had_selector_spread = True
-            self._replace(point, SPREAD, weight, field_path, f"{SPREAD} does that for pods without constraints")
+            self._replace(point, SPREAD, weight, field_path, f"{SPREAD} spreads pods without constraints")
         elif plugin in VOLUME_LIMITS:
-            text = "is NodeVolumeLimits, since such volumes are CSI volumes now"
+            text = "is now NodeVolumeLimits: these volumes are CSI volumes"
             self._replace(point, "NodeVolumeLimits", weight, field_path, text)
         elif plugin == LABEL:
-            self._notes.add(Effect.RENAMED, field_path, "is addedAffinity of NodeAffinity's args")
+            self._notes.add(Effect.RENAMED, field_path, "is now addedAffinity in the args of NodeAffinity")
         elif plugin in REMOVED:
             self._notes.lost(field_path, f"was removed: {REMOVED[plugin]}")
         else:
@@ -121,7 +123,7 @@ class OldProfile:
     def _replace(self, point: str, plugin: str, weight: int, field_path: str, text: str) -> None:
         """Enable the replacement of a plugin, unless it is enabled by default."""
         if point not in KNOWN_PLUGINS[plugin].points:
-            self._notes.lost(field_path, f"{plugin}, which took its place, does nothing there")
+            self._notes.lost(field_path, f"its replacement {plugin} does not have this extension point")
             return
         self._notes.add(Effect.RENAMED, field_path, text)
         if self._draft.disables(point, plugin) and not self._draft.enables(point, plugin):
@@ -133,7 +135,7 @@ class OldProfile:
             args = _convert_header(args)
         if name in STRATEGIES:
             args_by_plugin[name] = args or {}
-            self._notes.add(Effect.MOVED, field_path, f"the arguments of {name} are scoringStrategy of {FIT}'s args")
+            self._notes.add(Effect.MOVED, field_path, f"is now scoringStrategy in the args of {FIT}")
         elif name == LABEL:
             self._convert_labels(as_mapping(args, field_path, self._notes), field_path)
         elif name in REMOVED or name in SELECTOR_SPREADS or name in VOLUME_LIMITS:
@@ -150,25 +152,27 @@ class OldProfile:
         for field, presence in (("presentLabelsPreference", True), ("absentLabelsPreference", False)):
             for label in as_list(args.get(field), f"{field_path}.args.{field}", self._notes):
                 self._draft.prefer_label(label, presence=presence, weight=100)
-                self._notes.lost(f"{field_path}.args.{field}", f"{label} shares the weight of NodeAffinity now")
+                self._notes.lost(f"{field_path}.args.{field}", f"{label} is now scored with the weight of NodeAffinity")
 
     def _settle_resource_scorers(self, args_by_plugin: Mapping[str, Any]) -> None:
         """Make the scorers of resources one strategy of NodeResourcesFit."""
-        draft, where = self._draft, f"{self._draft.where}.plugins.score"
+        draft, location = self._draft, f"{self._draft.where}.plugins.score"
         if not self._resource_scorers:
             if not draft.disables("score", FIT):
                 draft.disable("score", FIT)
             return
         (winner, weight), *losers = sorted(self._resource_scorers.items(), key=lambda item: -item[1])
         for loser, _ in losers:
-            self._notes.lost(f"{where} {loser}", f"{FIT} can score in one way only, and {winner} counts for more")
+            self._notes.lost(f"{location} {loser}", f"{FIT} has only one strategy, and {winner} has more weight")
         if winner != LEAST or args_by_plugin.get(winner):
-            params = as_mapping(args_by_plugin.get(winner), where, self._notes)
+            params = as_mapping(args_by_plugin.get(winner), location, self._notes)
             if winner == RATIO:
                 use_ratio(draft, params)
             else:
                 draft.use_strategy(STRATEGIES[winner], resources=list(params.get("resources") or ()))
-            self._notes.add(Effect.RENAMED, f"{where} {winner}", f"is {FIT} with the strategy {STRATEGIES[winner]}")
+            self._notes.add(
+                Effect.RENAMED, f"{location} {winner}", f"is now {FIT} with the strategy {STRATEGIES[winner]}"
+            )
         if weight != 1 or draft.disables("score", FIT):
             draft.enable("score", FIT, weight)
 
@@ -181,14 +185,14 @@ class OldProfile:
         scores = not self._draft.disables("score", SPREAD) or self._draft.enables("score", SPREAD)
         if self._had_selector_spread is False and scores and not args and self.is_before("v1"):
             args.update(defaultConstraints=[], defaultingType="List")
-            text = f"SelectorSpread was off: {SPREAD} has no default constraints"
+            text = f"SelectorSpread was disabled: {SPREAD} has no default constraints"
             notes.add(Effect.CHANGED, f"{self._draft.where}.plugins.score", text)
         if not args:
             self._draft.forget_args(SPREAD)
 
 
 def _convert_header(args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments with the apiVersion of v1; other groups keep theirs."""
+    """Return arguments with the apiVersion of v1. Other groups keep theirs."""
     version = str(args.get("apiVersion", ""))
     if not version:
         return {key: value for key, value in args.items() if key not in ("apiVersion", "kind")}

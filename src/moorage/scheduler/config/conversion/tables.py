@@ -47,7 +47,7 @@ PREDICATES: Final[dict[str, tuple[str, ...]]] = {
 MANDATORY: Final = ("TaintToleration", "NodeUnschedulable")
 """Predicates that were always active."""
 FILTERS: Final = frozenset(plugin for plugins in PREDICATES.values() for plugin in plugins)
-"""The filters that a Policy could select; later ones remain enabled."""
+"""The filters that a Policy could select. Later ones remain enabled."""
 
 
 class ScoredBy(Struct, frozen=True):
@@ -60,7 +60,7 @@ class ScoredBy(Struct, frozen=True):
 
 PRIORITIES: Final[dict[str, ScoredBy]] = {
     "BalancedResourceAllocation": ScoredBy("NodeResourcesBalancedAllocation"),
-    "EqualPriority": ScoredBy(why="every node got the same score, which decides nothing"),
+    "EqualPriority": ScoredBy(why="all nodes had the same score"),
     "EvenPodsSpreadPriority": ScoredBy(SPREAD),
     "ImageLocalityPriority": ScoredBy("ImageLocality"),
     "InterPodAffinityPriority": ScoredBy("InterPodAffinity"),
@@ -69,7 +69,7 @@ PRIORITIES: Final[dict[str, ScoredBy]] = {
     "NodeAffinityPriority": ScoredBy(AFFINITY),
     "NodePreferAvoidPodsPriority": ScoredBy(why="taint the nodes that pods should avoid"),
     "RequestedToCapacityRatioPriority": ScoredBy(FIT, STRATEGIES[RATIO]),
-    "ResourceLimitsPriority": ScoredBy(why="limits of pods are not scored any more"),
+    "ResourceLimitsPriority": ScoredBy(why="limits of pods are no longer scored"),
     "SelectorSpreadPriority": ScoredBy(SPREAD),
     "ServiceSpreadingPriority": ScoredBy(SPREAD),
     "TaintTolerationPriority": ScoredBy("TaintToleration"),
@@ -85,13 +85,13 @@ SCORERS: Final = frozenset(scorer.plugin for scorer in PRIORITIES.values() if sc
 VOLUME_LIMITS: Final = frozenset(("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"))
 REMOVED: Final = {
     "NodePreferAvoidPods": "taint the nodes that pods should avoid",
-    "NodeResourceLimits": "limits of pods are not scored any more",
-    "ResourceLimits": "limits of pods are not scored any more",
+    "NodeResourceLimits": "limits of pods are no longer scored",
+    "ResourceLimits": "limits of pods are no longer scored",
     "ServiceAffinity": "add a podAffinity to the pods, with the label as topologyKey",
 }
 """Plugins without a replacement, and what to do instead."""
 
 OLD_WEIGHTS: Final = {"TaintToleration": 1, AFFINITY: 1, "InterPodAffinity": 1}
-"""Default weights before v1beta3; later they are 3, 2 and 2."""
+"""Default weights before v1beta3. Later they are 3, 2 and 2."""
 
 PROVIDERS: Final = {"DefaultProvider": STRATEGIES[LEAST], "ClusterAutoscalerProvider": STRATEGIES[MOST]}

@@ -58,7 +58,7 @@ class LogLimits(msgspec.Struct, frozen=True):
 
 
 class RotatedFile:
-    """A file to which entire lines are added; at its limit it becomes FILE.1, and the oldest one is removed."""
+    """A file to which entire lines are added. At its limit it becomes FILE.1, and the oldest one is removed."""
 
     def __init__(self, path: Path, limits: LogLimits) -> None:
         self.path, self._limits = path, limits
@@ -108,7 +108,7 @@ class RotatedFile:
 
 
 class LineWriter:
-    """Encodes and writes lines in a thread; ``count_dropped`` is called with the cause of a lost line."""
+    """Encodes and writes lines in a thread. ``count_dropped`` is called with the cause of a lost line."""
 
     def __init__(
         self, file: RotatedFile, count_dropped: Callable[[str, int], None], flag: str = "--decision-log"
@@ -119,7 +119,7 @@ class LineWriter:
         self._thread = threading.Thread(target=self._run, name=flag.removeprefix("--"), daemon=True)
 
     def start(self) -> None:
-        """Open the file and start; raise InputError if the file is not writable."""
+        """Open the file and start. Raise InputError if the file is not writable."""
         try:
             self._file.open()
         except OSError as error:
@@ -171,7 +171,7 @@ class LineWriter:
 
 
 def check_limits(size: int, files: int) -> LogLimits:
-    """Check the limits from flags; raise InputError that names the limit out of bounds."""
+    """Check the limits from flags. Raise InputError that names the limit out of bounds."""
     if size < MIN_SIZE:
         hint = "write a size such as 100Mi"
         raise InputError("--decision-log-max-size", f"{size} bytes is too small", hint=hint)
@@ -199,15 +199,15 @@ class BestRows:
         """Remember the best rows, before tie-breaking."""
         self._notes = notes
         # Finding the maximum a few times is ten times faster than a partial sort.
-        remaining, rows_of = totals.column.copy(), totals.rows
+        column, rows_of = totals.column.copy(), totals.rows
         self._uid, self._best = result.pod.metadata.uid, {}
-        for _ in range(min(RUNNERS_UP + 1, len(remaining))):
-            position = int(remaining.argmax())
-            total = int(remaining[position])
+        for _ in range(min(RUNNERS_UP + 1, len(column))):
+            position = int(column.argmax())
+            total = int(column[position])
             if total < 0:
                 break
             self._best[position if rows_of is None else int(rows_of[position])] = total
-            remaining[position] = INFEASIBLE_TOTAL
+            column[position] = INFEASIBLE_TOTAL
 
     def entries(self, runner: ProfileRunner, uid: str, node: str) -> dict[str, NodeEntry]:
         """Describe the chosen node and its runners-up, if the last choice was this pod's."""
@@ -241,7 +241,7 @@ class BestRows:
 
 
 class DecisionLog(AttemptObserver, TotalsObserver):
-    """Turns attempts into lines; ``put`` takes them and does not block."""
+    """Turns attempts into lines. ``put`` takes them and does not block."""
 
     def __init__(self, put: Callable[[LoggedDecision], None], clock: Clock) -> None:
         self._put, self._clock = put, clock
@@ -265,7 +265,7 @@ class DecisionLog(AttemptObserver, TotalsObserver):
         self._found = queued.uid, runner, result.result if isinstance(result, ExtendedNodes) else result
 
     def settled(self, queued: QueuedPodInfo, result: SearchResult | ExtendedNodes | None) -> None:
-        """Remember the search of a group's member that counts; its duration is unknown."""
+        """Remember the search of a group's member that counts. Its duration is unknown."""
         search = result.result if isinstance(result, ExtendedNodes) else result
         cycle = None if self._found is None else self._found[1]
         self._found = None if search is None or cycle is None else (queued.uid, cycle, search)
@@ -337,7 +337,7 @@ class DecisionLog(AttemptObserver, TotalsObserver):
 
 
 def rejected_nodes(diagnosis: Diagnosis) -> tuple[RejectedNodes, ...]:
-    """Put the rejected nodes into groups, the largest first; the record has pre-filter results elsewhere."""
+    """Put the rejected nodes into groups, the largest first. The record has pre-filter results elsewhere."""
     if diagnosis.pre_filter is not None:
         return ()
     groups = diagnosis.statuses.grouped(diagnosis.node_count, EXAMPLES)
@@ -360,7 +360,7 @@ class OpenDecisionLog:
         self.observer = DecisionLog(self._file.put, clock)
 
     def start(self) -> None:
-        """Open the file; raise InputError if it cannot be opened."""
+        """Open the file. Raise InputError if it cannot be opened."""
         self._file.start()
 
     def close(self) -> None:

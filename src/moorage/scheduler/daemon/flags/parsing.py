@@ -15,8 +15,9 @@ from moorage.scheduler.daemon.flags.table import BOOL, FLAGS, GROUPS, SHORT, Fla
 COMMAND: Final = "kube-scheduler"
 HELP_WIDTH: Final = 100
 INTRODUCTION: Final = """\
-The Kubernetes scheduler in Python, with the configuration, plugins and decisions of kube-scheduler.
-It schedules pods whose schedulerName selects a profile. Accepts the flags of kube-scheduler 1.37.
+A Kubernetes scheduler in Python, with the configuration, plugins and decisions of kube-scheduler.
+It schedules pods that select one of its profiles by schedulerName.
+The flags are those of kube-scheduler 1.37.
 
 Usage:
   moorage scheduler [flags]
@@ -70,14 +71,14 @@ class FlagValues(Mapping[str, Any]):
 
 
 def parse(arguments: Sequence[str]) -> FlagValues:
-    """Read a command line; raise UsageError with its first error."""
+    """Read a command line. Raise UsageError with its first error."""
     values: dict[str, Any] = {}
-    remaining = list(arguments)
+    argument_queue = list(arguments)
     extra: list[str] = []
-    while remaining:
-        argument = remaining.pop(0)
+    while argument_queue:
+        argument = argument_queue.pop(0)
         if argument == "--":
-            extra += remaining
+            extra += argument_queue
             break
         if argument.startswith("--"):
             raw_name, equals, text = argument[2:].partition("=")
@@ -90,9 +91,9 @@ def parse(arguments: Sequence[str]) -> FlagValues:
                     f"unknown flag: --{raw_name}",
                     REMOVED.get(name) or did_you_mean(f"--{name}", [f"--{flag_name}" for flag_name in FLAGS]),
                 )
-            _set(flag, f"--{name}", text if equals else _next_value(flag, f"--{name}", remaining), values)
+            _set(flag, f"--{name}", text if equals else _next_value(flag, f"--{name}", argument_queue), values)
         elif argument.startswith("-") and argument != "-":
-            _short(argument, remaining, values)
+            _short(argument, argument_queue, values)
         else:
             extra.append(argument)
     # Help and version take precedence over all other flags.

@@ -29,12 +29,12 @@ class NamedCertificate(NamedTuple):
 
 
 class FlagKind(Struct, frozen=True):
-    """A type of flag. ``read`` raises ValueError for an invalid text; ``bare`` is the value of a flag without one."""
+    """A type of flag. ``read`` raises ValueError for an invalid text. ``bare`` is the value of a flag without one."""
 
     name: str
     read: Callable[[str], Any]
     bare: str | None = None
-    #: Joins the values of a repeated flag; without it, the last value counts.
+    #: Joins the values of a repeated flag. Without it, the last value counts.
     join: Callable[[Any, Any], Any] | None = None
 
 
@@ -75,18 +75,18 @@ def _read_integers(text: str) -> tuple[int, ...]:
 
 
 def _read_map(text: str) -> dict[str, str]:
-    """Read ``key='a,b',key2=c``; with a single pair every comma belongs to it, since keys here are ``metric,label``."""
+    """Read ``key='a,b',key2=c``. With a single pair every comma belongs to it, since keys here are ``metric,label``."""
     if text.count("=") == 1:
         key, _, value = text.partition("=")
         return {key.strip(): value.strip("'\"")}
     entries: dict[str, str] = {}
-    remaining = text.strip()
-    while remaining:
-        match = re.match(r"""(?P<key>[^=]+)=(?P<value>'[^']*'|"[^"]*"|[^,]*)(?:,\s*|$)""", remaining)
+    unread_text = text.strip()
+    while unread_text:
+        match = re.match(r"""(?P<key>[^=]+)=(?P<value>'[^']*'|"[^"]*"|[^,]*)(?:,\s*|$)""", unread_text)
         if match is None:
-            raise ValueError(f"{remaining} must be formatted as key=value")
+            raise ValueError(f"{unread_text} must be formatted as key=value")
         entries[match["key"].strip()] = match["value"].strip("'\"")
-        remaining = remaining[match.end() :]
+        unread_text = unread_text[match.end() :]
     return entries
 
 
@@ -194,7 +194,13 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
     "Secure serving": (
         Flag("bind-address", ADDRESS, "0.0.0.0", "Address to serve on; 0.0.0.0 and :: mean all addresses."),
         Flag("secure-port", INT, 10259, "Port to serve HTTPS on; 0 disables serving."),
-        Flag("cert-dir", TEXT, "", "Directory of kube-scheduler.crt and .key; they are created if missing."),
+        Flag(
+            "cert-dir",
+            TEXT,
+            "",
+            "Directory of the files kube-scheduler.crt and kube-scheduler.key, which are created if missing. Ignored "
+            "with --tls-cert-file. Without both flags, a certificate is generated in memory.",
+        ),
         Flag("tls-cert-file", TEXT, "", "Certificate to serve with, followed by its chain."),
         Flag("tls-private-key-file", TEXT, "", "Private key of --tls-cert-file."),
         Flag("tls-cipher-suites", TEXTS, (), "Allowed cipher suites, by their Go names."),
@@ -398,7 +404,7 @@ GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
     ),
     "Global": (
         Flag("help", BOOL, False, "Print this help and exit.", short="h"),
-        Flag("version", VERSION, "false", "Print the version and exit; =raw prints all details."),
+        Flag("version", VERSION, "false", "Print the version and exit; --version=raw prints all details."),
     ),
 }
 

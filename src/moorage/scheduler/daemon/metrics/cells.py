@@ -40,7 +40,7 @@ class CellMetric:
         self._readings: list[Reading] = []
 
     def number(self, *labels: str) -> NumberCell:
-        """Return the counter or gauge of some label values; frequent callers keep it."""
+        """Return the counter or gauge of some label values. Frequent callers keep it."""
         cell = self._numbers.get(labels)
         if cell is None:
             assert len(labels) == len(self.spec.labels), self.spec.name
@@ -48,7 +48,7 @@ class CellMetric:
         return cell
 
     def histogram(self, *labels: str) -> HistogramCell:
-        """Return the histogram of some label values; frequent callers keep it."""
+        """Return the histogram of some label values. Frequent callers keep it."""
         cell = self._histograms.get(labels)
         if cell is None:
             assert len(labels) == len(self.spec.labels), self.spec.name
@@ -60,7 +60,7 @@ class CellMetric:
         self._readings.append(reading)
 
     def reset(self) -> None:
-        """Reset to zero; values read from elsewhere remain unchanged."""
+        """Reset to zero. Values read from elsewhere remain unchanged."""
         for number in self._numbers.values():
             number.reset()
         for histogram in self._histograms.values():
@@ -72,7 +72,7 @@ class CellMetric:
             histogram.fold()
 
     def family(self) -> "Metric | None":
-        """Return the samples; none for a labeled metric without children, as upstream."""
+        """Return the samples, or none for a labeled metric without children, as upstream."""
         from prometheus_client.core import (
             CounterMetricFamily,
             GaugeMetricFamily,
@@ -89,7 +89,7 @@ class CellMetric:
                 bounds = [*map(_shown, cell.bounds), "+Inf"]
                 histograms.add_metric(labels, list(zip(bounds, cell.cumulated(), strict=True)), cell.sum())
             return histograms if histograms.samples else None
-        # prometheus_client requires a suffix of counters; upstream has two that are older than the rule.
+        # prometheus_client requires a suffix of counters. Upstream has two that are older than the rule.
         counter = CounterMetricFamily if spec.name.endswith("_total") else UnknownMetricFamily
         make_family = GaugeMetricFamily if spec.kind is MetricKind.GAUGE else counter
         family = make_family(spec.name, spec.described, labels=spec.labels)
@@ -113,7 +113,7 @@ class CellMetric:
 
 
 class CellRegistry(PluginMeter):
-    """All metrics of the table, by name; disabled metrics are counted but not exposed."""
+    """All metrics of the table, by name. Disabled metrics are counted but not exposed."""
 
     def __init__(self, options: MetricsOptions | None = None, specs: Iterable[MetricSpec] = METRICS.values()) -> None:
         self.options = options or MetricsOptions()
@@ -137,7 +137,7 @@ class CellRegistry(PluginMeter):
         self._metrics[metric].histogram(*labels).observe(value)
 
     def register(self, spec: MetricSpec) -> None:
-        """Register a plugin's metric; raise ValueError if another metric has its name."""
+        """Register a plugin's metric. Raise ValueError if another metric has its name."""
         registered = self._metrics.setdefault(spec.name, CellMetric(spec, self._allowed(spec))).spec
         if registered != spec:
             was = f"a {registered.kind.value} with the labels {', '.join(registered.labels)}"

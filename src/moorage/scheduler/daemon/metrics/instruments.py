@@ -55,7 +55,7 @@ UNSCHEDULABLE: Final = "unschedulable"
 ERROR: Final = "error"
 
 Evaluated = tuple[ProfileRunner, Set[str], Set[str] | None]
-"""A profile, the skipped filters and the skipped scores; ``None`` if no scores were needed."""
+"""A profile, the skipped filters and the skipped scores, or ``None`` if no scores were needed."""
 Noted = tuple[Evaluated, NumberCell]
 
 log = structlog.get_logger(__name__)
@@ -99,6 +99,7 @@ class AttemptInstruments(AttemptObserver):
         self._after_flush = registry["scheduler_pod_scheduled_after_flush_total"].number()
         self._evaluated: dict[Evaluated, NumberCell] = {}
         self._latest: Noted | None = None
+        self._of_former_profiles: list[tuple[tuple[str, ...], float]] = []
         registry["scheduler_plugin_evaluation_total"].read_from(self._evaluations)
 
     def wrap_phase(self, run: F, phase: Phase, profile: str) -> F:
@@ -115,7 +116,7 @@ class AttemptInstruments(AttemptObserver):
         self._found = runner, result
 
     def ended(self, queued: QueuedPodInfo, outcome: Outcome) -> None:
-        """Count an attempt that failed; an attempt that continues to its binding is counted when the binding ends."""
+        """Count an attempt that failed. An attempt that continues to its binding is counted when the binding ends."""
         took = perf_counter() - self._began
         self._algorithm.observe(took)
         if took > SLOW_SECONDS:
@@ -138,7 +139,7 @@ class AttemptInstruments(AttemptObserver):
             self._after_flush.inc()
 
     def binding_failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
-        """Count a pod whose binding cycle failed."""
+        """Count a pod with a failed binding cycle."""
         self._count_failure(queued, outcome, self._bindings.pop(queued.uid))
 
     def _count_failure(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed, began: float) -> None:
@@ -147,7 +148,7 @@ class AttemptInstruments(AttemptObserver):
         else:
             self._count(queued, UNSCHEDULABLE, began)
 
-    def _count(self, queued: QueuedPodInfo, result: str, since: float) -> None:
+    def _count(self, queued: QueuedPodInfo, result: str, start: float) -> None:
         key = (result, queued.pod.scheduler_name)
         cells = self._results.get(key)
         if cells is None:
@@ -156,7 +157,7 @@ class AttemptInstruments(AttemptObserver):
                 self._registry["scheduler_scheduling_attempt_duration_seconds"].histogram(*key),
             )
         cells[0].value += 1
-        cells[1].observe(perf_counter() - since)
+        cells[1].observe(perf_counter() - start)
 
     def _note_evaluations(self) -> None:
         if self._found is None:
@@ -173,9 +174,15 @@ class AttemptInstruments(AttemptObserver):
             latest = self._latest = key, self._evaluated.setdefault(key, NumberCell())
         latest[1].value += 1
 
+    def profiles_changed(self) -> None:
+        """Keep the counts of the former profiles, but not the profiles, whose plugins and caches need memory."""
+        self._of_former_profiles = self._evaluations()
+        self._evaluated.clear()
+        self._latest = None
+
     def _evaluations(self) -> list[tuple[tuple[str, ...], float]]:
         """Derive from the cycles how often each plugin ran: counting each plugin in each cycle would cost more."""
-        counts: dict[tuple[str, ...], float] = defaultdict(float)
+        counts: dict[tuple[str, ...], float] = defaultdict(float, self._of_former_profiles)
         for (runner, skipped_filters, skipped_scores), cycles in self._evaluated.items():
             profile = runner.profile
             points: list[tuple[str, Sequence[Plugin], Set[str]]] = [
@@ -321,7 +328,7 @@ NO_ANSWER: Final = "<error>"
 
 
 class RequestMeter:
-    """Counts and times the requests of a client; watches, which last, are not timed.
+    """Counts and times the requests of a client. Watches, which last, are not timed.
 
     Every pod costs two requests, so they are only noted, and counted at a scrape or after a few seconds.
     """
@@ -444,7 +451,7 @@ def read_process(registry: CellRegistry, features: FeatureGates) -> None:
 
 
 def forms(profiles: Iterable[Profile]) -> Iterator[tuple[LabelValues, float]]:
-    """Report for every plugin that filters or scores whether it does so by columns or node by node."""
+    """Report for every plugin that filters or scores whether it uses columns or single nodes."""
     for profile in profiles:
         per_node = {*profile.per_node_plugins()}
         for plugin in profile.node_plugins:
@@ -452,7 +459,7 @@ def forms(profiles: Iterable[Profile]) -> Iterator[tuple[LabelValues, float]]:
 
 
 class PodResources:
-    """The requests and limits of pods, for /metrics/resources; nothing while another scheduler leads."""
+    """The requests and limits of pods, for /metrics/resources, or nothing while another scheduler leads."""
 
     def __init__(self, pods: ObjectCache[Pod]) -> None:
         self._pods = pods

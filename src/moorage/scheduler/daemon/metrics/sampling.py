@@ -18,8 +18,8 @@ from moorage.scheduler.framework.status import Code, Status, Verdict
 
 
 def time_phase(run: F, phase: Phase, profile: str, registry: CellRegistry) -> F:
-    """Return the function with its duration recorded; the wait on permit has a separate metric."""
-    read_code, is_wait = phase.read_code, phase is PERMIT_WAIT_PHASE
+    """Return the function with its duration recorded. The wait on permit has a separate metric."""
+    read_code, is_wait, success = phase.read_code, phase is PERMIT_WAIT_PHASE, Code.SUCCESS
     durations = registry["scheduler_framework_extension_point_duration_seconds"]
     permit_waits = registry["scheduler_permit_wait_duration_seconds"]
 
@@ -42,8 +42,11 @@ def time_phase(run: F, phase: Phase, profile: str, registry: CellRegistry) -> F:
         except MoorageError:
             find_cell(Code.ERROR)(perf_counter() - began)
             raise
-        code = Code.SUCCESS if result is None or read_code is None else read_code(result)
-        (record_success if code is Code.SUCCESS else find_cell(code))(perf_counter() - began)
+        if result is None or read_code is None:
+            record_success(perf_counter() - began)
+        else:
+            code = read_code(result)
+            (record_success if code is success else find_cell(code))(perf_counter() - began)
         return result
 
     async def await_timed(*arguments: Any, **keywords: Any) -> Any:
@@ -53,8 +56,11 @@ def time_phase(run: F, phase: Phase, profile: str, registry: CellRegistry) -> F:
         except MoorageError:
             find_cell(Code.ERROR)(perf_counter() - began)
             raise
-        code = Code.SUCCESS if result is None or read_code is None else read_code(result)
-        (record_success if code is Code.SUCCESS else find_cell(code))(perf_counter() - began)
+        if result is None or read_code is None:
+            record_success(perf_counter() - began)
+        else:
+            code = read_code(result)
+            (record_success if code is success else find_cell(code))(perf_counter() - began)
         return result
 
     timed: Any = await_timed if phase.is_async else run_timed
@@ -92,7 +98,7 @@ class PluginSampler:
         self._left_of_run = 0
 
     def override_timer(self, timer: CallTimer | None) -> None:
-        """Let another timer take all calls of plugins until it is removed; it may forward them to this one."""
+        """Let another timer take all calls of plugins until it is removed. It may forward them to this one."""
         self._over = timer
         self._set_timers()
 
@@ -102,7 +108,7 @@ class PluginSampler:
             plugin._timer = timer
 
     def watch(self, profiles: Iterable[Profile]) -> None:
-        """Sample the plugins of these profiles from now on, and no others."""
+        """Sample the plugins of these profiles only, from now on."""
         for plugin in self._plugins:
             plugin._timer = None
         self._plugins = [plugin for profile in profiles for plugin in profile.plugins.values()]

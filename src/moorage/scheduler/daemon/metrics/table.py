@@ -232,7 +232,7 @@ _ALL: Final = (
         "How long a reload paused scheduling, by step: build (plugins), swap (pending pods are re-admitted).",
         _TENTHS,
     ),
-    _gauge("moorage_config_last_reload_successful", "", "Whether the last reload succeeded: 1, or 0 if refused."),
+    _gauge("moorage_config_last_reload_successful", "", "Whether the last reload succeeded: 1, or 0 if rejected."),
     _gauge(
         "moorage_config_last_reload_success_timestamp_seconds", "", "Time at which the active configuration was loaded."
     ),
@@ -285,7 +285,7 @@ _LABELS_OF_1_38: Final = {
     "scheduler_workload_preemption_attempts_total": "preemptor result",
     "scheduler_workload_preemption_victims": "preemptor",
 }
-"""Labels that 1.38 changes; these changes are planned."""
+"""Labels that 1.38 changes. These changes are planned."""
 
 
 def select_metrics(features: FeatureGates) -> Iterator[MetricSpec]:
@@ -301,4 +301,4 @@ GATED: Final = MappingProxyType(
         "scheduler_workload_preemption_victims": "GenericWorkload",
     }
 )
-"""Metrics without labels that exist only while a gate is enabled; others appear with their first count."""
+"""Metrics without labels that exist only while a gate is enabled; other metrics appear with their first count."""

@@ -94,7 +94,7 @@ async def look_up(client: ApiClient, configured: TrustedClients) -> TrustedClien
 AUTHENTICATION: Final = ("authentication_attempts", "authentication_duration_seconds")
 AUTHORIZATION: Final = ("authorization_attempts_total", "authorization_duration_seconds")
 NAMED_USERS: Final = ("admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default")
-"""Users that metrics name; other names could be too many."""
+"""Users that metrics name. Other names could be too many."""
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -158,7 +158,7 @@ class AccessControl(Struct):
         self.meter.observe(seconds, perf_counter() - began, result)
 
     async def identify(self, request: HttpRequest) -> User | None:
-        """Return the user of a proxy, certificate or token, or the anonymous user; ``None`` for an invalid token."""
+        """Return the user of a proxy, certificate or token, or the anonymous user, or ``None`` for an invalid token."""
         chain = peer_chain(request)
         if chain:
             user = self._certified(request, chain)
@@ -204,7 +204,7 @@ def _label_user(name: str) -> str:
 
 
 def peer_chain(request: HttpRequest) -> "list[x509.Certificate]":
-    """Return the verified chain of the client certificate; empty without one."""
+    """Return the verified chain of the client certificate, or empty without one."""
     connection = None if request.transport is None else request.transport.get_extra_info("ssl_object")
     chain = verified_chain(connection) if connection is not None else []
     if not chain:

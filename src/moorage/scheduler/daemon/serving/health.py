@@ -39,25 +39,25 @@ class HealthChecks:
     def report(self, endpoint: str, *, verbose: bool = False, exclude: Collection[str] = ()) -> Report:
         """Run all checks of an endpoint but those excluded."""
         lines: list[str] = []
-        failed = False
+        has_failed = False
         for name, check in self._endpoints[endpoint].items():
             if name in exclude:
                 lines.append(f"[+]{name} excluded: ok")
             elif self._run(endpoint, name, check) is None:
                 lines.append(f"[+]{name} ok")
             else:
-                failed = True
+                has_failed = True
                 # Health pages are public, so the reasons of failures are in the logs only.
                 lines.append(f"[-]{name} failed: reason withheld")
         if unknown := sorted({*exclude} - self._endpoints[endpoint].keys()):
             names = ", ".join(f'"{name}"' for name in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
-        if failed:
+        if has_failed:
             return Report(False, "\n".join([*lines, f"{endpoint} check failed", ""]))
         return Report(True, "\n".join([*lines, f"{endpoint} check passed", ""]) if verbose else "ok")
 
     def report_one(self, endpoint: str, name: str) -> Report | None:
-        """Run a single check; return ``None`` if no check has that name."""
+        """Run a single check. Return ``None`` if no check has that name."""
         check = self._endpoints[endpoint].get(name)
         if check is None:
             return None
@@ -75,7 +75,7 @@ class HealthChecks:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         gauge = GaugeMetricFamily(
-            "kubernetes_healthcheck", "[STABLE] Whether a health check last went well.", labels=("name", "type")
+            "kubernetes_healthcheck", "[STABLE] Whether the last health check succeeded.", labels=("name", "type")
         )
         for labels, is_well in self._latest.items():
             gauge.add_metric(labels, float(is_well))

@@ -92,7 +92,7 @@ def statusz(began: float, seconds_up: float, release: str, paths: list[str]) -> 
         "",
         f"Started: {time.strftime('%a %b %d %H:%M:%S UTC %Y', time.gmtime(began))}",
         f"Up: {hours} hr {minutes:02d} min {seconds:02d} sec",
-        # Where kube-scheduler names the version of Go; the field keeps its name for existing clients.
+        # Where kube-scheduler names the version of Go. The field keeps its name for existing clients.
         f"Go version: {compiler}",
         f"Binary version: {binary}",
         f"Emulation version: {release}",

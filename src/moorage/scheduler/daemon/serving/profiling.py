@@ -19,8 +19,8 @@ MAX_LINES: Final = 60
 INDEX: Final = """\
 /debug/pprof/
 
-profile?seconds=10    where the time goes: functions by cumulated time
-goroutine             tasks of the event loop, and where each of them waits
+profile?seconds=10    CPU time of functions, cumulative
+goroutine             tasks of the event loop, with the position of each
 heap                  objects in memory, by type
 cmdline               how the process was started
 """

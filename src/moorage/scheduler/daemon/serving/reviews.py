@@ -1,4 +1,4 @@
-"""Query the API server for the identity and permissions of users; results are cached for a while."""
+"""Query the API server for the identity and permissions of users. Results are cached for a while."""
 
 import asyncio
 import hashlib
@@ -88,7 +88,7 @@ def certificate_user(certificate: "x509.Certificate") -> User | None:
 def proxied_user(
     headers: Iterable[tuple[str, str]], certificate: "x509.Certificate", names: ProxyHeaders
 ) -> User | None:
-    """Return the user that a proxy names; ``None`` without a name, or if the proxy is not trusted."""
+    """Return the user that a proxy names, or ``None`` without a name, or if the proxy is not trusted."""
     if names.allowed_names and _common_name(certificate) not in names.allowed_names:
         return None
     header_values: dict[str, list[str]] = {}
@@ -144,14 +144,14 @@ class CachedReviews(Generic[V]):
         return cached[1] if cached is not None and cached[0] > self._clock.now() else None
 
     async def fetch(self, key: bytes, review: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
-        """Fetch a result, or wait for a fetch in progress; raise TooManyRequests if too many are in progress."""
+        """Fetch a result, or wait for a fetch in progress. Raise TooManyRequests if too many are in progress."""
         task = self._in_progress.get(key)
         if task is None:
             if len(self._in_progress) >= MAX_IN_PROGRESS:
                 raise TooManyRequests("too many requests are being reviewed, please try again later", status=429)
             task = self._in_progress[key] = asyncio.ensure_future(self._fetch(key, review, ttl))
             task.add_done_callback(lambda finished: finished.cancelled() or finished.exception())
-        # A client that disconnects does not cancel the result for the others.
+        # A client that disconnects does not cancel the result for other clients.
         return await asyncio.shield(task)
 
     async def _fetch(self, key: bytes, review: Callable[[], Awaitable[V]], ttl: Callable[[V], float]) -> V:
@@ -265,7 +265,7 @@ class AccessReviewer:
 async def post_review(
     client: ApiClient, meter: Meter, operation: str, path: str, review: Mapping[str, object], kind: type[V]
 ) -> V:
-    """Return the API server's response to a review, and count the request; raise ServerError for an invalid one."""
+    """Return the API server's response to a review, and count the request. Raise ServerError for an invalid one."""
     began, code = perf_counter(), "<error>"
     try:
         answer = await client.request("POST", path, msgspec.json.encode(review), seconds=10.0)

@@ -23,7 +23,7 @@ from moorage.scheduler.framework.metering import SILENT_METER, Meter
 
 SHUTDOWN_SECONDS: Final = 5.0
 RELOAD_SECONDS: Final = 60.0
-"""How often certificates and client CAs are compared with those in use, as in kube-scheduler."""
+"""Seconds between two checks of certificates and client CAs, as in kube-scheduler."""
 MAX_BODY: Final = 4096
 """The longest body that any page has a use for: the level of logs."""
 MAX_CONNECTIONS: Final = 256
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class Server:
-    """Our HTTPS server, from start to stop; ``bodies`` are the limits of paths with longer bodies than others."""
+    """Our HTTPS server, from start to stop. ``bodies`` are the limits of paths with longer bodies."""
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class Server:
                 reuse_address=options.share_address or None,
             )
         except OSError as error:
-            where = f"--bind-address={options.address} --secure-port={options.port}"
-            raise InputError(where, f"cannot listen: {error.strerror or error}") from error
+            location = f"--bind-address={options.address} --secure-port={options.port}"
+            raise InputError(location, f"cannot listen: {error.strerror or error}") from error
         self._reloading = keep_running(certificates.keep_reloading, "certificates")
         log.info(f"Serving securely on {self._options.address}:{self.port}")
 
@@ -112,7 +112,7 @@ class Server:
     def _client(self, kubeconfig: str, flag: str) -> ApiClient | None:
         is_in_pod = os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").is_file()
         if not kubeconfig and not is_in_pod:
-            log.warning("no delegation to an API server; only the always-allowed paths are served", flag=flag)
+            log.warning("no API server for access checks; only the always-allowed paths are served", flag=flag)
             return None
         client = ApiClient(load_connection(kubeconfig))
         self._clients.append(client)
@@ -157,7 +157,7 @@ class Certificates:
             await self.reload()
 
     async def reload(self) -> None:
-        """Load all current files; if one is unusable because of a write in progress, keep the previous state."""
+        """Load all current files. If one is unusable because of a write in progress, keep the previous state."""
         try:
             trusted = await self._published(read_configured(self._options))
             is_new = self._tls is not None and self._tls.load(trusted.bundles)

@@ -47,7 +47,7 @@ _ALWAYS: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACH
 
 
 class ServingTls:
-    """The TLS context of the server; :meth:`load` replaces it when files or client CAs have changed.
+    """The TLS context of the server. :meth:`load` replaces it when files or client CAs have changed.
 
     Client certificates are optional.
     """
@@ -65,9 +65,9 @@ class ServingTls:
         return self._context
 
     def load(self, client_cas: Sequence[bytes]) -> bool:
-        """Reload the files, and the client CAs; return whether anything changed.
+        """Reload the files, and the client CAs. Return whether anything changed.
 
-        Raise InputError if a file is invalid, for example while it is being written; the previous content is kept.
+        Raise InputError if a file is invalid, for example while it is being written. The previous content is kept.
         """
         if self._state(client_cas) == self._loaded:
             return False
@@ -146,8 +146,8 @@ def _content(path: str) -> bytes:
 
 
 def _load_files(context: ssl.SSLContext, certificate: str, key: str, flag: str) -> None:
-    where = f"{flag}: {certificate} and {key}"
-    load_certificate(where, context, read_file(certificate, where=flag), read_file(key, where=flag))
+    location = f"{flag}: {certificate} and {key}"
+    load_certificate(location, context, read_file(certificate, where=flag), read_file(key, where=flag))
 
 
 def _write_pair(certificate: Path, key: Path, pair: tuple[bytes, bytes]) -> None:
@@ -162,7 +162,7 @@ def _named_contexts(options: ServingOptions, client_cas: Sequence[bytes]) -> dic
     for entry in reversed(options.named_certificates):
         context = _context(options, client_cas)
         _load_files(context, entry.cert_file, entry.key_file, "--tls-sni-cert-key")
-        by_name.update(dict.fromkeys(entry.names or _names_in(entry), context))
+        by_name.update(dict.fromkeys(entry.names or _read_names(entry), context))
     return by_name
 
 
@@ -178,7 +178,7 @@ def _chooser(
     return choose
 
 
-def _names_in(entry: NamedCertificate) -> list[str]:
+def _read_names(entry: NamedCertificate) -> list[str]:
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 

@@ -17,9 +17,9 @@ PAGE_SECONDS: Final = 3.0
 """A scheduler that has been blocked for this long does not serve its pages."""
 FLUSH_SECONDS: Final = 1.0
 MAX_VALUES: Final = 10_000
-"""Values of a histogram in one batch; more are dropped."""
+"""Values of a histogram in one batch. More are dropped."""
 PASSED_ON: Final = (b"accept", b"content-type")
-"""Headers that are forwarded; credentials are not."""
+"""Headers that are forwarded. Credentials are not."""
 
 
 class Forwarding:
@@ -34,7 +34,7 @@ class Forwarding:
         self._asked: dict[int, asyncio.Future[Reply]] = {}
 
     async def page(self, request: HttpRequest) -> Reply:
-        """Forward a request to the scheduler; if it cannot respond, return an error."""
+        """Forward a request to the scheduler. If it cannot respond, return an error."""
         if len(self._asked) >= MAX_ASKED:
             return text_reply("too many requests are waiting for the scheduler\n", 503)
         number = next(self._numbers)
@@ -57,20 +57,20 @@ class Forwarding:
     def _reply_while_blocked(self, request: HttpRequest) -> Reply:
         if request.path == "/metrics" and request.method == "GET":
             return text_reply(write_stuck_metric(self._incidents.counts))
-        where = f" in plugin {self._incidents.plugin}" if self._incidents.plugin else ""
-        return text_reply(f"the scheduler has been blocked{where} for {self._watchdog.blocked:.0f} s\n", 503)
+        location = f" in plugin {self._incidents.plugin}" if self._incidents.plugin else ""
+        return text_reply(f"the scheduler has been blocked{location} for {self._watchdog.blocked:.0f} s\n", 503)
 
     def answered(self, message: Answered) -> None:
-        """Accept a response of the scheduler; its client may have disconnected."""
-        waiting = self._asked.get(message.number)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(Reply(message.status, message.body, message.content_type, message.headers))
+        """Accept a response of the scheduler. Its client may have disconnected."""
+        future = self._asked.get(message.number)
+        if future is not None and not future.done():
+            future.set_result(Reply(message.status, message.body, message.content_type, message.headers))
 
     def end(self) -> None:
         """Fail all requests that wait for a scheduler that has exited."""
-        for waiting in self._asked.values():
-            if not waiting.done():
-                waiting.set_result(text_reply("the scheduler has ended\n", 503))
+        for future in self._asked.values():
+            if not future.done():
+                future.set_result(text_reply("the scheduler has ended\n", 503))
 
 
 def write_stuck_metric(counts: Mapping[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""Messages between supervisor and scheduler over a pair of sockets; each process ends with the other."""
+"""Messages between supervisor and scheduler over a pair of sockets. Each process ends with the other."""
 
 import asyncio
 import socket
@@ -14,7 +14,7 @@ from moorage.scheduler.daemon.options import AuthenticationOptions, Authorizatio
 from moorage.scheduler.daemon.supervisor.stacks import Span
 
 MAX_BACKLOG: Final = 1 << 20
-"""Bytes that may be queued for a blocked scheduler; optional messages are dropped above the limit."""
+"""Bytes that may be queued for a blocked scheduler. Optional messages are dropped above the limit."""
 
 
 class Setup(Struct, frozen=True, tag=True):
@@ -120,7 +120,7 @@ class Link:
         return self._writer.transport.get_write_buffer_size() > MAX_BACKLOG
 
     def send(self, message: Message) -> None:
-        """Send a message; never waits."""
+        """Send a message. Never waits."""
         self._writer.write(encode_frame(message))
 
     async def messages(self) -> AsyncIterator[Message]:

@@ -37,7 +37,7 @@ IS_SYNCED: Final = 2
 IS_STOPPING: Final = 3
 #: Written by the supervisor.
 HELD_UNTIL: Final = 4
-"""Time until which the lease is held; no write may start later."""
+"""Time until which the lease is held. No write may start later."""
 _CELLS: Final = 5
 
 
@@ -69,7 +69,7 @@ _MAX_POLLS: Final = 100
 
 
 class Ends(Struct, frozen=True):
-    """The connections of one process to the other: ``stacks`` is a pipe for stacks, ``other`` its process id."""
+    """The connections of a process to the other: ``stacks`` is a pipe for stacks, ``other`` its process id."""
 
     state: SharedState
     socket: socket.socket
@@ -78,7 +78,7 @@ class Ends(Struct, frozen=True):
 
 
 def fork_scheduler(supervise: Callable[[Ends], int], schedule: Callable[[Ends], int]) -> int:
-    """Fork into supervisor and scheduler; return the exit code of both. The child never returns.
+    """Fork into supervisor and scheduler. Return the exit code of both. The child never returns.
 
     Call it before there are threads or a loop. A MoorageError of the child is raised in the parent.
     """
@@ -90,7 +90,7 @@ def fork_scheduler(supervise: Callable[[Ends], int], schedule: Callable[[Ends], 
     def work() -> int:
         for_supervisor.close()
         os.close(stacks_out)
-        # The loop closes its socket when it ends; an error may have to be sent after that.
+        # The loop closes its socket when it ends. An error may have to be sent after that.
         error_socket = for_scheduler.dup()
         try:
             return schedule(Ends(state, for_scheduler, stacks_in, supervisor))
@@ -102,7 +102,7 @@ def fork_scheduler(supervise: Callable[[Ends], int], schedule: Callable[[Ends], 
         except KeyboardInterrupt:
             return 128 + signal.SIGINT
 
-    # Both processes share these objects; a collection that touches them would copy their memory.
+    # Both processes share these objects. A collection that touches them would copy their memory.
     freeze_gc()
     child = fork(work)
     for_scheduler.close()

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     ExtendPages: TypeAlias = Callable[[StreamingHandler, Forward], tuple[StreamingHandler, Mapping[str, int]]]
 
 END_SECONDS: Final = 25.0
-"""The time a scheduler has to stop; a kubelet waits for 30 seconds before it kills."""
+"""The time a scheduler has to stop. A kubelet waits for 30 seconds before it kills."""
 BLOCKED_END_SECONDS: Final = 5.0
 """The time a scheduler has if its loop is blocked: it cannot finish anything."""
 FINISH_SECONDS: Final = 3.5
@@ -60,7 +60,7 @@ log = structlog.get_logger(__name__)
 
 
 def supervise(ends: Ends, extend_pages: "ExtendPages | None" = None) -> int:
-    """Run the supervisor until the scheduler has ended; return the exit code of the program.
+    """Run the supervisor until the scheduler has ended. Return the exit code of the program.
 
     ``extend_pages`` adds pages that the supervisor serves itself: it forwards requests, but no streams.
     """
@@ -79,7 +79,7 @@ def supervise(ends: Ends, extend_pages: "ExtendPages | None" = None) -> int:
 
 
 class Supervisor:
-    """The supervisor of one scheduler."""
+    """The supervisor of a scheduler."""
 
     def __init__(self, ends: Ends, link: Link, extend_pages: "ExtendPages | None" = None) -> None:
         self._state = ends.state
@@ -102,7 +102,7 @@ class Supervisor:
         self._code: int | None = None
 
     async def run(self) -> int:
-        """Supervise until the scheduler has ended; return the exit code of the program."""
+        """Supervise until the scheduler has ended. Return the exit code of the program."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
@@ -257,7 +257,7 @@ class Supervisor:
                 await electing
 
     async def _get_ready(self, elector: LeaderElector) -> None:
-        """Check the lease until the scheduler is ready; an unresponsive API server delays nothing."""
+        """Check the lease until the scheduler is ready. An unresponsive API server delays nothing."""
         looking = asyncio.ensure_future(elector.look())
         try:
             await self._is_ready.wait()
@@ -283,7 +283,7 @@ class Supervisor:
 
 
 def exit_code(code: int) -> int:
-    """Return the exit code of the program for that of the scheduler; as in a shell, 128 and more are signals."""
+    """Return the exit code of the program for that of the scheduler. As in a shell, 128 and more are signals."""
     if code >= 0:
         return code
     log.error("the scheduler was killed", signal=signal.Signals(-code).name)

@@ -89,7 +89,7 @@ class SupervisorClient:
         self.state[IS_SYNCED] = float(self.is_synced())
 
     async def leading(self) -> bool:
-        """Wait until this replica leads; return whether it is the first that ever did."""
+        """Wait until this replica leads. Return whether it is the first that ever did."""
         self._link.send(Campaign())
         await self._may_lead.wait()
         return self._is_first
@@ -100,7 +100,7 @@ class SupervisorClient:
         task.add_done_callback(self._tasks.discard)
 
     def _on_signal(self, number: int) -> None:
-        # A terminal sends one to both processes, and the supervisor forwards it, too: only our own ones are counted.
+        # A terminal sends one to both processes, and the supervisor also forwards it: only our own signals are counted.
         self._signals += 1
         if self._signals > 1:
             os._exit(EXIT_FAILURE)
@@ -132,7 +132,7 @@ class SupervisorClient:
                         self._meter.observe(metric, value, *labels)
                 case _:
                     raise AssertionError(f"{type(message).__name__} is not for the scheduler")
-        # Without a supervisor there is no lease, no health and no signals; on Linux the kernel has killed us already.
+        # Without a supervisor there is no lease, no health and no signals. On Linux the kernel has killed us already.
         os._exit(EXIT_FAILURE)
 
     async def _answer(self, message: Asked) -> None:
@@ -166,14 +166,14 @@ class SupervisorClient:
                     stack="\n".join(map(str, stack)),
                 )
         if self._may_lead.is_set() and not self.state.is_held():
-            # The supervisor kills us when this happens; if it is stopped, no other process ends the work in progress.
+            # The supervisor kills us when this happens. If it is stopped, no other process ends the work in progress.
             log.error("command failed", err="Leaderelection lost")
             os._exit(EXIT_FAILURE)
         asyncio.get_running_loop().call_later(BEAT_SECONDS, self._beat)
 
 
 class Cycles:
-    """The start of the current wait of a cycle; sampled from outside: cycles do nothing for it."""
+    """The start of the current wait of a cycle. Sampled from outside: cycles do nothing for it."""
 
     def __init__(self) -> None:
         self.freeze: Freeze | None = None

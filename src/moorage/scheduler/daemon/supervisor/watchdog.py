@@ -35,11 +35,11 @@ class Watchdog:
         self._last = (0.0, 0.0)
 
     def look(self, now: float) -> None:
-        """Compare with the last look; to be called every :data:`BEAT_SECONDS`."""
+        """Compare with the last look. To be called every :data:`BEAT_SECONDS`."""
         step = min(now - self._last_look, 2 * BEAT_SECONDS)
-        beat, since = reading = (self._state[BEAT], self._state[WAITING_SINCE])
+        beat, waiting_since = reading = (self._state[BEAT], self._state[WAITING_SINCE])
         self.blocked = self.blocked + step if beat and beat == self._last[0] else 0.0
-        self.waiting = self.waiting + step if since and since == self._last[1] else 0.0
+        self.waiting = self.waiting + step if waiting_since and waiting_since == self._last[1] else 0.0
         self._last_look, self._last = now, reading
 
     @property
@@ -54,7 +54,7 @@ class Watchdog:
 
 
 STACK_SECONDS: Final = 0.2
-"""Time limit for writing a stack; a stopped process does not write it."""
+"""Time limit for writing a stack. A stopped process does not write it."""
 MAX_STACK: Final = 1 << 16
 METRIC: Final = "moorage_stuck_total"
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -17,6 +18,9 @@ from moorage.scheduler.framework.plugin import PreBindPlugin
 from moorage.scheduler.framework.status import Status
 from moorage.scheduler.queue.entities import QueuedPodInfo
 from moorage.scheduler.queue.scheduling_queue import SchedulingQueue
+
+MAX_BINDINGS: Final = 256
+"""The limit of concurrent bindings: beyond it, no further pod is tried."""
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +51,7 @@ class Binder:
         self._services.background.start(self._run(binding), name=f"binding of {binding.pod.key}")
 
     def cancel_pre_bind(self, uid: str, reason: str) -> bool:
-        """Cancel the pre-bind of a pod, for example because it is preempted; return whether it was in pre-bind."""
+        """Cancel the pre-bind of a pod, for example because it is preempted. Return whether it was in pre-bind."""
         task = self._pre_binding.get(uid)
         if task is None:
             return False
@@ -63,25 +67,27 @@ class Binder:
             except MoorageError as error:
                 refusal = Status.error(str(error))
             finally:
+                if self.in_flight >= MAX_BINDINGS:
+                    self._services.wake()
                 self.in_flight -= 1
                 if binding.permit is not None:
                     self._services.waiting.release(binding.pod.uid)
-                self._services.wake()
             if self._services.freeze.thawed is not None:
                 await self._services.freeze.over()
             if refusal is not None:
                 self._revert(binding, refusal)
+                self._services.wake()
             elif binding.cycle.pods_to_activate:
                 self._services.activate(binding.cycle.pods_to_activate)
                 binding.cycle.pods_to_activate = {}
         finally:
-            # After the reservations are reverted: until then the plugins must not be closed.
+            # After the reservations are reverted: before that, the plugins must not be closed.
             phases.under_way -= 1
             if phases.all_ended is not None and not phases.under_way and not phases.all_ended.done():
                 phases.all_ended.set_result(None)
 
     async def _bind(self, binding: PendingBinding) -> Status | None:
-        """Run the phases; return the status of the failed phase."""
+        """Run the phases. Return the status of the failed phase."""
         phases = binding.phases
         pre_binds = phases.pre_flight(binding)
         # Most members of a group are allowed within the cycle that placed them: no nomination is needed.

@@ -76,7 +76,7 @@ class PendingBinding(Struct):
 
 
 class BindingPhases:
-    """The phases of the binding cycle of one profile; ``hooks`` time or trace them."""
+    """The phases of the binding cycle of a profile; ``hooks`` time or trace them."""
 
     def __init__(self, profile: Profile, extenders: Sequence[Extender], hooks: PhaseHooks = NO_HOOKS) -> None:
         self.profile = profile
@@ -92,13 +92,13 @@ class BindingPhases:
         """Resolved when the last pod has left the phases."""
 
     def _pre_flight(self, binding: PendingBinding) -> list[PreBindPlugin | None]:
-        """Return the plugins with work before the bind; ``None`` replaces a skipped plugin that runs alone."""
+        """Return the plugins with work before the bind. ``None`` replaces a skipped plugin that runs alone."""
         plugins: list[PreBindPlugin | None] = []
-        skipped = idle(self.profile, binding.cycle)
-        if self.profile.pre_binding <= skipped:
+        idle_plugins = idle(self.profile, binding.cycle)
+        if self.profile.pre_binding <= idle_plugins:
             return plugins
         for plugin in self.profile.pre_bind:
-            if plugin.name not in skipped and _has_work(plugin, binding):
+            if plugin.name not in idle_plugins and _has_work(plugin, binding):
                 plugins.append(plugin)
             elif not plugin.allows_parallel:
                 plugins.append(None)
@@ -128,10 +128,10 @@ class BindingPhases:
                 raise failure(BIND, plugin.name, status.message)
             if status.code != Code.SKIP:
                 return status.by(plugin.name)
-        return Status.error("no bind plugin took the pod")
+        return Status.error("no bind plugin bound the pod")
 
     async def _is_bound_by_extender(self, binding: PendingBinding) -> bool:
-        """Bind by the first interested extender that binds pods; errors of ignorable extenders are logged."""
+        """Bind by the first interested extender that binds pods. Errors of ignorable extenders are logged."""
         for extender in self._extenders:
             if extender.is_binder and extender.is_interested_in(binding.pod):
                 try:
@@ -145,7 +145,7 @@ class BindingPhases:
         return False
 
     async def _post_bind(self, binding: PendingBinding) -> None:
-        """Run the post-bind plugins; the pod is bound, so errors are only logged."""
+        """Run the post-bind plugins. The pod is bound, so errors are only logged."""
         for plugin in self.profile.post_bind:
             try:
                 method: Callable[..., Coroutine[Any, Any, object]] = plugin.post_bind
@@ -176,7 +176,7 @@ async def _pre_bind(binding: PendingBinding, plugin: PreBindPlugin) -> Status | 
 
 
 def parallel_groups(plugins: list[PreBindPlugin | None]) -> Iterator[list[PreBindPlugin]]:
-    """Group adjacent plugins that may run in parallel; every other plugin is a separate group."""
+    """Group adjacent plugins that may run in parallel. Every other plugin is a separate group."""
     group: list[PreBindPlugin] = []
     for plugin in plugins:
         if plugin is not None and plugin.allows_parallel:

@@ -1,7 +1,7 @@
-"""The combined cached result for pods of one signature: which rows are feasible, and their weighted totals.
+"""The combined cached result for pods of a signature: which rows are feasible, and their weighted totals.
 
 It combines the results of single plugins (``plugin_result.py``). Both remember the position in a change log up to which
-they are valid; the next pod evaluates the rows that changed since. docs/explanation/cached-results.md has a picture.
+they are valid. The next pod evaluates the rows that changed since. docs/explanation/cached-results.md has a picture.
 """
 
 from collections.abc import Hashable, Sequence
@@ -40,9 +40,9 @@ FIRST_PLACES: Final = 1 << 8
 
 
 class Ranks(Struct, frozen=True):
-    """The tie-break of each row: among equals the lowest rank wins; all ranks are below ``size``.
+    """The tie-break of each row: among equals the lowest rank wins. All ranks are below ``size``.
 
-    ``version`` identifies their inputs, so that derived columns can be cached; ``None`` is used for a single choice.
+    ``version`` identifies their inputs, so that derived columns can be cached. ``None`` is used for a single choice.
     """
 
     column: IntArray
@@ -89,7 +89,7 @@ def preorder_keys(count: int) -> NDArray[np.int64]:
 class TotalOrder:
     """Totals and ranks as one column of numbers (total · size - rank), so that the winner is its maximum.
 
-    It is cached between pods: a placed pod changes the total of one row, and only that row is rewritten.
+    It is cached between pods: a placed pod changes the total of a row, and only that row is rewritten.
     """
 
     def __init__(self) -> None:
@@ -101,12 +101,12 @@ class TotalOrder:
         self._ranks = None
 
     def put(self, row: int, total: int) -> None:
-        """Update the total of one row."""
+        """Update the total of a row."""
         if self._ranks is not None:
             self._column[row] = total * self._ranks.size - self._ranks.column.item(row)
 
     def best(self, totals: IntArray, ranks: Ranks, max_total: int) -> int:
-        """Return the row of the winner; no total is higher than ``max_total``."""
+        """Return the row of the winner. No total is higher than ``max_total``."""
         cached = self._ranks
         if cached is None or ranks.version is None or cached.version != ranks.version or cached.size != ranks.size:
             self._column = order_totals(totals, ranks, max_total)
@@ -115,7 +115,7 @@ class TotalOrder:
 
 
 def order_totals(totals: IntArray, ranks: Ranks, max_total: int) -> IntArray:
-    """Return a column whose maximum is the winner, in 32 bits if they are sufficient."""
+    """Return a column with the winner as its maximum, in 32 bits if they are sufficient."""
     is_narrow = totals.dtype == np.int32 and (max_total + 1) * (ranks.size + 1) < MAX_NARROW
     column = np.multiply(totals, ranks.size, dtype=np.int32 if is_narrow else np.int64)
     column -= ranks.column
@@ -150,7 +150,10 @@ class Layout:
     It depends only on the set of plugins with cached results, and is computed once for each such set.
     """
 
-    def __init__(self, profile: Profile, caching: Sequence[Plugin]) -> None:
+    def __init__(self, profile: Profile, caching: Sequence[Plugin], columns: NodeColumns) -> None:
+        # The confirmation of a binding changes no requests, so it matters only if a plugin depends on more of the pods.
+        self.log = columns.log_of(max((plugin.depends_on for plugin in caching), default=DependsOn.NODE))
+        """The changes that any of the cached results depends on."""
         index_by_name = {plugin.name: index for index, plugin in enumerate(caching)}
         scoring = {plugin.name for plugin in profile.score}
         self.pre_filters: tuple[tuple[PreFilterPlugin, int | None], ...] = tuple(
@@ -186,10 +189,10 @@ class Layout:
 
 
 class Share(Struct):
-    """The part of one plugin in the totals: a column of normalized scores, or one number for all rows.
+    """The part of a plugin in the totals: a column of normalized scores, or one number for all rows.
 
     ``version`` is the version of the raw scores. A plugin that does not normalize adds its raw scores of a
-    ``generation`` without a copy, so they follow later changes; ``None`` if the column is not the raw scores.
+    ``generation`` without a copy, so they follow later changes, or ``None`` if the column is not the raw scores.
     """
 
     part: PluginResult
@@ -202,14 +205,19 @@ class Share(Struct):
 
 
 class CombinedResult:
-    """The cached verdicts and totals of every row for pods of one signature."""
+    """The cached verdicts and totals of every row for pods of a signature."""
 
     def __init__(self, layout: Layout, parts: Sequence[PluginResult], columns: NodeColumns, table: StatusTable) -> None:
         self.layout = layout
         self.table = table
         self._parts = parts
         self._columns = columns
-        self._steps = self._list_steps()
+        self._steps: list[tuple[PreFilterPlugin, PluginResult | None]] = [
+            (plugin, None if index is None else parts[index])
+            for plugin, index in layout.pre_filters
+            if index is None or not parts[index].is_success
+        ]
+        """The pre-filters that are not cached, or have a cached result other than plain success."""
         self._state: CycleState | None = None
         self.active_filters: list[PluginResult] = []
         """The parts of the plugins that filter these pods."""
@@ -224,6 +232,9 @@ class CombinedResult:
         self.search_order: tuple[RowArray, Ranks] | None = None
         """The feasible rows in search order and their tie-breaks; valid for the version of the ranks."""
         self.totals: IntArray = NO_TOTALS
+        self._constant_total = 0
+        """The sum of the shares that are equal on all rows. The other shares are in ``_varying_shares``."""
+        self._varying_shares: list[tuple[IntArray, int, ScorePlugin]] = []
         self.totals_ignore_feasibility = False
         """Whether the totals of feasible rows do not depend on which rows are feasible."""
         self._totals_dirty = True
@@ -255,22 +266,13 @@ class CombinedResult:
             return
         self._state = CycleState.merged([part.state for part in self._parts])
         state.absorb(self._state)
-        self._steps = self._list_steps()
+        self._steps = [(plugin, part) for plugin, part in self._steps if part is None or not part.is_success]
         cached = map(self._parts.__getitem__, self.layout.filters)
         self.active_filters = [part for part in cached if not part.skips_filter]
         self._pod_filters = [part for part in self.active_filters if part.plugin.depends_on > DependsOn.NODE]
 
-    def _list_steps(self) -> list[tuple[PreFilterPlugin, PluginResult | None]]:
-        """List the pre-filters that are not cached, or whose cached result is not plain success."""
-        parts = self._parts
-        return [
-            (plugin, None if index is None else parts[index])
-            for plugin, index in self.layout.pre_filters
-            if index is None or not parts[index].is_success
-        ]
-
     def join_up_to(self, plugin: PreFilterPlugin, state: CycleState) -> None:
-        """Add the states of the parts up to the pre-filter that ended the attempt, and no others."""
+        """Add the states of the parts up to the pre-filter that ended the attempt."""
         is_before = True
         for candidate, index in self.layout.pre_filters:
             if index is not None:
@@ -286,10 +288,11 @@ class CombinedResult:
 
     def filter(self, pod: Pod, nodes: NodeTable) -> None:
         """Update the verdicts: on the rows that changed, or on all."""
-        position = self._columns.changes.position
+        log = self.layout.log
+        position = log.position
         if self._position == position:
             return
-        dirty = self._columns.changes.since(self._position)
+        dirty = log.since(self._position)
         if dirty is not None and len(dirty) > FEW_ROWS and len(dirty) > len(nodes):
             dirty = None
         nodes_filtered = self._columns.node_changes.position
@@ -307,22 +310,29 @@ class CombinedResult:
             self.feasible_version += 1
             self._totals_dirty = True
         else:
-            for row in dict.fromkeys(dirty):
-                number = FEASIBLE
-                for part in self.active_filters:
-                    if part.rejects_any and (number := part.status_ids.item(row)) != FEASIBLE:
-                        break
-                self.status_ids[row] = number
+            rejecting = [part.status_ids for part in self.active_filters if part.rejects_any]
+            if rejecting or self.feasible_count != self._columns.count:
+                for row in dict.fromkeys(dirty):
+                    self._combine_row(row, rejecting)
+            for row in dirty:
                 self._rows_to_total[row] = None
-                is_feasible = number == FEASIBLE
-                if is_feasible != bool(self.feasible[row]):
-                    self.feasible[row] = is_feasible
-                    self.feasible_count += 1 if is_feasible else -1
-                    self.feasible_version += 1
-                    if not self.totals_ignore_feasibility:
-                        self._totals_dirty = True
-        # Last: after an error of a plugin all filters are called a second time.
+        # Last: after an error of a plugin all filters are called again.
         self._position, self._nodes_filtered = position, nodes_filtered
+
+    def _combine_row(self, row: int, rejecting: list[IdArray]) -> None:
+        number = FEASIBLE
+        for status_ids in rejecting:
+            number = status_ids.item(row)
+            if number != FEASIBLE:
+                break
+        self.status_ids[row] = number
+        is_feasible = number == FEASIBLE
+        if is_feasible != self.feasible.item(row):
+            self.feasible[row] = is_feasible
+            self.feasible_count += 1 if is_feasible else -1
+            self.feasible_version += 1
+            if not self.totals_ignore_feasibility:
+                self._totals_dirty = True
 
     def _score(self, pod: Pod, nodes: NodeTable) -> list[Share]:
         """Return the shares of all score plugins with cached results, with updated raw scores."""
@@ -349,17 +359,21 @@ class CombinedResult:
         return self.shares
 
     def score(self, pod: Pod, nodes: NodeTable) -> IntArray:
-        """Return the weighted sums over the plugins with cached results; infeasible rows are set to -1."""
+        """Return the weighted sums over the plugins with cached results. Infeasible rows are set to -1."""
         shares = self._score(pod, nodes)
         if self._totals_dirty:
             assert self._state is not None
             size = self._columns.count
             rows = None if self.feasible_count == size else np.flatnonzero(self.feasible)
             self.totals_ignore_feasibility = True
+            self._constant_total, self._varying_shares = 0, []
             for share in shares:
                 write_share(share, self._state, pod, nodes, rows)
-                if share.normalizes and type(share.column) is not int:
-                    self.totals_ignore_feasibility = False
+                if isinstance(share.column, int):
+                    self._constant_total += share.weight * share.column
+                else:
+                    self._varying_shares.append((share.column, share.weight, share.plugin))
+                    self.totals_ignore_feasibility = self.totals_ignore_feasibility and not share.normalizes
             self.totals = sum_shares(shares, size, self.layout.totals_dtype)
             if rows is not None:
                 self.totals[~self.feasible] = INFEASIBLE_TOTAL
@@ -367,7 +381,7 @@ class CombinedResult:
             self._order.invalidate()
         else:
             for row in self._rows_to_total:
-                self.totals[row] = total = self._sum_row(row, shares)
+                self.totals[row] = total = self._sum_row(row)
                 self._order.put(row, total)
         self._rows_to_total.clear()
         return self.totals
@@ -376,16 +390,15 @@ class CombinedResult:
         """Return the row with the highest cached total; among equals, the row with the lowest rank."""
         return self._order.best(self.totals, ranks, self.layout.max_total)
 
-    def _sum_row(self, row: int, shares: list[Share]) -> int:
+    def _sum_row(self, row: int) -> int:
         if not self.feasible[row]:
             return INFEASIBLE_TOTAL
-        total = 0
-        for share in shares:
-            column = share.column
-            score = column if type(column) is int else column.item(row)  # type: ignore[union-attr]
+        total = self._constant_total
+        for column, weight, plugin in self._varying_shares:
+            score = column.item(row)
             if not MIN_NODE_SCORE <= score <= MAX_NODE_SCORE:
-                check_range(share.plugin, np.array([score]))
-            total += share.weight * score
+                check_range(plugin, np.array([score]))
+            total += weight * score
         return total
 
     def score_over(
@@ -402,7 +415,7 @@ class CombinedResult:
 
 
 def write_share(share: Share, state: CycleState, pod: Pod, nodes: NodeTable, rows: RowArray | None) -> None:
-    """Compute a plugin's normalized scores over the feasible rows (``None``: all); other rows are set to 0."""
+    """Compute a plugin's normalized scores over the feasible rows (``None``: all). Other rows are set to 0."""
     part = share.part
     constant = part.low if part.low == part.high else None
     share.version, share.generation = part.version, None

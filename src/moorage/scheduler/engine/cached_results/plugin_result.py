@@ -1,6 +1,6 @@
-"""The cached results of one plugin for every row, per signature of that plugin.
+"""The cached results of a plugin for every row, per signature of that plugin.
 
-Each remembers the position in a change log up to which it is valid; its next use evaluates the rows that changed
+Each remembers the position in a change log up to which it is valid. Its next use evaluates the rows that changed
 since. :mod:`moorage.scheduler.engine.cached_results.combined_result` combines them.
 """
 
@@ -17,7 +17,6 @@ from moorage.scheduler.engine.statuses import FEASIBLE, IdArray, StatusTable, re
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.nodetable import NodeTable, RowArray
 from moorage.scheduler.framework.plugin import (
-    DependsOn,
     FilterPlugin,
     Plugin,
     PreFilterAnswer,
@@ -49,21 +48,15 @@ class CachingPlugin(Struct, frozen=True):
     @classmethod
     def make(cls, plugin: Plugin, profile: Profile, columns: NodeColumns) -> "CachingPlugin":
         """Select the change log that the results of a plugin depend on."""
-        match plugin.depends_on:
-            case DependsOn.NODE:
-                log = columns.node_changes
-            case DependsOn.REQUESTS:
-                log = columns.resource_changes
-            case _:
-                log = columns.changes
+        log = columns.log_of(plugin.depends_on)
         return cls(plugin, plugin.name in profile.pre_filtering, plugin.name in profile.pre_scoring, log)
 
 
 class PluginResult:
-    """The results of one plugin for one signature: its state, its verdicts and its raw scores, row by row.
+    """The results of a plugin for one signature: its state, its verdicts and its raw scores, row by row.
 
     Verdicts and scores are computed at first use. The log contains only the changes that the plugin depends on: a
-    plugin that looks at nodes alone is not called a second time because a pod was added.
+    plugin that looks at nodes alone is not called again because a pod was added.
     """
 
     def __init__(self, caching: CachingPlugin, table: StatusTable) -> None:
@@ -86,7 +79,7 @@ class PluginResult:
         self.normalized_constant: tuple[int, int] | None = None
         """A raw score shared by all rows, and its normalized value, for plugins that normalize by value alone."""
         self.version = 0
-        """Incremented whenever a raw score changes; several combined results may share this one."""
+        """Incremented whenever a raw score changes. Several combined results may share this one."""
         self.generation = 0
         """Incremented whenever all raw scores are recomputed, into another array."""
         self._table = table
@@ -95,7 +88,7 @@ class PluginResult:
         self.scored_to: int | None = None
 
     def pre_filter(self, pod: Pod, nodes: NodeTable) -> PreFilterAnswer:
-        """Return the result of the plugin's pre-filter, which is called once; errors are not cached."""
+        """Return the result of the plugin's pre-filter, which is called once. Errors are not cached."""
         if not self.is_prepared:
             assert isinstance(self.plugin, PreFilterPlugin)
             state = CycleState()
@@ -178,28 +171,34 @@ class PluginResult:
         elif rows and not self.skips_score:
             if len(rows) > FEW_ROWS:
                 values = score_nodes(plugin, self.state, pod, nodes.take(np.array(rows))).tolist()
+                for row, value in zip(rows, values, strict=True):
+                    self._write_score(row, value)
             else:
-                values = [score_node(plugin, self.state, pod, nodes[row]) for row in rows]
-            for row, value in zip(rows, values, strict=True):
-                if self.raw[row] != value:
-                    if not MIN_NODE_SCORE <= value <= MAX_NODE_SCORE and self.raw.dtype == np.int32:
-                        self.raw = self.raw.astype(np.int64)
-                        self.generation += 1
-                    self.raw[row] = value
-                    if value < self.low:
-                        self.low = value
-                    elif value > self.high:
-                        self.high = value
-                    self.version += 1
+                for row in rows:
+                    self._write_score(row, score_node(plugin, self.state, pod, nodes[row]))
         self.scored_to = self.log.position
 
+    def _write_score(self, row: int, value: int) -> None:
+        if self.raw.item(row) == value:
+            return
+        if value < self.low:
+            self.low = value
+        elif value > self.high:
+            self.high = value
+        if not MIN_NODE_SCORE <= value <= MAX_NODE_SCORE and self.raw.dtype == np.int32:
+            self.raw = self.raw.astype(np.int64)
+            self.generation += 1
+        self.raw[row] = value
+        self.version += 1
+
     def _dirty_rows(self, position: int | None, nodes: NodeTable) -> list[int] | None:
-        """Return the rows to re-evaluate; ``None`` for all of them."""
+        """Return the rows to re-evaluate, or ``None`` for all of them."""
         if position is None:
             return None
         rows = self.log.since(position)
         # None: the log no longer reaches back. More changes than rows: one call for all rows is cheaper.
-        if rows is None or (len(rows) > FEW_ROWS and len(rows) > len(nodes)):
+        count = 0 if rows is None else len(rows)
+        if rows is None or (count > FEW_ROWS and count > len(nodes)):
             return None
-        # Rows repeat in the log, and each is evaluated once; the order does not matter but must be deterministic.
-        return list(dict.fromkeys(rows))
+        # Rows repeat in the log, and each is evaluated once. The order does not matter but must be deterministic.
+        return rows if count == 1 else list(dict.fromkeys(rows))

@@ -1,4 +1,4 @@
-"""The cache of results by signature: pods whose signatures are equal share one result.
+"""The cache of results by signature: pods with equal signatures share one result.
 
 ``sign`` of a plugin returns the properties of the pod that its results depend on. The results (:class:`PluginResult`)
 are valid for every pod with an equal signature. The signature of a pod consists of those of all such plugins.
@@ -42,7 +42,7 @@ Signature: TypeAlias = tuple[Hashable, ...]
 
 
 class ResultCache:
-    """The cached results of one profile. A result is kept from its second use on; the least recently used go first."""
+    """The cached results of a profile. A result is kept from its second use on. The least recently used go first."""
 
     def __init__(self, profile: Profile, cache: Cache, clock: Clock) -> None:
         self._profile = profile
@@ -108,7 +108,7 @@ class ResultCache:
         pass_on_interrupt(error)
         self._reset()
         names = ", ".join(plugin.name for plugin in self._pod_signers)
-        return failure(point, names, f"{described(error)}: return texts, numbers, and tuples of them")
+        return failure(point, names, f"{described(error)}: return strings, numbers, or tuples")
 
     def _sign(self, pod: Pod) -> Signature:
         signature: Signature
@@ -140,15 +140,15 @@ class ResultCache:
                 if self._renewals:
                     self._renewals = {}
                 return
-            changed = [before != epoch for before, epoch in zip(self._epochs, epochs, strict=True)]
+            is_changed = [before != epoch for before, epoch in zip(self._epochs, epochs, strict=True)]
         except PLUGIN_FAULTS as error:
             raise self._reset_after(EPOCH, error) from error
         self._results.clear()
         self._forget_latest()
         self._signing, self._epochs = object(), epochs
-        for plugin in compress((*self._with_epoch, *(plugin for plugin, _ in self._expiring)), changed):
+        for plugin in compress((*self._with_epoch, *(plugin for plugin, _ in self._expiring)), is_changed):
             self._parts[plugin.name].clear()
-        renewed = [plugin.name for plugin in compress(self._with_epoch, changed)]
+        renewed = [plugin.name for plugin in compress(self._with_epoch, is_changed)]
         self._renewals = {name: self._renewals.get(name, 0) + 1 for name in renewed}
         for name, count in self._renewals.items():
             if count >= MAX_RENEWALS and name not in self._reported:
@@ -166,13 +166,13 @@ class ResultCache:
         layout = self._layouts.get(is_cached)
         if layout is None:
             caching = [plugin for plugin, caches in zip(self._signers, is_cached, strict=True) if caches]
-            layout = self._layouts[is_cached] = Layout(self._profile, caching)
+            layout = self._layouts[is_cached] = Layout(self._profile, caching, self._cache.columns)
         result = CombinedResult(layout, parts, self._cache.columns, self._table)
         self._results.put(signature, result)
         return result
 
     def _find_part(self, caching: CachingPlugin, sign: Hashable) -> PluginResult | None:
-        """Return the cached result of one plugin, or a new one; ``None`` if it opts out for the pod."""
+        """Return the cached result of a plugin, or a new one, or ``None`` if it opts out for the pod."""
         if sign is None:
             return None
         results = self._parts[caching.plugin.name]

@@ -82,7 +82,7 @@ class Extending:
         return [self._cache.nodes[int(row)] for row in order[result.feasible[order]]]
 
     async def score(self, pod: Pod, nodes: Sequence[NodeInfo]) -> dict[str, int] | None:
-        """Return the weighted scores of extenders by node name; ``None`` if no extender is interested.
+        """Return the weighted scores of extenders by node name, or ``None`` if no extender is interested.
 
         Extenders that fail are ignored. A node without a score has no entry.
         """

@@ -58,7 +58,7 @@ class Rotation:
 class SearchRequest(Struct, frozen=True):
     """The extent of a search for nodes.
 
-    ``scope`` restricts it to a part of the cluster, ``group`` is the state of the group whose member is tried.
+    ``scope`` restricts it to a part of the cluster, ``group`` is the state of the group of the tried member.
     ``evaluates_all``: every node is evaluated, the nominated node like any other, because the caller chooses.
     ``may_suspend``: the caller retries the pod if a filter suspends the attempt.
     """
@@ -88,7 +88,7 @@ class PreFiltered(Struct):
     narrowing: set[str] = field(default_factory=set)
 
     def narrow(self, plugin: str, names: frozenset[str]) -> None:
-        """Intersect the candidates with these nodes; an empty intersection is a rejection."""
+        """Intersect the candidates with these nodes. An empty intersection is a rejection."""
         self.narrowing.add(plugin)
         self.names = names if self.names is None else self.names & names
         if not self.names:
@@ -100,7 +100,7 @@ class PreFiltered(Struct):
 
 
 class Filtering:
-    """Finds the feasible nodes for pods of one profile."""
+    """Finds the feasible nodes for pods of a profile."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Filtering:
         return self.rejected(pre) if pre.rejection is not None else self.filter(pre)
 
     def _pre_filter(self, pod: Pod, request: SearchRequest = WHOLE_CLUSTER) -> PreFiltered:
-        """Call the pre-filters in order, each at most once; plugins with a cached result are not called."""
+        """Call the pre-filters in order, each at most once. Plugins with a cached result are not called."""
         nodes, cached = self.cache.nodes, self.results.find(pod)
         cycle, steps = cached.begin()
         cycle.group, cycle.may_suspend = request.group, request.may_suspend
@@ -225,7 +225,7 @@ class Filtering:
     def _run_uncached_filters(
         self, cached: CombinedResult, cycle: CycleState, pod: Pod
     ) -> tuple[IdArray, BoolArray, bool]:
-        """Add the verdicts of filters without cached results; the last value is whether they rejected nothing."""
+        """Add the verdicts of filters without cached results. The last value is whether they rejected nothing."""
         status_ids, feasible, is_own = cached.status_ids, cached.feasible, True
         for uncached in cached.layout.uncached_filters:
             if uncached.plugin.name in cycle.skipped_filters:
@@ -296,7 +296,7 @@ class Filtering:
     ) -> tuple[IdArray, StatusTable]:
         """Filter node by node, as upstream does, until enough are feasible, and raise the first error.
 
-        The columnar forms meet the error of the first plugin, upstream that of the first node; and a node that is
+        The columnar forms meet the error of the first plugin, upstream that of the first node, and a node that is
         rejected for its nominated pods is not filtered twice. A plugin with only the columnar form keeps its error.
         """
         if derives_filter(self.profile, error.plugin):
@@ -305,7 +305,7 @@ class Filtering:
         node_count = len(order)
         if pre.names is not None:
             order = order[self._mask_named(pre.names)[order]]
-        limit = len(order) if pre.request.evaluates_all else self._limit_for(len(order))
+        limit = len(order) if pre.request.evaluates_all else self._find_limit(len(order))
         rejected: dict[int, Status] = {}
         for index in range(len(order)):
             row = int(order[(self.rotation.start + index) % len(order)])
@@ -323,7 +323,7 @@ class Filtering:
         return table.written(np.full(len(self.cache.nodes), FEASIBLE, dtype=np.int32), rejected), table
 
     def _try_nominated_node(self, cycle: CycleState, pod: Pod, scope: NodeScope | None) -> NodeInfo | dict[int, Status]:
-        """Evaluate the nominated node first; if it is feasible, no other node is evaluated."""
+        """Evaluate the nominated node first. If it is feasible, no other node is evaluated."""
         info = self.cache.node(pod.nominated_node_name)
         if info is None or (scope is not None and not scope.mask[info.row]):
             log.error("nominated node not found", pod=pod.key, node=pod.nominated_node_name)
@@ -349,13 +349,13 @@ class Filtering:
         percentage = self.percentage or max(MIN_PERCENTAGE, 50 - node_count // 125)
         return max(node_count * percentage // 100, MIN_NODES)
 
-    def _limit_for(self, node_count: int) -> int:
+    def _find_limit(self, node_count: int) -> int:
         return self.count_to_find(node_count) if self.profile.score else 1
 
     def _limit(self, result: SeveralNodes, narrowed: BoolArray | None) -> BoolArray | None:
-        """End the search where upstream ends it with one worker; return the examined rows, or ``None`` for all."""
+        """End the search where upstream ends it with one worker. Return the examined rows, or ``None`` for all."""
         size = len(self.cache) if narrowed is None else int(np.count_nonzero(narrowed))
-        limit = self._limit_for(size)
+        limit = self._find_limit(size)
         if result.count <= limit:
             return narrowed
         order = self.cache.order if narrowed is None else self.cache.order[narrowed[self.cache.order]]
@@ -388,7 +388,7 @@ def _alive(uncached: UncachedFilter, cached: CombinedResult, status_ids: IdArray
 
 
 class NominatedFilter:
-    """Filters single nodes both with and without their nominated pods; a pod must fit in both cases."""
+    """Filters single nodes both with and without their nominated pods. A pod must fit in both cases."""
 
     def __init__(self, profile: Profile, services: Services) -> None:
         self._profile = profile
@@ -399,10 +399,10 @@ class NominatedFilter:
         return self._services.nominator.nodes_with_nominations()
 
     def filter_node(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Run all filters on one node, perhaps a what-if copy; a first pass includes its nominated pods."""
-        nominated = self._list_before(pod, node.name)
+        """Run all filters on one node, perhaps a what-if copy. A first pass includes its nominated pods."""
+        nominated = self._list_nominated(pod, node.name)
         if nominated:
-            status = self._filter_with(nominated, cycle, pod, node)
+            status = self._filter_with_nominated(nominated, cycle, pod, node)
             if status is not None:
                 return status
         return filter_node(self._profile.filter, cycle, pod, node)
@@ -438,16 +438,16 @@ class NominatedFilter:
         return self._evaluate(self.nodes(), WithNominated(), cached, cycle, pod)
 
     def _find_stale(self, verdicts: WithNominated) -> set[str] | None:
-        """Return the nodes to re-evaluate; ``None`` for all of them."""
+        """Return the nodes to re-evaluate, or ``None`` for all of them."""
         nominator, nodes = self._services.nominator, self._services.cache.nodes
         renominated = nominator.changes.since(verdicts.nominations_position)
-        changed = nodes.changed_since(verdicts.rows_position)
+        changed_rows = nodes.changed_since(verdicts.rows_position)
         # Members of groups are added and removed with their groups.
         groups = self._services.cache.groups
-        if renominated is None or changed is None or (groups is not None and groups.has_been_used):
+        if renominated is None or changed_rows is None or (groups is not None and groups.has_been_used):
             return None
         nominated = nominator.nodes_with_nominations()
-        names = (nodes[row].name for row in set(changed) if row < len(nodes))
+        names = (nodes[row].name for row in set(changed_rows) if row < len(nodes))
         return {*renominated, *verdicts.unread, *(name for name in names if name in nominated)}
 
     def _evaluate(
@@ -457,15 +457,17 @@ class NominatedFilter:
             info = self._services.cache.node(name)
             if info is None:
                 continue
-            nominated = self._list_before(pod, name)
-            status = self._filter_with(nominated, cycle, pod, info) if nominated else None
+            nominated = self._list_nominated(pod, name)
+            status = self._filter_with_nominated(nominated, cycle, pod, info) if nominated else None
             if status is None:
                 verdicts.status_ids.pop(info.row, None)
             else:
                 verdicts.status_ids[info.row] = cached.table.number(status)
         return verdicts.status_ids
 
-    def _filter_with(self, nominated: list[Pod], cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
+    def _filter_with_nominated(
+        self, nominated: list[Pod], cycle: CycleState, pod: Pod, node: NodeInfo
+    ) -> Status | None:
         what_if, state = node.copy(), cycle.clone()
         for nominated_pod in nominated:
             what_if.add_pod(nominated_pod)
@@ -473,7 +475,7 @@ class NominatedFilter:
                 raise PluginError(status.plugin, status.message)
         return filter_node(self._profile.filter, state, pod, what_if)
 
-    def _list_before(self, pod: Pod, node_name: str) -> list[Pod]:
+    def _list_nominated(self, pod: Pod, node_name: str) -> list[Pod]:
         return [
             nominated_pod
             for nominated_pod in self._services.nominator.nominated_pods(node_name)

@@ -1,4 +1,4 @@
-"""Runs the plugins of one profile: the phases that the scheduler calls for each pod."""
+"""Runs the plugins of a profile: the phases that the scheduler calls for each pod."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -64,7 +64,7 @@ NOT_RUN: Final = PostFiltered("")
 
 
 class ProfileRunner:
-    """Runs the plugins of one profile; ``hooks`` time or trace the phases."""
+    """Runs the plugins of a profile; ``hooks`` time or trace the phases."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - called once, by Profiles
         self,
@@ -129,13 +129,15 @@ class ProfileRunner:
             return Choice(result.node)
         if isinstance(result, SeveralNodes):
             nodes = self.extending.in_order(result)
-            added = await self.extending.score(result.pod, nodes)
-            if added is None:
+            extender_scores = await self.extending.score(result.pod, nodes)
+            if extender_scores is None:
                 return self.choose(result)
-            return self.scoring.choose_with(ExtendedNodes(result, np.flatnonzero(result.feasible)), added)
+            return self.scoring.choose_with(ExtendedNodes(result, np.flatnonzero(result.feasible)), extender_scores)
         table = result.table or self.cache.nodes
-        added = await self.extending.score(result.result.pod, [table[int(row)] for row in result.rows])
-        return self.choose(result.result) if added is None else self.scoring.choose_with(result, added)
+        extender_scores = await self.extending.score(result.result.pod, [table[int(row)] for row in result.rows])
+        return (
+            self.choose(result.result) if extender_scores is None else self.scoring.choose_with(result, extender_scores)
+        )
 
 
 async def post_filter(profile: Profile, no_node: NoNode) -> PostFiltered:

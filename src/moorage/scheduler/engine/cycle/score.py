@@ -28,7 +28,7 @@ from moorage.scheduler.state.cache import Cache
 class ScoreNotes(Struct):
     """The components of the totals of the last choice: cached shares over all rows, and other scores over some.
 
-    ``rows`` are the rows of the uncached scores; ``None`` is all. Valid until the next choice.
+    ``rows`` are the rows of the uncached scores. ``None`` is all. Valid until the next choice.
     """
 
     shares: list[Share] = field(default_factory=list)
@@ -37,7 +37,7 @@ class ScoreNotes(Struct):
 
 
 class Scoring:
-    """Scores the feasible nodes of one profile and chooses one; ``ties`` replaces upstream's tie-breaking."""
+    """Scores the feasible nodes of a profile and chooses one. ``ties`` replaces upstream's tie-breaking."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Scoring:
         self._chance = Random(0)
 
     def choose(self, result: OneNode | SeveralNodes) -> Choice:
-        """Choose the best node; a single feasible node is not scored."""
+        """Choose the best node. A single feasible node is not scored."""
         if isinstance(result, OneNode):
             return Choice(result.node)
         rows = self._order.rows(result)
@@ -109,8 +109,8 @@ class Scoring:
 
     def _score(self, result: SeveralNodes, cached: CombinedResult, rows: RowArray | LateRows | None) -> Totals:
         """Add the scores of plugins without cached results to the cached totals."""
-        skipped, is_own = result.cycle.skipped_scores, result.feasible_version == cached.feasible_version
-        scorers = [plugin for plugin in cached.layout.uncached_scores if plugin.name not in skipped]
+        skipped_plugins, is_own = result.cycle.skipped_scores, result.feasible_version == cached.feasible_version
+        scorers = [plugin for plugin in cached.layout.uncached_scores if plugin.name not in skipped_plugins]
         cached_totals = cached.score(result.pod, self.cache.nodes)
         is_cached = is_own or cached.totals_ignore_feasibility
         shares, notes = cached.shares or [], self._notes
@@ -142,7 +142,7 @@ class Scoring:
             if not normalized.any():
                 continue
             adds = True
-            # The weighted column is a new array; the cached totals must not change.
+            # The weighted column is a new array. The cached totals must not change.
             narrowed = normalized if is_narrow else normalized.astype(self._dtype)
             weighted = np.multiply(narrowed, self.profile.weights[scorer.name], dtype=self._dtype)
             weighted += column
@@ -154,16 +154,16 @@ class Scoring:
     def _window(self, rows: RowArray | None) -> NodeTable:
         return self.cache.nodes if rows is None else self.cache.nodes.take(rows)
 
-    def choose_with(self, extended: ExtendedNodes, added: Mapping[str, int]) -> Choice:
-        """Choose by the totals of plugins and extenders; equals with an extender's score are drawn at random."""
+    def choose_with(self, extended: ExtendedNodes, extender_scores: Mapping[str, int]) -> Choice:
+        """Choose by the totals of plugins and extenders. Equals with an extender's score are drawn at random."""
         result, rows = extended.result, extended.rows
         nodes = [self.cache.nodes[int(row)] for row in rows]
         if extended.table is None:
             totals = self.totals(result, rows).at(rows)
         else:
             totals = score_all(self.profile, result.cycle, result.pod, extended.table.take(rows)).totals
-        totals = totals + np.array([added.get(node.name, 0) for node in nodes], dtype=np.int64)
+        totals = totals + np.array([extender_scores.get(node.name, 0) for node in nodes], dtype=np.int64)
         best = [nodes[index] for index in np.flatnonzero(totals == totals.max())]
-        mentioned = [node for node in best if node.name in added] or best[:1]
+        mentioned = [node for node in best if node.name in extender_scores] or best[:1]
         tied_names = tuple(node.name for node in mentioned) if len(mentioned) > 1 else ()
-        return Choice(self._chance.choice(mentioned), tied_names, added)
+        return Choice(self._chance.choice(mentioned), tied_names, extender_scores)

@@ -38,7 +38,7 @@ class OneNode(Struct):
 class SeveralNodes(Struct):
     """Nodes to choose from, as a mask over all rows.
 
-    ``cached`` is the cached result of these pods; ``None`` if a plugin failed and nodes were filtered one by one, so
+    ``cached`` is the cached result of these pods, or ``None`` if a plugin failed and nodes were filtered one by one, so
     that all of them have to be scored without it. ``feasible_version`` is its version if the mask is exactly the cached
     one, else ``None``. ``is_narrowed``: a pre-filter named the only candidates. ``order``: the rows in search order,
     where only a part of the cluster is searched.

@@ -48,7 +48,7 @@ class SearchOrder:
         self._ranks_of_all: Ranks | None = None
 
     def rows(self, result: SeveralNodes) -> RowArray | LateRows | None:
-        """Return the feasible rows in search order; ``None`` if all rows are feasible."""
+        """Return the feasible rows in search order, or ``None`` if all rows are feasible."""
         if result.count == len(result.feasible):
             return None
         if result.feasible_version is not None:
@@ -90,7 +90,7 @@ class SearchOrder:
 
 
 class TieBreaker:
-    """Chooses as upstream does, or as ``ties`` does; ``max_total`` is the upper bound of totals."""
+    """Chooses as upstream does, or as ``ties`` does. ``max_total`` is the upper bound of totals."""
 
     def __init__(self, cache: Cache, order: SearchOrder, max_total: int, ties: Ties | None = None) -> None:
         self._cache = cache

@@ -36,7 +36,7 @@ from moorage.scheduler.state.cache import Cache
 
 MIN_PLACEMENTS: Final = 1
 MIN_PLACEMENT_PERCENTAGE: Final = 5
-"""The limits of upstream's formula for ``percentageOfPlacementsToScore: 0``; its rounding is not known yet."""
+"""The limits of upstream's formula for ``percentageOfPlacementsToScore: 0``. Its rounding is not known yet."""
 PODS_PER_TURN: Final = 200
 """The event loop runs after this number of pods (a few hundredths of a second): trees of groups take long."""
 
@@ -44,7 +44,7 @@ PODS_PER_TURN: Final = 200
 class GroupSearch:
     """One search for a group, on one profile.
 
-    The states of plugins follow the cluster; with ``keeps_states`` they keep their values from the pod's attempt.
+    The states of plugins follow the cluster. With ``keeps_states`` they keep their values from the pod's attempt.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class GroupSearch:
         self.state[FINDINGS] = self._findings = GroupFindings()
 
     async def run(self, tree: GroupTree) -> GroupTrial:
-        """Try a tree of groups; all placements are reverted at the end."""
+        """Try a tree of groups. All placements are reverted at the end."""
         before = len(self._stack)
         self._is_of_one_group = not tree.is_composite
         try:
@@ -92,7 +92,7 @@ class GroupSearch:
         return trial
 
     async def _try(self, tree: GroupTree, nodes: NodeTable) -> GroupTrial:
-        """Try a group on some nodes; the placements of a child group remain until the end of its parent."""
+        """Try a group on some nodes. The placements of a child group remain until the end of its parent."""
         if self._by_topology:
             return await self._by_placements(tree, nodes)
         return await self._place_pods(tree, SearchRequest(group=self.state))
@@ -171,8 +171,8 @@ class GroupSearch:
             trial.diagnosis = plain.diagnosis
             trial.diagnosis.statuses = trial.diagnosis.statuses.kept()
         # The post-filters of the group need the statuses of each pod.
-        skipped, statuses = plain.cycle.skipped_filters, plain.diagnosis.statuses
-        if not any(plugin.name not in skipped for plugin in self._filtering_helpers):
+        skipped_plugins, statuses = plain.cycle.skipped_filters, plain.diagnosis.statuses
+        if not any(plugin.name not in skipped_plugins for plugin in self._filtering_helpers):
             statuses = NodeStatuses({}, statuses.absent)
         elif not isinstance(plain, NoNode):
             statuses = statuses.kept()
@@ -291,7 +291,7 @@ class GroupSearch:
         return trial
 
     def _scope(self, nodes: NodeTable) -> NodeScope | None:
-        """Return the scope of a window; ``None`` if it is the entire cluster."""
+        """Return the scope of a window, or ``None`` if it is the entire cluster."""
         total = len(self._services.cache.nodes)
         if nodes.shows_all or len(nodes) == total:
             return None
@@ -388,7 +388,7 @@ class TrialStack:
         return len(self._placed)
 
     def place(self, trial: PodTrial) -> None:
-        """Place a pod on its node, unless a reserve plugin rejects it; the trial contains the result."""
+        """Place a pod on its node, unless a reserve plugin rejects it. The trial contains the result."""
         runner, state, pod = trial.runner, trial.state, trial.queued.pod
         assert runner is not None
         assert state is not None
@@ -409,7 +409,7 @@ class TrialStack:
             trial.node_name = ""
 
     def place_again(self, trials: Iterable[PodTrial]) -> str:
-        """Restore pods on their nodes; return the problem, or an empty string."""
+        """Restore pods on their nodes. Return the problem, or an empty string."""
         for trial in trials:
             self.place(trial)
             if not trial.fits:
@@ -465,7 +465,7 @@ class Counting:
             return
         states = [pod_trial.state for pod_trial in trial.pods.values() if pod_trial.state is not None]
         if not states:
-            # A trial without placed pods shows nothing; the next placement may.
+            # A trial without placed pods shows nothing. The next placement may.
             return
         results, members, profile = self._runner.filtering.results, self._tree.members, self._runner.profile
         cached = results.find(members[0])
@@ -498,7 +498,7 @@ class Counting:
         return GroupTrial(self._tree, status, is_counted=True)
 
     def _count(self, cached: CombinedResult) -> IntArray | None:
-        """Return the capacity of each row for these pods; ``None`` if a filter cannot count."""
+        """Return the capacity of each row for these pods, or ``None`` if a filter cannot count."""
         pod, nodes = self._tree.members[0], self._runner.cache.nodes
         cached.filter(pod, nodes)
         capacities = np.where(cached.feasible, len(self._tree.members), 0)
@@ -507,12 +507,12 @@ class Counting:
             if part.plugin.depends_on is DependsOn.NODE:
                 continue
             # A filter that depends on more than requests may depend on the other members.
-            counted = None
+            pod_counts = None
             if part.plugin.depends_on is DependsOn.REQUESTS:
-                counted = how_many(part.plugin, part.state, pod, nodes)
-            if counted is None:
+                pod_counts = how_many(part.plugin, part.state, pod, nodes)
+            if pod_counts is None:
                 return None
-            capacities = np.minimum(capacities, counted)
+            capacities = np.minimum(capacities, pod_counts)
         return np.maximum(capacities, 0)
 
     def _outcome(self, count: int) -> tuple[Status | None, tuple[Proposal, ...]]:

@@ -55,7 +55,7 @@ class Committing(Protocol):
     def commit(
         self, queued: QueuedPodInfo, runner: ProfileRunner, state: CycleState, node_name: str
     ) -> Unschedulable | None:
-        """Assume, reserve and permit a pod, and start its binding; or return the rejection."""
+        """Assume, reserve and permit a pod, and start its binding, or return the rejection."""
         ...
 
     def let_go(self, queued: QueuedPodInfo) -> None:
@@ -64,7 +64,7 @@ class Committing(Protocol):
 
 
 class GroupCycle:
-    """Tries groups, one at a time; no event is applied during a cycle."""
+    """Tries groups, one at a time. No event is applied during a cycle."""
 
     def __init__(self, scheduler: Committing, groups: PodGroups) -> None:
         self._scheduler = scheduler
@@ -86,7 +86,7 @@ class GroupCycle:
         """Try a popped group; requeue members that are not placed. Post-filters run only if ``preempts`` is set."""
         began = perf_counter()
         tree = self._build_tree(queued, queued.members)
-        if (problem := self._problem_with(queued, tree)) is not None:
+        if (problem := self._find_problem(queued, tree)) is not None:
             self._fail(queued, tree, problem, is_invalid=True)
             return
         cache = self._services.cache
@@ -143,15 +143,15 @@ class GroupCycle:
         return trial.status, trial.proposals(of_failed=True)
 
     def _build_tree(self, queued: QueuedPodGroupInfo, members: Iterable[QueuedPodInfo]) -> GroupTree:
-        waiting = {member.uid for member in members}
+        member_uids = {member.uid for member in members}
         by_leaf = {
-            leaf: [entry[-1].pod for entry in entries if entry[-1].uid in waiting]
+            leaf: [entry[-1].pod for entry in entries if entry[-1].uid in member_uids]
             for leaf, entries in queued.by_leaf.items()
         }
         return self._groups.tree(queued.root, by_leaf)
 
-    def _problem_with(self, queued: QueuedPodGroupInfo, tree: GroupTree) -> Status | None:
-        """Return the status of an invalid group; ``None`` if it is valid."""
+    def _find_problem(self, queued: QueuedPodGroupInfo, tree: GroupTree) -> Status | None:
+        """Return the status of an invalid group, or ``None`` if it is valid."""
         pods = [member.pod for member in queued.members]
         if isinstance(tree.group, DescribedGroup) and tree.group.problem:
             return Status.unresolvable(tree.group.problem)
@@ -163,7 +163,7 @@ class GroupCycle:
         return Status.error(problem) if problem else None
 
     def _fail(self, queued: QueuedPodGroupInfo, tree: GroupTree, status: Status, *, is_invalid: bool = False) -> None:
-        """End the attempt with nothing placed; all pods get the same status."""
+        """End the attempt with nothing placed. All pods get the same status."""
         members = _in_order(tree, queued.members)
         for member in members:
             self._end(member, Failed(status.message, status.is_rejection))
@@ -188,7 +188,7 @@ class GroupCycle:
             with self._services.freeze:
                 outcome = await runner.post_filter_group(search.state, tree)
         everything = [*trial.everything]
-        # Upstream's quirk: where groups share the status of one above them, the message is appended for each.
+        # Upstream's quirk: where groups share the status of a group above them, the message is appended for each.
         shared = Counter(id(below.status) for below in everything)
         for below in everything:
             below.before_help = below.status
@@ -204,7 +204,7 @@ class GroupCycle:
     # ── the end ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _submit(self, trial: GroupTrial, members: list[QueuedPodInfo]) -> dict[str, Mapping[str, str]]:
-        """Commit the pods of successful groups, end the attempts of the others, and write the conditions."""
+        """Commit the pods of successful groups, end the attempts of the other pods, and write the conditions."""
         conditions = {}
         of_uid = {member.uid: member for member in members}
         for leaf in trial.leaves:
@@ -256,7 +256,7 @@ class GroupCycle:
                 self._services.write_status(group, patch)
 
     def _report(self, leaf: GroupTree, status: Status | None, *, is_invalid: bool = False) -> Mapping[str, str]:
-        """Write the result to the PodGroup, and return the condition; a scheduled group never becomes unscheduled."""
+        """Write the result to the PodGroup, and return the condition. A scheduled group never becomes unscheduled."""
         assert isinstance(leaf.group, PodGroup)
         if isinstance(leaf.group, DescribedGroup):
             if self._sources is not None:
@@ -333,7 +333,7 @@ def composites(tree: GroupTree) -> Iterator[CompositePodGroup]:
 def condition_patch(
     group: Group, status: Status | None, now: float, invalid_reason: str | None = None
 ) -> Mapping[str, Any]:
-    """Return the patch of the group's status; empty if nothing changes.
+    """Return the patch of the group's status, or empty if nothing changes.
 
     ``invalid_reason`` is the reason of an invalid group, from 1.38.
     """
@@ -351,13 +351,13 @@ def condition_patch(
             return {}
         if (current.status, current.reason, current.message, current.observed_generation) == (*desired, generation):
             return {}
-    since = current.last_transition_time if current is not None and current.status == desired[0] else None
+    transition_time = current.last_transition_time if current is not None and current.status == desired[0] else None
     condition: dict[str, Any] = {
         "type": condition_type,
         "status": desired[0],
         "reason": desired[1],
         "message": desired[2],
-        "lastTransitionTime": since or format_time(now),
+        "lastTransitionTime": transition_time or format_time(now),
     }
     if generation:
         condition["observedGeneration"] = generation

@@ -7,6 +7,7 @@ from moorage.common.errors import SelectorError
 from moorage.kube.api.cluster import PodDisruptionBudget
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.selectors import LabelMatcher, label_matcher
+from moorage.kube.features import FeatureGates
 from moorage.scheduler.framework.handle import Lister
 
 
@@ -21,18 +22,20 @@ class Protection(NamedTuple):
 class Budgets:
     """The disruption budgets of the cluster, reparsed after a change."""
 
-    def __init__(self, lister: Lister[PodDisruptionBudget]) -> None:
+    def __init__(self, lister: Lister[PodDisruptionBudget], features: FeatureGates) -> None:
         self._lister = lister
+        # Until 1.37, upstream ignores budgets of all pods (`{}`), and all budgets of pods without labels.
+        self._covers_all = features.since(1, 38)
         self._version = -1
         self._by_namespace: dict[str, list[Protection]] = {}
 
     @property
     def version(self) -> int:
-        """The version of the budgets; it grows with every change."""
+        """The version of the budgets. It grows with every change."""
         return self._lister.version
 
     def split(self, pods: Sequence[Pod]) -> tuple[list[Pod], list[Pod]]:
-        """Split pods, sorted by importance, into those whose eviction violates a budget and the others.
+        """Split pods, sorted by importance, into pods with an eviction that violates a budget, and other pods.
 
         Every pod counts against its budgets, even if it is reprieved later.
         """
@@ -51,7 +54,7 @@ class Budgets:
         return protected, unprotected
 
     def _violates(self, pod: Pod, disruptions: dict[int, int]) -> bool:
-        if not pod.labels:
+        if not pod.labels and not self._covers_all:
             return False
         for protection in self._by_namespace.get(pod.namespace, ()):
             if pod.name in protection.disrupted or not protection.matcher.matches(pod.labels):
@@ -67,6 +70,6 @@ class Budgets:
             matcher = label_matcher(budget.spec.selector)
         except SelectorError:
             return  # as upstream, invalid selectors match nothing
-        if not matcher.is_nothing and not matcher.is_everything:
+        if not matcher.is_nothing and (self._covers_all or not matcher.is_everything):
             protection = Protection(matcher, budget.status.disruptions_allowed, budget.status.disrupted_pods)
             self._by_namespace.setdefault(budget.namespace, []).append(protection)

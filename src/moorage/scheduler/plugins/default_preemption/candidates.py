@@ -34,7 +34,7 @@ MANY_ROWS: Final = 32
 NO_PODS: Final = np.iinfo(np.int64).max
 ANY_PRIORITY: Final = int(np.iinfo(np.int64).min)
 MAX_PRIORITIES: Final = 8
-"""Number of priorities with cached sums; clusters have few priority classes that preempt."""
+"""Number of priorities with cached sums. Clusters have few priority classes that preempt."""
 
 Outcome: TypeAlias = Victims | Status
 
@@ -48,7 +48,7 @@ class Findings(Struct):
     errors: list[str] = field(default_factory=list)
 
     def message(self, node_count: int) -> str:
-        """Return why preemption does not help; nodes that were not tried are treated as not helpful."""
+        """Return why preemption does not help. Nodes that were not tried are treated as not helpful."""
         reasons = self.reasons + Counter({NOT_HELPFUL: node_count - self.examined})
         return f"0/{node_count} nodes are available: {histogram(reasons)}."
 
@@ -60,7 +60,7 @@ class Findings(Struct):
 
 
 class CandidateSearch:
-    """Tries the nodes whose rejection preemption may resolve.
+    """Tries the nodes where preemption may resolve the rejection.
 
     The search starts at the first node in visiting order, or at a node chosen by ``rng``. If it will stop early, it
     visits nodes with nominated pods last. ``units`` groups the pods that are evicted together; ``rules`` replace the
@@ -106,7 +106,7 @@ class CandidateSearch:
         dry_run = self._dry_run(cycle, pod)
         self._cache.keep_valid(dry_run.kind, self._budgets.version, nominated)
         if not self._cache.outcomes and len(rows_to_try) >= MANY_ROWS and self.units is None:
-            # Drop rows that remain too full without all possible victims; nominated nodes are tried one by one.
+            # Drop rows that remain too full without all possible victims. Nominated nodes are tried one by one.
             freed = self._lower_priority_pods.held_below(dry_run.priority, rows_to_try)
             verdict = dry_run.infeasible_nodes(statuses, self._handle.nodes.take(rows_to_try), freed)
             if verdict is not None:
@@ -163,7 +163,7 @@ class CandidateSearch:
 
 
 class CachedOutcomes:
-    """Outcomes for the last kind of pod, by row; each is valid until its row changes."""
+    """Outcomes for the last kind of pod, by row. Each is valid until its row changes."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
@@ -180,12 +180,12 @@ class CachedOutcomes:
         """
         previous, self._nominated = self._nominated, frozenset(nominated)
         is_known = kind is not None and self._key == (kind, budgets)
-        changed = self._nodes.changed_since(self._position) if is_known else None
+        changed_rows = self._nodes.changed_since(self._position) if is_known else None
         self._key, self._position = (kind, budgets), self._nodes.position
-        if changed is None:
+        if changed_rows is None:
             self.outcomes.clear()
             return
-        for row in chain(changed, self._nominated - previous):
+        for row in chain(changed_rows, self._nominated - previous):
             self.outcomes.pop(row, None)
 
 
@@ -207,7 +207,7 @@ class LowerPriorityPods(SideColumns):
             sums.write(info)
 
     def is_below(self, priority: int, rows: RowArray) -> BoolArray:
-        """Find the rows with a pod of lower priority; other rows have no victims."""
+        """Find the rows with a pod of lower priority. Other rows have no victims."""
         self.refresh()
         below: BoolArray = self._lowest.array[rows] < priority
         return below
@@ -246,5 +246,5 @@ class HeldBelow:
 
 
 def _lowest(pod: Pod) -> int:
-    """Return the lowest effective priority of a pod; for group members it depends on the group."""
+    """Return the lowest effective priority of a pod. For group members it depends on the group."""
     return pod.priority if pod.spec.scheduling_group is None else ANY_PRIORITY

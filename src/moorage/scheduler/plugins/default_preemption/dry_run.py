@@ -1,12 +1,15 @@
 """Dry runs of preemption: the victims needed on a node for a pod to fit. The cluster is not changed."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Final, TypeAlias, cast
 
+from moorage.common.clock import Clock
 from moorage.common.errors import PluginError
 from moorage.kube.api.meta import parse_time
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.requests import PODS
+from moorage.kube.features import FeatureGates
 from moorage.scheduler.framework.cycle import CycleState
 from moorage.scheduler.framework.handle import PreemptionHandle
 from moorage.scheduler.framework.node_statuses import NodeStatuses
@@ -19,15 +22,15 @@ from moorage.scheduler.plugins.default_preemption.eligibility import VictimRules
 
 NO_VICTIMS: Final = Status.unresolvable("No preemption victims found for incoming pod")
 
-Importance: TypeAlias = tuple[int, float]
-"""Sort key of pods, the most important first: high priority, then early start."""
+Importance: TypeAlias = tuple[int, float, str]
+"""Sort key of pods, the most important first: high priority, early start, then UID."""
 
 Split: TypeAlias = Callable[[Sequence[Pod]], tuple[list[Pod], list[Pod]]]
-"""Splits pods in order of importance into those protected by a budget and the others."""
+"""Splits pods in order of importance into those protected by a budget and other victims."""
 
 
 class PreemptionDryRun:
-    """Tries nodes for one unschedulable pod; each node is evaluated independently, on a copy."""
+    """Tries nodes for one unschedulable pod. Each node is evaluated independently, on a copy."""
 
     def __init__(
         self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, split: Split, rules: VictimRules | None = None
@@ -38,12 +41,13 @@ class PreemptionDryRun:
         self._pod = pod
         self.priority = pod.priority
         self._split = split
-        self._now = handle.clock.wall()
+        self._now = start_of_unstarted(handle.features, handle.clock)
+        self._orders_by_uid = handle.features.since(1, 38)
         self._counting = counting_filters(handle, cycle)
         self._promised: Collection[str] = handle.nominator.nodes_with_nominations()
 
     def on(self, node: NodeInfo) -> Victims | Status:
-        """Return the victims needed for the pod to fit, or a rejection; raise PluginError if a plugin fails."""
+        """Return the victims needed for the pod to fit, or a rejection. Raise PluginError if a plugin fails."""
         pool = self._pool(node)
         if not pool:
             return NO_VICTIMS
@@ -60,13 +64,13 @@ class PreemptionDryRun:
 
     def is_row_local(self, node: NodeInfo) -> bool:
         """Return whether the outcome depends only on the node, its pods and the kind of pod."""
-        # Nodes with nominated pods are filtered twice, with and without these pods; counting covers one run only.
+        # Nodes with nominated pods are filtered twice, with and without these pods. Counting covers one run only.
         return self._counting is not None and self._rules is None and node.name not in self._promised
 
     def infeasible_nodes(
         self, statuses: NodeStatuses, nodes: NodeTable, freed: Mapping[str, IntArray]
     ) -> Verdict | None:
-        """Reject nodes that remain too full without the possible victims; ``None`` if this needs a copy of the node.
+        """Reject nodes that remain too full without the possible victims. Return ``None`` if this needs a copy.
 
         This applies if a single counting filter rejected the nodes: all earlier filters accept them without any pod.
         """
@@ -79,9 +83,9 @@ class PreemptionDryRun:
 
     @property
     def kind(self) -> Hashable | None:
-        """Key of row-local outcomes besides row and budgets; ``None`` if a plugin has no signature."""
-        skipped = self._cycle.skipped_filters
-        filters = [plugin for plugin in self._handle.filters if plugin.name not in skipped]
+        """Key of row-local outcomes besides row and budgets, or ``None`` if a plugin has no signature."""
+        skipped_plugins = self._cycle.skipped_filters
+        filters = [plugin for plugin in self._handle.filters if plugin.name not in skipped_plugins]
         signs = [plugin.sign(self._pod) for plugin in filters]
         if self._counting is None or None in signs:
             return None
@@ -96,7 +100,7 @@ class PreemptionDryRun:
 
     def _reprieve(self, what_if: "WhatIf", pool: list[Pod]) -> Victims | Status:
         """Reprieve as many victims as fit, protected pods first, then by importance."""
-        # Equal pods keep their order on the node; upstream's sort is unstable for more than 12 pods.
+        # Until 1.37, equal pods keep their order on the node. Upstream's sort is unstable for more than 12 pods.
         pool.sort(key=self._importance)
         protected, unprotected = self._split(pool)
         victims = [pod for pod in protected if not what_if.reprieve(pod)]
@@ -109,11 +113,11 @@ class PreemptionDryRun:
         return Victims(tuple(victims), violations)
 
     def _importance(self, pod: Pod) -> Importance:
-        return -pod.priority, start_time(pod, self._now)
+        return -pod.priority, start_time(pod, self._now), pod.metadata.uid if self._orders_by_uid else ""
 
 
 class WhatIf:
-    """A copy of a node without some of its pods; all filters run after every change."""
+    """A copy of a node without some of its pods. All filters run after every change."""
 
     def __init__(
         self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, node: NodeInfo, removed: Iterable[Pod]
@@ -129,7 +133,7 @@ class WhatIf:
         return self._handle.run_filters(self._cycle, self._pod, self.node)
 
     def reprieve(self, victim: Pod) -> bool:
-        """Put a pod back if both pods fit; otherwise omit it."""
+        """Put a pod back if both pods fit, otherwise omit it."""
         self._add(victim)
         if self._fits():
             return True
@@ -189,20 +193,27 @@ class CountedWhatIf(WhatIf):
 
 
 def counting_filters(handle: PreemptionHandle, cycle: CycleState) -> Sequence[CountingPlugin] | None:
-    """Return the filters that depend on a node's pods if all of them are counting filters; otherwise ``None``."""
-    skipped = cycle.skipped_filters
-    if any(plugin.name not in skipped for plugin in handle.extensions):
+    """Return the filters that depend on a node's pods if all of them are counting filters, otherwise ``None``."""
+    skipped_plugins = cycle.skipped_filters
+    if any(plugin.name not in skipped_plugins for plugin in handle.extensions):
         return None
-    looking = [plugin for plugin in handle.filters if plugin.depends_on > DependsOn.NODE and plugin.name not in skipped]
+    looking = [
+        plugin for plugin in handle.filters if plugin.depends_on > DependsOn.NODE and plugin.name not in skipped_plugins
+    ]
     if not all(isinstance(plugin, CountingPlugin) for plugin in looking):
         return None
     return cast("list[CountingPlugin]", looking)
 
 
-def start_time(pod: Pod, now: float) -> float:
-    """Return the start time of a pod; pods that have not started start now."""
+def start_of_unstarted(features: FeatureGates, clock: Clock) -> float:
+    """Return the assumed start of pods that have not started: now; from 1.38, after all other pods."""
+    return inf if features.since(1, 38) else clock.wall()
+
+
+def start_time(pod: Pod, unstarted: float) -> float:
+    """Return the start time of a pod, or the assumed one if it has not started."""
     started = pod.status.start_time
-    return now if started is None else parse_time(started)
+    return unstarted if started is None else parse_time(started)
 
 
 def _require_success(status: Status | None) -> None:

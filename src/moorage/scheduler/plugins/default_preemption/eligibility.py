@@ -1,4 +1,4 @@
-"""Whether a pod is eligible to preempt, and the evictions in progress."""
+"""Eligibility of pods to preempt, and evictions in progress."""
 
 from collections.abc import Callable, Coroutine
 from inspect import CORO_CLOSED, getcoroutinestate
@@ -19,7 +19,7 @@ NEVER: Final = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 
 MAX_EVICTIONS: Final = 1 << 14
-"""Number of remembered evictions; each is needed only until its watch event arrives."""
+"""Number of remembered evictions. Each is needed only until its watch event arrives."""
 
 
 class Evictions:
@@ -53,7 +53,7 @@ class Evictions:
         self._accepted.put(pod.uid, True)
 
     def cancel(self, pod: Pod) -> None:
-        """Record that the pod was stopped in memory; it may be rescheduled."""
+        """Record that the pod was stopped in memory. It may be rescheduled."""
         self._under_way.discard(pod.uid)
 
 
@@ -61,7 +61,7 @@ class VictimRules(Protocol):
     """Rules for possible victims that replace the comparison of priorities."""
 
     def may_evict(self, preemptor: Pod, victim: Pod, priority: int) -> bool:
-        """Return whether a pod may be evicted for another; ``priority`` is the victim's, or that of its group."""
+        """Return whether a pod may be evicted for another. ``priority`` is the victim's, or that of its group."""
         ...
 
 
@@ -72,7 +72,7 @@ def why_not_eligible(
     evictions: Evictions,
     effective_priority: Callable[[Pod], int] = attrgetter("priority"),
 ) -> str:
-    """Return why a pod is not eligible to preempt; an empty string if it is."""
+    """Return why a pod is not eligible to preempt, or an empty string if it is."""
     if pod.spec.preemption_policy == POLICY_NEVER:
         return NEVER
     # The nomination is written in a separate request, which the watch may not have delivered yet.

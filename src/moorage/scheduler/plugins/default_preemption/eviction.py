@@ -59,7 +59,7 @@ class Preemptor(msgspec.Struct, frozen=True):
 
     @property
     def related(self) -> KubeObject | None:
-        """The related object of events; groups described by a plugin are not API objects."""
+        """The related object of events. Groups described by a plugin are not API objects."""
         return None if isinstance(self.obj, DescribedGroup) else self.obj
 
     @property
@@ -81,29 +81,29 @@ class Eviction:
         self.evictions = handle.shared(EVICTIONS, Evictions)
 
     async def carry_out(self, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
-        """Evict the victims, then clear the nominations of lower-priority pods; raise ApiError if a deletion fails."""
-        began, failed = perf_counter(), True
+        """Evict the victims, then clear the nominations of lower-priority pods. Raise ApiError if a deletion fails."""
+        began, has_failed = perf_counter(), True
         try:
             for victim in victims:
                 await self._evict(victim, preemptor, node_name)
             await self._clear_nominations(preemptor, node_name)
-            failed = False
+            has_failed = False
         finally:
-            self._note_time(preemptor, began, failed=failed)
+            self._note_time(preemptor, began, failed=has_failed)
 
     def is_under_way_for(self, pod: Pod) -> bool:
         """Return whether the pod must wait for its victims; never with synchronous eviction."""
         return False
 
     def reconsidered(self) -> Collection[str] | None:
-        """Return the keys of pods to re-admit; synchronous eviction holds no pods back."""
+        """Return the keys of pods to re-admit. Synchronous eviction holds no pods back."""
         return ()
 
     async def _evict(self, victim: Pod, preemptor: Preemptor, node_name: str) -> bool:
-        """Evict one pod; return whether it was stopped in memory, in which case no deletion is delivered."""
-        waiting = self._handle.waiting_pod(victim.uid)
-        if waiting is not None:
-            in_memory = waiting.preempt(self._plugin, "preempted")
+        """Evict one pod. Return whether it was stopped in memory, in which case no deletion is delivered."""
+        waiting_pod = self._handle.waiting_pod(victim.uid)
+        if waiting_pod is not None:
+            in_memory = waiting_pod.preempt(self._plugin, "preempted")
         else:
             in_memory = self._handle.cancel_pre_bind(victim.uid, f"preempted by {self._plugin}")
         if not in_memory and not await self._delete(victim, preemptor):
@@ -118,7 +118,7 @@ class Eviction:
         return in_memory
 
     async def _delete(self, victim: Pod, preemptor: Preemptor) -> bool:
-        """Add the disruption condition and delete the pod; return whether the pod still existed."""
+        """Add the disruption condition and delete the pod. Return whether the pod still existed."""
         cluster = self._handle.cluster
         try:
             if (patch := disruption_patch(victim, preemptor, self._handle.clock.wall())) is not None:
@@ -136,7 +136,7 @@ class Eviction:
             self._handle.meter.observe("scheduler_preemption_execution_duration_seconds", seconds, *labels)
 
     async def _clear_nominations(self, preemptor: Preemptor, node_name: str) -> bool:
-        """Clear the nominations of lower-priority pods for the node; return whether all writes succeeded."""
+        """Clear the nominations of lower-priority pods for the node. Return whether all writes succeeded."""
         is_clear = True
         for nominated in self._handle.nominator.nominated_pods(node_name):
             if nominated.priority < preemptor.priority and nominated.nominated_node_name:
@@ -149,17 +149,17 @@ class Eviction:
 
 
 class Preemption(msgspec.Struct, eq=False):
-    """The running evictions of one preemptor."""
+    """The running evictions of a preemptor."""
 
     last: Pod | None = None
-    """The last victim, set when all others are evicted."""
+    """The last victim, set when all other victims are evicted."""
     held_back: bool = False
     """Whether the preemptor was held back, possibly at the event that should have activated it."""
     work: Coroutine[Any, Any, None] | None = None
 
     @property
     def was_dropped(self) -> bool:
-        """Whether the work was closed before it started (dry runs); then it holds no pod back."""
+        """Whether the work was closed before it started (dry runs). Then it holds no pod back."""
         return self.work is not None and inspect.getcoroutinestate(self.work) == inspect.CORO_CLOSED
 
 
@@ -190,12 +190,12 @@ class HeldPods:
     def reconsidered(self) -> Collection[str] | None:
         """Return the keys of pods affected by changes since the last call; None if all may be."""
         nodes = self._nodes
-        changed = nodes.changed_since(self._position) if self._node_count == len(nodes) else None
+        changed_rows = nodes.changed_since(self._position) if self._node_count == len(nodes) else None
         self._position, self._node_count = nodes.position, len(nodes)
         keys, self._reconsidered = self._reconsidered, set()
-        if changed is None:
+        if changed_rows is None:
             return None
-        for row in changed:
+        for row in changed_rows:
             keys |= self._on_node.pop(nodes[row].name, set())
         return keys
 
@@ -212,7 +212,7 @@ class BackgroundEviction(Eviction):
         self.events = (EventRegistration(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), self.after_pod_deleted),)
         self._under_way: dict[str, Preemption] = {}
         self._victims: LRU[str, Mapping[str, str]] = LRU("preemption victims", MAX_EVICTIONS)
-        """The nodes of a preemptor's victims by UID; storing the pods would keep deleted pods in memory."""
+        """The nodes of a preemptor's victims by UID. Storing the pods would keep deleted pods in memory."""
         self._held = HeldPods(handle.nodes)
 
     async def carry_out(self, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
@@ -277,9 +277,9 @@ class BackgroundEviction(Eviction):
         return None if info is None else info.pods.get(victim)
 
     async def _work(self, preemption: Preemption, preemptor: Preemptor, node_name: str, victims: Sequence[Pod]) -> None:
-        will_be_woken, began, failed = False, perf_counter(), True
+        will_be_woken, began, has_failed = False, perf_counter(), True
         try:
-            # The last victim is evicted after all others, so ``is_under_way_for`` checks only that one.
+            # The last victim is evicted after all other victims, so ``is_under_way_for`` checks only that one.
             is_clear = await self._clear_nominations(preemptor, node_name)
             *earlier, last = victims
             if earlier:
@@ -292,13 +292,13 @@ class BackgroundEviction(Eviction):
                 self._on_node(victim.uid, victim.node_name) for victim in victims
             )
             will_be_woken = is_clear and not in_memory and not was_missed
-            failed = False
+            has_failed = False
         except ApiError:
             self._victims.discard(preemptor.uid)
             raise
         finally:
-            self._note_time(preemptor, began, failed=failed)
-            result = "error" if failed else "success"
+            self._note_time(preemptor, began, failed=has_failed)
+            result = "error" if has_failed else "success"
             self._handle.meter.count(EXECUTIONS, result)
             self._handle.meter.observe(SECONDS, perf_counter() - began, result)
             if self._under_way.get(preemptor.uid) is preemption:
@@ -309,9 +309,9 @@ class BackgroundEviction(Eviction):
 
 
 def disruption_patch(victim: Pod, preemptor: Preemptor, now: float) -> Mapping[str, Any] | None:
-    """Return the status patch with the disruption condition; ``None`` if the condition is already set."""
+    """Return the status patch with the disruption condition, or ``None`` if the condition is already set."""
     existing = victim.condition(DISRUPTION_TARGET)
-    since = existing.last_transition_time if existing and existing.status == "True" else format_time(now)
+    transition_time = existing.last_transition_time if existing and existing.status == "True" else format_time(now)
     beneficiary = "pod" if preemptor.kind == "pod" else "podgroup"
     condition = Condition(
         type=DISRUPTION_TARGET,
@@ -319,7 +319,7 @@ def disruption_patch(victim: Pod, preemptor: Preemptor, now: float) -> Mapping[s
         reason=PREEMPTION_BY_SCHEDULER,
         message=f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {beneficiary}",
         observed_generation=victim.metadata.generation,
-        last_transition_time=since,
+        last_transition_time=transition_time,
     )
     content = attrgetter("status", "reason", "message")
     if existing is not None and content(existing) == content(condition):

@@ -15,6 +15,7 @@ from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.plugin import DependsOn
 from moorage.scheduler.framework.status import Code, Status
 from moorage.scheduler.plugins.default_preemption.budgets import Budgets
+from moorage.scheduler.plugins.default_preemption.dry_run import start_of_unstarted
 from moorage.scheduler.plugins.default_preemption.eligibility import (
     NEVER,
     POLICY_NEVER,
@@ -76,17 +77,19 @@ class GroupPreemption:
         if not pool:
             return GroupPostFilterResult(Status.unresolvable(PREFIX + NO_VICTIMS))
         try:
-            return await self._evict_for(group, pool)
+            return await self._evict_victims(group, pool)
         except ApiError as error:
             return GroupPostFilterResult(Status.error(PREFIX + str(error)))
 
-    async def _evict_for(self, group: GroupTree, pool: list[Unit]) -> GroupPostFilterResult:
+    async def _evict_victims(self, group: GroupTree, pool: list[Unit]) -> GroupPostFilterResult:
         began, meter = perf_counter(), self._handle.meter
         victims, violating = list[Unit](), set[str]()
         with self._handle.without(pod for unit in pool for pod in unit.pods):
             status, proposals = await self._handle.place_group(group)
             if status is None:
-                ordered = sort_by_importance(pool, self._handle.clock.wall())
+                features = self._handle.features
+                unstarted = start_of_unstarted(features, self._handle.clock)
+                ordered = sort_by_importance(pool, unstarted, by_uid=features.since(1, 38))
                 what_if = GroupWhatIf(self._handle, proposals)
                 victims, violating = reprieve_units(ordered, self._budgets.split, what_if.reprieve)
         result = Code.SUCCESS if status is None else status.code
@@ -133,7 +136,7 @@ class GroupWhatIf:
         self._is_local = all(self._depends_on_node(cycle) for _, cycle in self._proposals)
 
     def reprieve(self, unit: Unit) -> bool:
-        """Put a unit back if the entire group still fits; otherwise omit it."""
+        """Put a unit back if the entire group still fits, otherwise omit it."""
         for pod in unit.pods:
             self._change(pod, is_back=True)
         nodes = {pod.node_name for pod in unit.pods}
@@ -181,10 +184,10 @@ class GroupWhatIf:
         return node
 
     def _depends_on_node(self, cycle: CycleState) -> bool:
-        """Return whether the filters of a member depend only on the pods of one node."""
-        skipped = cycle.skipped_filters
-        filters = (plugin for plugin in self._handle.filters if plugin.name not in skipped)
-        follows = any(plugin.name not in skipped for plugin in self._handle.extensions)
+        """Return whether the filters of a member depend only on the pods of a node."""
+        skipped_plugins = cycle.skipped_filters
+        filters = (plugin for plugin in self._handle.filters if plugin.name not in skipped_plugins)
+        follows = any(plugin.name not in skipped_plugins for plugin in self._handle.extensions)
         return not follows and all(plugin.depends_on < DependsOn.CLUSTER for plugin in filters)
 
 

@@ -19,9 +19,10 @@ from moorage.scheduler.framework.handle import PreemptionHandle
 from moorage.scheduler.framework.node_statuses import NodeStatuses
 from moorage.scheduler.framework.plugin import PostFilterPlugin, PostFilterResult, PreEnqueuePlugin
 from moorage.scheduler.framework.status import Code, Status
-from moorage.scheduler.framework.victims import Victims
+from moorage.scheduler.framework.victims import Harm, Victims
 from moorage.scheduler.plugins.default_preemption.budgets import Budgets
 from moorage.scheduler.plugins.default_preemption.candidates import CandidateSearch
+from moorage.scheduler.plugins.default_preemption.dry_run import start_of_unstarted
 from moorage.scheduler.plugins.default_preemption.eligibility import why_not_eligible
 from moorage.scheduler.plugins.default_preemption.eviction import BackgroundEviction, Eviction, Preemptor
 from moorage.scheduler.plugins.default_preemption.group_preemption import GroupHandle, GroupPreemption
@@ -38,7 +39,7 @@ GROUP_UNDER_WAY: Final = Status.unresolvable("waiting for the preemption for thi
 class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin):
     """Nominate a node for an unschedulable pod, and evict lower-priority pods there.
 
-    Upstream starts its search at a random node; here it starts at the first, unless ``chance`` is set.
+    Upstream starts its search at a random node. Here it starts at the first, unless ``chance`` is set.
     """
 
     call_timeout = None  # evictions are requests, and the client has timeouts
@@ -50,7 +51,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     ) -> None:
         self._handle = handle
         self._pods = handle.lister(Pod)
-        budgets = Budgets(handle.lister(PodDisruptionBudget))
+        budgets = Budgets(handle.lister(PodDisruptionBudget), handle.features)
         has_groups = handle.has_groups
         units = Units(handle.groups) if has_groups else None
         self._search = self._make_search(args or DefaultPreemptionArgs(), budgets, chance, units)
@@ -113,7 +114,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
             candidates = await call_extenders(self._handle, current, findings.candidates)
             if not candidates:
                 return _unschedulable(NO_CANDIDATE)
-            node_name = pick_one_node(candidates, self._handle.clock.wall())
+            node_name = pick_one_node(candidates, start_of_unstarted(self._handle.features, self._handle.clock))
             victims = candidates[node_name].pods
             self._handle.meter.observe("scheduler_preemption_victims", len(victims))
             staying = tuple(victim for victim in victims if not victim.is_terminating)
@@ -143,7 +144,7 @@ def _error(problem: str) -> PostFilterResult:
 async def call_extenders(
     handle: PreemptionHandle, pod: Pod, candidates: Mapping[str, Victims]
 ) -> Mapping[str, Victims]:
-    """Let all interested extenders, one after the other, drop candidates and change victims.
+    """Let all interested extenders, in order, drop candidates and change victims.
 
     Raise ExtenderError if an extender that is not ignorable fails.
     """
@@ -166,14 +167,17 @@ async def call_extenders(
     return candidates
 
 
-def pick_one_node(candidates: Mapping[str, Victims], now: float) -> str:
+def pick_one_node(candidates: Mapping[str, Victims], unstarted: float) -> str:
     """Return the best candidate node, the first of several equal ones.
 
     The criteria are: fewest budget violations, lowest maximum priority, lowest sum of priorities, fewest victims, and
     latest start of the most important victim.
     """
-    harms = [(name, victims.harm) for name, victims in candidates.items()]
-    least = min([harm.weight for _, harm in harms])
-    best = [(name, harm) for name, harm in harms if harm.weight == least]
-    starts = [harm.start(now) for _, harm in best]
-    return best[starts.index(max(starts))][0]
+    # Most candidates have equal victims: each different harm is compared once, for its first node.
+    first_nodes: dict[Harm, str] = {}
+    for name, victims in candidates.items():
+        first_nodes.setdefault(victims.harm, name)
+    least = min([harm.weight for harm in first_nodes])
+    best = [harm for harm in first_nodes if harm.weight == least]
+    starts = [harm.start(unstarted) for harm in best]
+    return first_nodes[best[starts.index(max(starts))]]

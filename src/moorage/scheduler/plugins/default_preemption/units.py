@@ -40,7 +40,7 @@ class Unit(Struct, frozen=True, eq=False):
     priority: int
     rank: Rank
     group: Group | None = None
-    """The group that is disrupted as a unit; ``None`` for a single pod."""
+    """The group that is disrupted as a unit, or ``None`` for a single pod."""
 
 
 def may_evict(unit: Unit, preemptor: Pod, priority: int, rules: VictimRules | None) -> bool:
@@ -95,23 +95,24 @@ class Units:
 
 
 def missing_node(units: Iterable[Unit], nodes: NodeTable) -> str:
-    """Return an error if a node of a unit's pods is missing in the snapshot; otherwise an empty string."""
+    """Return an error if a node of a unit's pods is missing in the snapshot, otherwise an empty string."""
     names = {pod.node_name for unit in units if unit.group is not None for pod in unit.pods}
-    missing = next((name for name in sorted(names) if nodes.find(name) is None), None)
-    if missing is None:
+    unknown = next((name for name in sorted(names) if nodes.find(name) is None), None)
+    if unknown is None:
         return ""
-    return f'failed to get node info for node "{missing}" from snapshot: nodeinfo not found for node name "{missing}"'
+    return f'failed to get node info for node "{unknown}" from snapshot: nodeinfo not found for node name "{unknown}"'
 
 
-def sort_by_importance(units: Iterable[Unit], now: float) -> list[Unit]:
-    """Sort units by importance: priority, rank, number of pods, then earliest start."""
+def sort_by_importance(units: Iterable[Unit], unstarted: float, *, by_uid: bool) -> list[Unit]:
+    """Sort units by importance: priority, rank, number of pods, earliest start, then optionally the UID."""
     return sorted(
         units,
         key=lambda unit: (
             -unit.priority,
             -unit.rank,
             -len(unit.pods),
-            min((start_time(pod, now) for pod in unit.pods), default=now),
+            min((start_time(pod, unstarted) for pod in unit.pods), default=unstarted),
+            min((pod.metadata.uid for pod in unit.pods), default="") if by_uid else "",
         ),
     )
 
@@ -119,9 +120,9 @@ def sort_by_importance(units: Iterable[Unit], now: float) -> list[Unit]:
 def reprieve_units(
     units: Sequence[Unit], split: Split, reprieve: Callable[[Unit], bool]
 ) -> tuple[list[Unit], set[str]]:
-    """Reprieve as many units as fit, those protected by a budget first; the units are sorted by importance.
+    """Reprieve as many units as fit, those protected by a budget first. The units are sorted by importance.
 
-    Return the units to evict, and the UIDs of pods whose eviction violates a budget.
+    Return the units to evict, and the UIDs of pods with an eviction that violates a budget.
     """
     protected, _ = split([pod for unit in units for pod in unit.pods])
     violating = {pod.metadata.uid for pod in protected}
@@ -131,7 +132,7 @@ def reprieve_units(
 
 
 class UnitDryRun(PreemptionDryRun):
-    """Tries nodes for one pod; victims are units, with the priorities of their groups.
+    """Tries nodes for one pod. Victims are units, with the priorities of their groups.
 
     Units with pods on several nodes are evicted as a unit.
     """
@@ -161,7 +162,7 @@ class UnitDryRun(PreemptionDryRun):
         what_if = UnitWhatIf(self._handle, self._cycle, self._pod, node, pool)
         if (status := what_if.run_filters()) is not None:
             return status
-        ordered = sort_by_importance(pool, self._now)
+        ordered = sort_by_importance(pool, self._now, by_uid=self._orders_by_uid)
         victims, violating = reprieve_units(ordered, self._split, what_if.reprieve_unit)
         pods = tuple(pod for unit in victims for pod in unit.pods)
         if not pods:
@@ -174,7 +175,7 @@ class UnitDryRun(PreemptionDryRun):
 
 
 class UnitWhatIf(WhatIf):
-    """A node without some units; cluster-wide plugins also see their pods on other nodes removed."""
+    """A node without some units. Cluster-wide plugins also see their pods on other nodes removed."""
 
     def __init__(
         self, handle: PreemptionHandle, cycle: CycleState, pod: Pod, node: NodeInfo, removed: list[Unit]
@@ -184,7 +185,7 @@ class UnitWhatIf(WhatIf):
             self._change(unit, is_back=False)
 
     def reprieve_unit(self, unit: Unit) -> bool:
-        """Put a unit back if the pod still fits; otherwise omit it."""
+        """Put a unit back if the pod still fits, otherwise omit it."""
         self._change(unit, is_back=True)
         if self._fits():
             return True

@@ -1,1 +1,1 @@
-"""DynamicResources: devices for claims. Start at :mod:`.plugin`; :mod:`.allocation.allocator` is the search."""
+"""DynamicResources: devices for claims. Start at :mod:`.plugin`. :mod:`.allocation.allocator` is the search."""

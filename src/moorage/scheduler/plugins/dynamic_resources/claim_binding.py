@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class BindingProblem(MoorageError):
-    """A claim can no longer be bound; the pod must be retried."""
+    """A claim can no longer be bound. The pod must be retried."""
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def describing(action: str) -> Iterator[None]:
 
 
 class ClaimBinder:
-    """Writes claims; waits up to ``timeout`` for devices to become ready (``None``: does not wait)."""
+    """Writes claims. Waits up to ``timeout`` for devices to become ready (``None``: does not wait)."""
 
     def __init__(self, handle: Handle, claims: ClaimTracker, timeout: float | None) -> None:
         self._handle = handle
@@ -109,7 +109,7 @@ class ClaimBinder:
         """Deallocate a claim with unreachable devices, so that other devices can be allocated."""
         stale = state.extended if state.extended is not None and state.extended.name != UNSAVED_CLAIM_NAME else None
         try:
-            # Upstream picks a random claim; the first one is deterministic.
+            # Upstream picks a random claim. The first one is deterministic.
             for index in sorted(unavailable):
                 claim = state.claims[index]
                 if claim is not state.extended and _is_used_only_by(claim, pod.uid):
@@ -126,7 +126,7 @@ class ClaimBinder:
     async def free_group_claim(self, group: PodGroup, pod: Pod, away: Iterable[ResourceClaim]) -> Status:
         """Deallocate a claim that may block a group, or remove the group's reservation from one of its claims.
 
-        ``away`` are claims of its pods that could not be used on some node; ``pod`` is the first pod.
+        ``away`` are claims of its pods that could not be used on some node. ``pod`` is the first pod.
         """
         try:
             for claim in away:
@@ -164,22 +164,22 @@ class ClaimBinder:
             with describing(f"get claim {claim.key}"):
                 claim = await self._handle.cluster.get(claim)
         try:
-            stored = await self._retried(claim, write, reading)
+            stored_claim = await self._retried(claim, write, reading)
         except BindingProblem:
             # Its devices may belong to another attempt, or to this one: reload the claim before they are treated as
             # free, because with a late watch event they would be allocated twice.
             with suppress(ApiError):
                 self._claims.assume(await self._handle.cluster.get(claim))
             raise
-        self._claims.assume(stored)
-        state.claims[index] = stored
+        self._claims.assume(stored_claim)
+        state.claims[index] = stored_claim
         if is_extended:
-            state.extended = stored
+            state.extended = stored_claim
             mappings = state.reserved.mappings if state.reserved is not None else ()
             if not mappings:
                 text = f"nil or empty request mappings, no update of pod {pod.key} ExtendedResourceClaimStatus"
                 raise BindingProblem(text)
-            status = ExtendedResourceClaimStatus(request_mappings=mappings, resource_claim_name=stored.name)
+            status = ExtendedResourceClaimStatus(request_mappings=mappings, resource_claim_name=stored_claim.name)
             with describing(f"update pod {pod.key} ExtendedResourceClaimStatus"):
                 await self._handle.cluster.patch_status(pod, {"extendedResourceClaimStatus": to_builtins(status)})
 
@@ -204,11 +204,11 @@ class ClaimBinder:
         """Write allocation and reservation into the current version of a claim."""
         if claim.is_terminating:
             raise BindingProblem(f"claim {claim.key} got deleted in the meantime")
-        stored = claim.status.allocation
+        new_allocation = claim.status.allocation
         if allocation is not None:
-            if stored is not None:
+            if new_allocation is not None:
                 raise BindingProblem(f"claim {claim.key} got allocated elsewhere in the meantime")
-            stored = allocation
+            new_allocation = allocation
             if FINALIZER not in claim.metadata.finalizers:
                 # The finalizer is not part of the status, so it needs a separate write, which must be first.
                 finalizers = (*claim.metadata.finalizers, FINALIZER)
@@ -217,16 +217,16 @@ class ClaimBinder:
                         replace(claim, metadata=replace(claim.metadata, finalizers=finalizers))
                     )
         if self._timeout is not None:
-            if stored is None:
+            if new_allocation is None:
                 raise BindingProblem(f"claim {claim.key} got deallocated elsewhere in the meantime")
-            if stored.allocation_timestamp is None:
-                stored = replace(stored, allocation_timestamp=format_time(self._handle.clock.wall()))
+            if new_allocation.allocation_timestamp is None:
+                new_allocation = replace(new_allocation, allocation_timestamp=format_time(self._handle.clock.wall()))
         users = claim.status.reserved_for
         if not is_reserved_for(claim, consumer.uid):
             users = (*users, consumer)
-        status = replace(claim.status, allocation=stored, reserved_for=users)
-        added = "reservation" if allocation is None else "allocation and reservation"
-        with describing(f"add {added} to claim {claim.key}"):
+        status = replace(claim.status, allocation=new_allocation, reserved_for=users)
+        additions = "reservation" if allocation is None else "allocation and reservation"
+        with describing(f"add {additions} to claim {claim.key}"):
             return await self._handle.cluster.update(replace(claim, status=status), subresource="status")
 
     async def _retried(self, claim: ResourceClaim, write: Callable[[ResourceClaim], Awaitable[T]], reading: str) -> T:
@@ -252,10 +252,10 @@ class ClaimBinder:
             )
             end = self._handle.clock.now() + timeout
             while not self._are_ready(state, timeout):
-                remaining = end - self._handle.clock.now()
-                if remaining <= 0:
+                remaining_seconds = end - self._handle.clock.now()
+                if remaining_seconds <= 0:
                     raise DeviceBindingTimeoutError("device binding timeout: context deadline exceeded")
-                await asyncio.sleep(min(POLL_INTERVAL, remaining))
+                await asyncio.sleep(min(POLL_INTERVAL, remaining_seconds))
             result = "success"
         except DeviceBindingError as error:
             result = "timeout" if isinstance(error, DeviceBindingTimeoutError) else "failure"
@@ -323,7 +323,7 @@ class DeviceBindingTimeoutError(DeviceBindingError):
 
 
 def is_ready(claim: ResourceClaim) -> bool:
-    """Return whether all devices of a claim are ready; raise :class:`DeviceBindingError` if one has failed."""
+    """Return whether all devices of a claim are ready. Raise :class:`DeviceBindingError` if one has failed."""
     if claim.status.allocation is None:
         return False
     for result in devices_with_conditions(claim):
@@ -334,10 +334,10 @@ def is_ready(claim: ResourceClaim) -> bool:
             return False
         conditions = {condition.type: condition for condition in reversed(status.conditions)}
         for name in result.binding_failure_conditions:
-            failed = conditions.get(name)
-            if failed is not None and failed.status == "True":
-                message = failed.message.replace("\\", "\\\\").replace('"', '\\"')
-                text = f'claim={claim.name}, reason={failed.reason}, message="{message}"'
+            failure = conditions.get(name)
+            if failure is not None and failure.status == "True":
+                message = failure.message.replace("\\", "\\\\").replace('"', '\\"')
+                text = f'claim={claim.name}, reason={failure.reason}, message="{message}"'
                 raise DeviceBindingError(f"device binding failed: {text}")
         if any(name not in conditions or conditions[name].status != "True" for name in result.binding_conditions):
             return False

@@ -22,9 +22,9 @@ NOT_AVAILABLE: Final = Status.unresolvable("resourceclaim not available on the n
 
 
 class Pattern(Struct):
-    """Claims to allocate on nodes of one kind; kinds differ if device plugins serve an extended resource.
+    """Claims to allocate on nodes of the same kind; kinds differ if device plugins serve an extended resource.
 
-    ``cached`` is ``None`` if there is nothing to allocate; ``is_idle`` is set if no claim applies to the nodes.
+    ``cached`` is ``None`` if there is nothing to allocate. ``is_idle`` is set if no claim applies to the nodes.
     """
 
     cached: CachedAllocations | None = None
@@ -43,11 +43,11 @@ class DeviceState(Struct):
     matchers: dict[int, NodeMatcher] = field(default_factory=dict)
     stuck: frozenset[int] = frozenset()
     skipping: frozenset[int] = frozenset()
-    """Claims whose devices require nodes with optional node operations."""
+    """Claims for devices that require nodes with optional node operations."""
     pending_skips: tuple[int, ...] = ()
     """Such claims among the ``shared`` ones."""
     mapped: tuple[int, ...] | None = None
-    """Claims with devices that map to node resources; ``None`` until looked up."""
+    """Claims with devices that map to node resources, or ``None`` until looked up."""
     patterns: dict[frozenset[str], Pattern] = field(default_factory=dict)
     shared: dict[int, AllocationResult] = field(default_factory=dict)
     """Claims with a pending allocation of another pod of the same group, by index."""
@@ -90,7 +90,7 @@ class DeviceState(Struct):
         return self.unreachable_from(info) | self.stuck
 
     def unreachable_from(self, info: NodeInfo) -> set[int]:
-        """Return the indexes of the claims whose devices a node does not reach."""
+        """Return the indexes of the claims for devices that a node does not reach."""
         away = {index for index, matcher in self.matchers.items() if not matcher.matches(info.labels, info.name)}
         if self.skipping and OPTIONAL_NODE_OPERATIONS not in info.node.status.declared_features:
             away |= self.skipping
@@ -112,7 +112,7 @@ class DeviceState(Struct):
         return unavailable
 
     def unavailable_on_nodes(self, nodes: NodeTable) -> BoolArray | None:
-        """Find the nodes where a claim cannot be used; ``None`` if all claims can be used on all nodes."""
+        """Find the nodes where a claim cannot be used. Return ``None`` if all claims can be used on all nodes."""
         if self.stuck:
             return np.ones(len(nodes), dtype=np.bool_)
         masks = [~matching_nodes(matcher, nodes) for matcher in self.matchers.values()]

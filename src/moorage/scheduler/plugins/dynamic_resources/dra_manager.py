@@ -35,7 +35,7 @@ MAX_CACHED: Final = 32
 
 
 class DraManager:
-    """Devices and claims of one cluster, shared by all profiles."""
+    """Devices and claims of a cluster, shared by all profiles."""
 
     def __init__(self, handle: Handle) -> None:
         self.features = DeviceFeatures.of(handle.features)
@@ -78,7 +78,7 @@ def shared_dra_manager(handle: Handle) -> DraManager:
 
 
 class DeviceCounts:
-    """Counts the devices of a class on a node, and those in use; device plugins take precedence."""
+    """Counts the devices of a class on a node, and those in use. Device plugins take precedence."""
 
     def __init__(self, manager: DraManager) -> None:
         self._manager = manager
@@ -91,7 +91,7 @@ class DeviceCounts:
         )
 
     def refresh(self) -> None:
-        """Apply observed changes; call before scoring."""
+        """Apply observed changes. Call before scoring."""
         self._manager.refresh()
 
     def on_node(self, info: NodeInfo, resource: str) -> tuple[int, int]:

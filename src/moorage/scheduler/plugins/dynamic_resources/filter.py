@@ -78,7 +78,7 @@ class NodeFilter:
         return NOT_AVAILABLE if state.unavailable_on(info) else None
 
     def filter_nodes(self, state: DeviceState, pod: Pod, nodes: NodeTable, *, may_suspend: bool = False) -> Verdict:
-        """Filter a window; only nodes that are still feasible are checked.
+        """Filter a window. Only nodes that are still feasible are checked.
 
         Raise AttemptSuspended if that takes long; the cached results of a part of the nodes remain.
         """
@@ -197,7 +197,7 @@ class NodeFilter:
         return scores
 
     def outcome(self, state: DeviceState, cached: CachedAllocations, info: NodeInfo) -> AllocationOutcome:
-        """Return the allocation result for a node; raise :class:`SearchTimeout` if the search takes too long."""
+        """Return the allocation result for a node. Raise :class:`SearchTimeout` if the search takes too long."""
         return cached.outcome(self._manager.views.at(info), self._budget(state, cached))
 
     def pattern_for(self, state: DeviceState, pod: Pod, info: NodeInfo) -> Pattern | Status:
@@ -217,7 +217,7 @@ class NodeFilter:
     def _groups(
         self, state: DeviceState, pod: Pod, nodes: NodeTable, mask: BoolArray, rejections: Rejections
     ) -> Iterator[tuple[BoolArray, Pattern]]:
-        """Split a window by the claims to allocate; add infeasible nodes to ``rejections``."""
+        """Split a window by the claims to allocate. Add infeasible nodes to ``rejections``."""
         if state.extended is None:
             yield mask, self._pattern(state, pod, frozenset())
             return
@@ -288,7 +288,7 @@ class NodeFilter:
     def _search_missing(
         self, state: DeviceState, cached: CachedAllocations, numbers: IntArray, mask: BoolArray
     ) -> BoolArray | None:
-        """Search views without a result; return the nodes for which the time was not sufficient, if any."""
+        """Search views without a result. Return the nodes for which the time was not sufficient, if any."""
         if not cached.unknown:
             return None
         if len(cached.unknown) <= FEW_UNKNOWN:
@@ -321,7 +321,7 @@ class NodeFilter:
             raise AttemptSuspended
 
     def _budget(self, state: DeviceState, cached: CachedAllocations) -> SearchBudget:
-        """Return the budget of all searches of an attempt; it starts with the first search."""
+        """Return the budget of all searches of an attempt. It starts with the first search."""
         if state.budget is None:
             state.budget = SearchBudget(self._clock, self._timeout, cached.spent)
         return state.budget

@@ -10,7 +10,7 @@ from moorage.scheduler.framework.handle import Lister
 from moorage.scheduler.plugins.dynamic_resources.claims.tracker import ClaimProblem, ClaimTracker, claim_name
 
 MAX_AWAITING: Final = 1 << 17
-"""Maximum number of indexed pods; if there are more, the index restarts and all pods are checked."""
+"""Maximum number of indexed pods. If there are more, the index restarts and all pods are checked."""
 
 
 class PodsAwaitingClaims:
@@ -26,7 +26,7 @@ class PodsAwaitingClaims:
         self._by_claim: dict[str, set[str]] = {}
 
     def add(self, pod: str, claim: str) -> None:
-        """Record that a pod needs a claim, both by key; without a claim, the pod waits for its own update."""
+        """Record that a pod needs a claim, both by key. Without a claim, the pod waits for its own update."""
         if not claim or pod in self._by_claim.get(claim, ()):
             return
         if self._position is None:
@@ -38,18 +38,18 @@ class PodsAwaitingClaims:
         self._count += 1
 
     def reconsidered(self) -> Collection[str] | None:
-        """Return the pods whose claims changed since the last call; None if all pods may be affected."""
+        """Return the pods with claims that changed since the last call; None if all pods may be affected."""
         position = self._position
-        changed = self._claims.changed_since(position) if position is not None and position >= 0 else None
+        changed_claims = self._claims.changed_since(position) if position is not None and position >= 0 else None
         self._position = self._claims.version
-        if changed is None:
+        if changed_claims is None:
             return None
         pods: set[str] = set()
-        for claim in changed:
-            waiting = self._by_claim.pop(claim, None)
-            if waiting is not None:
-                pods |= waiting
-                self._count -= len(waiting)
+        for claim in changed_claims:
+            waiting_pods = self._by_claim.pop(claim, None)
+            if waiting_pods is not None:
+                pods |= waiting_pods
+                self._count -= len(waiting_pods)
         return pods
 
 
@@ -112,7 +112,7 @@ class DeviceHints:
             for _ in self._claims.iter_claims(new or pod):
                 pass
         except ClaimProblem as problem:
-            # PreEnqueue is not called a second time in this case, and the generated claim's name is known only now.
+            # PreEnqueue is not called again in this case, and the generated claim's name is known only now.
             self._awaiting.add(pod.key, problem.claim)
             return QueueingHint.SKIP
         return QueueingHint.QUEUE

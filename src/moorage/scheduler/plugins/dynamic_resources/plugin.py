@@ -256,7 +256,7 @@ class DynamicResources(
         return None
 
     def _add_pending(self, cycle: CycleState, state: DeviceState, index: int, result: AllocationResult) -> None:
-        """Add a pending allocation for a claim; pods of the same group may share it."""
+        """Add a pending allocation for a claim. Pods of the same group may share it."""
         uid = state.claims[index].uid
         state.allocations[index] = result
         state.pending_uids.append(uid)
@@ -292,19 +292,19 @@ class DynamicResources(
         pending_uids = (group.get(PENDING) if group is not None else None) or {}
         stuck, skipping, pending_skips = set[int](), set[int](), list[int]()
         for index, claim in enumerate(state.claims):
-            stored = claim.status.allocation
-            if stored is None and claim.uid in pending_uids:
-                stored = self._manager.claims.pending_allocation(claim.uid)
-                assert stored is not None
-                state.shared[index] = stored
-            if stored is None:
+            known_allocation = claim.status.allocation
+            if known_allocation is None and claim.uid in pending_uids:
+                known_allocation = self._manager.claims.pending_allocation(claim.uid)
+                assert known_allocation is not None
+                state.shared[index] = known_allocation
+            if known_allocation is None:
                 status = self._refusal(claim, is_extended=claim is state.extended)
                 if status is not None:
                     return status
                 continue
-            if stored.node_selector is not None:
+            if known_allocation.node_selector is not None:
                 try:
-                    state.matchers[index] = strict_matcher(stored.node_selector)
+                    state.matchers[index] = strict_matcher(known_allocation.node_selector)
                 except SelectorError as error:
                     return Status.error(str(error), cause=error)
             state.fixed_score += stored_preference(claim)
@@ -313,7 +313,7 @@ class DynamicResources(
             ):
                 stuck.add(index)
             # Independent of the gate: devices allocated while it was on need the same from their node.
-            if any(result.skip_node_operations for result in stored.devices.results):
+            if any(result.skip_node_operations for result in known_allocation.devices.results):
                 (pending_skips.append if index in state.shared else skipping.add)(index)
         state.stuck, state.skipping, state.pending_skips = frozenset(stuck), frozenset(skipping), tuple(pending_skips)
         return None

@@ -1,6 +1,6 @@
 """Cached affinity rules: expanded terms and incremental counts for pods with equal terms and labels.
 
-Pods of one template have the same terms, namespace and labels, so their rules are computed once, and updated only when
+Pods of a template have the same terms, namespace and labels, so their rules are computed once, and updated only when
 a namespace changes, a term appears or disappears, or counts were dropped.
 """
 
@@ -58,7 +58,7 @@ class DomainScores:
         return not is_any_counted(self._tallies.values())
 
     def at_node(self, labels: Mapping[str, str]) -> int:
-        """Sum up the scores of one node's domains."""
+        """Sum up the scores of a node's domains."""
         return sum(tally[labels.get(key)] for key, tally in self._tallies.items())
 
     def at_nodes(self, nodes: NodeTable) -> IntArray:
@@ -101,7 +101,7 @@ class CachedRules:
         return bool(self._pods.preferred) or (self._hard_weight > 0 and bool(self._pods.affinity))
 
     def required(self, pod: Pod, terms: PodTerms, nodes: NodeTable) -> RequiredRules:
-        """Return the rules of the pod's and of existing pods' required terms; call ``refresh`` before use."""
+        """Return the rules of the pod's and of existing pods' required terms. Call ``refresh`` before use."""
         key = _cache_key(pod, terms)
         pods = self._pods
         state = (self._namespaces.version, nodes.label_keys_version, pods.anti_affinity.version, pods.generation)
@@ -113,7 +113,7 @@ class CachedRules:
         return cached[1]
 
     def preferred(self, pod: Pod, terms: PodTerms, nodes: NodeTable) -> DomainScores:
-        """Return the scores of the pod's and of existing pods' preferred terms; call ``refresh`` before use."""
+        """Return the scores of the pod's and of existing pods' preferred terms. Call ``refresh`` before use."""
         pods = self._pods
         key = _cache_key(pod, terms)
         state = (
@@ -141,7 +141,7 @@ class CachedRules:
         tallies = (
             self._by_key((key, matching_all, 1) for key in affinity_keys if matching_all is not None),
             avoided,
-            # Existing pods may have any number of topology keys; ignore keys that no node has.
+            # Existing pods may have any number of topology keys. Ignore keys that no node has.
             self._by_key(
                 (group.term.topology_key, group, 1)
                 for group in existing_anti_affinity
@@ -189,7 +189,7 @@ class CachedRules:
         return self._pods.count(term.namespaces, term.matcher, terminating=True)
 
     def _by_key(self, counts: Iterable[tuple[str, RowCounts, int]]) -> Tallies:
-        """Group weighted counts by topology key; equal sums share a tally."""
+        """Group weighted counts by topology key. Equal sums share a tally."""
         sources: defaultdict[str, list[tuple[RowCounts, int]]] = defaultdict(list)
         for key, source, weight in counts:
             sources[key].append((source, weight))

@@ -51,7 +51,7 @@ class NamespaceExpansion:
 
     @property
     def version(self) -> int:
-        """The version of the namespaces; it grows with every change."""
+        """The version of the namespaces. It grows with every change."""
         return self._namespaces.version
 
     def expand(self, terms: Sequence[AffinityTerm]) -> tuple[IncomingTerm, ...]:
@@ -67,7 +67,7 @@ class NamespaceExpansion:
         return expanded
 
     def expand_one(self, term: AffinityTerm, selected: dict[LabelMatcher, frozenset[str]]) -> IncomingTerm:
-        """Expand one term; an empty namespace selector means all namespaces."""
+        """Expand one term. An empty namespace selector means all namespaces."""
         selector, namespaces = term.namespace_matcher, term.namespaces
         if not selector.is_nothing and not selector.is_everything:
             if selector not in selected:
@@ -77,7 +77,7 @@ class NamespaceExpansion:
         return IncomingTerm(term.topology_key, None if selector.is_everything else namespaces, term.matcher)
 
     def find_labels(self, namespace: str) -> Mapping[str, str]:
-        """Return the labels of a namespace; unknown namespaces have no labels."""
+        """Return the labels of a namespace. Unknown namespaces have no labels."""
         obj = self._namespaces.get(namespace)
         return NO_LABELS if obj is None else obj.labels
 
@@ -152,7 +152,7 @@ class PairCounts:
             self.by_key.setdefault(key, DomainCounts.none()).change(value, by)
 
     def find_positive(self, nodes: NodeTable) -> BoolArray | None:
-        """Find the nodes with a pod counted in one of their domains; ``None`` if no node has one."""
+        """Find the nodes with a pod counted in one of their domains. Return ``None`` if no node has one."""
         return any_of(counts.positive_at(nodes.label(key)) for key, counts in self.by_key.items() if counts.total)
 
     def clone(self) -> "PairCounts":
@@ -202,7 +202,7 @@ class AffinityWhatIf(Struct):
         return self.matches_itself and self.affinity.is_empty
 
     def filter_nodes(self, nodes: NodeTable) -> Verdict:
-        """Filter every node of a window; each gets the first reason that applies."""
+        """Filter every node of a window. Each gets the first reason that applies."""
         unmet: BoolArray | None = None
         if self.affinity_terms and self._is_first_of_its_kind:
             unmet = any_of(nodes_lacking(nodes.label(key)) for key in self.affinity.by_key)
@@ -252,7 +252,7 @@ class RequiredRules:
         return nodes.shows_all and self._nodes is not None and nodes.is_window_of(self._nodes)
 
     def verdict(self, size: int) -> Verdict:
-        """Filter all rows; the verdict is cached until a count becomes zero or positive."""
+        """Filter all rows. The verdict is cached until a count becomes zero or positive."""
         versions = [tally.positive_version for tally in self._tallies]
         if self._filtered is None or self._filtered[0] != versions:
             tallies = self._affinity.values()
@@ -305,7 +305,7 @@ class AffinityState:
         return self._counts().filter(node)
 
     def filter_nodes(self, nodes: NodeTable) -> Verdict:
-        """Filter every node of a window; each gets the first reason that applies."""
+        """Filter every node of a window. Each gets the first reason that applies."""
         if not self._is_changed and self._rules.are_over(nodes):
             return self._rules.verdict(len(nodes))
         return self._counts().filter_nodes(nodes)
@@ -325,7 +325,7 @@ def _rows_with_pods(tallies: Tallies) -> BoolArray | None:
 
 
 def _verdict(size: int, *rejected: BoolArray | None) -> Verdict:
-    """Combine the three reasons; each node gets the first that applies."""
+    """Combine the three reasons. Each node gets the first that applies."""
     rejections: list[tuple[BoolArray, Status]] = []
     decided: BoolArray | None = None
     for rows, status in zip(rejected, (AFFINITY_UNMET, ANTI_AFFINITY_BROKEN, EXISTING_BROKEN), strict=True):

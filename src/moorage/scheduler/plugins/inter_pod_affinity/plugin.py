@@ -118,7 +118,7 @@ class _PodsByTerm:
 
 
 class _PodsByTopologyKey:
-    """Finds the pending pods with a term whose domains a node enters or leaves."""
+    """Finds the pending pods with a term for the domains that a node enters or leaves."""
 
     def keys(self, pod: Pod) -> set[Hashable]:
         terms = affinity_terms(pod)
@@ -133,7 +133,7 @@ class _PodsByTopologyKey:
 
 
 class _PodsByAnyTopologyKey(_PodsByTopologyKey):
-    """Finds the same pods; and all pods, if the event may concern the terms of existing pods."""
+    """Finds the same pods, and all pods, if the event may concern the terms of existing pods."""
 
     def __init__(self, pods: PodIndex) -> None:
         self._avoided = pods.anti_affinity.topology_keys
@@ -177,8 +177,8 @@ def _matches(term: AffinityTerm, assigned: Pod) -> bool:
 class ExtraHints:
     """Hints for events that upstream's hints skip, from the terms of existing pods and the namespace labels.
 
-    Otherwise the pods would wait for the periodic flush: a new node for a pod that others avoid, the deletion of the
-    last matching pod (the next pod is then the first of its kind), and changes of namespace labels.
+    Otherwise the pods would wait for the periodic flush: a new node for a pod that other pods avoid, the deletion of
+    the last matching pod (the next pod is then the first of its kind), and changes of namespace labels.
     """
 
     def __init__(self, pods: PodIndex, namespaces: NamespaceExpansion) -> None:
@@ -235,7 +235,7 @@ class ExtraHints:
         return queue_if(any(key in before and before[key] != after.get(key) for key in keys))
 
     def after_namespace(self, pod: Pod, old: Namespace | None, new: Namespace) -> QueueingHint:
-        """Queue when the pod's terms select the namespace or no longer do, or when others no longer avoid it."""
+        """Queue when the pod's terms select the namespace or no longer do, or when other pods no longer avoid it."""
         before = NO_LABELS if old is None else old.labels
         terms = affinity_terms(pod)
         for term in (*terms.affinity, *terms.anti_affinity):
@@ -327,7 +327,7 @@ class InterPodAffinity(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScoreP
         return cycle[SCORE_STATE].at_nodes(nodes)
 
     def normalize_scores(self, cycle: CycleState, pod: Pod, nodes: NodeTable, scores: IntArray) -> IntArray:
-        """Scale to 0…100; the floating-point operations and their order match upstream, for equal rounding."""
+        """Scale to 0…100. The floating-point operations and their order match upstream, for equal rounding."""
         low, high = (int(np.minimum.reduce(scores)), int(np.maximum.reduce(scores))) if len(scores) else (0, 0)
         if high == low:
             return np.zeros_like(scores)

@@ -40,7 +40,7 @@ from moorage.scheduler.plugins.resource_amounts import measure_capacity, scored_
 
 TOO_MANY_PODS: Final = Status.unschedulable("Too many pods")
 MAX_TOTAL_WEIGHT: Final = 1 << 20
-"""Weighted sums below this fit into 32 bits; valid configurations are far below."""
+"""Weighted sums below this fit into 32 bits. Valid configurations are far below."""
 
 
 class Demand(NamedTuple):
@@ -53,7 +53,7 @@ class Demand(NamedTuple):
 
 
 class WeightedRequest(NamedTuple):
-    """The request and weight of one resource in the score."""
+    """The request and weight of a resource in the score."""
 
     resource: str
     amount: int
@@ -69,7 +69,7 @@ SHARES: Final = StateKey[tuple[WeightedRequest, ...]]("NodeResourcesFit: what th
 class NodeResourcesFit(
     PreFilterPlugin, FilterPlugin, CountingPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin
 ):
-    """Reject nodes with insufficient resources, and score the others by utilization."""
+    """Reject nodes with insufficient resources, and score the other nodes by utilization."""
 
     Args = NodeResourcesFitArgs
     depends_on = DependsOn.REQUESTS
@@ -90,7 +90,7 @@ class NodeResourcesFit(
         self._classes = ExtendedResourceClasses(handle)
         self._ignored = frozenset(args.ignored_resources), frozenset(args.ignored_resource_groups)
         self._nodes = handle.nodes if handle.features.enabled(GATE) else None
-        """The nodes of pods with a deferred resize; ``None`` if the gate is off."""
+        """The nodes of pods with a deferred resize, or ``None`` if the gate is off."""
         self._signs_template = self._signs_template and self._nodes is None
 
     def sign(self, pod: Pod) -> Hashable | None:
@@ -109,8 +109,8 @@ class NodeResourcesFit(
             # Only the increase is needed: the present requests are already counted on the node.
             info = self._nodes.find(pod.node_name)
             placed = info.pods.get(pod.uid) if info is not None else None
-            counted = placed.requests_on_node if placed is not None else {}
-            demands = tuple(d._replace(amount=max(0, d.amount - counted.get(d.resource, 0))) for d in demands)
+            requests = placed.requests_on_node if placed is not None else {}
+            demands = tuple(d._replace(amount=max(0, d.amount - requests.get(d.resource, 0))) for d in demands)
         cycle[DEMANDS] = demands
         return None
 
@@ -133,14 +133,14 @@ class NodeResourcesFit(
         amounts = self._amounts if size > FEW_NODES and nodes.shows_all else None
         if amounts is not None:
             amounts.follow(nodes)
-        # Usually no node is full; then no row has to be checked.
+        # Usually no node is full. Then no row has to be checked.
         if amounts is None or not amounts[PODS].is_free_everywhere(nodes, 1):
             full = nodes.pod_count >= nodes.allocatable[PODS]
             if full.any():
                 rejections.append((full, TOO_MANY_PODS))
         allocatable, requested = nodes.allocatable, nodes.requested
         absent: list[str] = []
-        """Successive resources that no node has; these are one rejection of all nodes."""
+        """Successive resources that no node has. These are one rejection of all nodes."""
         for resource, amount, is_delegable in cycle[DEMANDS]:
             if resource not in allocatable:
                 absent += () if is_delegable else (resource,)
@@ -308,9 +308,9 @@ def after_class_change(pod: Pod, old: DeviceClass | None, new: DeviceClass) -> Q
 def read_demands(
     pod: Pod, classes: ExtendedResourceClasses, ignored: Collection[str] = (), ignored_groups: Collection[str] = ()
 ) -> tuple[Demand, ...]:
-    """List the requests that must be free on a node; the number of pods is checked separately."""
+    """List the requests that must be free on a node. The number of pods is checked separately."""
     amounts, backed = pod.requests, classes.by_resource()
-    # CPU, memory and storage are first; the order of other resources is random upstream, here by name.
+    # CPU, memory and storage are first. The order of other resources is random upstream, here by name.
     demands = [Demand(name, amounts[name], False) for name in NATIVE if amounts.get(name, 0) > 0]
     for name in sorted([name for name in amounts if name not in NATIVE and name != PODS]):
         is_ignored = name in ignored or (ignored_groups and name.partition("/")[0] in ignored_groups)

@@ -20,15 +20,15 @@ from moorage.scheduler.framework.status import MAX_NODE_SCORE, BoolArray, FloatA
 from moorage.scheduler.plugins.resource_amounts import Capacity, percentage, percentages
 
 FEW_NODES: Final = 8
-"""Up to this many nodes are scored one by one; columns are slower."""
+"""Up to this many nodes are scored one by one. Columns are slower."""
 
 
 WeightedScore: TypeAlias = tuple[int, int]
-"""The weight of one resource, and the score of a node for it."""
+"""The weight of a resource, and the score of a node for it."""
 
 
 class WeightedScores(NamedTuple):
-    """The scores of a window for one resource; ``present`` is ``None`` if every node has the resource."""
+    """The scores of a window for one resource. ``present`` is ``None`` if every node has the resource."""
 
     weight: int
     scores: IntArray
@@ -57,7 +57,7 @@ class Strategy(ABC):
         raise NotImplementedError
 
     def mean(self, weighted: Sequence[WeightedScore]) -> int:
-        """Combine the scores of one node; a node without any of the resources gets 0."""
+        """Combine the scores of a node; a node without any of the resources gets 0."""
         total = weights = 0
         for weight, score in weighted:
             total += weight * score

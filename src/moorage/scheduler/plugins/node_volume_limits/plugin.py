@@ -16,7 +16,7 @@ from moorage.scheduler.framework.events import Action, ClusterEvent, EventRegist
 from moorage.scheduler.framework.handle import Handle
 from moorage.scheduler.framework.nodeinfo import NodeInfo
 from moorage.scheduler.framework.nodetable import NodeTable
-from moorage.scheduler.framework.plugin import FilterPlugin, PreFilterPlugin
+from moorage.scheduler.framework.plugin import DependsOn, FilterPlugin, PreFilterPlugin
 from moorage.scheduler.framework.pods_by_claim import BY_VOLUME_CLAIM
 from moorage.scheduler.framework.status import BoolArray, Status, Verdict
 from moorage.scheduler.plugins.node_volume_limits.volume_columns import (
@@ -33,7 +33,7 @@ EXCEEDED: Final = Status.unschedulable("node(s) exceed max volume count")
 
 
 class NewAttachments(Struct, frozen=True):
-    """The volumes that a pod attaches, with their drivers, or the failure; ``demanding`` drivers must be installed."""
+    """The volumes that a pod attaches, with their drivers, or the failure. ``demanding`` drivers must be installed."""
 
     volumes: Mapping[CSIName, str]
     failure: Status | None = None
@@ -53,6 +53,8 @@ KEY = StateKey[PodAttachments]("NodeVolumeLimits")
 class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     """Reject nodes where a driver's volume limit would be exceeded, or where a required driver is missing."""
 
+    # The volumes of a pod never change: results follow pods that are added to a node and removed.
+    depends_on = DependsOn.REQUESTS
     _signs_template = True
 
     def __init__(self, *, handle: Handle) -> None:
@@ -83,9 +85,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         new = volumes.without if csi_node is None else volumes.with_csi_node
         if new.failure is not None or not new.volumes:
             return new.failure
-        running = {driver.name for driver in csi_node.spec.drivers} if csi_node is not None else ()
+        drivers = {driver.name for driver in csi_node.spec.drivers} if csi_node is not None else ()
         for driver in new.demanding:
-            if driver not in running:
+            if driver not in drivers:
                 return _not_installed(driver)
         limits = read_limits(csi_node)
         if not limits:
@@ -100,7 +102,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return None if fits else EXCEEDED
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Filter all nodes by cached counts; nodes that already have one of the volumes are counted exactly."""
+        """Filter all nodes by cached counts. Nodes that already have one of the volumes are counted exactly."""
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
         self._columns.refresh()
@@ -172,7 +174,7 @@ def _not_installed(driver: str) -> Status:
 
 
 def after_csi_node_updated(_pod: Pod, old: CSINode, new: CSINode) -> QueueingHint:
-    """Queue if the limit of a driver was raised; a missing limit is treated as 0, as upstream."""
+    """Queue if the limit of a driver was raised. A missing limit is treated as 0, as upstream."""
     before = read_limits(old)
     return queue_if(any(limit > before.get(name, 0) for name, limit in read_limits(new).items()))
 

@@ -1,4 +1,4 @@
-"""Volumes that a CSI driver must attach; their counts and limits per driver and node, updated incrementally."""
+"""Volumes that a CSI driver must attach. Their counts and limits per driver and node, updated incrementally."""
 
 from collections.abc import Collection, Hashable, Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
@@ -25,12 +25,12 @@ from moorage.scheduler.framework.nodetable import NodeTable
 from moorage.scheduler.framework.status import BoolArray, Status
 from moorage.scheduler.state.side_columns import ALL_ROWS, SideColumns
 
-# A prefix that real volume handles cannot have; upstream uses random letters.
+# A prefix that real volume handles cannot have. Upstream uses random letters.
 NOT_YET_PROVISIONED: Final = "\0not-yet-provisioned-"
 
 
 class UnattachableError(Exception):
-    """The volumes of a pod cannot be determined; ``status`` is the filter's result for the node."""
+    """The volumes of a pod cannot be determined. ``status`` is the filter's result for the node."""
 
     def __init__(self, status: Status) -> None:
         super().__init__(status.message)
@@ -46,7 +46,7 @@ class AttachableVolumes:
         self._classes = handle.lister(StorageClass)
 
     def find(self, pod: Pod, *, migrated: bool, is_placed: bool = True) -> Iterator[CSIName]:
-        """Iterate over the volumes of a pod; raise UnattachableError if they cannot be determined.
+        """Iterate over the volumes of a pod. Raise UnattachableError if they cannot be determined.
 
         Missing claims of a pod that is already placed on a node are ignored.
         """
@@ -58,8 +58,8 @@ class AttachableVolumes:
             elif (claim := self._claim(pod, use)) is not None:
                 name = self._of_claim(claim, migrated=migrated)
             elif not is_placed:
-                key, missing = f"{pod.namespace}/{use.name}", f'persistentvolumeclaim "{use.name}" not found'
-                raise UnattachableError(Status.unresolvable(f"looking up PVC {key}: {missing}"))
+                key, missing_text = f"{pod.namespace}/{use.name}", f'persistentvolumeclaim "{use.name}" not found'
+                raise UnattachableError(Status.unresolvable(f"looking up PVC {key}: {missing_text}"))
             if name is not None:
                 yield name
 
@@ -112,7 +112,7 @@ class AttachableVolumes:
 
 def attaches_anything(pod: Pod) -> bool:
     """Return whether a pod has a volume that a CSI driver may attach: a claim, or a disk that may be migrated."""
-    # Most pods have no volumes; this is called several times per pod.
+    # Most pods have no volumes. This is called several times per pod.
     return bool(pod.spec.volumes) and any(
         volume.persistent_volume_claim is not None or volume.ephemeral is not None or in_line_driver(volume) is not None
         for volume in pod.spec.volumes
@@ -150,7 +150,7 @@ class Attachments:
             self.follow(attachment.key)
 
     def follow(self, key: str) -> set[str]:
-        """Apply a change of one attachment; return the affected nodes."""
+        """Apply a change of an attachment. Return the affected nodes."""
         nodes = {self._node_of[key]} if key in self._node_of else set()
         for node in nodes:
             del self._on_node[node][key]
@@ -308,14 +308,14 @@ class VolumeColumns(SideColumns):
 
 
 def held_by_pods(attachable: AttachableVolumes, node: NodeInfo, *, migrated: bool) -> set[CSIName]:
-    """Return the volumes that pods on a node use; raise :class:`UnattachableError` if they are unknown."""
+    """Return the volumes that pods on a node use. Raise :class:`UnattachableError` if they are unknown."""
     return {
         name for pod in node.pods.values() if attaches_anything(pod) for name in attachable.find(pod, migrated=migrated)
     }
 
 
 def read_limits(csi_node: CSINode | None) -> dict[str, int]:
-    """Return the volume limits of a node by driver; other drivers have no limit."""
+    """Return the volume limits of a node by driver. Other drivers have no limit."""
     drivers = csi_node.spec.drivers if csi_node is not None else ()
     return {
         driver.name: driver.allocatable.count

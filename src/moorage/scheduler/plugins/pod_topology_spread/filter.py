@@ -94,7 +94,7 @@ class Spread:
         return self.counts[value] + self.own - self.minimum > self.constraint.max_skew
 
     def too_many_at(self, codes: Codes, values: Vocabulary[str | None]) -> BoolArray | None:
-        """Find the nodes whose domain the pod would make too full; ``None`` if no domain is too full."""
+        """Find the nodes in domains that the pod would make too full. Return ``None`` if no domain is too full."""
         limit = self.constraint.max_skew - self.own + self.minimum
         full: BoolArray = np.greater(self.counts.table(values), limit)
         return full[codes] if np.count_nonzero(full) else None
@@ -190,7 +190,7 @@ class SpreadCounts:
         self._counted_versions: tuple[int, int] | None = None
 
     def state(self, pods: PodIndex, nodes: NodeTable) -> SpreadState:
-        """Return the cycle state of one attempt."""
+        """Return the cycle state of an attempt."""
         versions = nodes.nodes_version, pods.generation
         if self._counted_versions != versions:
             self._tallies = self._count(pods, nodes)
@@ -207,9 +207,9 @@ class SpreadCounts:
         self._owns = [constraint.matcher.matches(self._labels) for constraint in self._counted]
         columns = [nodes.label(constraint.topology_key) for constraint in self._counted]
         lacking = any_of(nodes_lacking(column) for column in columns)
-        labelled = None if lacking is None else ~lacking
+        labeled = None if lacking is None else ~lacking
         tallies = []
         for constraint, column in zip(self._counted, columns, strict=True):
-            where = all_of((labelled, self._inclusion.included(constraint, nodes)))
+            where = all_of((labeled, self._inclusion.included(constraint, nodes)))
             tallies.append(SpreadTally(constraint, self._namespace, pods, column, where))
         return tallies

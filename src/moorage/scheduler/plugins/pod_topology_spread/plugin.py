@@ -46,7 +46,7 @@ SCORE_STATE: Final = StateKey[PreferenceState](
 
 
 class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Hard constraints filter nodes, soft ones score them; pods without constraints get the default ones."""
+    """Hard constraints filter nodes, soft ones score them. Pods without constraints get the default ones."""
 
     Args = PodTopologySpreadArgs
     depends_on = DependsOn.CLUSTER
@@ -155,12 +155,12 @@ class PodTopologySpread(PreFilterExtensions, FilterPlugin, PreScorePlugin, Score
         )
         if old is None or new is None:
             return queue_if(was_in or is_in)
-        moved = any(old.labels.get(item.topology_key) != new.labels.get(item.topology_key) for item in constraints)
-        return queue_if(was_in != is_in or (is_in and (moved or old.taints != new.taints)))
+        is_moved = any(old.labels.get(item.topology_key) != new.labels.get(item.topology_key) for item in constraints)
+        return queue_if(was_in != is_in or (is_in and (is_moved or old.taints != new.taints)))
 
 
 class _PodsBySelector:
-    """Finds the pending pods whose constraints may select a changed pod."""
+    """Finds the pending pods with constraints that may select a changed pod."""
 
     def __init__(self, source: ConstraintSource) -> None:
         self._source = source
@@ -172,12 +172,12 @@ class _PodsBySelector:
         return {key for item in self._source.hard(pod) for key in places(namespaces, item.matcher)}
 
     def affected(self, old: Pod | None, new: Pod | None) -> set[Hashable]:
-        changed = [pod for pod in (old, new) if pod is not None]
-        return {key for pod in changed for key in list_places(pod.namespace, pod.labels)}
+        versions = [pod for pod in (old, new) if pod is not None]
+        return {key for pod in versions for key in list_places(pod.namespace, pod.labels)}
 
 
 class _PodsBySpreadKey:
-    """Finds the pending pods with a constraint whose domains a node enters, leaves or, by a taint, opens or closes."""
+    """Finds the pending pods with a constraint on the domains that a node enters, leaves, opens or closes."""
 
     def __init__(self, source: ConstraintSource) -> None:
         self._source = source
@@ -230,7 +230,7 @@ class SpreadCache(Generic[K]):
         self._kept: LRU[Hashable, K] = LRU("spread counts", MIN_KEPT, on_drop=self._drop_templates)
 
     def find(self, constraints: Constraints, pod: Pod, rows: int) -> K:
-        """Return the cached value for a pod; ``rows`` limits the number of cached values."""
+        """Return the cached value for a pod. ``rows`` limits the number of cached values."""
         metadata = pod.metadata
         template = (pod.shape, metadata.namespace, frozenset(metadata.labels.items()))
         counts = self._by_template.find(template)

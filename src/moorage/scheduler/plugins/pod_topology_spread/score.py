@@ -40,7 +40,7 @@ class SpreadPreference(Struct, frozen=True):
         return float(count) * self.weight + float(self.constraint.max_skew - 1)
 
     def count_on(self, node: NodeInfo, value: str, namespace: str) -> int:
-        """Count the pods in the domain of one node."""
+        """Count the pods in the domain of a node."""
         if isinstance(self.counts, DomainTally):
             return self.counts[value]
         return sum(self.constraint.counts(pod, namespace) for pod in node.pods.values())
@@ -64,7 +64,7 @@ class SpreadPreference(Struct, frozen=True):
 
 
 class SpreadScores:
-    """Raw and normalized scores of every row; both columns are updated row by row."""
+    """Raw and normalized scores of every row. Both columns are updated row by row."""
 
     def __init__(self, raw: IntArray, ignored: BoolArray | None) -> None:
         self.raw = _shown(raw)
@@ -74,7 +74,7 @@ class SpreadScores:
         self._bounds = (0, 0)
         self._stale: list[int] = []
         self._extremes: tuple[int, int] | None = None
-        """The lowest and the highest score; ``None`` if unknown. The next two attributes count their rows."""
+        """The lowest and the highest score, or ``None`` if unknown. The next two attributes count their rows."""
         self._at_low = self._at_high = 0
 
     def put(self, row: int, score: int) -> None:
@@ -94,9 +94,9 @@ class SpreadScores:
         # Scan all rows for the extremes only after the last row with an extreme score changed.
         if self._extremes is None:
             self._extremes = low, high = bounds(self._raw, self.ignored)
-            counted = self._raw if self.ignored is None else self._raw[~self.ignored]
-            self._at_low = int(np.count_nonzero(counted == low))
-            self._at_high = int(np.count_nonzero(counted == high))
+            counted_scores = self._raw if self.ignored is None else self._raw[~self.ignored]
+            self._at_low = int(np.count_nonzero(counted_scores == low))
+            self._at_high = int(np.count_nonzero(counted_scores == high))
         now = self._extremes
         if self._turned is None or now != self._bounds or len(self._stale) > FEW_ROWS:
             self._turned = turned_round(self._raw, now, self.ignored).astype(np.int32)
@@ -110,12 +110,16 @@ class SpreadScores:
 
 def bounds(scores: IntArray, ignored: BoolArray | None) -> tuple[int, int]:
     """Return the lowest and the highest score of nodes that are not ignored; (0, 0) without nodes."""
-    counted = scores if ignored is None else scores[~ignored]
-    return (int(np.minimum.reduce(counted)), int(np.maximum.reduce(counted))) if len(counted) else (0, 0)
+    counted_scores = scores if ignored is None else scores[~ignored]
+    return (
+        (int(np.minimum.reduce(counted_scores)), int(np.maximum.reduce(counted_scores)))
+        if len(counted_scores)
+        else (0, 0)
+    )
 
 
 def turned_round(scores: IntArray, between: tuple[int, int], ignored: BoolArray | None) -> IntArray:
-    """Invert scores, so that the lowest become the highest, near 100; ignored nodes get 0."""
+    """Invert scores, so that the lowest become the highest, near 100. Ignored nodes get 0."""
     low, top = between
     if top == 0:
         turned = np.full_like(scores, MAX_NODE_SCORE)
@@ -146,7 +150,7 @@ class PreferenceState(Struct, frozen=True):
     scores: SpreadScores
 
     def ignored(self, nodes: NodeTable) -> BoolArray | None:
-        """Find the nodes without a score because a key is missing; ``None`` if all nodes have all keys."""
+        """Find the nodes without a score because a key is missing. Return ``None`` if all nodes have all keys."""
         if not self.needs_all_keys:
             return None
         if not nodes.is_window_of(self.counted):
@@ -171,7 +175,7 @@ class PreferenceState(Struct, frozen=True):
         return self.scores.raw if nodes.shows_all else self.scores.raw.take(nodes.rows)
 
     def normalize(self, nodes: NodeTable, scores: IntArray) -> IntArray:
-        """Invert the scores, so that the emptiest domains get nearly 100; ignored nodes get 0."""
+        """Invert the scores, so that the emptiest domains get nearly 100. Ignored nodes get 0."""
         # score_nodes returned this read-only array, so the cached normalized scores apply.
         if scores is self.scores.raw:
             return self.scores.turned()
@@ -192,7 +196,7 @@ def spread_scores(preferences: Sequence[SpreadPreference], nodes: NodeTable, ign
 
 
 def nodes_lacking_any(columns: Iterable[Labels]) -> BoolArray | None:
-    """Find the nodes without one of several labels; ``None`` if all have all."""
+    """Find the nodes without one of several labels. Return ``None`` if all have all."""
     return any_of(nodes_lacking(column) for column in columns)
 
 
@@ -210,11 +214,11 @@ class HostCounts:
         self._position = 0 if self._pods is None else self._pods.log.position
 
     def per_row(self) -> IntArray:
-        """Count the pods on each row; the view follows later changes."""
+        """Count the pods on each row. The view follows later changes."""
         return np.zeros(self._rows, dtype=np.int64) if self._pods is None else self._pods.per_row(self._rows)
 
     def steps(self) -> Sequence[int] | None:
-        """Return the rows where pods were added since the last call, ``~row`` for removals; ``None`` if too many."""
+        """Return the rows where pods were added since the last call, ``~row`` for removals, or ``None`` if too many."""
         if self._pods is None or self._pods.log.position == self._position:
             return ()
         position, self._position = self._position, self._pods.log.position
@@ -241,13 +245,13 @@ class PreferenceCounts:
         self._state: PreferenceState | None = None
 
     def state(self, index: PodIndex, everywhere: NodeTable, feasible: NodeTable) -> PreferenceState:
-        """Return the cycle state of one attempt."""
+        """Return the cycle state of an attempt."""
         versions = everywhere.nodes_version, index.generation
         if self._counted_versions != versions:
             self._count(index, everywhere)
             self._state = None
             self._counted_versions = versions
-        sizes = self._sizes if feasible.shows_all_of(everywhere) else self._sizes_in(feasible)
+        sizes = self._sizes if feasible.shows_all_of(everywhere) else self._count_domains(feasible)
         state, rows = self._state, self._follow()
         if state is None or rows is None or sizes != self._scored_for:
             self._scored_for = sizes
@@ -274,7 +278,7 @@ class PreferenceCounts:
         return state
 
     def _follow(self) -> list[int] | None:
-        """Refresh the counts; return the rows whose own counts changed, ``None`` if more changed."""
+        """Refresh the counts. Return the rows with changed counts, ``None`` if more changed."""
         rows: list[int] | None = []
         for tally in self._tallies:
             if isinstance(tally, SpreadTally):
@@ -297,18 +301,18 @@ class PreferenceCounts:
         columns = [everywhere.label(constraint.topology_key) for constraint in self._counted]
         self._lacking = nodes_lacking_any(columns)
         ignored = self._lacking if self._needs_all_keys else None
-        labelled = None if ignored is None else ~ignored
+        labeled = None if ignored is None else ~ignored
         self._tallies, self._sizes = [], []
         for constraint, column in zip(self._counted, columns, strict=True):
             if constraint.topology_key == HOSTNAME_LABEL:
                 self._tallies.append(HostCounts(constraint, self._namespace, index))
             else:
-                where = all_of((self._inclusion.included(constraint, everywhere), labelled))
+                where = all_of((self._inclusion.included(constraint, everywhere), labeled))
                 self._tallies.append(SpreadTally(constraint, self._namespace, index, column, where))
             self._sizes.append(_size(constraint, column, ignored))
 
-    def _sizes_in(self, feasible: NodeTable) -> list[int]:
-        """Count the domains of a window; the weight of a pod grows with them."""
+    def _count_domains(self, feasible: NodeTable) -> list[int]:
+        """Count the domains of a window. The weight of a pod grows with them."""
         columns = [feasible.label(constraint.topology_key) for constraint in self._counted]
         ignored = nodes_lacking_any(columns) if self._needs_all_keys else None
         return [_size(constraint, column, ignored) for constraint, column in zip(self._counted, columns, strict=True)]

@@ -61,7 +61,7 @@ class SpreadConstraint(Struct, frozen=True):
         )
 
     def counted_pods(self, namespace: str, index: PodIndex) -> SelectorCount | None:
-        """Return the incremental count of the same pods; ``None`` if the selector is empty."""
+        """Return the incremental count of the same pods, or ``None`` if the selector is empty."""
         if self.matcher.is_everything:
             return None
         return index.count(frozenset((namespace,)), self.matcher, terminating=False)
@@ -103,7 +103,7 @@ class ConstraintSource:
         return self._written(pod, SOFT) if pod.spec.topology_spread_constraints else self._defaulted(pod, SOFT)
 
     def needs_all_keys(self, pod: Pod) -> bool:
-        """Return whether scoring ignores nodes without one of the keys; system defaults do not require all keys."""
+        """Return whether scoring ignores nodes without one of the keys. System defaults do not require all keys."""
         return bool(pod.spec.topology_spread_constraints) or not self._is_system_defaulted
 
     def _written(self, pod: Pod, action: str) -> Constraints:
@@ -111,8 +111,9 @@ class ConstraintSource:
         if constraints is not None:
             return constraints
         specs = pod.spec.topology_spread_constraints
-        keys = {key for item in specs for key in item.match_label_keys if key in pod.labels}
-        narrowing = {key: pod.labels[key] for key in sorted(keys)} if self._narrows else {}
+        labels = pod.labels
+        keys = {key for item in specs for key in item.match_label_keys if key in labels}
+        narrowing = {key: labels[key] for key in sorted(keys)} if self._narrows else {}
         constraints = _parse(specs, action, narrowing)
         if not keys:
             self._by_shape.put((pod.shape, action), constraints)
@@ -242,7 +243,7 @@ class Inclusion:
         return not (constraint.honors_taints and repels(node.taints, self._pod, by_number=self._by_number))
 
     def included(self, constraint: SpreadConstraint, nodes: NodeTable) -> BoolArray | None:
-        """Find the included nodes; ``None`` means all."""
+        """Find the included nodes. ``None`` means all."""
         accepted = tolerated = None
         if constraint.honors_affinity and self._demands is not None:
             accepted = self._demands.accepted_nodes(nodes)
@@ -256,9 +257,9 @@ MORE_THAN_ANY: Final = 2**31 - 1
 
 
 class SpreadTally:
-    """The number of pods in each domain of a constraint; ``where`` marks the rows that count, ``None`` means all.
+    """The number of pods in each domain of a constraint. ``where`` marks the rows that count, ``None`` means all.
 
-    Valid until a node changes, or the index drops a count; :meth:`refresh` follows the pods only.
+    Valid until a node changes, or the index drops a count. :meth:`refresh` follows the pods only.
     """
 
     __slots__ = ("_domains", "codes", "domain_count", "eligible", "lacking", "tally", "values")
@@ -269,7 +270,7 @@ class SpreadTally:
         self.values = column.values
         self.codes: IntArray = column.codes.astype(np.int64)
         self.lacking = nodes_lacking(column)
-        # Rows without a domain get an extra code after all others.
+        # Rows without a domain get an extra code after all domains.
         into, nowhere = self.codes, len(self.values)
         if self.lacking is not None:
             # As upstream, a missing label equals the value "", so these pods count in the domain of the empty value.

@@ -44,13 +44,13 @@ class AssumeCache(Generic[T]):
         return self._lister.get(name, namespace)
 
     def assume(self, obj: T) -> None:
-        """Assume a changed copy; raise OutOfSyncError if the object is deleted or has another version."""
+        """Assume a changed copy. Raise OutOfSyncError if the object is deleted or has another version."""
         observed = self._lister.get(obj.name, obj.namespace)
         if observed is None:
             raise OutOfSyncError(f'{self._resource} "{obj.key}" not found')
-        stored, copied = observed.metadata.resource_version, obj.metadata.resource_version
-        if stored != copied:
-            raise OutOfSyncError(f'"{obj.key}" is out of sync (stored: {stored}, assume: {copied})')
+        observed_version, copied = observed.metadata.resource_version, obj.metadata.resource_version
+        if observed_version != copied:
+            raise OutOfSyncError(f'"{obj.key}" is out of sync (stored: {observed_version}, assume: {copied})')
         self._assumed[obj.key] = obj
 
     def restore(self, obj: T) -> None:

@@ -1,4 +1,4 @@
-"""Whether a node reaches the volumes that a pod's claims are bound to."""
+"""Access of nodes to the volumes that a pod's claims are bound to."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from moorage.scheduler.state.side_columns import SideColumns
 
 
 class TranslationError(Exception):
-    """A migrated in-tree volume cannot be translated to CSI; the message is for users."""
+    """A migrated in-tree volume cannot be translated to CSI. The message is for users."""
 
 
 class BoundVolume(Struct, frozen=True):
@@ -39,10 +39,10 @@ class BoundVolume(Struct, frozen=True):
         if migration is None:
             return cls(find_reach(volume))
         try:
-            moved = find_reach(translated(volume, migration))
+            migrated_reach = find_reach(translated(volume, migration))
         except MigrationError as error:
             return cls(find_reach(volume), migration, problem=f"could not translate pv: {error}")
-        return cls(find_reach(volume), migration, moved)
+        return cls(find_reach(volume), migration, migrated_reach)
 
     def is_reached(self, node: NodeInfo, migrated_plugins: str) -> bool:
         """Return whether a node can reach the volume."""
@@ -54,23 +54,23 @@ class BoundVolume(Struct, frozen=True):
         return reach is None or reach.matches(node.labels, "")
 
     def reached(self, nodes: NodeTable, migrated_plugins: "MigratedPlugins") -> BoolArray | None:
-        """Find the nodes that can reach the volume; ``None`` means all of them."""
+        """Find the nodes that can reach the volume. ``None`` means all of them."""
         plain = None if self.reach is None else matching_nodes(self.reach, nodes)
         if self.migration is None:
             return plain
-        here = migrated_plugins.where_migrated(self.migration.plugin, nodes)
-        if not here.any():
+        is_migrated = migrated_plugins.where_migrated(self.migration.plugin, nodes)
+        if not is_migrated.any():
             return plain
         if self.problem:
             raise TranslationError(self.problem)
         moved = None if self.migrated_reach is None else matching_nodes(self.migrated_reach, nodes)
         if plain is None and moved is None:
             return None
-        return np.where(here, True if moved is None else moved, True if plain is None else plain)
+        return np.where(is_migrated, True if moved is None else moved, True if plain is None else plain)
 
 
 def check_bound(volumes: Sequence[BoundVolume | None], node: NodeInfo, migrated_plugins: str) -> tuple[bool, bool]:
-    """Return whether a node reaches all volumes, and whether all exist; the first failure decides."""
+    """Return whether a node reaches all volumes, and whether all exist. The first failure decides."""
     for volume in volumes:
         if volume is None:
             return True, False
@@ -82,7 +82,7 @@ def check_bound(volumes: Sequence[BoundVolume | None], node: NodeInfo, migrated_
 def check_bound_nodes(
     volumes: Sequence[BoundVolume | None], nodes: NodeTable, migrated_plugins: "MigratedPlugins"
 ) -> tuple[BoolArray | None, BoolArray | None]:
-    """Find the nodes that do not reach a volume, and those with a missing volume; ``None`` means no node."""
+    """Find the nodes that do not reach a volume, and those with a missing volume. ``None`` means no node."""
     unreached: BoolArray | None = None
     for volume in volumes:
         if volume is None:

@@ -67,13 +67,13 @@ FINDER = StateKey[VolumeFinder]("VolumeBinding", missing="not found")
 FILTERED = StateKey[bool]("VolumeBinding/filtered")
 """Set by Filter: without it, volumes were not searched, and there is nothing to reserve."""
 RESERVE_CALLED = StateKey[bool]("VolumeBinding/reserve calls")
-"""Set by Reserve, even if nothing is reserved; a profile may disable Reserve."""
+"""Set by Reserve, even if nothing is reserved. A profile may disable Reserve."""
 RESERVED = StateKey[Reservation]("VolumeBinding/reserved")
 VOLUMES = StateKey[dict[str, AssumeCache[PersistentVolume]]]("VolumeBinding/volumes given to pods, by profile")
 CLAIMS = StateKey[dict[str, AssumeCache[PersistentVolumeClaim]]]("VolumeBinding/claims given volumes, by profile")
 NOT_PREPARED: Final = Status.error(FINDER.missing)
 NOTHING_TO_FIND: Final = VolumeFinder()
-"""The finder of pods without claims; shared, so it must never be changed."""
+"""The finder of pods without claims. Shared, so it must never be changed."""
 STAGE_ERRORS: Final = "scheduler_volume_scheduling_stage_error_total"
 
 
@@ -120,21 +120,21 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return None
 
     def _make_finder(self, pod: Pod) -> VolumeFinder | Status:
-        """Look up the pod's claims; return a status for the first problem in the order of its volumes."""
+        """Look up the pod's claims. Return a status for the first problem in the order of its volumes."""
         claims = []
         for use in claim_uses(pod):
             claim = self._claims.known(use.name, pod.namespace)
-            if problem := _problem_with(claim, use, pod):
+            if problem := _find_problem(claim, use, pod):
                 return Status.unresolvable(problem)
             assert claim is not None
             claims.append(self._claims.latest(claim))
-        bound: list[BoundVolume | None] = []
+        bound_volumes: list[BoundVolume | None] = []
         delayed = []
         is_immediate = False
         for claim in claims:
             if is_fully_bound(claim):
                 volume = self._volumes.get(claim.spec.volume_name)
-                bound.append(None if volume is None else BoundVolume.of(volume))
+                bound_volumes.append(None if volume is None else BoundVolume.of(volume))
                 continue
             name = storage_class_name(claim)
             storage_class = self._classes.get(name) if name else None
@@ -156,10 +156,10 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             *(candidates.keys | otherwise.keys for candidates, otherwise in to_match),
             *(provisioning.keys for provisioning in to_provision),
         )
-        return VolumeFinder(tuple(bound), frozenset(selected), to_match, to_provision, tuple(sorted(keys)))
+        return VolumeFinder(tuple(bound_volumes), frozenset(selected), to_match, to_provision, tuple(sorted(keys)))
 
     def filter(self, cycle: CycleState, pod: Pod, node: NodeInfo) -> Status | None:
-        """Filter one node; return all reasons, in upstream's order."""
+        """Filter one node. Return all reasons, in upstream's order."""
         finder = cycle[FINDER]
         cycle[FILTERED] = True
         try:
@@ -179,19 +179,19 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return Status.unresolvable(*reasons) if reasons else None
 
     def filter_nodes(self, cycle: CycleState, pod: Pod, nodes: NodeTable) -> Verdict:
-        """Filter all nodes, once per distinct topology; the per-node form reports errors."""
+        """Filter all nodes, once per distinct topology. The per-node form reports errors."""
         finder = cycle[FINDER]
         cycle[FILTERED] = True
         if not nodes.is_window_of(self._handle.nodes):
             return super().filter_nodes(cycle, pod, nodes)
         try:
-            unreached, missing = check_bound_nodes(finder.bound, nodes, self._migrated)
+            unreached, missing_mask = check_bound_nodes(finder.bound, nodes, self._migrated)
         except TranslationError:
             return super().filter_nodes(cycle, pod, nodes)
         lacking = self._lacking(finder, nodes)
         if lacking is None:
             return super().filter_nodes(cycle, pod, nodes)
-        checks = ((unreached, NODE_CONFLICT), *lacking, (missing, VOLUME_MISSING))
+        checks = ((unreached, NODE_CONFLICT), *lacking, (missing_mask, VOLUME_MISSING))
         rejections = tuple((where, Status.unresolvable(reason)) for where, reason in checks if where is not None)
         return Verdict(len(nodes), rejections)
 
@@ -214,7 +214,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return scores[groups]
 
     def reserve(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Assume the volumes of the node; nothing is to be done if all claims are bound."""
+        """Assume the volumes of the node. Nothing is to be done if all claims are bound."""
         finder = cycle[FINDER]
         cycle[RESERVE_CALLED] = True
         if not finder.waits or FILTERED not in cycle:
@@ -233,7 +233,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             self._binder.release(reservation)
 
     def pre_bind_pre_flight(self, cycle: CycleState, pod: Pod, node_name: str) -> Status | None:
-        """Skip PreBind if nothing was reserved; it is an error if neither Filter nor Reserve ran."""
+        """Skip PreBind if nothing was reserved. It is an error if neither Filter nor Reserve ran."""
         if FINDER not in cycle:
             return NOT_PREPARED
         if RESERVE_CALLED not in cycle and FILTERED not in cycle:
@@ -260,21 +260,23 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return Status.error(problem)
 
     def events_to_register(self) -> Sequence[EventRegistration]:
-        changed = Action.ADD | Action.UPDATE
+        add_or_update = Action.ADD | Action.UPDATE
         return (
-            EventRegistration(ClusterEvent(Resource.STORAGE_CLASS, changed), after_class_changed),
+            EventRegistration(ClusterEvent(Resource.STORAGE_CLASS, add_or_update), after_class_changed),
             EventRegistration(
-                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, changed), after_claim_changed, index=BY_VOLUME_CLAIM
+                ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, add_or_update),
+                after_claim_changed,
+                index=BY_VOLUME_CLAIM,
             ),
-            EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME, changed)),
+            EventRegistration(ClusterEvent(Resource.PERSISTENT_VOLUME, add_or_update)),
             EventRegistration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
-            EventRegistration(ClusterEvent(Resource.CSI_NODE, changed), after_csi_node_changed),
+            EventRegistration(ClusterEvent(Resource.CSI_NODE, add_or_update), after_csi_node_changed),
             EventRegistration(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), after_driver_changed),
-            EventRegistration(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, changed), after_capacity_changed),
+            EventRegistration(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, add_or_update), after_capacity_changed),
         )
 
     def _lacking(self, finder: VolumeFinder, nodes: NodeTable) -> list[tuple[BoolArray, str]] | None:
-        """Find the nodes without volumes and without space for unbound claims; ``None`` after an error."""
+        """Find the nodes without volumes and without space for unbound claims, or ``None`` after an error."""
         if not finder.waits:
             return []
         volumes, groups = finder.on_nodes(nodes)
@@ -288,7 +290,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return 0 if self._score is None else self._score(volumes)
 
 
-def _problem_with(claim: PersistentVolumeClaim | None, use: ClaimUse, pod: Pod) -> str | None:
+def _find_problem(claim: PersistentVolumeClaim | None, use: ClaimUse, pod: Pod) -> str | None:
     if claim is None and use.is_ephemeral:
         return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
     if claim is None:

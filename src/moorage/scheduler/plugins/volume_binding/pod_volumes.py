@@ -30,7 +30,7 @@ class StaticBinding(Struct, frozen=True):
 
 
 class PodVolumes(Struct, frozen=True):
-    """The volumes of a node for the pod's unbound claims; ``problem`` is an error message."""
+    """The volumes of a node for the pod's unbound claims. ``problem`` is an error message."""
 
     bindings: tuple[StaticBinding, ...] = ()
     provisions: tuple[Provision, ...] = ()
@@ -174,6 +174,6 @@ def _storage_by_class(volumes: PodVolumes) -> dict[str, tuple[int, int]]:
         if provision.pool is not None:
             name = provision.claim.spec.storage_class_name or storage_class_name(provision.claim)
             requested, _ = classes.get(name, (0, 0))
-            # Claims of one class share the pool, so its capacity counts once: that of the last claim.
+            # Claims of the same class share the pool, so its capacity counts once: that of the last claim.
             classes[name] = (requested + requested_storage(provision.claim), unit_value(provision.pool.capacity or 0))
     return classes

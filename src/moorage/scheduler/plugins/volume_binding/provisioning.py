@@ -37,7 +37,7 @@ class ByTopology(Generic[T]):
     """Items in order of preference, each with the nodes that can use it (``None``: all nodes).
 
     Clusters have thousands of local disks, each bound to one host name: items that require values of a single label are
-    looked up by label value; only the other items are tested one by one.
+    looked up by label value. Only the other items are tested one by one.
     """
 
     def __init__(self, items: Iterable[tuple[T, NodeMatcher | LabelMatcher | None]]) -> None:
@@ -93,7 +93,7 @@ def list_requirements(reach: NodeMatcher | LabelMatcher) -> tuple[Requirement, .
 
 
 class Refusal(Enum):
-    """Why a volume cannot be provisioned on a node."""
+    """Reason why a volume cannot be provisioned on a node."""
 
     NOT_HERE = "the class makes no volumes, or none there"
     NO_SPACE = "no storage pool has enough room"
@@ -108,9 +108,9 @@ class Provision(Struct, frozen=True):
 
 
 class Provisioning(Struct, frozen=True):
-    """How volumes for a claim are provisioned. ``problem`` is an error, reported when a node depends on it.
+    """Provisioning of volumes for a claim. ``problem`` is an error, reported when a node depends on it.
 
-    ``topologies`` and ``pools`` of ``None`` are no restriction.
+    If ``topologies`` or ``pools`` is ``None``, it restricts nothing.
     """
 
     claim: PersistentVolumeClaim
@@ -158,10 +158,10 @@ class Provisioners:
         if storage_class.provisioner in ("", NO_PROVISIONER):
             return Provisioning(claim)
         topologies = _topology_matcher(storage_class.allowed_topologies) if storage_class.allowed_topologies else None
-        pools = self._pools_for(claim, storage_class)
+        pools = self._find_pools(claim, storage_class)
         return Provisioning(claim, makes_volumes=True, topologies=topologies, pools=pools)
 
-    def _pools_for(
+    def _find_pools(
         self, claim: PersistentVolumeClaim, storage_class: StorageClass
     ) -> ByTopology[CSIStorageCapacity] | None:
         driver = self._drivers.get(storage_class.provisioner)
@@ -180,7 +180,7 @@ class Provisioners:
 
 
 def volume_limit(pool: CSIStorageCapacity) -> int | None:
-    """Return the size of the largest volume a storage pool can create; ``None`` if unknown."""
+    """Return the size of the largest volume a storage pool can create, or ``None`` if unknown."""
     limit = pool.capacity if pool.maximum_volume_size is None else pool.maximum_volume_size
     return None if limit is None else unit_value(limit)
 

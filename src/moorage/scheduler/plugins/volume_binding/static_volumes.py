@@ -89,13 +89,13 @@ class StaticVolumes:
     def _refresh(self) -> None:
         if self._version == self._lister.version:
             return
-        changed = self._lister.changed_since(self._version) if self._version >= 0 else None
+        changed_names = self._lister.changed_since(self._version) if self._version >= 0 else None
         self._version = self._lister.version
-        if changed is None:
+        if changed_names is None:
             self._class_of.clear()
             self._names.clear()
-            changed = [volume.name for volume in self._lister.list()]
-        for name in changed:
+            changed_names = [volume.name for volume in self._lister.list()]
+        for name in changed_names:
             volume, before = self._lister.get(name), self._class_of.get(name)
             now = None if volume is None else storage_class_name(volume)
             if before != now and before is not None:

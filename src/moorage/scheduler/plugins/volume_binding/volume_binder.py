@@ -24,7 +24,7 @@ T = TypeVar("T", bound=KubeObject)
 
 
 class BindingError(Exception):
-    """Volumes cannot be bound; the message is for users."""
+    """Volumes cannot be bound. The message is for users."""
 
 
 class Reservation(Struct):
@@ -51,7 +51,7 @@ class VolumeBinder:
         self._migrated_plugins = migrated_plugins
 
     def reserve(self, volumes: PodVolumes, node_name: str) -> Reservation:
-        """Assume all bindings and provisions of a node; raise :class:`OutOfSyncError` if an object is stale."""
+        """Assume all bindings and provisions of a node. Raise :class:`OutOfSyncError` if an object is stale."""
         reservation = Reservation([], [])
         try:
             for binding in volumes.bindings:
@@ -76,7 +76,7 @@ class VolumeBinder:
             self._claims.restore(claim)
 
     async def write(self, reservation: Reservation) -> None:
-        """Write volumes, then claims; completed writes are not rolled back if a later write fails."""
+        """Write volumes, then claims. Completed writes are not rolled back if a later write fails."""
         stored = Reservation([], [])
         try:
             for binding in reservation.bindings:
@@ -91,7 +91,7 @@ class VolumeBinder:
             reservation.claims[:claims] = stored.claims
 
     async def wait(self, pod: Pod, node_name: str, reservation: Reservation, seconds: float) -> None:
-        """Check once a second whether the PV controller is done; raise :class:`BindingError` if binding failed."""
+        """Check once a second whether the PV controller is done. Raise :class:`BindingError` if binding failed."""
         while seconds > POLL_SECONDS:
             await asyncio.sleep(POLL_SECONDS)
             seconds -= POLL_SECONDS
@@ -109,9 +109,9 @@ class VolumeBinder:
         raise BindingError("context deadline exceeded")
 
     async def _update(self, obj: T) -> T:
-        stored = await self._handle.cluster.update(obj)
-        assert isinstance(stored, type(obj)), "an update returns the object as stored"
-        return stored
+        stored_object = await self._handle.cluster.update(obj)
+        assert isinstance(stored_object, type(obj)), "an update returns the object as stored"
+        return stored_object
 
     def _is_static_bound(self, binding: StaticBinding, node: NodeInfo) -> bool:
         volume = self._volumes.known(binding.volume.name)
@@ -136,7 +136,7 @@ class VolumeBinder:
         if claim.spec.volume_name:
             volume = self._volumes.known(claim.spec.volume_name)
             if volume is None:
-                # The claim may be observed before the volume; if the volume was deleted, the claim will report it.
+                # The claim may be observed before the volume. If the volume was deleted, the claim will report it.
                 return False
             self._check_reach(volume, node, "")
         return is_fully_bound(claim)
@@ -163,7 +163,7 @@ class VolumeBinder:
 
 def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
     """Return a volume bound to a claim; the same one if it is bound already."""
-    changed = volume
+    bound_volume = volume
     ref = volume.spec.claim_ref
     if ref is None or (ref.namespace, ref.name, ref.uid) != (claim.namespace, claim.name, claim.uid):
         reference = ObjectReference(
@@ -174,10 +174,10 @@ def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persiste
             uid=claim.uid,
             resource_version=claim.metadata.resource_version,
         )
-        changed = replace(volume, spec=replace(volume.spec, claim_ref=reference))
+        bound_volume = replace(volume, spec=replace(volume.spec, claim_ref=reference))
     if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in volume.annotations:
-        changed = with_annotation(changed, BOUND_BY_CONTROLLER, "yes")
-    return changed
+        bound_volume = with_annotation(bound_volume, BOUND_BY_CONTROLLER, "yes")
+    return bound_volume
 
 
 def with_annotation(obj: T, key: str, text: str) -> T:

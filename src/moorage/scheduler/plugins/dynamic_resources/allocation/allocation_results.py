@@ -30,7 +30,7 @@ def allocation(
     node_name: str,
     features: DeviceFeatures,
 ) -> AllocationResult:
-    """Create the allocation result of one claim; every share of a device gets its own ID."""
+    """Create the allocation result of a claim. Every share of a device gets its own ID."""
     return AllocationResult(
         devices=DeviceAllocationResult(
             results=tuple(device_result(item, features) for item in choices),
@@ -63,7 +63,7 @@ def stored_preference(claim: ResourceClaim) -> int:
 
 
 def device_result(choice: DeviceChoice, features: DeviceFeatures) -> DeviceRequestAllocationResult:
-    """Return the allocation result of one device."""
+    """Return the allocation result of a device."""
     conditions, skips = features.binding_conditions, features.optional_node_operations
     device, alternative = choice.device, choice.alternative
     return DeviceRequestAllocationResult(
@@ -118,8 +118,8 @@ def find_node_selector(choices: Sequence[DeviceChoice], node_name: str) -> NodeS
     """
     terms = list_selector_terms(choices)
     if terms is None:
-        here = NodeSelectorRequirement(NODE_NAME_FIELD, "In", (node_name,))
-        return NodeSelector((NodeSelectorTerm(match_fields=(here,)),))
+        requirement = NodeSelectorRequirement(NODE_NAME_FIELD, "In", (node_name,))
+        return NodeSelector((NodeSelectorTerm(match_fields=(requirement,)),))
     fields = _distinct(item for term in terms for item in term.match_fields)
     expressions = _distinct(item for term in terms for item in term.match_expressions)
     if not fields and not expressions:
@@ -128,7 +128,7 @@ def find_node_selector(choices: Sequence[DeviceChoice], node_name: str) -> NodeS
 
 
 def list_selector_terms(choices: Sequence[DeviceChoice]) -> list[NodeSelectorTerm] | None:
-    """List the terms that a node must match to use all devices; ``None`` if only one node can use them.
+    """List the terms that a node must match to use all devices. Return ``None`` if only one node can use them.
 
     Raise :class:`ClaimFault` if a selector is not supported.
     """

@@ -40,15 +40,15 @@ from moorage.scheduler.plugins.dynamic_resources.devices.pools import Counters, 
 MAX_RESULTS: Final = 32
 """Maximum number of devices per claim."""
 MAX_STEPS: Final = 5_000_000
-"""Maximum number of devices that the searches of one attempt visit; takes about the default ``filterTimeout``."""
+"""Maximum number of devices that the searches of an attempt visit; takes about the default ``filterTimeout``."""
 MAX_EASY_STEPS: Final = 1024
 """Number of steps after which a search is treated as hard at the latest; usually after two for each device."""
 SLICE: Final = 0.2
-"""Seconds that the searches of one attempt take before they are suspended in favor of other pods."""
+"""Seconds that the searches of an attempt take before they are suspended in favor of other pods."""
 MAX_DEAD_ENDS: Final = 100_000
 
 CommonGroups = dict[str, list[frozenset[str]]]
-"""By counter set, the compatibility groups common to the devices in use, after each device; empty without groups."""
+"""By counter set, the compatibility groups common to the devices in use, after each device, or empty without groups."""
 
 
 class SearchTimeout(MoorageError):
@@ -56,7 +56,7 @@ class SearchTimeout(MoorageError):
 
 
 class SearchBudget:
-    """Limit for all searches of one attempt: time, and steps (simulated time does not advance during a search).
+    """Limit for all searches of an attempt: time, and steps (simulated time does not advance during a search).
 
     ``spent`` is the time that earlier, suspended attempts have used.
     """
@@ -81,7 +81,7 @@ class SearchBudget:
         self._began = (self.now(), self._steps)
 
     def spend(self, steps: int) -> None:
-        """Count some steps; raise :class:`SearchTimeout` if the budget is exhausted."""
+        """Count some steps. Raise :class:`SearchTimeout` if the budget is exhausted."""
         self._steps -= steps
         if self._steps < 0 or self.now() > self._end:
             raise SearchTimeout
@@ -121,7 +121,7 @@ class CounterTracker:
         self._groups_in_use: dict[PoolId, CommonGroups] = {}
 
     def draw(self, device: PooledDevice, pool: Pool) -> bool:
-        """Consume the counters of a device; change nothing and return False if they are exhausted or incompatible."""
+        """Consume the counters of a device. Change nothing and return False if they are exhausted or incompatible."""
         if pool.id not in self._free:
             self._start(pool)
         free, in_use = self._free[pool.id], self._groups_in_use[pool.id]
@@ -163,7 +163,7 @@ class CounterTracker:
 
 
 class _End(Enum):
-    """How a branch of the search ended."""
+    """Outcome of a branch of the search."""
 
     FOUND = 1
     NOTHING = 2
@@ -181,7 +181,7 @@ class _Step(Struct):
 
 
 class Search:
-    """One attempt to allocate some claims from the devices of one view."""
+    """One attempt to allocate some claims from the devices of a view."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class Search:
         self._selected: list[list[Alternative]] = [[] for _ in parsed_claims]
 
     def run(self) -> Solution | None:
-        """Find devices for all claims; raise :class:`ClaimFault` or :class:`SearchTimeout`."""
+        """Find devices for all claims. Raise :class:`ClaimFault` or :class:`SearchTimeout`."""
         for claim, parsed in enumerate(self._parsed_claims):
             self._prepare(claim, parsed)
         if self._claim(0) is not _End.FOUND:
@@ -238,8 +238,7 @@ class Search:
             minimum += count
         constraints = []
         for number, spec in enumerate(ask.spec.devices.constraints):
-            distinct = not self._features.uses_oldest_allocator
-            constraint = constraint_for(spec, lists=self._features.list_attributes, distinct=distinct)
+            constraint = constraint_for(spec, self._features)
             if constraint is None:
                 text = f", constraint #{number}: empty constraint (unsupported constraint type?)"
                 raise ClaimFault(text, claim=claim)
@@ -258,7 +257,7 @@ class Search:
                 text = f"asks for all devices, but resource pool {pool.id} is {state}"
                 raise ClaimFault(f", request {alternative.name}: {text}", claim=claim)
             for device, reached in zip(pool.devices, pool.reached, strict=True):
-                # A device that the node cannot use still counts for "all"; the request then fails at that device.
+                # A device that the node cannot use still counts for "all". The request then fails at that device.
                 is_near = reached or device.id in pool.blocked
                 # Check against the empty device: if other claims use its capacity, the request for "all" fails later.
                 if self._is_selectable(claim, alternative, device, is_near) and self._has_room(
@@ -292,8 +291,10 @@ class Search:
         if not self._is_hard:
             return self._try_device(claim, number, alternative, nth, start)
         used_bits, own, shares = self._collect_chosen_devices(claim)
-        missing = alternative.count - nth
-        if self._bounds is not None and self._bounds.is_infeasible(claim, number, alternative, missing, used_bits):
+        missing_count = alternative.count - nth
+        if self._bounds is not None and self._bounds.is_infeasible(
+            claim, number, alternative, missing_count, used_bits
+        ):
             return _End.NOTHING
         # The result depends only on the devices in use and the constraints, not on the path. Searches with shares are
         # not cached: the consumed capacity depends on the request that allocated the share.
@@ -333,7 +334,7 @@ class Search:
         for index in range(start, len(candidates)):
             self._visit()
             device, pool, reached = candidates[index]
-            # These are mostly devices before the first free one; skip them without a function call.
+            # These are mostly devices before the first free one. Skip them without a function call.
             users = self._in_use.get(device.id)
             if (users and claim in users) if is_admin else (users or device.id in allocated):
                 continue
@@ -373,7 +374,7 @@ class Search:
         return fits and is_selectable and not is_taken
 
     def _collect_chosen_devices(self, claim: int) -> tuple[int, int, bool]:
-        """Return the chosen devices as bits, those of one claim, and whether some are shares."""
+        """Return the chosen devices as bits, those of a claim, and whether some are shares."""
         used_bits = own = 0
         shares = False
         for step in self._steps:
@@ -394,7 +395,7 @@ class Search:
     def _is_selectable(self, claim: int, alternative: Alternative, device: PooledDevice, reached: bool) -> bool:
         if device.device.binding_conditions and not self._features.binding_conditions:
             return False
-        # Selectors are first, as upstream: an expression can fail for a device of another node, too.
+        # Selectors are first, as upstream: an expression can also fail for a device of another node.
         is_selected = alternative.selects(device, claim, masks=self._features.cidr_masks)
         if self._evaluations != Program.evaluations:
             # The first evaluation of an expression may be slow.
@@ -419,7 +420,7 @@ class Search:
         return fits(device.device, amounts, consumed, fractions=fractions, driver=driver)
 
     def _domain(self, device: PooledDevice) -> str:
-        """Return the domain of unqualified capacity names; empty if names are literal."""
+        """Return the domain of unqualified capacity names, or empty if names are literal."""
         return device.id.driver if self._features.qualifies_capacities else ""
 
     def _consumed(self, device: PooledDevice) -> dict[str, int]:

@@ -47,7 +47,7 @@ class AllocationOutcome(Struct, frozen=True, eq=False):
     score: int = 0
 
     def status(self, names: Sequence[str]) -> Status | None:
-        """Return the status of a node; ``names`` are the names of the claims."""
+        """Return the status of a node. ``names`` are the names of the claims."""
         return self.rejection if self.fault is None else Status.error(self.fault.about(names))
 
 
@@ -76,10 +76,10 @@ class CachedAllocations:
         self.expressions = list_expressions(parsed_claims)
         """Selectors that may not be compiled yet: compiling 10 KiB takes some hundredths of a second."""
         self.has_scores = False
-        """Whether a result has a score; only claims with prioritized lists have one."""
+        """Whether a result has a score. Only claims with prioritized lists have one."""
 
     def refresh(self) -> None:
-        """Drop the results of views whose devices were allocated or released since the last call."""
+        """Drop the results of views with devices that were allocated or released since the last call."""
         views = self._views
         touched = views.touched.since(self._position) if self._generation == views.generation else None
         if touched is None:
@@ -100,11 +100,11 @@ class CachedAllocations:
         self._generation, self._position = views.generation, views.touched.position
         self.unknown.update(n for n in range(self._numbered, len(views.all)) if n not in self._outcomes)
         self._numbered = len(views.all)
-        missing = len(views.all) - len(self._codes)
-        if missing > 0:
-            missing += missing // 2 + 64
-            self._codes = np.concatenate([self._codes, np.full(missing, UNKNOWN, dtype=np.int64)])
-            self._scores = np.concatenate([self._scores, np.zeros(missing, dtype=np.int64)])
+        missing_count = len(views.all) - len(self._codes)
+        if missing_count > 0:
+            missing_count += missing_count // 2 + 64
+            self._codes = np.concatenate([self._codes, np.full(missing_count, UNKNOWN, dtype=np.int64)])
+            self._scores = np.concatenate([self._scores, np.zeros(missing_count, dtype=np.int64)])
 
     def codes(self, numbers: IntArray) -> IntArray:
         """Return the result code of each view number, including unknown ones."""
@@ -119,7 +119,7 @@ class CachedAllocations:
         return enumerate(self._kinds[1:], start=1)
 
     def outcome(self, view: DeviceView, budget: SearchBudget) -> AllocationOutcome:
-        """Return the cached result of a view, or search; raise :class:`SearchTimeout` if the search takes too long."""
+        """Return the cached result of a view, or search. Raise :class:`SearchTimeout` if the search takes too long."""
         cached = self._outcomes.get(view.number)
         if cached is not None:
             return cached

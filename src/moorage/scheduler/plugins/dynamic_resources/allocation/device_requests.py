@@ -36,7 +36,7 @@ ClassOf = Callable[[str], DeviceClass | None]
 class ClaimFault(MoorageError):
     """An invalid claim, class or device: allocation fails with an error on all nodes.
 
-    The fault names the claim by index, since claims with equal specs share results; :meth:`about` adds the name.
+    The fault names the claim by index, since claims with equal specs share results. :meth:`about` adds the name.
     """
 
     def __init__(self, text: str, *, claim: int | None = None) -> None:
@@ -67,7 +67,7 @@ class Alternative(Struct, frozen=True, eq=False):
 
     @property
     def count(self) -> int:
-        """Number of requested devices; the API server defaults it to 1."""
+        """Number of requested devices. The API server defaults it to 1."""
         return self.spec.count or 1
 
     @property
@@ -124,7 +124,7 @@ class Request(Struct, frozen=True, eq=False):
 
 
 class ParsedClaim(Struct, frozen=True, eq=False):
-    """The parsed requests of one claim."""
+    """The parsed requests of a claim."""
 
     spec: ResourceClaimSpec
     requests: tuple[Request, ...]
@@ -141,7 +141,7 @@ def list_expressions(claims: Iterable[ParsedClaim]) -> list[str]:
 
 
 def parse_claim(spec: ResourceClaimSpec, class_of: ClassOf, features: DeviceFeatures) -> ParsedClaim:
-    """Parse a claim's spec; as upstream, problems are reported on allocation."""
+    """Parse a claim's spec. As upstream, problems are reported on allocation."""
     return ParsedClaim(spec, tuple(_request(request, class_of, features) for request in spec.devices.requests))
 
 
@@ -164,7 +164,7 @@ def _request(request: DeviceRequest, class_of: ClassOf, features: DeviceFeatures
 
 
 def _rejects_capacity(features: DeviceFeatures) -> bool:
-    """Return whether requested capacities are an error; the oldest allocator ignores them."""
+    """Return whether requested capacities are an error. The oldest allocator ignores them."""
     return not features.consumable_capacity and not features.uses_oldest_allocator
 
 
@@ -215,7 +215,7 @@ _KINDS: Final = {str: "string", int: "int", bool: "bool", dict: "version"}
 
 
 def attribute_values(device: PooledDevice, name: str, *, lists: bool = False) -> Values | None:
-    """Return the values of a device's attribute; names in the driver's own domain may omit the domain.
+    """Return the values of a device's attribute. Names in the driver's own domain may omit the domain.
 
     Without ``lists`` (the gate DRAListTypeAttributes), list values are unknown.
     """
@@ -248,16 +248,16 @@ def _written_values(attribute: DeviceAttribute, lists: bool) -> Values:
     return _UNKNOWN
 
 
-def derived_values(device: PooledDevice, name: str, expression: str, *, lists: bool) -> Values:
-    """Derive an attribute of a device from an expression; raise ClaimFault if that fails."""
+def derived_values(device: PooledDevice, name: str, expression: str, features: DeviceFeatures) -> Values:
+    """Derive an attribute of a device from an expression. Raise ClaimFault if that fails."""
     try:
-        value: Any = compile_attribute(expression).value(device.facts)
+        value: Any = compile_attribute(expression, masks=features.cidr_masks).value(device.facts)
     except CelCompileError as error:
         raise ClaimFault(f"compile derived attribute {name} failed: {error}") from error
     except CelRuntimeError as error:
         text = f"evaluate derived attribute {name} on device {device.id} failed: {error}"
         raise ClaimFault(text) from error
-    if isinstance(value, list) and not lists:
+    if isinstance(value, list) and not features.list_attributes:
         return _UNKNOWN
     items = value if isinstance(value, list) else [value]
     return frozenset((_KINDS[type(item)], item["@semver"] if isinstance(item, dict) else item) for item in items)
@@ -266,21 +266,21 @@ def derived_values(device: PooledDevice, name: str, expression: str, *, lists: b
 class Constraint(ABC):
     """Tracks the devices chosen so far. A rejected device remains rejected when more devices are added."""
 
-    def __init__(self, attribute: str, requests: tuple[str, ...], *, lists: bool = False) -> None:
+    def __init__(self, attribute: str, requests: tuple[str, ...], features: DeviceFeatures) -> None:
         self.attribute = attribute
         self._requests = frozenset(requests)
-        self._lists = lists
+        self._features = features
         self._steps: list[Values] = []
 
     def add(self, device: PooledDevice, request: str, alternative: Alternative) -> bool:
-        """Add a device, or return False if it violates the constraint; other requests are ignored."""
+        """Add a device, or return False if it violates the constraint. Other requests are ignored."""
         if not self.covers(request, alternative.qualified):
             return True
         expression = alternative.derived.get(self.attribute)
         if expression is None:
-            values = attribute_values(device, self.attribute, lists=self._lists)
+            values = attribute_values(device, self.attribute, lists=self._features.list_attributes)
         else:
-            values = derived_values(device, self.attribute, expression, lists=self._lists)
+            values = derived_values(device, self.attribute, expression, self._features)
         step = self._step(values) if values else None
         if step is None:
             return False
@@ -311,7 +311,7 @@ class SameValue(Constraint):
 
     @property
     def common(self) -> Values | None:
-        """The values common to all devices chosen so far; ``None`` before the first device."""
+        """The values common to all devices chosen so far, or ``None`` before the first device."""
         return self._steps[-1] if self._steps else None
 
     def _step(self, values: Values) -> Values | None:
@@ -330,10 +330,10 @@ class DistinctValues(Constraint):
         return None if values & seen_values or UNKNOWN in values else values | seen_values
 
 
-def constraint_for(spec: DeviceConstraint, *, lists: bool = False, distinct: bool = True) -> Constraint | None:
-    """Create the tracker of a constraint; ``None`` if its type is unsupported, as without ``distinct`` values."""
+def constraint_for(spec: DeviceConstraint, features: DeviceFeatures) -> Constraint | None:
+    """Create the tracker of a constraint. Return ``None`` if its type is unsupported."""
     if spec.match_attribute is not None:
-        return SameValue(spec.match_attribute, spec.requests, lists=lists)
-    if distinct and spec.distinct_attribute is not None:
-        return DistinctValues(spec.distinct_attribute, spec.requests, lists=lists)
+        return SameValue(spec.match_attribute, spec.requests, features)
+    if spec.distinct_attribute is not None and not features.uses_oldest_allocator:
+        return DistinctValues(spec.distinct_attribute, spec.requests, features)
     return None

@@ -54,7 +54,7 @@ class _Group:
 
 
 class SearchBounds:
-    """Lower bounds on the remaining demand of a search; they hold for every branch."""
+    """Lower bounds on the remaining demand of a search. They hold for every branch."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class SearchBounds:
         self._after: list[list[_Demand]] = []
 
     def prepare(self, passes: Passes, limit: int) -> bool:
-        """Evaluate every request for every device; return whether pruning is allowed.
+        """Evaluate every request for every device. Return whether pruning is allowed.
 
         Pruning is not allowed if a selector fails with an error (a branch might reach it), if a request takes all
         devices (a violated constraint is then an error), if a claim could exceed its device limit, or if requests

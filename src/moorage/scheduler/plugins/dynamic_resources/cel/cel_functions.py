@@ -23,7 +23,7 @@ def _inclusions(*value_types: cel.Type) -> list[Function]:
 
 
 def _format_functions() -> list[Function]:
-    # The optionals of upstream are lists of at most one element here; see formats.
+    # The optionals of upstream are lists of at most one element here. See formats.
     return [
         *(
             Function(f"format.{name}", (), FORMAT, lambda name=name: {"@format": name}, member=False)

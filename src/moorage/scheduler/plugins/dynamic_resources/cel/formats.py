@@ -1,7 +1,7 @@
 """The named formats that Kubernetes adds to CEL: ``format.dns1123Label().validate(text)``.
 
 A format is the map ``{"@format": name}`` while an expression runs. Upstream returns optionals, which cel-cpp's binding
-cannot create. So functions return an empty list for none and a list of one element for a value, and the index ``[?0]``
+cannot create. So functions return an empty list for none and a list of an element for a value, and the index ``[?0]``
 is added to their calls before an expression is compiled.
 """
 

@@ -1,8 +1,8 @@
-"""CEL selectors over devices: cel-cpp parses, checks and evaluates; the Kubernetes dialect is added here.
+"""CEL selectors over devices: cel-cpp parses, checks and evaluates. The Kubernetes dialect is added here.
 
 cel-cpp supports neither quantities nor versions, and its binding cannot pass custom types at run time. So an expression
 is compiled twice. The first compilation uses dedicated types and finds the errors that upstream's compiler finds. The
-second is for evaluation: quantities and versions are tagged maps, which compare by value; see :mod:`.cel_functions`.
+second is for evaluation: quantities and versions are tagged maps, which compare by value. See :mod:`.cel_functions`.
 """
 
 import re
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 FIELDS: Final = ("driver", "allowMultipleAllocations", "attributes", "capacity")
 MAPS: Final = ("attributes", "capacity")
-# Maps of the domains that the device has; in the plain maps a missing domain is an empty map, as upstream.
+# Maps of the domains that the device has. In the plain maps a missing domain is an empty map, as upstream.
 LISTED: Final = {"attributes": "listedAttributes", "capacity": "listedCapacity"}
 
 
 class _FieldUse(NamedTuple):
-    """A use of a field of ``device``; positions count tokens without white space."""
+    """A use of a field of ``device``. Positions count tokens without white space."""
 
     start: int
     field_index: int
@@ -73,7 +73,7 @@ class Source:
         return "".join(texts)
 
     def for_evaluation(self) -> str:
-        """Use the maps of existing domains for ``in``, ``size`` and macros; lookups see empty maps otherwise."""
+        """Use the maps of existing domains for ``in``, ``size`` and macros. Lookups see empty maps otherwise."""
         texts = self._with_optionals()
         for use in self._field_uses():
             after = self._text(use.field_index + 1)
@@ -129,7 +129,7 @@ class Source:
 _MISSING_KEY: Final = re.compile(r'Key not found in map : "(.*)"\Z', re.DOTALL)
 _MAX_ATTEMPTS: Final = 16
 MAX_EXPRESSION: Final = 10 * 1024
-"""Maximum bytes of an expression; the API server rejects longer ones."""
+"""Maximum bytes of an expression. The API server rejects longer ones."""
 _MAX_DOMAIN: Final = 253
 _MAX_PROGRAMS: Final = 256
 _MAX_RESULTS: Final = 64
@@ -155,7 +155,7 @@ Result = bool | int | str | dict[str, str] | list[Any] | CelRuntimeError
 
 
 class Facts:
-    """The view of a device that expressions have; equal devices share it together with all cached results."""
+    """The view of a device that expressions have. Equal devices share it together with all cached results."""
 
     __slots__ = ("__weakref__", "attributes", "capacity", "driver", "multiple", "problem", "results", "size")
 
@@ -196,7 +196,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder(order="sorted")
 
 
 def device_facts(driver: str, device: Device) -> Facts:
-    """Return the facts of a device; equal devices share one object."""
+    """Return the facts of a device. Equal devices share one object."""
     key = _ENCODER.encode((driver, device.allow_multiple_allocations, device.attributes, device.capacity))
     facts = _FACTS.get(key)
     if facts is None:
@@ -225,7 +225,7 @@ class Program:
         self._compiled = _compile(evaluator, source.for_evaluation(), check=False)
         self._domains = frozenset(source.possible_domains())
         self._tree = read_tree(self._compiled.serialize())
-        self._attempts: LRU[Size, int] = LRU("CEL attempts", 64, self._attempts_for)
+        self._attempts: LRU[Size, int] = LRU("CEL attempts", 64, self._count_attempts)
 
     def _check_type(self, type_name: str) -> None:
         if type_name not in ("BOOL", "DYN"):
@@ -246,7 +246,7 @@ class Program:
             raise result
         return result
 
-    def _attempts_for(self, device: Size) -> int:
+    def _count_attempts(self, device: Size) -> int:
         """Return the number of evaluations that the budget allows."""
         try:
             # Domains with empty maps are added to those of the device.
@@ -268,18 +268,27 @@ class Program:
             try:
                 result = self._compiled.eval(data={"device": facts.as_device(self._domains, missing_domains)})
             except _FAILURES as error:
-                # cel-cpp's limit of iterations is treated as a cost limit, too.
+                # cel-cpp's limit of iterations is also treated as a cost limit.
                 return CelRuntimeError(f"{_TOO_EXPENSIVE}: {error}")
+            try:
+                value = result.plain_value()
+            except (TypeError, SystemError):
+                # An optional has no counterpart in Python.
+                return self._read(None, "optional_type")
             if result.type().name() != "ERROR":
                 break
-            missing = _MISSING_KEY.search(str(result.value()))
-            if missing is None or missing[1] in missing_domains | self._domains or len(missing[1]) > _MAX_DOMAIN:
-                return CelRuntimeError(self._upstream_message(str(result.value())))
-            # A domain computed at run time: add an empty map and re-evaluate; missing identifiers remain missing.
-            missing_domains.add(missing[1])
+            missing_key = _MISSING_KEY.search(str(value))
+            if (
+                missing_key is None
+                or missing_key[1] in missing_domains | self._domains
+                or len(missing_key[1]) > _MAX_DOMAIN
+            ):
+                return CelRuntimeError(self._upstream_message(str(value)))
+            # A domain computed at run time: add an empty map and re-evaluate. Missing identifiers remain missing.
+            missing_domains.add(missing_key[1])
         if result is None:
             return CelRuntimeError(_TOO_EXPENSIVE)
-        return self._read(result.plain_value(), result.type().name().lower())
+        return self._read(value, result.type().name().lower())
 
     def _upstream_message(self, problem: str) -> str:
         return _upstream_text(problem) + (_ADVICE if _MISSING_KEY.search(problem) else "")
@@ -294,7 +303,7 @@ class DerivedValue(Program):
     """A compiled expression for a derived attribute of a device."""
 
     def value(self, facts: Facts) -> Result:
-        """Return the derived attribute; raise :class:`CelRuntimeError` if evaluation fails."""
+        """Return the derived attribute. Raise :class:`CelRuntimeError` if evaluation fails."""
         return self._cached_result(facts, f"={self.expression}")
 
     def _check_type(self, type_name: str) -> None:
@@ -327,22 +336,19 @@ P = TypeVar("P", bound=Program)
 
 
 def compile_selector(expression: str, *, masks: bool = False) -> Program:
-    """Compile a selector, or return the cached program; raise :class:`CelCompileError`.
+    """Compile a selector, or return the cached program. Raise :class:`CelCompileError`.
 
     ``masks`` allows the method ``isMask``, which 1.38 adds.
     """
-    program = _compiled(Program, expression)
-    if program.has_mask and not masks:
-        raise CelCompileError("compilation failed: ERROR: undeclared reference to 'isMask' (in container '')")
-    return program
+    return _compiled(Program, expression, masks)
 
 
-def compile_attribute(expression: str) -> DerivedValue:
-    """Compile a derived attribute, or return the cached program; raise :class:`CelCompileError`."""
-    return _compiled(DerivedValue, expression)
+def compile_attribute(expression: str, *, masks: bool = False) -> DerivedValue:
+    """Compile a derived attribute, or return the cached program. Raise :class:`CelCompileError`."""
+    return _compiled(DerivedValue, expression, masks)
 
 
-def _compiled(kind: type[P], expression: str) -> P:
+def _compiled(kind: type[P], expression: str, masks: bool) -> P:
     program = _PROGRAMS.find((kind, expression))
     if program is None:
         try:
@@ -354,11 +360,13 @@ def _compiled(kind: type[P], expression: str) -> P:
     if isinstance(program, CelCompileError):
         raise program
     assert isinstance(program, kind)
+    if program.has_mask and not masks:
+        raise CelCompileError("compilation failed: ERROR: undeclared reference to 'isMask' (in container '')")
     return program
 
 
 def split_name(name: str, driver: str) -> tuple[str, str]:
-    """Split a qualified name into domain and identifier; the default is the driver's domain."""
+    """Split a qualified name into domain and identifier. The default is the driver's domain."""
     domain, slash, identifier = name.partition("/")
     return (domain, identifier) if slash else (driver, name)
 
@@ -378,8 +386,8 @@ def _value(attribute: DeviceAttribute) -> Any:
 
 
 def _upstream_text(problem: str) -> str:
-    missing = _MISSING_KEY.search(problem)
-    return f"no such key: {missing[1]}" if missing else problem
+    missing_key = _MISSING_KEY.search(problem)
+    return f"no such key: {missing_key[1]}" if missing_key else problem
 
 
 def _compile(env: "cel.Env", text: str, *, check: bool) -> "cel.Expression":

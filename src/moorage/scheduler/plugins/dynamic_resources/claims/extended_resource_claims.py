@@ -1,7 +1,7 @@
 """Extended resources backed by device classes: a request for ``example.com/gpu: 2`` becomes a claim of the scheduler.
 
 The class of a resource is given by ``spec.extendedResourceName``, or by the resource name
-``deviceclass.resource.kubernetes.io/<class>``. Nodes whose device plugin offers the resource keep serving it; devices
+``deviceclass.resource.kubernetes.io/<class>``. Nodes with a device plugin for the resource keep serving it. Devices
 are used only if the allocatable amount is zero.
 """
 
@@ -28,7 +28,7 @@ IMPLICIT_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 
 
 class ExtendedResourceClasses:
-    """Device classes by extended resource name; no class backs a resource if the feature is off."""
+    """Device classes by extended resource name. No class backs a resource if the feature is off."""
 
     def __init__(self, handle: Handle) -> None:
         self._is_on = handle.features.enabled("DRAExtendedResource")
@@ -38,7 +38,7 @@ class ExtendedResourceClasses:
 
     @property
     def version(self) -> int:
-        """The version of the classes; it grows with every change."""
+        """The version of the classes. It grows with every change."""
         return self._classes.version
 
     def find(self, resource: str) -> DeviceClass | None:
@@ -84,7 +84,7 @@ class Requests(Struct, frozen=True):
 
 
 def claim_for(pod: Pod) -> ResourceClaim:
-    """Create the unsaved claim for a pod's extended resources; its requests depend on the node."""
+    """Create the unsaved claim for a pod's extended resources. Its requests depend on the node."""
     return ResourceClaim(
         metadata=ObjectMeta(
             name=UNSAVED_CLAIM_NAME,
@@ -100,8 +100,8 @@ def claim_for(pod: Pod) -> ResourceClaim:
 def requests_for(pod: Pod, resources: Iterable[str], classes: ExtendedResourceClasses) -> Requests:
     """Convert a pod's extended resources to device requests, one per container and resource.
 
-    Init containers end before the others start, so they share the devices of those; one extra request covers the
-    init container with the largest remaining need.
+    Init containers end before the other containers start, so they share the devices of those; one extra request covers
+    the init container with the largest remaining need.
     """
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     init_indexes = [i for i, container in enumerate(pod.spec.init_containers) if not container.is_sidecar]
@@ -126,14 +126,14 @@ def _for_resource(
     extra: list[DeviceRequest] = []
     uses: list[tuple[Container, str, bool]] = []
     for index in init_indexes:
-        missing = _amount(containers[index], resource)
+        missing_amount = _amount(containers[index], resource)
         for later in (request for position, request in lasting.items() if position >= index):
-            if missing <= 0:
+            if missing_amount <= 0:
                 break
             uses.append((containers[index], later.name, False))
-            missing -= _count(later)
-        if missing > 0:
-            extra.append(_request(index, containers[index], resource, class_name, missing))
+            missing_amount -= _count(later)
+        if missing_amount > 0:
+            extra.append(_request(index, containers[index], resource, class_name, missing_amount))
             uses.append((containers[index], "", True))
     # max() returns the first of equal requests, as upstream's strict comparison.
     hungriest = max(extra, key=_count, default=None)
@@ -158,6 +158,6 @@ def _count(request: DeviceRequest) -> int:
 
 
 def _amount(container: Container, resource: str) -> int:
-    """Return the number of devices that a container requests; fractions are treated as zero."""
+    """Return the number of devices that a container requests. Fractions are treated as zero."""
     count, fraction = divmod(nano_value(container.resources.requests.get(resource, 0)), NANO)
     return 0 if fraction else count

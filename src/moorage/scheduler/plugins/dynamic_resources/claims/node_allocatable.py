@@ -43,7 +43,7 @@ class PodClaimOnNode(Struct, frozen=True):
 def claim_statuses(
     claims: Iterable[PodClaimOnNode], devices: Mapping[DeviceId, Device], *, qualifies: bool = False
 ) -> tuple[NodeAllocatableClaimStatus, ...]:
-    """Return the node resources of a pod's devices by claim; raise MappingError if they cannot be determined.
+    """Return the node resources of a pod's devices by claim. Raise MappingError if they cannot be determined.
 
     With ``qualifies``, capacity keys without a domain are names of the driver.
     """

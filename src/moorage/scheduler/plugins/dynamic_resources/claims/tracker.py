@@ -1,7 +1,7 @@
 """The scheduler's view of claims: as observed, as written by the scheduler, and with pending allocations.
 
-Claims written by the scheduler take precedence over older observed versions. A claim whose allocation is not written
-yet has a *pending allocation*: its devices are treated as allocated, and other pods cannot use it.
+Claims written by the scheduler take precedence over older observed versions. A claim with an unwritten allocation has
+a *pending allocation*: its devices are treated as allocated, and other pods cannot use it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,9 +20,9 @@ EXTENDED_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-cla
 
 
 class ClaimProblem(MoorageError):
-    """A pod's claim cannot be used; the pod must wait for an event.
+    """A pod's claim cannot be used. The pod must wait for an event.
 
-    ``claim`` is the key of the claim that must change; empty if the pod must change.
+    ``claim`` is the key of the claim that must change, or empty if the pod must change.
     """
 
     def __init__(self, message: str, claim: str = "") -> None:
@@ -31,7 +31,7 @@ class ClaimProblem(MoorageError):
 
 
 class ClaimTracker:
-    """All claims and the devices in use; ``on_change`` receives the pools whose devices changed."""
+    """All claims and the devices in use. ``on_change`` receives the pools with changed devices."""
 
     def __init__(
         self,
@@ -59,11 +59,11 @@ class ClaimTracker:
         """Apply observed changes."""
         if self._version == self._claims.version:
             return
-        changed = self._claims.changed_since(self._version) if self._version >= 0 else None
+        changed_keys = self._claims.changed_since(self._version) if self._version >= 0 else None
         self._version = self._claims.version
-        if changed is None:
-            changed = [*self._uids, *(claim.key for claim in self._claims.list())]
-        for key in dict.fromkeys(changed):
+        if changed_keys is None:
+            changed_keys = [*self._uids, *(claim.key for claim in self._claims.list())]
+        for key in dict.fromkeys(changed_keys):
             observed, assumed = self._claims.find(key), self._assumed.get(key)
             if assumed is None or observed is None or _version(observed) >= _version(assumed):
                 self._assumed.pop(key, None)
@@ -83,7 +83,7 @@ class ClaimTracker:
         return claim if owner is not None and owner.name == pod.name else None
 
     def add_pending_allocation(self, uid: str, allocation: AllocationResult) -> None:
-        """Count the devices of a pending allocation as in use; if a pod names a claim twice, the first call counts.
+        """Count the devices of a pending allocation as in use. If a pod names a claim twice, the first call counts.
 
         Pods of a group may share a pending allocation: it ends when all of them have removed it.
         """
@@ -96,7 +96,7 @@ class ClaimTracker:
         return self._in_flight.get(uid)
 
     def remove_pending_allocation(self, uid: str) -> bool:
-        """Remove a pending allocation, written or not; return whether it ended."""
+        """Remove a pending allocation, written or not. Return whether it ended."""
         if uid not in self._in_flight:
             return False
         self._pending_pods[uid] -= 1
@@ -149,7 +149,7 @@ class ClaimTracker:
             self._on_change({PoolId(result.driver, result.pool) for result in results})
 
     def iter_claims(self, pod: Pod) -> Iterator[ResourceClaim]:
-        """Iterate over the claims of a pod; raise :class:`ClaimProblem` for an unusable claim."""
+        """Iterate over the claims of a pod. Raise :class:`ClaimProblem` for an unusable claim."""
         return (claim for _, claim in self.iter_entries(pod))
 
     def iter_entries(self, pod: Pod) -> Iterator[tuple[PodResourceClaim, ResourceClaim]]:
@@ -171,7 +171,7 @@ class ClaimTracker:
             yield entry, claim
 
     def iter_group_claims(self, group: PodGroup) -> Iterator[ResourceClaim]:
-        """Iterate over the claims that a group names; skip generated claims with another owner."""
+        """Iterate over the claims that a group names. Skip generated claims with another owner."""
         generated = {status.name: status.resource_claim_name for status in group.status.resource_claim_statuses}
         for entry in group.spec.resource_claims:
             name = entry.resource_claim_name
@@ -206,7 +206,7 @@ def is_reserved_for(claim: ResourceClaim, uid: str) -> bool:
 
 
 def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
-    """Return the claim name of an entry; ``None`` if no claim is needed."""
+    """Return the claim name of an entry, or ``None`` if no claim is needed."""
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name
     if entry.resource_claim_template_name is None:

@@ -24,7 +24,7 @@ class CapacityError(MoorageError):
 
 
 def qualify(name: str, driver: str) -> str:
-    """Return the name of a capacity with its domain; the default is the driver. Without a driver, names are literal.
+    """Return the name of a capacity with its domain. The default is the driver. Without a driver, names are literal.
 
     >>> qualify("bandwidth", "nic.example.com"), qualify("example.com/bandwidth", "nic.example.com")
     ('nic.example.com/bandwidth', 'example.com/bandwidth')
@@ -35,7 +35,7 @@ def qualify(name: str, driver: str) -> str:
 def consumption(
     device: Device, requested: Mapping[str, Quantity], *, fractions: bool, driver: str = ""
 ) -> dict[str, int] | None:
-    """Return the consumed capacities of a request; ``None`` if the device lacks a requested capacity.
+    """Return the consumed capacities of a request, or ``None`` if the device lacks a requested capacity.
 
     With a ``driver`` (from 1.38), a name without a domain is one of the driver, and the result has the names that the
     device publishes. If the device publishes both forms, the qualified one counts.
@@ -62,7 +62,7 @@ def consumption(
 
 
 def _qualify_all(requested: Mapping[str, Quantity], driver: str) -> dict[str, Quantity]:
-    """Return a request with qualified names; one capacity in both forms is ambiguous, even with equal amounts."""
+    """Return a request with qualified names. One capacity in both forms is ambiguous, even with equal amounts."""
     qualified: dict[str, Quantity] = {}
     for name, amount in requested.items():
         if qualify(name, driver) in qualified:

@@ -1,7 +1,7 @@
 """Slices of devices, assembled into the pools that a node reaches.
 
 A pool consists of the newest generation of its slices. It is usable if the generation is complete and consistent.
-Devices are tried by driver, pool and slice name, and position in the slice; pools with binding conditions are last.
+Devices are tried by driver, pool and slice name, and position in the slice. Pools with binding conditions are last.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -142,7 +142,7 @@ class Slice:
         )
 
     def reach(self, node: Node) -> tuple[bool, ...] | None:
-        """Return for each device whether it can be used on a node; ``None`` if the slice decides for all devices."""
+        """Return for each device whether it can be used on a node, or ``None`` if the slice decides for all devices."""
         if not self.spec.per_device_node_selection:
             return None
         return tuple(self._matches(node, item.device, f"device {item.device.name}") for item in self.devices)
@@ -181,7 +181,7 @@ class Slice:
 
 
 def strict_matcher(selector: NodeSelector) -> NodeMatcher:
-    """Parse a node selector; raise SelectorError if a term is invalid."""
+    """Parse a node selector. Raise SelectorError if a term is invalid."""
     return NodeMatcher(tuple(node_term_matcher(term) for term in selector.node_selector_terms))
 
 
@@ -200,7 +200,7 @@ class Pool:
         self.reached: tuple[bool, ...] = ()
         self.others: tuple[PooledDevice, ...] = ()
         self.blocked: frozenset[DeviceId] = frozenset()
-        """Reachable devices that the node cannot use; they make requests for all devices fail."""
+        """Reachable devices that the node cannot use. They make requests for all devices fail."""
         self.counters: Counters = {}
 
     @property
@@ -241,7 +241,7 @@ class PoolBuilder:
         self._by_key: dict[tuple[object, ...], Pool] = {}
 
     def pools(self, node: Node, slices: Iterable[Slice], reach: Reach | None = None) -> list[Pool]:
-        """Return the pools of a node in search order; ``reach`` has the devices of slices that are known already."""
+        """Return the pools of a node in search order. ``reach`` has the devices of slices that are known already."""
         reach = {} if reach is None else reach
         newest: dict[PoolId, list[Slice]] = {}
         for item in slices:
@@ -292,7 +292,7 @@ def _assembled(
     *,
     counts: bool,
 ) -> Pool:
-    """Assemble a complete pool; the pool is invalid if its slices are inconsistent."""
+    """Assemble a complete pool. The pool is invalid if its slices are inconsistent."""
     own_names = {item.name for item in own}
     elsewhere = [item for item in everything if item.name not in own_names]
     pool = Pool(name)
@@ -312,7 +312,7 @@ def _assembled(
 
 
 def _counters(slices: Iterable[Slice]) -> tuple[set[str], Counters] | None:
-    """Collect the counters of a pool; ``None`` if two sets have the same name."""
+    """Collect the counters of a pool. Return ``None`` if two sets have the same name."""
     counters: Counters = {}
     names: set[str] = set()
     for item in slices:
@@ -348,7 +348,7 @@ def added_taints(rules: Iterable[DeviceTaintRule], spec: ResourceSliceSpec, devi
 
 
 def repels(taints: Sequence[DeviceTaint], tolerations: Sequence[DeviceToleration]) -> bool:
-    """Return whether a taint repels a request; unknown effects are ignored."""
+    """Return whether a taint repels a request. Unknown effects are ignored."""
     return any(
         taint.effect in BLOCKING and not any(_tolerates(toleration, taint) for toleration in tolerations)
         for taint in taints

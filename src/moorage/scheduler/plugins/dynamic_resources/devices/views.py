@@ -36,13 +36,13 @@ class SliceIndex:
         self.builder = PoolBuilder(self._by_pool, features)
 
     def refresh(self) -> set[str] | None:
-        """Apply changes; return the names of the affected nodes, or ``None`` if all may be affected."""
+        """Apply changes. Return the names of the affected nodes, or ``None`` if all may be affected."""
         rules_version = self._rules.version if self._rules is not None else 0
         if self._versions == (self._slices.version, rules_version):
             return set()
-        changed = self._slices.changed_since(self._versions[0]) if self._versions[1] == rules_version else None
+        changed_slices = self._slices.changed_since(self._versions[0]) if self._versions[1] == rules_version else None
         self._versions = (self._slices.version, rules_version)
-        if changed is None:
+        if changed_slices is None:
             self._by_name.clear()
             self._local.clear()
             self._shared.clear()
@@ -53,7 +53,7 @@ class SliceIndex:
             return None
         nodes: set[str] = set()
         is_local = True
-        for name in changed:
+        for name in changed_slices:
             concerned = self._replace(name, self._slices.find(name))
             is_local = is_local and concerned is not None
             nodes |= concerned or set()
@@ -73,7 +73,7 @@ class SliceIndex:
         return next((pooled.device for each in slices for pooled in each.devices if pooled.id == device_id), None)
 
     def _replace(self, name: str, resource_slice: ResourceSlice | None) -> set[str] | None:
-        """Replace a slice by name; return the nodes of its pools, ``None`` for all nodes."""
+        """Replace a slice by name. Return the nodes of its pools, ``None`` for all nodes."""
         before = self._by_name.get(name)
         pools = set() if before is None else {before.pool}
         nodes = set() if before is None else self._find_nodes(before.pool)
@@ -108,7 +108,7 @@ class SliceIndex:
 class DeviceViews:
     """The devices visible to each node, numbered so that one column describes the cluster.
 
-    Nodes with the same pools have the same number. ``touched`` logs the views whose devices changed;
+    Nodes with the same pools have the same number. ``touched`` logs the views with changed devices.
     ``generation`` changes when all views are renumbered.
     """
 
@@ -159,7 +159,7 @@ class DeviceViews:
         self._position = nodes.position
 
     def _forget(self, nodes: NodeTable, names: Iterable[str]) -> Iterator[int]:
-        """Drop the views of some nodes; return their rows."""
+        """Drop the views of some nodes. Return their rows."""
         for name in names:
             info = nodes.find(name)
             if info is not None:
