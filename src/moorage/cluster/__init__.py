@@ -1,6 +1,6 @@
 """The embedded cluster: API server, controllers, fake kubelets and a scheduler, in real or virtual time.
 
-Other areas import names from here only; each is loaded on first use.
+Other areas import names from here only. Each is loaded on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from moorage.common.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from moorage.cluster.absent_objects import create_absent
     from moorage.cluster.agenda import NEVER, Agenda
     from moorage.cluster.apiserver.api import Api
     from moorage.cluster.apiserver.reading.selection import parse_labels
@@ -37,6 +38,7 @@ else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "absent_objects": ("create_absent",),
             "agenda": ("NEVER", "Agenda"),
             "apiserver.api": ("Api",),
             "apiserver.reading.selection": ("parse_labels",),
@@ -98,6 +100,7 @@ __all__ = [
     "add_workload_pods",
     "check_manifests",
     "cluster_from_documents",
+    "create_absent",
     "fake_node",
     "format_seconds",
     "notes_on",

@@ -22,7 +22,7 @@ class Agenda:
 
     def __init__(self, offline: OfflineScheduler[InstantApi], clock: VirtualClock) -> None:
         self.now = 0.0
-        """Seconds since the beginning; separate from the clock, whose large numbers round them."""
+        """Seconds since the beginning; separate from the clock, because its large numbers round them."""
         self._offline = offline
         self._clock = clock
         self._start = clock.now()
@@ -30,12 +30,12 @@ class Agenda:
         self._planned = 0
 
     def plan(self, moment: float, change: Callable[[], None], *, is_first: bool = False) -> None:
-        """Plan a change; ``is_first`` puts it before the other changes of the moment."""
+        """Plan a change. ``is_first`` puts it before the other changes of the moment."""
         self._planned += 1
         heappush(self._changes, (moment, self._planned - (_FIRST if is_first else 0), change))
 
     def next_moment(self, *, retries: bool = True) -> float | None:
-        """Return the time of the next change or retry; ``None`` if nothing will happen any more.
+        """Return the time of the next change or retry, or ``None`` if nothing will happen any more.
 
         Without ``retries`` the ends of backoffs do not count.
         """
@@ -48,7 +48,7 @@ class Agenda:
         return max(min(moments), self.now) if moments else None
 
     async def pass_time(self, moment: float, on_passed: Callable[[float], None] = lambda _now: None) -> None:
-        """Let time pass until a moment, or until an earlier timer; then carry out the changes that are due.
+        """Let time pass until a moment, or until an earlier timer. Then carry out the changes that are due.
 
         ``on_passed`` is called before the changes.
         """

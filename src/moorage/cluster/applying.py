@@ -14,16 +14,16 @@ from moorage.kube.manifests import Document, read_files
 APPLY: Final = "application/apply-patch+yaml"
 MANAGER: Final = "moorage"
 _FIRST: Final = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "DeviceClass")
-"""Kinds that other objects need; they are applied first, independent of the order in a file."""
+"""Kinds that other objects need. They are applied first, independent of the order in a file."""
 
 
 def read_manifests(*files: str | Path) -> list[Document]:
-    """Read manifests from YAML or JSON files (``-`` is standard input); raise InputError if one is invalid."""
+    """Read manifests from YAML or JSON files (``-`` is standard input). Raise InputError if one is invalid."""
     return check_manifests(read_files([str(file) for file in files]))
 
 
 def check_manifests(documents: Iterable[Document]) -> list[Document]:
-    """Return documents that can be applied; raise InputError for an object without kind or name."""
+    """Return documents that can be applied. Raise InputError for an object without kind or name."""
     manifests = list(documents)
     for document in manifests:
         if not document.kind or not document.api_version:
@@ -35,7 +35,7 @@ def check_manifests(documents: Iterable[Document]) -> list[Document]:
 
 
 class Applier:
-    """Applies manifests through an API server; discovery results are cached."""
+    """Applies manifests through an API server. Discovery results are cached."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -43,16 +43,16 @@ class Applier:
         """The path of each kind, and whether it is namespaced."""
 
     async def apply(self, manifests: Iterable[Document]) -> list[dict[str, Any]]:
-        """Create or update objects; return the stored objects in the order of the manifests."""
+        """Create or update objects. Return the stored objects in the order of the manifests."""
         items = list(manifests)
-        stored: dict[int, dict[str, Any]] = {}
+        stored_objects: dict[int, dict[str, Any]] = {}
         ranks = [_FIRST.index(item.kind) if item.kind in _FIRST else len(_FIRST) for item in items]
         for number in sorted(range(len(items)), key=ranks.__getitem__):
-            stored[number] = await self._apply(items[number])
-        return [stored[number] for number in range(len(items))]
+            stored_objects[number] = await self._apply(items[number])
+        return [stored_objects[number] for number in range(len(items))]
 
     async def delete(self, manifests: Iterable[Document]) -> None:
-        """Delete objects in reverse order; missing objects are ignored."""
+        """Delete objects in reverse order. Missing objects are ignored."""
         for manifest in reversed(list(manifests)):
             try:
                 await self._client.request("DELETE", await self._path(manifest))
@@ -69,8 +69,8 @@ class Applier:
             if error.status in (400, 403, 404, 415, 422):
                 raise InputError(manifest.source, str(error)) from error
             raise
-        stored: dict[str, Any] = msgspec.json.decode(answer)
-        return stored
+        stored_object: dict[str, Any] = msgspec.json.decode(answer)
+        return stored_object
 
     async def _path(self, manifest: Document) -> str:
         key = (manifest.api_version, manifest.kind)

@@ -152,7 +152,7 @@ class AssumingBinder:
             )
 
     async def run_permitted(self) -> None:
-        """Run the pods whose Permit plugins have decided; no time passes."""
+        """Run the pods after the decisions of Permit plugins. No time passes."""
         if self._waits:
             await asyncio.sleep(0)
 
@@ -198,9 +198,9 @@ def add_workload_pods(cluster: ClusterInput, features: FeatureGates) -> ClusterI
             await asyncio.sleep(1.0)
             current = sum(1 for _ in simulated.store.list(Pod))
             pod_count, quiet_seconds = current, quiet_seconds + 1 if current == pod_count else 0
-        stored = {obj.uid: obj for obj in _list_all(simulated) if obj.uid not in built_in}
-        in_input_order = [stored.pop(obj.uid) for obj in cluster.objects if obj.uid in stored]
-        return with_fields(cluster, objects=(*in_input_order, *stored.values()), refusals=simulated.refusals)
+        stored_objects = {obj.uid: obj for obj in _list_all(simulated) if obj.uid not in built_in}
+        in_input_order = [stored_objects.pop(obj.uid) for obj in cluster.objects if obj.uid in stored_objects]
+        return with_fields(cluster, objects=(*in_input_order, *stored_objects.values()), refusals=simulated.refusals)
 
     return run_virtual(run_controllers(), clock)
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 
 import structlog
 
+from moorage.cluster.absent_objects import find_absent_owners, order_by_ownership
 from moorage.cluster.applying import Applier
 from moorage.cluster.controllers.actions import Create, build_request
 from moorage.cluster.controllers.builtin_controllers import cluster_controllers, kubelet_controllers
@@ -31,12 +32,13 @@ Connect = Callable[[], ApiClient]
 
 DRAIN_SECONDS: Final = 5.0
 EVENT_SECONDS: Final = 1.0
+SEEN_INTERVAL: Final = 0.02
 
 log = structlog.get_logger(__name__)
 
 
 class RunningScheduler:
-    """One scheduler; :meth:`run` runs until it is cancelled."""
+    """One scheduler. :meth:`run` runs until it is cancelled."""
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class RunningScheduler:
         self.scheduler = self._parts.scheduler
 
     async def reload(self, policy: Policy) -> list[str]:
-        """Switch to another policy; return the configuration fields that cannot change at run time."""
+        """Switch to another policy. Return the configuration fields that cannot change at run time."""
         usable, differing = keep_fixed_fields(policy, self.scheduler.profiles.config)
         await reload(self._parts, usable)
         return differing
@@ -66,7 +68,7 @@ class RunningScheduler:
         return next((check.first for check in checks if check is not None and check.first is not None), None)
 
     async def run(self) -> None:
-        """List and watch, then schedule until cancelled; pending work is finished."""
+        """List and watch, then schedule until cancelled. Pending work is finished."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._api.informers.run(), name="scheduler's informers")
@@ -77,7 +79,7 @@ class RunningScheduler:
                     self._parts.deliveries.start_through_loop()
                 await self._parts.loop.run()
         except BaseExceptionGroup as group:
-            # Report a single message; the failed task is not relevant to users.
+            # Report a single message. The failed task is not relevant to users.
             # The first MoorageError has the message for the user.
             error: BaseException | None = group.subgroup(MoorageError)
             while isinstance(error, BaseExceptionGroup):
@@ -108,8 +110,8 @@ class ClusterOptions:
     """Options of a cluster; without a ``policy`` it has no scheduler.
 
     ``definitions`` are custom resource definitions that are created before the scheduler starts. With ``cross_check``
-    all cached results of plugins are compared with newly computed ones; the cluster fails if they differ.
-    ``features`` are the gates of all components except the scheduler, whose gates are in its policy.
+    all cached results of plugins are compared with newly computed ones. The cluster fails if they differ.
+    ``features`` are the gates of all components except the scheduler. Its gates are in its policy.
     """
 
     nodes: int = 10
@@ -124,7 +126,7 @@ class ClusterOptions:
 class EmbeddedCluster:
     """A cluster on an API server, as an async context manager.
 
-    ``additional`` controllers run with those of the cluster; ``observers`` follow the scheduler.
+    ``additional`` controllers run with those of the cluster. ``observers`` follow the scheduler.
     """
 
     def __init__(
@@ -140,7 +142,8 @@ class EmbeddedCluster:
         self._ending = AsyncExitStack()
         self.client = connect()
         self.applier = Applier(self.client)
-        cluster = cluster_controllers(clock, options.features)
+        self._absent_owners: set[str] = set()
+        cluster = cluster_controllers(clock, options.features, self._absent_owners)
         controllers = (*cluster, *kubelet_controllers(clock, options.pace), *additional)
         self._manager_client = connect()
         recorder = EventRecorder(self._manager_client, "", clock)
@@ -194,14 +197,22 @@ class EmbeddedCluster:
         failed_tasks = (task for task in self.tasks if task.done() and not task.cancelled())
         return next((error for task in failed_tasks if (error := task.exception()) is not None), None)
 
+    def keep_dependents(self, manifests: Iterable[Document]) -> None:
+        """Keep objects with owners that the manifests lack, instead of deleting them as garbage."""
+        self._absent_owners |= find_absent_owners(manifests)
+
     async def apply(self, manifests: Iterable[Document]) -> None:
-        """Apply manifests; fake kubelets run the nodes among them."""
-        await self.applier.apply(_with_kubelet(item) if item.kind == "Node" else item for item in manifests)
+        """Apply manifests. Fake kubelets run the nodes among them, and owners adopt their dependents."""
+        for phase in order_by_ownership(manifests):
+            stored = await self.applier.apply(_with_kubelet(item) if item.kind == "Node" else item for item in phase)
+            # An owner that does not know its dependents would create others.
+            while not all(map(self.manager.has_seen, stored)) and self.failure() is None:
+                await asyncio.sleep(SEEN_INTERVAL)
 
     async def add_nodes(
         self, count: int, shape: NodeShape | None = None, name: Callable[[int], str] | None = None
     ) -> None:
-        """Register fake nodes; existing nodes are left unchanged."""
+        """Register fake nodes. Existing nodes are not changed."""
         width = len(str(max(count, 1)))
         naming = name or (lambda number: f"node-{number:0{width}d}")
         gate = asyncio.Semaphore(AT_ONCE)

@@ -28,7 +28,7 @@ MAX_WATCH_SECONDS: Final = 1800.0
 SAME_MOMENT: Final = 1e-6
 """Timers may fire a rounding error early."""
 Before = Callable[[ApiRequest], Awaitable[None]]
-"""Called before a request reaches the API; it may simulate latency or raise an error to the caller."""
+"""Called before a request reaches the API. It may simulate latency or raise an error to the caller."""
 
 
 async def wait_briefly(_request: ApiRequest) -> None:
@@ -65,14 +65,14 @@ class InProcessClient(ApiClient):
     async def request(
         self, method: str, path: str, body: bytes = b"", content_type: str = JSON, *, seconds: float = 0.0
     ) -> bytes:
-        """Execute a request and return the body of the response; raise an error for other than 2xx responses."""
+        """Execute a request and return the body of the response. Raise an error for other than 2xx responses."""
         answer = await self._execute(method, path, body, content_type)
         assert isinstance(answer, ApiResponse), "watches are streamed"
         return answer.body
 
     @asynccontextmanager
     async def stream(self, path: str) -> AsyncIterator[AsyncIterable[bytes]]:
-        """Open a watch; the block gets its events as they happen."""
+        """Open a watch. The block gets its events as they happen."""
         watch = await self._execute("GET", path, b"", JSON)
         assert isinstance(watch, Watch), f"{path} is not a watch"
         event, watches = asyncio.Event(), self._watches.setdefault(watch.resource.storage, set())
@@ -109,7 +109,7 @@ class Follower(NamedTuple):
 
 
 class StoreWatch:
-    """Delivers the changes of a store as structs; each is decoded once for all subscribers of its kind.
+    """Delivers the changes of a store as structs. Each is decoded once for all subscribers of its kind.
 
     ``delay`` is called for every change, so that the latency can vary.
     """
@@ -134,7 +134,7 @@ class StoreWatch:
         return bool(self._on_the_way) or self._snapshot is not None
 
     def follow(self, kind: type[KubeObject], on_changes: OnChanges) -> None:
-        """Subscribe to the changes of a kind; they are delivered after the start."""
+        """Subscribe to the changes of a kind. They are delivered after the start."""
         follower = Follower(BY_TYPE[kind], on_changes)
         self._followers.setdefault(storage_name(kind), []).append(follower)
 
@@ -182,14 +182,14 @@ class StoreWatch:
         self._timer = loop.call_at(self._due[0], self._deliver) if self._due else None
 
     def _deliver(self) -> None:
-        """Deliver all due changes; consecutive changes of one kind are delivered together."""
+        """Deliver all due changes. Consecutive changes of the same kind are delivered together."""
         loop, self._timer = asyncio.get_running_loop(), None
         now, arrived = loop.time() + SAME_MOMENT, []
         while self._due and self._due[0] <= now:
             heappop(self._due)
             arrived.append(self._on_the_way.popleft())
-        for resource, neighbours in groupby(arrived, key=itemgetter(0)):
-            stored = [change for _, change in neighbours]
+        for resource, neighbors in groupby(arrived, key=itemgetter(0)):
+            stored = [change for _, change in neighbors]
             changes: dict[type[KubeObject], list[Change[Any]]] = {}
             for kind, on_changes in self._followers[resource]:
                 struct = kind.type
@@ -220,9 +220,9 @@ def _differences(
 
 
 class StoreInformer:
-    """Adapts a :class:`StoreWatch` to the interface of an informer of one kind.
+    """Adapts a :class:`StoreWatch` to the interface of an informer of a single kind.
 
-    Objects whose UIDs are ``hidden`` are not delivered.
+    Objects with ``hidden`` UIDs are not delivered.
     """
 
     def __init__(
@@ -242,6 +242,6 @@ class StoreInformer:
         """Return immediately: existing objects are read synchronously."""
 
     async def run(self) -> None:
-        """Deliver the existing objects; the watch delivers later changes."""
+        """Deliver the existing objects. The watch delivers later changes."""
         existing = (entry.typed(self.kind.type) for entry in self._store.list(storage_name(self.kind.type)))
         self._on_changes(self.kind, [Change(None, obj) for obj in existing])

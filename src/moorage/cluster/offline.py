@@ -4,7 +4,7 @@
 API                 effect of a write                               used by
 ==================  ==============================================  =================================
 DiscardingApi       none                                            dry run, what-if sessions, shadow
-InstantApi          immediate; the scheduler is the store           lab trials, learning, benchmarks
+InstantApi          immediate. The scheduler is the store           lab trials, learning, benchmarks
 SimulatedCluster    the API server's, after a latency; kubelets     simulations
 ==================  ==============================================  =================================
 
@@ -55,7 +55,7 @@ class OfflineApi(ApiAccess, Protocol):
 
     @property
     def background(self) -> TaskBackground:
-        """Where bindings, evictions and status patches run."""
+        """Runs bindings, evictions and status patches."""
         ...
 
 
@@ -87,12 +87,12 @@ class OfflineScheduler(Generic[C]):
         self.scheduler = self._parts.scheduler
         self.loop = self._parts.loop
         self.apply = self.scheduler.handlers.apply
-        """Apply a change of an object immediately; ``before`` or ``after`` is ``None`` for a new or deleted object."""
+        """Apply a change of an object immediately. ``before`` or ``after`` is ``None`` for a new or deleted object."""
         self.kinds = frozenset(find_watched_kinds(self.scheduler.objects))
         """The kinds that the scheduler and its plugins watch."""
 
     def load(self, objects: Iterable[KubeObject], *, arrival_interval: float = 0.0) -> None:
-        """Apply the objects that exist at the start; kinds that are not watched and finished pods are skipped.
+        """Apply the objects that exist at the start. Kinds that are not watched and finished pods are skipped.
 
         Each pod finds the objects that it refers to: pending pods are last. They arrive ``arrival_interval`` seconds
         of virtual time apart, so that the queue keeps their order.
@@ -125,7 +125,7 @@ class OfflineScheduler(Generic[C]):
         await self.scheduler.lifecycle.start()
 
     async def settle(self, *, on_step: Callable[[], None] = lambda: None) -> bool:
-        """Try all pods that can be tried now, and complete their bindings; no time passes.
+        """Try all pods that can be tried now, and complete their bindings. No time passes.
 
         Return False if a binding waits for time to pass, for example for a plugin that delays its pod. ``on_step`` is
         called after each attempt.
@@ -160,7 +160,7 @@ def _load_phase(obj: KubeObject) -> int:
 
 
 def search_all_nodes(policy: Policy) -> Policy:
-    """Return a policy whose filters evaluate all nodes, regardless of ``percentageOfNodesToScore``."""
+    """Return a policy that filters all nodes, regardless of ``percentageOfNodesToScore``."""
     config = policy.config
     profiles = tuple(replace(profile, percentage_of_nodes_to_score=None) for profile in config.profiles)
     return Policy(
@@ -276,9 +276,9 @@ class InstantApi(DiscardingApi):
         current = self._find(pod)
         if current is None or current.uid != pod.uid:
             raise NotFound(f"pod {pod.key} not found")
-        bound = current.on_node(node_name)
-        self._report(current, bound)
-        self._on_bound(bound)
+        bound_pod = current.on_node(node_name)
+        self._report(current, bound_pod)
+        self._on_bound(bound_pod)
 
     async def get(self, obj: K) -> K:
         """Return an object in its current state."""
@@ -306,7 +306,7 @@ class InstantApi(DiscardingApi):
         return self._change(before, convert(type(obj), merge_patch(to_data(before), msgspec.to_builtins(patch))))
 
     async def patch_status(self, obj: K, patch: Mapping[str, Any]) -> K:
-        """Apply a nomination; ignore conditions, which the scheduler does not read."""
+        """Apply a nomination. Ignore conditions, which the scheduler does not read."""
         if isinstance(obj, Pod) and "nominatedNodeName" in patch and (before := self._find(obj)) is not None:
             status = replace(before.status, nominated_node_name=patch["nominatedNodeName"] or "")
             self._change(before, replace(before, status=status))
@@ -326,9 +326,9 @@ class InstantApi(DiscardingApi):
 
     def _change(self, before: K, after: K) -> K:
         self._version += 1
-        changed = replace(after, metadata=replace(after.metadata, resource_version=f"change-{self._version}"))
-        self._report(before, changed)
-        return changed
+        new_object = replace(after, metadata=replace(after.metadata, resource_version=f"change-{self._version}"))
+        self._report(before, new_object)
+        return new_object
 
     def _report(self, before: K | None, after: K | None) -> None:
         kind = BY_TYPE[type(before if after is None else after)]  # type: ignore[index]

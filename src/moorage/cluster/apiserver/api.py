@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from moorage.cluster.apiserver.admission.chain import Admission, undecodable
+from moorage.cluster.apiserver.admission.policies import POLICIES, unenforced_expressions
 from moorage.cluster.apiserver.admission.service_addresses import kubernetes_service
-from moorage.cluster.apiserver.admission.validating_policies import POLICIES, unenforced_expressions
 from moorage.cluster.apiserver.conversions import from_stored, to_stored
 from moorage.cluster.apiserver.discovery import openapi
 from moorage.cluster.apiserver.discovery.custom_resources import (
@@ -48,7 +48,7 @@ from moorage.cluster.apiserver.writing.field_values import MissingKey
 from moorage.cluster.apiserver.writing.managed_fields import Writing
 from moorage.cluster.apiserver.writing.subresources import bind, change_scale, evict, get_scale
 from moorage.cluster.apiserver.writing.writer import (
-    WITHOUT_GENERATION,
+    NEEDS_VERSION,
     DeleteOptions,
     WriteOptions,
     Writer,
@@ -82,8 +82,19 @@ from moorage.kube.status_errors import (
 Edit = Callable[[Data], Data]
 NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 HEALTH: Final = ("/healthz", "/livez", "/readyz")
-SHOWS_DELETED: Final = frozenset(("pods", "namespaces", "persistentvolumeclaims", "persistentvolumes"))
-"""Resources whose deletion returns the object instead of a Status."""
+SHOWS_DELETED: Final = frozenset(
+    (
+        *("pods", "namespaces", "persistentvolumeclaims", "persistentvolumes", "serviceaccounts", "services"),
+        *("podtemplates", "resourcequotas"),
+        *(f"{plural}.storage.k8s.io" for plural in ("csidrivers", "csinodes", "storageclasses", "volumeattachments")),
+        "volumeattributesclasses.storage.k8s.io",
+        *(
+            f"{plural}.resource.k8s.io"
+            for plural in ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
+        ),
+    )
+)
+"""Resources that return the object instead of a Status when they are deleted."""
 CREATED_BY_PUT: Final = frozenset(
     (
         *("endpoints", "services", "limitranges", "leases.coordination.k8s.io", "runtimeclasses.node.k8s.io"),
@@ -117,11 +128,12 @@ class Api:
         self.clock = clock
         features = features or FeatureGates()
         self._version = server_version(features)
+        self._can_drop = features.enabled("ManagedFieldsOptOut")
         self.resources = Resources(features)
         self._custom = CustomResources(self.store, self.resources)
         self._types = FieldTypes(self._custom.schemas)
         self._writer = Writer(self.store, Admission(self.store, features), clock, self._types, chance)
-        self._lists = Lists(self.store)
+        self._lists = Lists(self.store, clock)
         self._discovery = Discovery(self.resources)
         self._tokens = tokens or Tokens(token_urlsafe(24))
         self._verbs: dict[str, Callable[[ApiRequest, Target], ApiResponse | Watch]] = {
@@ -153,7 +165,7 @@ class Api:
         return Target(resource)
 
     def answer(self, request: ApiRequest) -> ApiResponse | Watch:
-        """Execute a request; errors are returned as Status objects."""
+        """Execute a request. Errors are returned as Status objects."""
         try:
             if (document := self._document(request)) is not None:
                 return document
@@ -188,7 +200,7 @@ class Api:
     def _openapi(self, path: str, accept: str) -> ApiResponse:
         match path.strip("/").split("/")[1:]:
             case ["v2"] if "openapi.spec.v2" in accept:
-                # kubectl reads it to validate manifests; it looks for kinds in the discovery documents.
+                # kubectl reads it to validate manifests. It looks for kinds in the discovery documents.
                 return ApiResponse(openapi.V2_PROTOBUF, content_type=openapi.V2_CONTENT_TYPE)
             case ["v2"]:
                 return ApiResponse(encode_body(openapi.version_2(self.resources, self._custom.schemas)))
@@ -207,7 +219,8 @@ class Api:
     def _representation(self, request: ApiRequest, resource: ServedResource) -> Representation:
         printer = select_printer(resource.storage, self.clock.now, self._custom.columns(resource))
         include, fill = request.query.get("includeObject", ""), self._custom.defaults_filler(resource)
-        return select_representation(resource, request.accept, printer, include, fill)
+        can_drop = self._can_drop and request.method == "GET"
+        return select_representation(resource, request.accept, printer, include, fill, can_drop=can_drop)
 
     def _shown(
         self, request: ApiRequest, target: Target, body: bytes, status: int = 200, warnings: tuple[str, ...] = ()
@@ -259,16 +272,16 @@ class Api:
             # Signers trust these fields, so clients cannot set them.
             requested = {key: item for key, item in data["spec"].items() if key not in USER_FIELDS}
             data["spec"] = {**requested, **request.user.data()}
-        stored = self._create(
+        created = self._create(
             target,
             self._to_stored(resource, data),
             WriteOptions(request.is_dry_run, request.manager, user=request.user),
         )
         if resource.storage == DEFINITIONS:
             warnings += definition_warnings(data)
-        elif resource.storage == POLICIES:
+        elif resource.storage in POLICIES:
             warnings += tuple(unenforced_expressions(data))
-        return self._shown(request, target, stored.body, 201, warnings)
+        return self._shown(request, target, created.body, 201, warnings)
 
     def _to_stored(self, resource: ServedResource, data: Data, old: Data | None = None) -> Data:
         # Conversions expect fields of the right types, as those of the real server get decoded objects.
@@ -279,7 +292,7 @@ class Api:
     def _check_fields(
         self, request: ApiRequest, resource: ServedResource, data: Data, target: Target | None = None
     ) -> tuple[str, ...]:
-        """Check for unknown and duplicate fields as the request's fieldValidation requires; return the warnings.
+        """Check for unknown and duplicate fields as the request's fieldValidation requires. Return the warnings.
 
         Unknown fields that ``target`` already has are ignored.
         """
@@ -345,17 +358,17 @@ class Api:
             scale = self._object(request, "Scale")
             return ApiResponse(encode_body(change_scale(self._writer, target, lambda _old: scale, options)))
         data = self._object(request, target.resource.name, target.resource)
-        needs_version = target.resource.is_custom or target.resource.storage in WITHOUT_GENERATION
-        if needs_version and not data["metadata"].get("resourceVersion") and self._writer.find(target):
-            raise version_required(target.resource, target.name)
         warnings = self._check_fields(request, target.resource, data)
         is_new = (
             target.resource.storage in CREATED_BY_PUT and self.store.get(target.resource.storage, target.key) is None
         )
         if is_new and not data["metadata"].get("resourceVersion"):
             data["metadata"].setdefault("name", target.name)
-            stored = self._create(target, self._to_stored(target.resource, data), options)
-            return self._shown(request, target, stored.body, 201, warnings)
+            created = self._create(target, self._to_stored(target.resource, data), options)
+            return self._shown(request, target, created.body, 201, warnings)
+        needs_version = target.resource.is_custom or target.resource.storage in NEEDS_VERSION
+        if needs_version and not data["metadata"].get("resourceVersion") and self._writer.find(target):
+            raise version_required(target.resource, target.name)
 
         def edit(old: Data) -> Data:
             return self._to_stored(target.resource, data, old)
@@ -385,7 +398,7 @@ class Api:
         if kind == APPLY_PATCH:
             return self._apply(request, target, patch)
         if kind == STRATEGIC_PATCH and target.resource.is_custom:
-            raise unsupported_media_type(kind, (JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
+            raise unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
         options = _options(request, target)
         edit = self._edit(target, kind, patch)
         if target.subresource == "scale":
@@ -477,7 +490,7 @@ def _options(request: ApiRequest, target: Target) -> WriteOptions:
 
 
 def _drop_nulls(resource: ServedResource, data: Any) -> Any:
-    """Drop nulls as Go's decoder does; the schema of a custom resource decides which of its nulls are kept."""
+    """Drop nulls as Go's decoder does. The schema of a custom resource decides which of its nulls are kept."""
     if not isinstance(data, dict):
         return data
     if resource.is_custom:

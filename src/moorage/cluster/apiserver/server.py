@@ -50,8 +50,8 @@ EVENT_SECONDS: Final = 3600.0
 class ApiServer:
     """Serves an API until it is stopped. Use it as an async context manager.
 
-    Requests need the ``token``, which allows everything; only this machine can connect. ``url`` uses TLS, as kubectl
-    requires; with ``plain``, ``plain_url`` is served without TLS for fast clients. With a ``data_dir``, acknowledged
+    Requests need the ``token``, which allows everything. Only this machine can connect. ``url`` uses TLS, as kubectl
+    requires. With ``plain``, ``plain_url`` is served without TLS for fast clients. With a ``data_dir``, acknowledged
     writes survive a restart, even after a crash. ``features`` select the served kinds and fields.
     """
 
@@ -108,7 +108,7 @@ class ApiServer:
         await self.stop()
 
     async def start(self) -> None:
-        """Listen; port 0 selects a free port."""
+        """Listen. Port 0 selects a free port."""
         if self._journal is not None:
             self._journal.start()
         try:
@@ -128,7 +128,7 @@ class ApiServer:
         content = {"client-ca-file": authority, "requestheader-client-ca-file": authority}
         content |= {f"requestheader-{name}": text for name, text in PROXY_HEADERS.items()}
         body = msgspec.json.encode({"metadata": {"name": AUTHORITY}, "data": content})
-        # The certificate is new at every start; the ConfigMap may exist from the previous run.
+        # The certificate is new at every start. The ConfigMap may exist from the previous run.
         self.api.answer(ApiRequest("DELETE", f"{path}/{AUTHORITY}"))
         self.api.answer(ApiRequest("POST", path, body=body))
 
@@ -200,7 +200,7 @@ def _refusal(error: ApiError) -> Reply:
 
 
 def forget_old_events(store: Store, now: float) -> int:
-    """Delete the events that were last observed more than an hour ago; return their number.
+    """Delete the events that were last observed more than an hour ago. Return their number.
 
     Events are stored in order of creation, so the search stops at the first recent one.
     """

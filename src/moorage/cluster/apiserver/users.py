@@ -1,7 +1,7 @@
 """Users of the API: the administrator, service accounts with tokens, and impersonated users.
 
 All users may do everything: the embedded server has no authorization. Access reviews return yes only for the
-administrator, ``system:masters`` and users whose names start with ``system:``.
+administrator, ``system:masters`` and users with names that start with ``system:``.
 """
 
 import hmac
@@ -47,7 +47,7 @@ ANONYMOUS: Final = ApiUser("system:anonymous", ("system:unauthenticated",))
 
 
 class Tokens:
-    """Issues and reviews signed tokens of service accounts; ``secret`` is the administrator's token."""
+    """Issues and reviews signed tokens of service accounts. ``secret`` is the administrator's token."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
@@ -60,8 +60,8 @@ class Tokens:
         if not isinstance(seconds, int) or not MIN_SECONDS <= seconds <= MAX_SECONDS:
             is_long = isinstance(seconds, int) and seconds > MAX_SECONDS
             limit = "larger than 2^32 seconds" if is_long else f"less than {MIN_SECONDS // 60} minutes"
-            why = f"may not specify a duration {limit}"
-            raise invalid(_REQUESTS, name, [invalid_value("spec.expirationSeconds", seconds, why)])
+            reason = f"may not specify a duration {limit}"
+            raise invalid(_REQUESTS, name, [invalid_value("spec.expirationSeconds", seconds, reason)])
         claims = {
             "aud": audiences,
             "exp": int(now) + seconds,
@@ -100,7 +100,7 @@ class Tokens:
         return ApiUser(f"system:serviceaccount:{namespace}:{name}", groups, uid) if claims["exp"] > now else None
 
     def review(self, plural: str, spec: Data, user: ApiUser, now: float) -> Data:
-        """Return the status of a token or access review; the administrator and the cluster's components may do all."""
+        """Return the status of a token or access review. The administrator and the cluster's components may do all."""
         everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
         match plural:
             case "tokenreviews":

@@ -46,7 +46,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete an object with a UID precondition; ``grace`` of 0 deletes a pod immediately."""
+    """Delete an object with a UID precondition. ``grace`` of 0 deletes a pod immediately."""
 
     obj: KubeObject
     grace: int | None = None
@@ -56,7 +56,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class EmptyNamespace:
-    """Delete all objects in a namespace; when it is empty, remove its finalizer."""
+    """Delete all objects in a namespace. When it is empty, remove its finalizer."""
 
     namespace: KubeObject
     now: float
@@ -109,7 +109,7 @@ def build_request(action: Write) -> ActionRequest:
 
 
 def has_effect(action: ControllerAction) -> bool:
-    """Return whether an action changes the object that the controller read; a merge patch may only repeat it.
+    """Return whether an action changes the object that the controller read. A merge patch may only repeat it.
 
     A controller that writes unchanged objects would keep the cluster busy forever.
     """
@@ -133,6 +133,6 @@ def _differs(current: Data, patch: Data) -> bool:
 def status_actions(
     obj: KubeObject, current: Data, desired: Data, *, if_unchanged: bool = False
 ) -> list[ControllerAction]:
-    """Patch the status if it differs; missing fields are treated as zero, false or empty."""
-    changed = {key: value for key, value in desired.items() if current.get(key, type(value)()) != value}
-    return [Patch(obj, {"status": changed}, "status", if_unchanged)] if changed else []
+    """Patch the status if it differs. Missing fields are treated as zero, false or empty."""
+    changed_fields = {key: value for key, value in desired.items() if current.get(key, type(value)()) != value}
+    return [Patch(obj, {"status": changed_fields}, "status", if_unchanged)] if changed_fields else []

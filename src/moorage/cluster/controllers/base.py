@@ -1,4 +1,4 @@
-"""Base classes of the built-in controllers; the contract is :class:`.manager.Controller`."""
+"""Base classes of the built-in controllers. The contract is :class:`.manager.Controller`."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +10,7 @@ from moorage.kube.api.meta import KubeObject
 
 
 class BaseController:
-    """A controller whose keys are the objects that it watches."""
+    """A controller that uses the watched objects as keys."""
 
     name: str
     kinds: Sequence[type[KubeObject]]

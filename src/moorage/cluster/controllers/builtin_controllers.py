@@ -1,5 +1,7 @@
 """The built-in controllers of a cluster and of fake nodes."""
 
+from collections.abc import Container
+
 from moorage.cluster.controllers.coordinated_election import ElectionController
 from moorage.cluster.controllers.cronjob import CronJobController
 from moorage.cluster.controllers.daemonset import DaemonSetController
@@ -14,7 +16,12 @@ from moorage.cluster.controllers.kubelet import Kubelet, KubeletPace
 from moorage.cluster.controllers.manager import Controller
 from moorage.cluster.controllers.namespaces import AccountController, NamespaceController, RootAuthorityController
 from moorage.cluster.controllers.node_lifecycle import EvictionController, NodeController
-from moorage.cluster.controllers.persistent_volumes import ClaimController, EphemeralVolumeController, VolumeController
+from moorage.cluster.controllers.persistent_volumes import (
+    AttributesClassController,
+    ClaimController,
+    EphemeralVolumeController,
+    VolumeController,
+)
 from moorage.cluster.controllers.replicaset import ReplicaSetController, ReplicationManager
 from moorage.cluster.controllers.resource_claims import ClaimUseController, GroupClaimController, PodClaimController
 from moorage.cluster.controllers.statefulset import StatefulSetController
@@ -23,8 +30,13 @@ from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.features import FeatureGates
 
 
-def cluster_controllers(clock: Clock, features: FeatureGates) -> tuple[Controller, ...]:
-    """Return the controllers of kube-controller-manager for the enabled features."""
+def cluster_controllers(
+    clock: Clock, features: FeatureGates, absent_owners: Container[str] = frozenset()
+) -> tuple[Controller, ...]:
+    """Return the controllers of kube-controller-manager for the enabled features.
+
+    Dependents of absent owners are not collected as garbage.
+    """
     groups = tuple(kind for kind in GROUPS if features.enabled(BY_TYPE[kind].gate))
     protects_trees = features.since(1, 38) and features.enabled("CompositePodGroup")
     shares_claims = features.enabled("DRAWorkloadResourceClaims")
@@ -39,7 +51,7 @@ def cluster_controllers(clock: Clock, features: FeatureGates) -> tuple[Controlle
         NamespaceController(clock),
         AccountController(clock),
         RootAuthorityController(clock),
-        GarbageCollector(clock, groups),
+        GarbageCollector(clock, groups, absent_owners),
         DisruptionController(clock),
         EndpointsController(clock),
         NodeController(clock),
@@ -47,6 +59,7 @@ def cluster_controllers(clock: Clock, features: FeatureGates) -> tuple[Controlle
         ClaimController(clock),
         VolumeController(clock),
         EphemeralVolumeController(clock),
+        AttributesClassController(clock),
         PodClaimController(clock, has_groups=shares_claims),
         ClaimUseController(clock, has_groups=shares_claims),
         *((PodGroupProtection(clock, with_composites=protects_trees),) if groups else ()),

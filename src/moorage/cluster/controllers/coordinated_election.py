@@ -19,13 +19,13 @@ LEASE_SECONDS: Final = 5.0
 PING_SECONDS: Final = 5.0
 """Candidates must renew within this time after a ping."""
 ALIVE_SECONDS: Final = 2 * PING_SECONDS
-"""A renewal counts this long: early renewals must still count when the ping of others times out."""
+"""A renewal counts this long: early renewals must still count when the ping of other candidates times out."""
 VALID_SECONDS: Final = 1800.0
 """Candidates expire this long after their last renewal."""
 
 
 class ElectionController(BaseController):
-    """Assigns leases to candidates; its keys are leases."""
+    """Assigns leases to candidates. Its keys are leases."""
 
     name = "elections"
     kinds = (LeaseCandidate, Lease)
@@ -37,7 +37,7 @@ class ElectionController(BaseController):
         return (obj.key,) if any(item.spec.lease_name == obj.name for item in candidates) else ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Elect a leader for a lease without a holder; otherwise prefer the best candidate."""
+        """Elect a leader for a lease without a holder, otherwise prefer the best candidate."""
         namespace, _, name = key.partition("/")
         now = self._clock.wall()
         of_lease = (item for item in cache[LeaseCandidate].in_namespace(namespace) if item.spec.lease_name == name)
@@ -61,9 +61,9 @@ def _elect(candidates: list[LeaseCandidate], lease: Lease | None, key: str, now:
     """Ping the candidates, wait for renewals, and give the lease to the best live candidate."""
     alive = [item for item in candidates if _is_alive(item, now)]
     silent = [item for item in candidates if item not in alive]
-    waiting = [item for item in silent if _age(item.spec.ping_time, now) < PING_SECONDS]
-    idle = [item for item in silent if item not in waiting]
-    if waiting or (idle and not alive):
+    silent_candidates = [item for item in silent if _age(item.spec.ping_time, now) < PING_SECONDS]
+    idle = [item for item in silent if item not in silent_candidates]
+    if silent_candidates or (idle and not alive):
         yield from _ping(idle, now)
         yield RequeueAfter(1.0)
         return

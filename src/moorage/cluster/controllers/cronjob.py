@@ -70,10 +70,10 @@ class Runs:
     def _find_due(self, schedule: Schedule, zone: tzinfo) -> float | None:
         """Return the last time the schedule was due and no job was created, unless it is too late for that."""
         spec, created = self.cron_job.spec, self.cron_job.metadata.creation_timestamp
-        since = parse_time(self.cron_job.status.get("lastScheduleTime") or created or format_time(self.now))
+        earliest = parse_time(self.cron_job.status.get("lastScheduleTime") or created or format_time(self.now))
         if spec.starting_deadline_seconds is not None:
-            since = max(since, self.now - spec.starting_deadline_seconds)
-        return schedule.latest(since, self.now, zone)
+            earliest = max(earliest, self.now - spec.starting_deadline_seconds)
+        return schedule.latest(earliest, self.now, zone)
 
     def _run(self, due: float) -> Iterator[ControllerAction]:
         policy = self.cron_job.spec.concurrency_policy

@@ -1,4 +1,4 @@
-"""Daemon sets: one pod on every eligible node; the scheduler places each pod on the node it was created for."""
+"""Daemon sets: one pod on every eligible node. The scheduler places each pod on the node it was created for."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -121,7 +121,7 @@ class Daemons:
     def actions(self) -> Iterator[ControllerAction]:
         """Return the actions for the current state."""
         for node in sorted(self.wanted - self.by_node.keys()):
-            yield Create(Pod, self._pod_for(node))
+            yield Create(Pod, self._make_pod(node))
         for node, pods in self.by_node.items():
             spare = self._spare(pods) if node in self.tolerable else pods
             doomed = [*spare, *(pod for pod in pods if pod not in spare and pod.is_finished)]
@@ -156,9 +156,9 @@ class Daemons:
             return
         if self._surge:
             # Old pods are deleted when their replacements are available.
-            waiting = [pod for pod in old if not any(map(self._is_new, self.by_node[find_target(pod)]))]
-            room = self._surge - (len(old) - len(waiting))
-            yield from (Create(Pod, self._pod_for(find_target(pod))) for pod in waiting[: max(0, room)])
+            old_pods = [pod for pod in old if not any(map(self._is_new, self.by_node[find_target(pod)]))]
+            room = self._surge - (len(old) - len(old_pods))
+            yield from (Create(Pod, self._make_pod(find_target(pod))) for pod in old_pods[: max(0, room)])
             return
         max_unavailable = strategy.rolling_update.max_unavailable
         most = max(1, scaled(1 if max_unavailable is None else max_unavailable, len(self.wanted), round_up=True))
@@ -174,7 +174,7 @@ class Daemons:
     def _is_available(self, pod: Pod) -> bool:
         return is_available(pod, self.daemon_set.spec.min_ready_seconds, self.now)
 
-    def _pod_for(self, node: str) -> Data:
+    def _make_pod(self, node: str) -> Data:
         labels = {REVISION_LABEL: self.revision, "pod-template-generation": str(self.daemon_set.metadata.generation)}
         data = pod_from_template(
             self.daemon_set, self.daemon_set.spec.template, generateName=f"{self.daemon_set.name}-", labels=labels
@@ -190,8 +190,10 @@ class Daemons:
         return data
 
     def _status(self) -> Data:
-        here = (self.by_node[node] for node in sorted(self.wanted & self.by_node.keys()))
-        daemons = [max(pods, key=self._is_new) for pods in (list(filter(is_active, each)) for each in here) if pods]
+        node_pods = (self.by_node[node] for node in sorted(self.wanted & self.by_node.keys()))
+        daemons = [
+            max(pods, key=self._is_new) for pods in (list(filter(is_active, each)) for each in node_pods) if pods
+        ]
         available = sum(map(self._is_available, daemons))
         return {
             "observedGeneration": self.daemon_set.metadata.generation,

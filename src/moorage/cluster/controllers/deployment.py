@@ -48,7 +48,7 @@ class DeploymentController(PodSetController):
         return [key for item in replica_sets if item is not None for key in owner_keys(item, Deployment)]
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Scale the replica sets of one deployment toward its spec."""
+        """Scale the replica sets of a deployment toward its spec."""
         deployment = cache[Deployment].get(key)
         if deployment is None or deployment.is_terminating:
             return ()
@@ -145,8 +145,8 @@ class Rollout:
         if any(_revision(item) >= revision for item in self.old):
             revision = self._next_revision()
         annotations = {**self._annotations, REVISION: str(revision)}
-        if changed := {key: text for key, text in annotations.items() if new.annotations.get(key) != text}:
-            yield Patch(new, {"metadata": {"annotations": changed}})
+        if new_annotations := {key: text for key, text in annotations.items() if new.annotations.get(key) != text}:
+            yield Patch(new, {"metadata": {"annotations": new_annotations}})
         if self.deployment.annotations.get(REVISION) != str(revision):
             yield Patch(self.deployment, {"metadata": {"annotations": {REVISION: str(revision)}}})
 
@@ -217,7 +217,7 @@ class Rollout:
             "availableReplicas": available,
             "unavailableReplicas": max(0, max(total, replicas) - available),
         }
-        moved = any((deployment.status.get(key) or 0) != count for key, count in status.items())
+        has_progressed = any((deployment.status.get(key) or 0) != count for key, count in status.items())
         is_complete = updated == replicas == total == available
         is_up = available >= replicas - self._unavailable
         availability = {
@@ -232,12 +232,14 @@ class Rollout:
             conditions = with_condition(conditions, now, **copied)
         else:
             conditions = [condition for condition in conditions if condition.get("type") != REPLICA_FAILURE]
-        if progress := self._progress(new, _find_condition(PROGRESSING, conditions), moved=moved, is_done=is_complete):
+        if progress := self._progress(
+            new, _find_condition(PROGRESSING, conditions), moved=has_progressed, is_done=is_complete
+        ):
             conditions = with_condition(conditions, now, type=PROGRESSING, **progress)
             current = _find_condition(PROGRESSING, conditions)
             assert current is not None
             # The update time is that of the last change of the counts, from which the deadline is computed.
-            if moved or "lastUpdateTime" not in current:
+            if has_progressed or "lastUpdateTime" not in current:
                 current["lastUpdateTime"] = now
         yield from status_actions(deployment, deployment.status, {**status, "conditions": conditions})
         deadline = deployment.spec.progress_deadline_seconds
@@ -249,7 +251,7 @@ class Rollout:
     ) -> dict[str, str] | None:
         """Return the new condition about progress, or ``None`` without a change."""
         subject = f'ReplicaSet "{new.name}"' if new is not None else f'Deployment "{self.deployment.name}"'
-        reason, since = (current or {}).get("reason"), (current or {}).get("lastUpdateTime")
+        reason, updated_at = (current or {}).get("reason"), (current or {}).get("lastUpdateTime")
         if self.deployment.spec.paused:
             return {"status": "Unknown", "reason": "DeploymentPaused", "message": "Deployment is paused"}
         if reason == "DeploymentPaused":
@@ -260,7 +262,7 @@ class Rollout:
         if moved or current is None:
             return {"status": "True", "reason": "ReplicaSetUpdated", "message": f"{subject} is progressing."}
         seconds = self.deployment.spec.progress_deadline_seconds
-        deadline = parse_time(since) + seconds if since and seconds is not None else inf
+        deadline = parse_time(updated_at) + seconds if updated_at and seconds is not None else inf
         if deadline <= self.now and reason != "NewReplicaSetAvailable":
             message = f"{subject} has timed out progressing."
             return {"status": "False", "reason": "ProgressDeadlineExceeded", "message": message}

@@ -62,7 +62,9 @@ class DisruptionController(BaseController):
             status["disruptedPods"] = {**dict.fromkeys(recorded), **granted}
         yield from status_actions(budget, msgspec.to_builtins(budget.status), status, if_unchanged=True)
         if granted:
-            yield RequeueAfter(min(parse_time(since) for since in granted.values()) + EVICTION_SECONDS - now + 1.0)
+            yield RequeueAfter(
+                min(parse_time(granted_at) for granted_at in granted.values()) + EVICTION_SECONDS - now + 1.0
+            )
 
 
 def protects(budget: PodDisruptionBudget, pod: Pod) -> bool:
@@ -95,11 +97,11 @@ def find_maker(obj: KubeObject, cache: InformerCache) -> Maker | None:
 
 def _granted(budget: PodDisruptionBudget, pods: list[Pod], now: float) -> dict[str, str]:
     """Return the evictions that were granted and have not begun."""
-    waiting = {pod.name for pod in pods if not pod.is_terminating}
+    active_names = {pod.name for pod in pods if not pod.is_terminating}
     return {
-        name: since
-        for name, since in budget.status.disrupted_pods.items()
-        if name in waiting and since is not None and parse_time(since) + EVICTION_SECONDS > now
+        name: granted_at
+        for name, granted_at in budget.status.disrupted_pods.items()
+        if name in active_names and granted_at is not None and parse_time(granted_at) + EVICTION_SECONDS > now
     }
 
 

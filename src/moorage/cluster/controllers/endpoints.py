@@ -44,7 +44,7 @@ class EndpointsController(BaseController):
         return ()
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Write the addresses of a service; slices of a deleted service are garbage."""
+        """Write the addresses of a service. Slices of a deleted service are garbage."""
         service, endpoints = cache[Service].get(key), cache[Endpoints].get(key)
         if service is None:
             if endpoints is not None and endpoints.labels.items() >= MANAGER_OF_ENDPOINTS.items():
@@ -118,7 +118,7 @@ def _slice_actions(
         for start in range(0, len(endpoints), MAX_ENDPOINTS)
     ]
     unused = list(slices)
-    # A slice with the same ports is updated; a service without pods keeps one empty slice.
+    # A slice with the same ports is updated. A service without pods keeps one empty slice.
     for ports, endpoints in desired or [([], [])]:
         current = next((item for item in unused if (item.ports or []) == ports or not item.endpoints), None)
         if current is None:
@@ -161,7 +161,7 @@ def _is_headless(service: Service) -> bool:
 
 
 def _ports(service: Service, pod: Pod) -> list[Data]:
-    """Return the ports of a service on a pod; named ports that no container has are omitted."""
+    """Return the ports of a service on a pod. Named ports that no container has are omitted."""
     numbers = ((port, _find_port(port, pod)) for port in service.spec.ports)
     return [
         {"name": port.name, "port": number, "protocol": port.protocol}

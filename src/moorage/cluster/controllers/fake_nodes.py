@@ -46,13 +46,13 @@ class NodeShape:
 
     @classmethod
     def parse(cls, text: str, *, where: str = "--shape") -> "NodeShape":
-        """Parse a shape like ``cpu=8,memory=32Gi,nvidia.com/gpu=2,zones=3``; the rest keeps its defaults."""
+        """Parse a shape like ``cpu=8,memory=32Gi,nvidia.com/gpu=2,zones=3``. The rest keeps its defaults."""
         resources, zones = dict(cls().resources), cls().zones
         for part in filter(None, (piece.strip() for piece in text.split(","))):
             name, is_there, amount = part.partition("=")
             if not is_there or not re.fullmatch(r"[A-Za-z0-9./_-]+", name):
                 hint = "use a form such as cpu=8,memory=32Gi,pods=110,zones=3"
-                raise InputError(where, f"{part!r} is not a resource and an amount", hint=hint)
+                raise InputError(where, f"{part!r} is not of the form RESOURCE=AMOUNT", hint=hint)
             if name == "zones":
                 zones = -1 if (number := to_int64(amount)) is None else number
                 if zones < 0:
@@ -87,7 +87,7 @@ def fake_node(name: str, number: int, shape: NodeShape, now: float) -> Data:
             "conditions": conditions(now),
             "addresses": [{"type": "InternalIP", "address": HOST_IP}, {"type": "Hostname", "address": name}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
-            # Strict clients require every one of these fields.
+            # Strict clients require all of these fields.
             "nodeInfo": {
                 "machineID": identity.replace("-", ""),
                 "systemUUID": identity,

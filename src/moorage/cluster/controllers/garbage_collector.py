@@ -1,6 +1,6 @@
 """Garbage collection: delete objects without owners, and finish foreground and orphan deletions of owners."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -60,12 +60,18 @@ class OwnerState(Enum):
 
 
 class GarbageCollector(BaseController):
-    """Follows owner references. Keys are ``Kind/namespace/name``. ``more`` are kinds that not every cluster has."""
+    """Follows owner references. Keys are ``Kind/namespace/name``. ``more`` are kinds that not every cluster has.
+
+    ``absent`` are UIDs of owners that files refer to but do not contain: they are treated as existing.
+    """
 
     name = "garbage"
 
-    def __init__(self, clock: Clock, more: Sequence[type[KubeObject]] = ()) -> None:
+    def __init__(
+        self, clock: Clock, more: Sequence[type[KubeObject]] = (), absent: Container[str] = frozenset()
+    ) -> None:
         super().__init__(clock)
+        self._absent = absent
         self._owners: tuple[type[KubeObject], ...] = (*OWNERS, *more)
         self.kinds = tuple(dict.fromkeys((*self._owners, *DEPENDENTS)))
 
@@ -79,7 +85,7 @@ class GarbageCollector(BaseController):
             yield from (f"{owner.kind}/{_owner_key(owner, obj.namespace)}" for owner in obj.metadata.owner_references)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Delete an object without remaining owners; finish the deletion of an owner whose dependents are processed."""
+        """Delete an object without remaining owners. Finish the deletion of an owner after its dependents."""
         kind, _, object_key = key.partition("/")
         indexes = (cache[item] for item in self.kinds if BY_TYPE[item].name == kind)
         obj = next((candidate for index in indexes if (candidate := index.get(object_key)) is not None), None)
@@ -100,11 +106,11 @@ class GarbageCollector(BaseController):
         if OwnerState.WAITING not in gone_owners and age < PATIENCE:
             yield RequeueAfter(PATIENCE - age)
         elif OwnerState.THERE in owners:
-            # One owner is sufficient; references to missing and waiting owners are removed.
+            # One owner is sufficient. References to missing and waiting owners are removed.
             states = zip(references, owners, strict=True)
             yield owned_by(obj, [owner for owner, state in states if state is OwnerState.THERE])
         else:
-            # A waiting owner must outlive all indirect dependents, so their deletion is in the foreground, too.
+            # A waiting owner must outlive all indirect dependents, so they are also deleted in the foreground.
             yield Delete(obj, propagation="Foreground" if OwnerState.WAITING in gone_owners else "Background")
 
     def _settle(
@@ -119,9 +125,11 @@ class GarbageCollector(BaseController):
         elif FOREGROUND in owner.metadata.finalizers:
             references = owner.metadata.owner_references
             is_blocking = any(item.block_owner_deletion is True for item in references)
-            waiting = (item for item in dependents if item.is_terminating and FOREGROUND in item.metadata.finalizers)
-            if is_blocking and any(waiting):
-                # An object and a dependent may wait for each other, so neither may block the other.
+            waiting_dependents = (
+                item for item in dependents if item.is_terminating and FOREGROUND in item.metadata.finalizers
+            )
+            if is_blocking and any(waiting_dependents):
+                # An object and a dependent may wait for each other, so blockOwnerDeletion is cleared.
                 yield owned_by(
                     owner, [msgspec.structs.replace(item, block_owner_deletion=False) for item in references]
                 )
@@ -142,9 +150,9 @@ class GarbageCollector(BaseController):
                 yield RequeueAfter(PATIENCE)
 
     def _find_state(self, owner: OwnerReference, namespace: str, cache: InformerCache) -> OwnerState:
-        """Return the state of an owner; owners of unwatched kinds are treated as existing."""
+        """Return the state of an owner. Owners of unwatched kinds are treated as existing."""
         kind = _find_kind(owner)
-        if kind not in self._owners:
+        if kind not in self._owners or owner.uid in self._absent:
             return OwnerState.THERE
         assert kind is not None
         owner_object = cache[kind].get(_owner_key(owner, namespace))
@@ -167,7 +175,7 @@ def _owner_key(owner: OwnerReference, namespace: str) -> str:
 
 
 def _find_kind(owner: OwnerReference) -> type[KubeObject] | None:
-    """Return the struct of an owner; other API groups may have kinds of the same name."""
+    """Return the struct of an owner. Other API groups may have kinds of the same name."""
     return _BY_NAME.get((owner.api_version.rpartition("/")[0], owner.kind))
 
 

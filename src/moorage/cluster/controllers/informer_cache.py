@@ -14,9 +14,9 @@ MAX_GONE: Final = 20_000
 
 
 class ObjectIndex(Generic[T]):
-    """All objects of one kind, indexed by name, namespace, owner and, for pods, node.
+    """All objects of the same kind, indexed by name, namespace, owner and, for pods, node.
 
-    Objects arrive from the watch and from responses to writes; the newest version wins.
+    Objects arrive from the watch and from responses to writes. The newest version wins.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class ObjectIndex(Generic[T]):
             self._indexed.setdefault(entry, {})[obj.key] = obj
 
     def drop(self, obj: KubeObject) -> None:
-        """Remove a deleted object; later responses cannot bring it back."""
+        """Remove a deleted object. Later responses cannot bring it back."""
         self._gone[obj.uid] = None
         if len(self._gone) > MAX_GONE:
             self._gone.popitem(last=False)
@@ -90,7 +90,7 @@ class ObjectIndex(Generic[T]):
 
 
 class InformerCache:
-    """An index for each kind; ``cache[Pod]`` has the pods.
+    """An index for each kind. ``cache[Pod]`` has the pods.
 
     ``rejections`` maps controller and key to the reason why the server rejected the last write.
     """

@@ -43,7 +43,7 @@ LAST_PAUSE: Final = 600.0
 
 
 class JobController(PodSetController):
-    """Runs jobs; with ``makes_groups`` the pods of a job form a pod group, and its writes are recorded as events."""
+    """Runs jobs. With ``makes_groups`` the pods of a job form a pod group, and its writes are recorded as events."""
 
     name = "jobs"
     workload = Job
@@ -80,7 +80,7 @@ class JobController(PodSetController):
 
 @dataclass(frozen=True, slots=True)
 class FailureOutcome:
-    """Which failures count toward the job's limit, and why the job has failed for good, if it has."""
+    """Which failures count toward the job's limit, and why the job has failed, if it has."""
 
     counted: list[Pod]
     fatal: str = ""
@@ -104,8 +104,8 @@ class JobProgress:
     @cached_property
     def failures(self) -> FailureOutcome:
         """The pods that failed, as far as they count."""
-        failed = (pod for pod in self.pods if pod.status.phase == "Failed")
-        return apply_policy(self.job.spec.pod_failure_policy, failed)
+        failed_pods = (pod for pod in self.pods if pod.status.phase == "Failed")
+        return apply_policy(self.job.spec.pod_failure_policy, failed_pods)
 
     @property
     def is_indexed(self) -> bool:
@@ -126,8 +126,12 @@ class JobProgress:
             yield from (Delete(pod) for pod in self.active)
             lifetime = self.job.spec.ttl_seconds_after_finished
             if lifetime is not None:
-                remaining = parse_time(end["lastTransitionTime"]) + lifetime - self.now
-                yield RequeueAfter(remaining) if remaining > 0 else Delete(self.job, propagation="Background")
+                remaining_seconds = parse_time(end["lastTransitionTime"]) + lifetime - self.now
+                yield (
+                    RequeueAfter(remaining_seconds)
+                    if remaining_seconds > 0
+                    else Delete(self.job, propagation="Background")
+                )
             return
         if ending := self._ending():
             yield from (Delete(pod) for pod in self.active)
@@ -143,7 +147,7 @@ class JobProgress:
 
     @property
     def _reported_status(self) -> Data:
-        """The status; these two counts are written even if they are zero."""
+        """The status. These two counts are written even if they are zero."""
         return {"ready": None, "terminating": None, **self.job.status}
 
     @property
@@ -164,7 +168,7 @@ class JobProgress:
             return "Complete", "SuccessPolicy", f"Matched rules at index {matched}"
         reached = "Reached expected number of succeeded pods"
         if spec.completions is None:
-            # A work queue: the first success means that there is no work left; the others may finish theirs.
+            # A work queue: the first success means that there is no work left. The other pods may finish their work.
             return ("Complete", "CompletionsReached", reached) if self.done and not self.active else None
         return ("Complete", "CompletionsReached", reached) if len(self.done) >= spec.completions else None
 
@@ -174,25 +178,25 @@ class JobProgress:
             pod_limit = 0 if self.done else spec.parallelism
         else:
             pod_limit = min(spec.parallelism, spec.completions - len(self.done))
-        missing = pod_limit - len(self.active)
-        if missing > 0 and (seconds := self._pause()) > 0:
+        missing_count = pod_limit - len(self.active)
+        if missing_count > 0 and (seconds := self._pause()) > 0:
             yield RequeueAfter(seconds)
-        elif missing > 0:
+        elif missing_count > 0:
             used_indexes = self.done | {completion_index(pod) for pod in self.active}
             free_indexes = (number for number in range(spec.completions or 0) if number not in used_indexes)
             numbers = free_indexes if self.is_indexed else count()
-            yield from (Create(Pod, self._pod(number)) for number in islice(numbers, min(missing, BURST)))
-        elif missing < 0 and (spec.completions is not None or not self.done):
-            yield from (Delete(pod) for pod in self.active[missing:])
+            yield from (Create(Pod, self._pod(number)) for number in islice(numbers, min(missing_count, BURST)))
+        elif missing_count < 0 and (spec.completions is not None or not self.done):
+            yield from (Delete(pod) for pod in self.active[missing_count:])
 
     def _pause(self) -> float:
         """Return how long to wait after a failure before the next pod is created."""
-        failed = self.failures.counted
-        if not failed:
+        failure_count = self.failures.counted
+        if not failure_count:
             return 0.0
-        conditions = (pod.condition("Ready") for pod in failed)
+        conditions = (pod.condition("Ready") for pod in failure_count)
         ends = [parse_time(item.last_transition_time) for item in conditions if item and item.last_transition_time]
-        pause = min(FIRST_PAUSE * 2.0 ** min(len(failed) - 1, 20), LAST_PAUSE)
+        pause = min(FIRST_PAUSE * 2.0 ** min(len(failure_count) - 1, 20), LAST_PAUSE)
         return max(ends, default=0.0) + pause - self.now
 
     def _pod(self, number: int) -> Data:
@@ -263,18 +267,18 @@ def met_rule(policy: SuccessPolicy, succeeded: set[int]) -> int | None:
     """Return the index of the first rule that the succeeded indexes meet, or ``None``."""
     for number, rule in enumerate(policy.rules):
         ranges = parse_indexes(rule.succeeded_indexes) if rule.succeeded_indexes is not None else None
-        counted = (
+        indexes = (
             succeeded if ranges is None else {index for index in succeeded if any(index in part for part in ranges)}
         )
         total = sum(map(len, ranges)) if ranges is not None else None
         enough = rule.succeeded_count if rule.succeeded_count is not None else total
-        if enough is not None and len(counted) >= enough:
+        if enough is not None and len(indexes) >= enough:
             return number
     return None
 
 
 def parse_indexes(text: str) -> list[range]:
-    """Parse indexes in the API's notation; invalid parts are ignored.
+    """Parse indexes in the API's notation. Invalid parts are ignored.
 
     >>> parse_indexes("0-2,5")
     [range(0, 3), range(5, 6)]
@@ -311,16 +315,16 @@ def ranges(numbers: Iterable[int]) -> str:
 
 
 def apply_policy(policy: FailurePolicy, failed: Iterable[Pod]) -> FailureOutcome:
-    """Apply a policy to the failed pods; the first matching rule decides."""
-    counted: list[Pod] = []
+    """Apply a policy to the failed pods. The first matching rule decides."""
+    counted_pods: list[Pod] = []
     for pod in failed:
         matches = ((number, rule, next(_fits(rule, pod), "")) for number, rule in enumerate(policy.rules))
         number, rule, message = next((match for match in matches if match[2]), (0, None, ""))
         if rule is not None and rule.action == "FailJob":
-            return FailureOutcome(counted, f"{message} matching FailJob rule at index {number}")
+            return FailureOutcome(counted_pods, f"{message} matching FailJob rule at index {number}")
         if rule is None or rule.action != "Ignore":
-            counted.append(pod)
-    return FailureOutcome(counted)
+            counted_pods.append(pod)
+    return FailureOutcome(counted_pods)
 
 
 def _fits(rule: FailureRule, pod: Pod) -> Iterator[str]:

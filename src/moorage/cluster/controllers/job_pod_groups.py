@@ -21,9 +21,9 @@ from moorage.kube.api.workloads import Job
 PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
 COMPOSITE_PROTECTION: Final = "scheduling.k8s.io/compositepodgroup-protection"
 _COMPOSITE: Final = "composite:"
-"""Marks the keys of composite groups, whose names may equal those of PodGroups."""
+"""Marks the keys of composite groups. Their names may equal those of PodGroups."""
 TEMPLATE_NAME: Final = "scheduling.k8s.io/group-template-name"
-"""Annotation on a job whose owner has a workload: the pod group template of the job's pods."""
+"""Annotation on a job if its owner has a workload: the pod group template of the job's pods."""
 MAX_NAME: Final = 253
 
 
@@ -120,7 +120,7 @@ def _delegated(job: Job, cache: InformerCache, *, has_started: bool) -> JobGroup
 
 
 def _template(job: Job) -> Data:
-    """Return the pod group template of a job; the default policy is basic: pods are independent of each other."""
+    """Return the pod group template of a job. The default policy is basic: pods are independent of each other."""
     scheduling = job.spec.scheduling or {}
     policy = scheduling.get("schedulingPolicy") or {"basic": {}}
     if "gang" in policy:
@@ -134,10 +134,12 @@ def _template(job: Job) -> Data:
 
 def _workload(job: Job, template: Data) -> Data:
     kind = BY_TYPE[Job]
-    suffix = safe_name(f"(types.UID){job.uid}")
-    name = f"{job.name[: MAX_NAME - len(suffix) - 1]}-{suffix}"
     return {
-        "metadata": {"name": name, "namespace": job.namespace, "ownerReferences": [owner_reference(job)]},
+        "metadata": {
+            "name": workload_name(job.name, job.uid),
+            "namespace": job.namespace,
+            "ownerReferences": [owner_reference(job)],
+        },
         "spec": {
             "controllerRef": {"apiGroup": kind.group, "kind": kind.name, "name": job.name},
             "podGroupTemplates": [template],
@@ -157,6 +159,12 @@ def _group(job: Job, workload: Workload, template: Data, *owners: Data) -> Data:
     }
 
 
+def workload_name(owner: str, uid: str) -> str:
+    """Return the name of the workload of an object."""
+    suffix = safe_name(f"(types.UID){uid}")
+    return f"{owner[: MAX_NAME - len(suffix) - 1]}-{suffix}"
+
+
 def group_name(workload: str, template: str) -> str:
     """Return the name of the group of a template.
 
@@ -167,7 +175,7 @@ def group_name(workload: str, template: str) -> str:
     room = MAX_NAME - len(suffix) - 2
     half = room // 2
     if len(workload) + len(template) > room:
-        # A name that needs at most half of the length is kept; the other one is truncated.
+        # A name that needs at most half of the length is kept. The other one is truncated.
         if len(workload) <= half:
             template = template[: room - len(workload)]
         elif len(template) <= half:

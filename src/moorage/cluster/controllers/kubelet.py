@@ -3,9 +3,9 @@
 Annotations of a pod configure its lifecycle, with durations such as ``500ms``, ``2m`` or plain seconds:
 
 - ``moorage.io/start-delay``: how long its containers take to start;
-- ``moorage.io/run-for``: how long they run; the default is a few seconds for pods that are not restarted (in a
-  simulation only for pods of jobs), and no limit for all others;
-- ``moorage.io/exit-code``: their exit code; the pod fails unless it is 0;
+- ``moorage.io/run-for``: how long they run. The default is a few seconds for pods that are not restarted (in a
+  simulation only for pods of jobs), and no limit for other pods;
+- ``moorage.io/exit-code``: their exit code. The pod fails unless it is 0;
 - ``moorage.io/stop-delay``: how long they take to stop, at most the grace period.
 
 Every image exists, except images with the tag ``non-existent``: their pods never start.
@@ -42,12 +42,12 @@ MISSING_TAG: Final = ":non-existent"
 HOST_IP: Final = "127.0.0.1"
 """All fake nodes are on this machine."""
 FAKE_LABEL: Final = "moorage.io/fake"
-"""Label of the nodes of fake kubelets; the API server may have real nodes, too."""
+"""Label of the nodes of fake kubelets. The API server may also have real nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletPace:
-    """Default durations of a pod's lifecycle in seconds; ``None`` means no limit.
+    """Default durations of a pod's lifecycle in seconds. ``None`` means no limit.
 
     ``run`` applies to pods that are not restarted, ``run_job`` to such pods of jobs.
     """
@@ -144,7 +144,7 @@ def pod_address(pod: Pod) -> str:
 
 
 def running(pod: Pod, now: float) -> Data:
-    """Return the status of a pod whose containers have started."""
+    """Return the status of a pod with started containers."""
     moment = format_time(now)
     state = {"running": {"startedAt": moment}}
     address = pod_address(pod)
@@ -161,19 +161,19 @@ def running(pod: Pod, now: float) -> Data:
 
 
 def without_image(pod: Pod, now: float) -> Data:
-    """Return the status of a pod whose containers cannot start because an image is missing."""
+    """Return the status of a pod that cannot start because an image is missing."""
     moment = format_time(now)
-    waiting = {"waiting": {"reason": "ErrImagePull", "message": "fake nodes have no image with this tag"}}
+    waiting_state = {"waiting": {"reason": "ErrImagePull", "message": "fake nodes have no image with this tag"}}
     return {
         "phase": "Pending",
         "startTime": moment,
         "conditions": _conditions(pod, "False", moment, reason="ContainersNotReady"),
-        "containerStatuses": _containers(pod, waiting, is_ready=False),
+        "containerStatuses": _containers(pod, waiting_state, is_ready=False),
     }
 
 
 def terminated(pod: Pod, now: float) -> Data:
-    """Return the status of a pod whose containers have ended."""
+    """Return the status of a pod with terminated containers."""
     moment = format_time(now)
     code = pod.annotations.get(EXIT_CODE, "0")
     is_success = code.strip() == "0"
@@ -203,9 +203,9 @@ def _conditions(pod: Pod, ready: str, moment: str, reason: str = "PodCompleted")
     conditions: list[Data] = [to_builtins(item) for item in pod.status.conditions if item.type not in own]
     for kind, status in own.items():
         current = pod.condition(kind)
-        since = current.last_transition_time if current is not None and current.status == status else moment
+        changed_at = current.last_transition_time if current is not None and current.status == status else moment
         explanation = {"reason": reason} if status == "False" else {}
-        conditions.append({"type": kind, "status": status, "lastTransitionTime": since, **explanation})
+        conditions.append({"type": kind, "status": status, "lastTransitionTime": changed_at, **explanation})
     return conditions
 
 
@@ -226,7 +226,7 @@ def _containers(pod: Pod, state: Data, *, is_ready: bool) -> list[Data]:
 
 
 def read_duration(annotations: Mapping[str, str], key: str, default: float) -> float:
-    """Return the duration in an annotation; invalid durations are treated as absent.
+    """Return the duration in an annotation. Invalid durations are treated as absent.
 
     >>> read_duration({RUN_FOR: "1m30s"}, RUN_FOR, 5.0), read_duration({}, RUN_FOR, 5.0)
     (90.0, 5.0)

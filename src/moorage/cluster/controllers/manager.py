@@ -7,7 +7,7 @@
                     └──────── responses: own writes are visible ────────┘
 
 A key is never reconciled concurrently, so a controller always sees the result of its previous actions. Failed keys are
-retried with exponential backoff; a failure affects only its own key.
+retried with exponential backoff. A failure affects only its own key.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ MAX_REQUESTS: Final = 32
 MAX_WAIT: Final = 86_400.0
 """Longer requeues are shortened to a day: objects may contain durations that timers do not accept."""
 MIN_WAIT: Final = 0.001
-"""Timers may fire a rounding error early; a minimum prevents a busy loop."""
+"""Timers may fire a rounding error early. A minimum prevents a busy loop."""
 MAX_RECORDED: Final = 4096
 EVENT_SECONDS: Final = 1.0
 """Time limit for the remaining events at the end."""
@@ -63,7 +63,7 @@ log = structlog.get_logger(__name__)
 
 
 class Controller(Protocol):
-    """Brings objects of one kind to their desired state; its input is the informer cache.
+    """Brings objects of one kind to their desired state. Its input is the informer cache.
 
     ``name`` appears in logs. ``kinds`` are listed and watched. ``pause`` is the minimum time between two
     reconciliations of a key, which batches changes.
@@ -83,7 +83,7 @@ class Controller(Protocol):
         ...
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Return the actions that bring a key to its desired state; none if it is reached."""
+        """Return the actions that bring a key to its desired state, or none if it is reached."""
         ...
 
 
@@ -120,7 +120,7 @@ class _Answered(msgspec.Struct):
 class ControllerManager:
     """Runs controllers against one API server until it is cancelled.
 
-    With a ``recorder`` it records the events of kube-controller-manager; simulations do without them.
+    With a ``recorder`` it records the events of kube-controller-manager. Simulations do without them.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class ControllerManager:
         return self._watchers.keys()
 
     def has_seen(self, data: Data) -> bool:
-        """Return whether the cache has this version of an object or a newer one; true for unwatched kinds."""
+        """Return whether the cache has this version of an object or a newer one, or true for unwatched kinds."""
         name, metadata = (data["apiVersion"], data["kind"]), data["metadata"]
         kinds = (kind for kind in self._watchers if (BY_TYPE[kind].api_version, BY_TYPE[kind].name) == name)
         return all(self.cache[kind].has_seen(metadata["uid"], int(metadata["resourceVersion"])) for kind in kinds)
@@ -227,11 +227,11 @@ class ControllerManager:
         rested = self._last_reconciled.get(item, -pause) + pause
         now = asyncio.get_running_loop().time()
         if pause and rested > now:
-            self._enqueue_after(item, rested - now)
+            self._enqueue_later(item, rested - now)
         else:
             self._make_ready(item)
 
-    def _enqueue_after(self, item: Item, seconds: float) -> None:
+    def _enqueue_later(self, item: Item, seconds: float) -> None:
         """Queue an item after a delay, unless it is due earlier."""
         loop = asyncio.get_running_loop()
         seconds = min(max(seconds, MIN_WAIT), MAX_WAIT)
@@ -261,7 +261,7 @@ class ControllerManager:
             return
         for action in actions:
             if isinstance(action, RequeueAfter):
-                self._enqueue_after(item, action.seconds)
+                self._enqueue_later(item, action.seconds)
         writes = [action for action in actions if not isinstance(action, RequeueAfter) and has_effect(action)]
         if self._recorder is not None and (owner := self._owner(item)) is not None:
             writes = [add_event(action, owner) for action in writes]
@@ -306,11 +306,14 @@ class ControllerManager:
                 self._wakeup.set()
 
     async def _carry_out_all(self, writes: Sequence[Write | EmptyNamespace]) -> bool:
-        """Execute actions in order, those of one type in parallel; return whether one of them had an effect."""
+        """Execute actions in order, those of one type and kind in parallel. Return whether one of them had an effect.
+
+        A pod is created after its claims. If the server rejects a claim, the pod is not created.
+        """
         if len(writes) == 1:
             return await self._carry_out(writes[0])
         has_changed = False
-        for _, alike in groupby(writes, key=type):
+        for _, alike in groupby(writes, key=lambda write: (type(write), getattr(write, "kind", None))):
             results = await asyncio.gather(*map(self._carry_out, alike), return_exceptions=True)
             for result in results:
                 if isinstance(result, BaseException):
@@ -319,7 +322,7 @@ class ControllerManager:
         return has_changed
 
     async def _carry_out(self, action: Write | EmptyNamespace) -> bool:
-        """Execute an action; return whether the server changed anything."""
+        """Execute an action. Return whether the server changed anything."""
         if isinstance(action, EmptyNamespace):
             await empty_namespace(self._client, action.namespace, action.now)
             return True

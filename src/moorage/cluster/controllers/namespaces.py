@@ -19,7 +19,7 @@ from moorage.kube.client.rest import MERGE_PATCH, ApiClient
 
 FINALIZER: Final = "kubernetes"
 SAMPLE: Final = 100
-"""The number of objects of a kind whose finalizers are examined."""
+"""The maximum number of objects of a kind to examine for finalizers."""
 PATIENCE: Final = 0.5
 """Delay before rechecking remaining pods and finalizers."""
 
@@ -44,7 +44,7 @@ class NamespaceController(BaseController):
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """The remaining objects of one resource in a namespace."""
+    """The remaining objects of a resource in a namespace."""
 
     path: str
     resource: str
@@ -53,18 +53,18 @@ class Remains:
 
 
 async def empty_namespace(client: ApiClient, namespace: KubeObject, now: float) -> None:
-    """Delete all objects in a namespace, pods first; if it is empty, remove the finalizer."""
-    remaining = [remains async for remains in _remains(client, namespace.name)]
+    """Delete all objects in a namespace, pods first. If it is empty, remove the finalizer."""
+    remaining_objects = [remains async for remains in _remains(client, namespace.name)]
     # Secrets and claims in use remain until the pods are deleted.
-    pods = [remains for remains in remaining if remains.resource == "pods."]
-    for remains in pods or remaining:
+    pods = [remains for remains in remaining_objects if remains.resource == "pods."]
+    for remains in pods or remaining_objects:
         await client.request("DELETE", remains.path, b'{"apiVersion":"v1","kind":"DeleteOptions"}')
     path = f"/api/v1/namespaces/{namespace.name}"
     current = await _get(client, path)
-    if remaining:
+    if remaining_objects:
         # The status reports what blocks the deletion.
         before = conditions = (current.get("status") or {}).get("conditions") or []
-        for condition in _conditions(remaining):
+        for condition in _conditions(remaining_objects):
             conditions = with_condition(conditions, format_time(now), **condition)
         if conditions != before:
             body = msgspec.json.encode({"status": {"conditions": conditions}})
@@ -91,7 +91,7 @@ async def _remains(client: ApiClient, namespace: str) -> AsyncIterator[Remains]:
             yield Remains(path, f"{plural}.{group}", count, finalizers)
 
 
-def _conditions(remaining: list[Remains]) -> Iterator[dict[str, str]]:
+def _conditions(remaining_objects: list[Remains]) -> Iterator[dict[str, str]]:
     yield _condition(
         "NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"
     )
@@ -99,10 +99,12 @@ def _conditions(remaining: list[Remains]) -> Iterator[dict[str, str]]:
     yield _condition("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", parsed)
     deleted = "All content successfully deleted, may be waiting on finalization"
     yield _condition("NamespaceDeletionContentFailure", "ContentDeleted", deleted)
-    counts = ", ".join(sorted(f"{remains.resource} has {remains.count} resource instances" for remains in remaining))
+    counts = ", ".join(
+        sorted(f"{remains.resource} has {remains.count} resource instances" for remains in remaining_objects)
+    )
     message = f"Some resources are remaining: {counts}"
     yield _condition("NamespaceContentRemaining", "SomeResourcesRemain", message, status="True")
-    finalizers = sum((remains.finalizers for remains in remaining), Counter[str]())
+    finalizers = sum((remains.finalizers for remains in remaining_objects), Counter[str]())
     if finalizers:
         summary = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
         message = f"Some content in the namespace has finalizers remaining: {summary}"

@@ -1,4 +1,4 @@
-"""Failed nodes are tainted; their pods are marked not ready and deleted when their tolerations expire."""
+"""Failed nodes are tainted. Their pods are marked not ready and deleted when their tolerations expire."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -32,7 +32,7 @@ DEFAULT_LEASE: Final = 40
 GRACE: Final = 1.25
 """Nodes become unreachable after a quarter more than their lease duration: 50 seconds for a lease of 40."""
 STRAY_SECONDS: Final = 20.0
-"""Grace period of pods whose node does not exist."""
+"""Grace period of pods on a node that does not exist."""
 
 
 class NodeController(BaseController):
@@ -82,7 +82,7 @@ def _deadline(node: Node, lease: Lease | None, ready: Condition) -> float:
 
 
 class EvictionController(BaseController):
-    """Deletes pods that do not tolerate a NoExecute taint (any more), and pods whose node no longer exists."""
+    """Deletes pods that do not tolerate a NoExecute taint (any more), and pods of nodes that no longer exist."""
 
     name = "evictions"
     kinds = (Node, Pod)
@@ -110,15 +110,15 @@ class EvictionController(BaseController):
             self._since.pop(pod.uid, None)
             return ()
         now = self._clock.now()
-        since = self._since.setdefault(pod.uid, now)
+        tainted_at = self._since.setdefault(pod.uid, now)
         if node is not None:
-            return evict(pod, node, since, now)
+            return evict(pod, node, tainted_at, now)
         # No kubelet will report that the pod has stopped.
-        remaining = since + STRAY_SECONDS - now
-        return [RequeueAfter(remaining) if remaining > 0 else Delete(pod, grace=0)]
+        remaining_seconds = tainted_at + STRAY_SECONDS - now
+        return [RequeueAfter(remaining_seconds) if remaining_seconds > 0 else Delete(pod, grace=0)]
 
 
-def evict(pod: Pod, node: Node, since: float, now: float) -> Iterator[ControllerAction]:
+def evict(pod: Pod, node: Node, tainted_at: float, now: float) -> Iterator[ControllerAction]:
     """Mark a pod on an unreachable node not ready, and delete it when its tolerations expire."""
     taints = [taint for taint in node.taints if taint.effect == NO_EXECUTE]
     if pod.is_finished or pod.is_terminating:
@@ -129,12 +129,12 @@ def evict(pod: Pod, node: Node, since: float, now: float) -> Iterator[Controller
         yield Patch(pod, {"status": {"conditions": [*foreign, condition]}}, "status", if_unchanged=True)
     seconds = tolerated_seconds(pod, taints)
     if seconds is not None:
-        remaining = since + seconds - now
-        yield RequeueAfter(remaining) if remaining > 0 else Delete(pod)
+        remaining_seconds = tainted_at + seconds - now
+        yield RequeueAfter(remaining_seconds) if remaining_seconds > 0 else Delete(pod)
 
 
 def tolerated_seconds(pod: Pod, taints: Iterable[Taint]) -> float | None:
-    """Return how long a pod tolerates taints; ``None`` means forever."""
+    """Return how long a pod tolerates taints. ``None`` means forever."""
     limits: list[float] = []
     for taint in taints:
         tolerations = [toleration for toleration in pod.spec.tolerations if toleration.tolerates(taint)]

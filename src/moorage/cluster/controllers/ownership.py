@@ -20,7 +20,7 @@ from moorage.kube.api.workloads import AppsWorkload, Job, ReplicationController
 Owner: TypeAlias = AppsWorkload | ReplicationController | Job
 _PERCENT: Final = re.compile(r"[0-9]{1,18}%").fullmatch
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""The alphabet of generated names; without vowels, names cannot form words."""
+"""The alphabet of generated names. Without vowels, names cannot form words."""
 
 
 def owner_reference(owner: KubeObject) -> Data:
@@ -104,7 +104,7 @@ def adopter_keys(obj: KubeObject, owners: Iterable[Owner]) -> Iterable[str]:
 
 
 def pod_from_template(owner: KubeObject, template: Data, **metadata: Any) -> Data:
-    """Return a pod made from a template; ``metadata`` is added to the template's."""
+    """Return a pod made from a template. ``metadata`` is added to the template's."""
     template_metadata = template.get("metadata") or {}
     return {
         "metadata": {
@@ -132,7 +132,7 @@ def safe_name(text: str) -> str:
 
 
 def template_hash(template: Data) -> str:
-    """Return the revision hash of a template; equal templates have equal hashes.
+    """Return the revision hash of a template. Equal templates have equal hashes.
 
     >>> template_hash({"spec": {}}) == template_hash({"spec": {}, "metadata": {}})
     True
@@ -165,7 +165,7 @@ def ready_since(pod: Pod) -> float:
 
 
 def scaled(amount: int | str | None, total: int, *, round_up: bool) -> int:
-    """Resolve a number or a percentage of a total; raise InputError if it is neither.
+    """Resolve a number or a percentage of a total. Raise InputError if it is neither.
 
     >>> scaled("25%", 10, round_up=True), scaled("25%", 10, round_up=False), scaled(3, 10, round_up=True)
     (3, 2, 3)
@@ -181,11 +181,11 @@ def scaled(amount: int | str | None, total: int, *, round_up: bool) -> int:
 
 
 def with_condition(conditions: Iterable[Data], now: str, **desired: str) -> list[Data]:
-    """Return conditions with one of them replaced; lastTransitionTime changes only with the status."""
+    """Return conditions with one of them replaced. lastTransitionTime changes only with the status."""
     copies = [dict(condition) for condition in conditions]
     unchanged = [condition for condition in copies if condition.get("type") != desired["type"]]
     current = next((condition for condition in copies if condition.get("type") == desired["type"]), None)
     if current is not None and all(current.get(key) == text for key, text in desired.items()):
         return copies
-    since = current["lastTransitionTime"] if current and current.get("status") == desired["status"] else now
-    return [*unchanged, {**desired, "lastTransitionTime": since}]
+    changed_at = current["lastTransitionTime"] if current and current.get("status") == desired["status"] else now
+    return [*unchanged, {**desired, "lastTransitionTime": changed_at}]

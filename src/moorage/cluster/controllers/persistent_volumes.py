@@ -19,15 +19,21 @@ from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.node import HOSTNAME_LABEL, REGION_LABEL, ZONE_LABEL, Node
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.selectors import label_matcher
-from moorage.kube.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.kube.api.storage import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttributesClass,
+    find_default_class,
+)
 from moorage.kube.api.struct import Data
 
 IN_USE: Final = "kubernetes.io/pvc-protection"
 VOLUME_IN_USE: Final = "kubernetes.io/pv-protection"
+CLASS_IN_USE: Final = "kubernetes.io/vac-protection"
 PROVISIONERS: Final = ("volume.kubernetes.io/storage-provisioner", "volume.beta.kubernetes.io/storage-provisioner")
 """Annotations on claims that name the provisioner."""
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
-IS_DEFAULT: Final = "storageclass.kubernetes.io/is-default-class"
 TOPOLOGY: Final = "moorage.io/topology"
 """Storage class parameter: volumes are accessible from one ``host``, one ``zone`` (default) or ``any`` node."""
 
@@ -57,7 +63,8 @@ class ClaimController(BaseController):
             return ()
         if not claim.is_terminating:
             return Claiming(claim, cache).actions()
-        pods = (pod for pod in cache[Pod].in_namespace(claim.namespace) if not pod.is_finished)
+        # A pod without a node does not use its claims yet.
+        pods = (pod for pod in cache[Pod].in_namespace(claim.namespace) if pod.node_name and not pod.is_finished)
         is_released = IN_USE in claim.metadata.finalizers and not any(claims.uses_claim(pod, claim) for pod in pods)
         return [without_finalizer(claim, IN_USE)] if is_released else ()
 
@@ -119,10 +126,9 @@ class Claiming:
             yield Patch(claim, {"status": status}, "status")
 
     def _provision(self) -> Iterator[ControllerAction]:
-        defaults = [item for item in self.cache[StorageClass] if item.annotations.get(IS_DEFAULT) == "true"]
-        if self.claim.spec.storage_class_name is None and defaults:
-            newest = max(defaults, key=lambda item: (item.metadata.creation_timestamp or "", item.name))
-            yield Patch(self.claim, {"spec": {"storageClassName": newest.name}})
+        default = find_default_class(self.cache[StorageClass])
+        if self.claim.spec.storage_class_name is None and default:
+            yield Patch(self.claim, {"spec": {"storageClassName": default}})
             return
         storage_class = self.storage_class
         if storage_class is None or self._waits or storage_class.provisioner in ("", NO_PROVISIONER):
@@ -171,13 +177,20 @@ def provisioned(claim: PersistentVolumeClaim, storage_class: StorageClass, node:
         "storageClassName": storage_class.name,
         "volumeMode": claim.spec.volume_mode or "Filesystem",
         "claimRef": reference_to(claim),
-        "csi": {"driver": storage_class.provisioner, "volumeHandle": f"pvc-{claim.uid}"},
+        **_source(storage_class.provisioner, f"pvc-{claim.uid}"),
     }
     terms = _reach(storage_class, node)
     if terms:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
     annotations = {PROVISIONED_BY: storage_class.provisioner}
     return {"metadata": {"name": f"pvc-{claim.uid}", "annotations": annotations}, "spec": spec}
+
+
+def _source(provisioner: str, volume: str) -> Data:
+    """Return the source of a provisioned volume: names of CSI drivers have no slash."""
+    if "/" in provisioner:
+        return {"hostPath": {"path": f"/var/lib/provisioned/{volume}", "type": "DirectoryOrCreate"}}
+    return {"csi": {"driver": provisioner, "volumeHandle": volume}}
 
 
 def _reach(storage_class: StorageClass, node: Node | None) -> list[Data]:
@@ -198,7 +211,7 @@ def _among(key: str, values: Iterable[str]) -> Data:
 
 
 class VolumeController(BaseController):
-    """Updates the phase of volumes, and reclaims volumes whose claim was deleted."""
+    """Updates the phase of volumes, and reclaims the volumes of deleted claims."""
 
     name = "volumes"
     kinds = (PersistentVolume, PersistentVolumeClaim)
@@ -209,7 +222,7 @@ class VolumeController(BaseController):
         return (obj.name,)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Set the phase of a volume; delete it if its claim is deleted and its reclaim policy is Delete."""
+        """Set the phase of a volume. Delete it if its claim is deleted and its reclaim policy is Delete."""
         volume = cache[PersistentVolume].get(key)
         if volume is None:
             return ()
@@ -229,8 +242,30 @@ class VolumeController(BaseController):
         return status_actions(volume, msgspec.to_builtins(volume.status), {"phase": phase})
 
 
+class AttributesClassController(BaseController):
+    """Removes the finalizer of a deleted VolumeAttributesClass that no claim and no volume names."""
+
+    name = "volume attributes classes"
+    kinds = (VolumeAttributesClass, PersistentVolumeClaim, PersistentVolume)
+
+    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
+        if isinstance(obj, PersistentVolumeClaim | PersistentVolume):
+            # A claim or volume without a class may have had one before.
+            return tuple(item.name for item in cache[VolumeAttributesClass] if item.is_terminating)
+        return (obj.key,)
+
+    def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
+        """Remove the finalizer of a class that is not in use."""
+        unused = cache[VolumeAttributesClass].get(key)
+        if unused is None or not unused.is_terminating or CLASS_IN_USE not in unused.metadata.finalizers:
+            return ()
+        used = (*cache[PersistentVolumeClaim], *cache[PersistentVolume])
+        is_used = any(item.spec.volume_attributes_class_name == key for item in used)
+        return () if is_used else [without_finalizer(unused, CLASS_IN_USE)]
+
+
 class EphemeralVolumeController(BaseController):
-    """Creates the claims of pods' ephemeral volumes; garbage collection deletes them."""
+    """Creates the claims of pods' ephemeral volumes. Garbage collection deletes them."""
 
     name = "ephemeral volumes"
     kinds = (Pod, PersistentVolumeClaim)
@@ -241,7 +276,7 @@ class EphemeralVolumeController(BaseController):
         return owner_keys(obj, Pod)
 
     def reconcile(self, key: str, cache: InformerCache) -> Iterable[ControllerAction]:
-        """Create the missing claims of a pod; if another object owns a claim of that name, the pod remains pending."""
+        """Create the missing claims of a pod. If another object owns a claim of that name, the pod remains pending."""
         pod = cache[Pod].get(key)
         if pod is None or not is_active(pod):
             return

@@ -60,9 +60,9 @@ class ReplicationManager(ReplicaSetController):
 def reconcile(
     replica_set: Replicas, pods: Iterable[Pod], now: float, rejection: str = ""
 ) -> Iterator[ControllerAction]:
-    """Yield the actions for one replica set; ``rejection`` is the server's reason for rejecting its last pods."""
+    """Yield the actions for one replica set. ``rejection`` is the server's reason for rejecting its last pods."""
     active = [pod for pod in pods if is_active(pod)]
-    missing = 0 if replica_set.is_terminating else replica_set.spec.replicas - len(active)
+    missing_count = 0 if replica_set.is_terminating else replica_set.spec.replicas - len(active)
     labels = (replica_set.spec.template.get("metadata") or {}).get("labels") or {}
     min_ready = replica_set.spec.min_ready_seconds
     status = {
@@ -71,16 +71,16 @@ def reconcile(
         "readyReplicas": sum(map(is_ready, active)),
         "availableReplicas": sum(1 for pod in active if is_available(pod, min_ready, now)),
         "observedGeneration": replica_set.metadata.generation,
-        "conditions": _conditions(replica_set, rejection if missing > 0 else "", now),
+        "conditions": _conditions(replica_set, rejection if missing_count > 0 else "", now),
     }
     if rejection:
         # Before the next attempt: if it is rejected too, later actions are not executed.
         yield from status_actions(replica_set, replica_set.status, status)
-    template = replica_set.spec.template if missing > 0 else {}
-    for _ in range(min(missing, BURST)):
+    template = replica_set.spec.template if missing_count > 0 else {}
+    for _ in range(min(missing_count, BURST)):
         yield Create(Pod, pod_from_template(replica_set, template, generateName=f"{replica_set.name}-"))
-    if missing < 0:
-        surplus = sorted(active, key=_deletion_rank)[: min(-missing, BURST)]
+    if missing_count < 0:
+        surplus = sorted(active, key=_deletion_rank)[: min(-missing_count, BURST)]
         yield from (Delete(pod) for pod in surplus)
     if not rejection:
         yield from status_actions(replica_set, replica_set.status, status)

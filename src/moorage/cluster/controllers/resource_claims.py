@@ -19,7 +19,7 @@ PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 
 
 class PodClaimController(BaseController):
-    """Creates the claims of pods from templates; with ``has_groups`` pods can share the claims of their group."""
+    """Creates the claims of pods from templates. With ``has_groups`` pods can share the claims of their group."""
 
     name = "claims of pods"
 
@@ -72,14 +72,14 @@ class GroupClaimController(BaseController):
 def claims_for(
     owner: Pod | PodGroup, cache: InformerCache, group: PodGroup | None = None
 ) -> Iterator[ControllerAction]:
-    """Create the claims of one pod or group; its status refers to them when all exist.
+    """Create the claims of a pod or group. Its status refers to them when all exist.
 
     Entries that the ``group`` of a pod has, too, use the claims of the group.
     """
     shared = group.spec.resource_claims if group is not None else ()
-    claims = _claims_made_for(owner, cache)
+    claims = _list_generated_claims(owner, cache)
     if group is not None:
-        of_group = _claims_made_for(group, cache)
+        of_group = _list_generated_claims(group, cache)
         claims |= {entry.name: of_group[entry.name] for entry in shared if entry.name in of_group}
     entries = [entry for entry in owner.spec.resource_claims if entry.resource_claim_template_name]
     for entry in entries:
@@ -95,7 +95,7 @@ def claims_for(
         yield Patch(owner, {"status": {"resourceClaimStatuses": statuses}}, "status")
 
 
-def _claims_made_for(owner: KubeObject, cache: InformerCache) -> dict[str, ResourceClaim]:
+def _list_generated_claims(owner: KubeObject, cache: InformerCache) -> dict[str, ResourceClaim]:
     return {
         claim.annotations[MADE_FOR]: claim
         for claim in cache[ResourceClaim].owned_by(owner.uid)
@@ -156,7 +156,7 @@ class ClaimUseController(BaseController):
         if len(users) < len(claim.status.reserved_for) or is_unused:
             status: Data = {"reservedFor": [_as_data(user) for user in users] or None}
             if not users:
-                # An unused claim is deallocated; prepared devices belong to the allocation.
+                # An unused claim is deallocated. Prepared devices belong to the allocation.
                 status |= {"allocation": None, "devices": None}
             return [Patch(claim, {"status": status}, "status", if_unchanged=True)]
         if users or claim.status.allocation is not None:

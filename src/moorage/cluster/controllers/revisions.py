@@ -47,7 +47,7 @@ class History:
         return {key: part for key, part in recorded.items() if key != "$patch"} or self.owner.spec.template
 
     def record(self, cache: InformerCache) -> list[ControllerAction]:
-        """Record the current template as a revision; a restored one gets a new number."""
+        """Record the current template as a revision. A restored one gets a new number."""
         if adopted := list(adoptions(self.owner, cache[ControllerRevision].orphans_in(self.owner.namespace))):
             return [*adopted]
         current = next((item for item in self.revisions if item.name == self.name), None)
@@ -72,7 +72,7 @@ class History:
         return Create(ControllerRevision, {"metadata": metadata, "data": data, "revision": number})
 
     def forget(self, in_use: Collection[str]) -> Iterator[ControllerAction]:
-        """Delete the oldest revisions beyond the limit without pods; ``in_use`` are names or hashes."""
+        """Delete the oldest revisions beyond the limit without pods. ``in_use`` are names or hashes."""
         spare = [
             item
             for item in self.revisions

@@ -73,7 +73,7 @@ class Ordinals:
 
     @property
     def numbers(self) -> range:
-        """The ordinals of the desired pods; there may be two billion."""
+        """The ordinals of the desired pods. There may be two billion."""
         spec = self.stateful_set.spec
         return range(spec.ordinals.start, spec.ordinals.start + spec.replicas)
 
@@ -116,17 +116,17 @@ class Ordinals:
         """Create missing pods; with ordered management, each waits for its predecessors."""
         in_order = self.stateful_set.spec.pod_management_policy != "Parallel"
         actions: list[ControllerAction] = []
-        missing = 0
+        missing_count = 0
         for name in map(self._name, self.numbers):
             pod = self.pods.get(name)
             if pod is None:
                 actions += self._create(name)
-                missing += 1
+                missing_count += 1
             elif pod.is_finished and not pod.is_terminating:
                 actions.append(Delete(pod))
             elif is_active(pod) and self._is_available(pod):
                 continue
-            if in_order or missing >= BURST:
+            if in_order or missing_count >= BURST:
                 return actions
         return actions
 
@@ -136,7 +136,7 @@ class Ordinals:
         if any(claim in self.claims and self.claims[claim].is_terminating for claim in claims.values()):
             # The remains of a predecessor must be deleted first.
             return
-        revision = self._revision_for(int(ordinal))
+        revision = self._find_revision(int(ordinal))
         labels = {NAME_LABEL: name, INDEX_LABEL: ordinal, REVISION_LABEL: revision}
         data = pod_from_template(self.stateful_set, self.history.template(revision), name=name, labels=labels)
         volumes = [volume for volume in data["spec"].get("volumes") or () if volume["name"] not in templates]
@@ -152,7 +152,7 @@ class Ordinals:
         data["spec"] = {**data["spec"], "volumes": volumes, "hostname": name, "subdomain": spec.service_name}
         yield Create(Pod, data)
 
-    def _revision_for(self, ordinal: int) -> str:
+    def _find_revision(self, ordinal: int) -> str:
         """Return the revision of a new pod: the previous one for ordinals below the partition."""
         spec = self.stateful_set.spec
         first = spec.ordinals.start + (spec.update_strategy.rolling_update.partition or 0)
@@ -180,7 +180,7 @@ class Ordinals:
             pod = self.pods.get(name)
             if pod is None or pod.is_terminating or not self._is_available(pod):
                 room -= 1
-            if pod is not None and is_active(pod) and _revision(pod) != self._revision_for(_ordinal(pod)):
+            if pod is not None and is_active(pod) and _revision(pod) != self._find_revision(_ordinal(pod)):
                 room -= self._is_available(pod)
                 actions.append(Delete(pod))
             if room <= 0:
@@ -232,7 +232,7 @@ def _ordinal(pod: Pod) -> int:
 def claim_owners(
     stateful_set: StatefulSet, pod: Pod | None, claims: Iterable[PersistentVolumeClaim], *, is_surplus: bool
 ) -> Iterator[ControllerAction]:
-    """Set the owner of the claims of one ordinal by the retention policy; ``is_surplus`` if it was scaled down."""
+    """Set the owner of the claims of an ordinal by the retention policy; ``is_surplus`` if it was scaled down."""
     policy = stateful_set.spec.persistent_volume_claim_retention_policy
     owner: KubeObject | None = None
     if is_surplus and policy.when_scaled == "Delete":

@@ -53,7 +53,7 @@ class AdmissionCheck:
         return self._admission.quotas.of_namespace(namespace)
 
     def create(self, content: Mapping[str, Any]) -> Entry:
-        """Count a pod as it would be stored; raise Forbidden if limit ranges or quotas do not allow it.
+        """Count a pod as it would be stored. Raise Forbidden if limit ranges or quotas do not allow it.
 
         Other rules are not checked: an object of a snapshot has only the fields that affect scheduling, and the classes
         that it names may not have been read.
@@ -73,7 +73,7 @@ class AdmissionCheck:
         return entry
 
     def find_problem(self, content: Mapping[str, Any]) -> str:
-        """Return why an object is invalid; empty if it is valid.
+        """Return why an object is invalid, or empty if it is valid.
 
         Rules that depend on other objects, such as priority classes, are not checked.
         """
@@ -89,7 +89,7 @@ class AdmissionCheck:
         data = _copy(content)
         resource = served(BY_NAME[str(data["kind"])])
         if resource.namespaced:
-            data["metadata"].setdefault("namespace", "default")
+            data.setdefault("metadata", {}).setdefault("namespace", "default")
         if resource.storage == PODS:
             data["status"] = {"phase": "Pending"}
         return self._admission.admit_new(resource, data)

@@ -9,7 +9,7 @@ import msgspec
 from moorage.cluster.apiserver.discovery.custom_resources import DEFINITIONS, CustomResources, complete_definition
 from moorage.cluster.apiserver.storage.store import Store
 from moorage.common.clock import VirtualClock
-from moorage.common.errors import ApiError, InputError
+from moorage.common.errors import ApiError, InputError, describe_decode_error
 from moorage.kube.api.codec import convert, without_nulls
 from moorage.kube.api.kinds import BY_TYPE, KINDS, Kind
 from moorage.kube.api.meta import KubeObject
@@ -28,13 +28,13 @@ class CustomInput:
         self._definitions: list[tuple[Data, str]] = []
 
     def add(self, content: Mapping[str, Any], title: str) -> None:
-        """Accept an unprocessed object; ``title`` names it in messages."""
+        """Accept an unprocessed object. ``title`` names it in messages."""
         # A copy, because completion changes the data.
         data: Data = msgspec.json.decode(msgspec.json.encode(without_nulls(content)))
         (self._definitions if kind_name(data) == DEFINITION else self._objects).append((data, title))
 
     def completed(self) -> tuple[tuple[Data, ...], tuple[Data, ...]]:
-        """Return the objects with their defaults, and the definitions; raise InputError if one is invalid."""
+        """Return the objects with their defaults, and the definitions. Raise InputError if one is invalid."""
         store, resources = Store(), Resources()
         custom = CustomResources(store, resources)
         definition = resources.find_kind(*DEFINITION)
@@ -79,7 +79,7 @@ def custom_object(kind: Kind, content: Mapping[str, Any]) -> KubeObject:
         return convert(kind.type, complete_content)
     except msgspec.ValidationError as error:
         title = f"{kind.name} {complete_content['metadata']['name']}"
-        raise InputError(title, f"a plugin cannot read it: {error}") from error
+        raise InputError(title, f"a plugin cannot read it: {describe_decode_error(error)}") from error
 
 
 def with_namespace(kind: Kind, content: Mapping[str, Any]) -> Data:
@@ -91,7 +91,7 @@ def with_namespace(kind: Kind, content: Mapping[str, Any]) -> Data:
 
 
 def define_kind(kind: Kind) -> Data:
-    """Define a kind that a plugin lists but the input does not define; its objects are not validated."""
+    """Define a kind that a plugin lists but the input does not define. Its objects are not validated."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": kind.version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
     return {
@@ -114,15 +114,15 @@ def notes_on(custom: Iterable[Mapping[str, Any]], definitions: Iterable[Mapping[
         for spec in (definition["spec"] for definition in definitions)
         for version in spec["versions"]
     }
-    read, counted = added_kinds(), Counter(map(kind_name, custom))
+    read, kind_counts = added_kinds(), Counter(map(kind_name, custom))
     problems = {
-        "skipped, because no plugin uses them": [kind for kind in counted if kind not in read],
+        "skipped, because no plugin uses them": [kind for kind in kind_counts if kind not in read],
         "not validated, because there is no CustomResourceDefinition": [
-            kind for kind in counted if kind in read and kind not in defined
+            kind for kind in kind_counts if kind in read and kind not in defined
         ],
     }
     return [
-        f"{problem}: {', '.join(f'{counted[kind]} {kind[1]}' for kind in kinds)}"
+        f"{problem}: {', '.join(f'{kind_counts[kind]} {kind[1]}' for kind in kinds)}"
         for problem, kinds in problems.items()
         if kinds
     ]

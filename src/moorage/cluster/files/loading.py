@@ -7,7 +7,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from functools import cached_property
@@ -29,7 +29,7 @@ from moorage.cluster.files.workloads import (
     selecting_only,
 )
 from moorage.common.clock import VirtualClock
-from moorage.common.errors import InputError, describe_mismatch, did_you_mean
+from moorage.common.errors import InputError, describe_decode_error, describe_mismatch, did_you_mean
 from moorage.kube.admission.defaults import default_namespace, default_pod, with_defaults
 from moorage.kube.admission.group_admission import GroupAdmission
 from moorage.kube.admission.pod_admission import PodAdmission
@@ -46,7 +46,7 @@ from moorage.kube.api.workloads import AppsWorkload, ReplicationController
 from moorage.kube.features import FeatureGates
 from moorage.kube.manifests import Document, to_documents
 
-#: When the first object of an input was created; each object is a second younger than its predecessor.
+#: When the first object of an input was created. Each object is a second younger than its predecessor.
 EPOCH: Final = VirtualClock().now()
 DEFAULT_NAMESPACE: Final = "default"
 MAX_NAME: Final = 253
@@ -88,7 +88,7 @@ class ClusterInput:
     """Rejected attempts of controllers to create pods for the workloads, in one pass."""
 
     def of(self, kind: type[T]) -> tuple[T, ...]:
-        """Return the objects of one kind, in order of appearance."""
+        """Return the objects of the same kind, in order of appearance."""
         return tuple(obj for obj in self.objects if isinstance(obj, kind))
 
     def custom_objects(self) -> tuple[KubeObject, ...]:
@@ -109,7 +109,7 @@ class ClusterInput:
 
     @cached_property
     def workloads(self) -> tuple[PodSource, ...]:
-        """Workloads that create pods; a workload without a template only selects pods."""
+        """Workloads that create pods. A workload without a template only selects pods."""
         return tuple(obj for obj in self.objects if isinstance(obj, WORKLOADS) and makes_pods(obj))
 
     @cached_property
@@ -154,7 +154,7 @@ def cluster_from(
 
 
 class Creation:
-    """Creates the objects of one input in order, and later single objects after changes.
+    """Creates the objects of an input in order, and later single objects after changes.
 
     ``runs_workloads``: controllers will create pods from the workloads, so an API server must be able to admit them.
     """
@@ -180,7 +180,7 @@ class Creation:
                 self._keep_aside(document)
             else:
                 obj = self._identified(_decode(document, kind), kind)
-                self._check_name(obj, kind, document)
+                self._check_unique(obj, kind, document)
                 created.append((self._completed(obj, document), document))
             self._count += 1
         # Priority classes may follow the pods that name them.
@@ -199,7 +199,7 @@ class Creation:
     def create_one(
         self, document: Document, like: KubeObject | None, classes: Iterable[PriorityClass]
     ) -> KubeObject | None:
-        """Create one object, or recreate an object with its previous identity; ``None`` if its kind is unknown."""
+        """Create an object, or recreate it with its previous identity. Return ``None`` if its kind is unknown."""
         kind = _find_kind(document)
         if kind is None:
             return None
@@ -217,7 +217,7 @@ class Creation:
         return adapt(admitted) if adapt is not None and isinstance(admitted, Pod) else admitted
 
     def _completed(self, obj: KubeObject, document: Document) -> KubeObject:
-        _check(obj, document.title)
+        _check(obj, lambda: document.title)
         if not self._runs_workloads or not isinstance(obj, WORKLOADS):
             return with_defaults(obj)
         if not isinstance(obj, SELECTING):
@@ -275,19 +275,10 @@ class Creation:
         )
         return replace(obj, metadata=metadata)
 
-    def _check_name(self, obj: KubeObject, kind: Kind, document: Document) -> None:
-        if not obj.name:
-            raise InputError(
-                f"{document.title}, metadata.name",
-                "the object has no name",
-                hint="write one; generateName is not enough",
-            )
-        if (length := max(len(obj.name), len(obj.namespace))) > MAX_NAME:
-            problem = f"a name or namespace of {length:,} characters"
-            raise InputError(f"{document.title}, metadata", problem, hint=f"write at most {MAX_NAME}")
+    def _check_unique(self, obj: KubeObject, kind: Kind, document: Document) -> None:
         first = self._places.setdefault((kind.name, obj.key), document.source)
         if first != document.source:
-            problem = f"{kind.name} {obj.key!r} is there already, from {first}"
+            problem = f"{kind.name} {obj.key!r} is already defined in {first}"
             raise InputError(document.source, problem, hint="remove one of them, or name it differently")
 
     def _missing_namespaces(self, objects: Iterable[KubeObject]) -> list[Namespace]:
@@ -305,28 +296,28 @@ def _check_template(admission: PodAdmission, workload: PodSource, document: Docu
     where = f"{document.title}, the pod template"
     try:
         pod = example_pod(workload)
-        _check(pod, where)
+        _check(pod, lambda: where)
         admission.admit(default_pod(pod))
     except msgspec.ValidationError as error:
-        raise InputError(where, str(error)) from error
+        raise InputError(where, describe_decode_error(error)) from error
     except InputError as error:
         location = error.where if error.where.startswith(where) else f"{where}, {error.where}"
         raise InputError(location, error.problem, hint=error.hint) from error
 
 
-def _check(obj: KubeObject, title: str) -> None:
+def _check(obj: KubeObject, title: Callable[[], str]) -> None:
     for problem in find_problems(obj):
-        raise InputError(f"{title}, {problem.path}", problem.text, hint=problem.hint)
+        raise InputError(f"{title()}, {problem.path}", problem.text, hint=problem.hint)
 
 
 def _find_kind(document: Document) -> Kind | None:
-    """Find the kind by group and name; ``None`` for custom resources and kinds the scheduler does not watch."""
+    """Find the kind by group and name. Return ``None`` for custom resources and unwatched kinds."""
     name, api_version = document.kind, document.api_version
     if not name or not api_version:
-        missing = " and ".join(key for key, value in (("apiVersion", api_version), ("kind", name)) if not value)
+        missing_fields = " and ".join(key for key, value in (("apiVersion", api_version), ("kind", name)) if not value)
         raise InputError(
             document.title,
-            f"this is not a Kubernetes object: it has no {missing}",
+            f"this is not a Kubernetes object: it has no {missing_fields}",
             hint="every object needs apiVersion, kind and metadata.name",
         )
     group = api_version.rpartition("/")[0]
@@ -335,7 +326,7 @@ def _find_kind(document: Document) -> Kind | None:
     kind = BY_NAME.get(name)
     if kind is None:
         read = [kind_name for kind_name in BY_NAME if kind_name not in IGNORED_KINDS]
-        hint = did_you_mean(name, [*BY_NAME, *IGNORED_KINDS]) or f"kinds that are read: {', '.join(read)}"
+        hint = did_you_mean(name, [*BY_NAME, *IGNORED_KINDS]) or f"supported kinds: {', '.join(read)}"
         raise InputError(document.title, f"{api_version} has no kind {name!r}", hint=hint)
     if kind.group != group or (api_version in _OLD_DEVICE_APIS and name != "DeviceTaintRule"):
         problem = f"apiVersion {api_version!r} does not fit a {name}"
@@ -352,10 +343,23 @@ def _decode(document: Document, kind: Kind) -> KubeObject:
         location, problem = describe_mismatch(error)
         path, quoted = _locate(document.content, location, str(error))
         raise InputError(f"{document.title}, {path}" if path else document.title, f"{problem}{quoted}") from error
+    _check_name(obj, document)
     return obj
 
 
 _STEP: Final = re.compile(r"\[\.\.\.\]|\[(\d+)\]|([^.\[\]]+)")
+
+
+def _check_name(obj: KubeObject, document: Document) -> None:
+    if not obj.name:
+        raise InputError(
+            f"{document.title}, metadata.name",
+            "the object has no name",
+            hint="set metadata.name; generateName is not supported",
+        )
+    if (length := max(len(obj.name), len(obj.namespace))) > MAX_NAME:
+        problem = f"a name or namespace of {length:,} characters"
+        raise InputError(f"{document.title}, metadata", problem, hint=f"write at most {MAX_NAME}")
 
 
 def _locate(content: Any, path: str, text: str) -> tuple[str, str]:

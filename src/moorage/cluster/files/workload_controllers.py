@@ -4,14 +4,12 @@ Commands that read files without running workloads do not import this module.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from moorage.cluster.controllers.cronjob import CronJobController
 from moorage.cluster.controllers.daemonset import DaemonSetController
 from moorage.cluster.controllers.deployment import DeploymentController
 from moorage.cluster.controllers.disruption import DisruptionController
-from moorage.cluster.controllers.garbage_collector import OWNERS, GarbageCollector
-from moorage.cluster.controllers.informer_cache import InformerCache
+from moorage.cluster.controllers.garbage_collector import GarbageCollector
 from moorage.cluster.controllers.job import JobController
 from moorage.cluster.controllers.manager import Controller
 from moorage.cluster.controllers.persistent_volumes import ClaimController, EphemeralVolumeController, VolumeController
@@ -22,30 +20,19 @@ from moorage.cluster.files.workloads import WORKLOADS, makes_pods, selector_uids
 from moorage.common.clock import Clock
 from moorage.kube.api.cluster import PodDisruptionBudget
 from moorage.kube.api.devices import ResourceClaim, ResourceClaimTemplate
-from moorage.kube.api.kinds import BY_TYPE
 from moorage.kube.api.meta import KubeObject
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.storage import PersistentVolumeClaim
 
-_OWNER_NAMES: Final = frozenset(BY_TYPE[kind].name for kind in OWNERS)
 
-
-class PatientCollector(GarbageCollector):
-    """Garbage collector that ignores objects whose owner is missing in the input, which may be incomplete."""
-
-    def __init__(self, clock: Clock, objects: Sequence[KubeObject]) -> None:
-        super().__init__(clock)
-        owners = {obj.uid for obj in objects} - selector_uids(objects)
-        references = ((obj.uid, item) for obj in objects for item in obj.metadata.owner_references)
-        self._without_owner = {uid for uid, item in references if item.kind in _OWNER_NAMES and item.uid not in owners}
-
-    def affected(self, obj: KubeObject, cache: InformerCache) -> Iterable[str]:
-        """Skip objects whose owners never existed."""
-        return () if obj.uid in self._without_owner else super().affected(obj, cache)
+def find_absent_owners(objects: Sequence[KubeObject]) -> frozenset[str]:
+    """Return the UIDs of owners that are missing in the input, which may be incomplete."""
+    present = {obj.uid for obj in objects} - selector_uids(objects)
+    return frozenset(item.uid for obj in objects for item in obj.metadata.owner_references) - present
 
 
 def controllers_for(objects: Iterable[KubeObject], clock: Clock) -> tuple[Controller, ...]:
-    """Return the controllers that a cluster needs; none if it has only nodes and pods."""
+    """Return the controllers that a cluster needs, or none if it has only nodes and pods."""
     all_objects = list(objects)
     kinds = {type(obj) for obj in all_objects}
     has_workloads = any(isinstance(obj, WORKLOADS) and makes_pods(obj) for obj in all_objects)
@@ -59,7 +46,7 @@ def controllers_for(objects: Iterable[KubeObject], clock: Clock) -> tuple[Contro
             DaemonSetController(clock),
             JobController(clock),
             CronJobController(clock),
-            PatientCollector(clock, all_objects),
+            GarbageCollector(clock, absent=find_absent_owners(all_objects)),
         ]
     volumes = (volume for obj in all_objects if isinstance(obj, Pod) for volume in obj.spec.volumes)
     if has_workloads or PersistentVolumeClaim in kinds or any(volume.ephemeral is not None for volume in volumes):

@@ -30,7 +30,7 @@ from moorage.kube.resources import served
 PodSource: TypeAlias = AppsWorkload | ReplicationController | Job | CronJob
 WORKLOADS: Final = (Deployment, ReplicaSet, ReplicationController, StatefulSet, DaemonSet, Job, CronJob)
 SELECTING: Final = (ReplicaSet, ReplicationController, StatefulSet)
-"""Kinds whose selectors the scheduler reads; without a valid template they are kept only for that."""
+"""Kinds with selectors that the scheduler reads; without a valid template they are kept only for that."""
 
 
 class WorkloadAdmission:
@@ -40,7 +40,7 @@ class WorkloadAdmission:
         self._admission = Admission(Store(), features)
 
     def admit(self, obj: PodSource, content: Mapping[str, Any], title: str) -> KubeObject:
-        """Return a workload in its stored form; raise InputError if it is invalid."""
+        """Return a workload in its stored form. Raise InputError if it is invalid."""
         kind = BY_TYPE[type(obj)]
         # A copy, because admission changes the data.
         data: Data = msgspec.json.decode(msgspec.json.encode(without_nulls(content)))
@@ -73,12 +73,12 @@ def selecting_only(obj: KubeObject) -> KubeObject:
 
 
 def selector_uids(objects: Iterable[KubeObject]) -> frozenset[str]:
-    """Return the uids of workloads that only select pods; controllers would create or delete pods for them."""
+    """Return the uids of workloads that only select pods. Controllers would create or delete pods for them."""
     return frozenset(obj.uid for obj in objects if isinstance(obj, SELECTING) and not makes_pods(obj))
 
 
 def find_template(obj: PodSource) -> Data:
-    """Return the pod template of a workload; empty if the workload has only a selector."""
+    """Return the pod template of a workload, or empty if the workload has only a selector."""
     if not isinstance(obj, CronJob):
         return obj.spec.template
     spec = obj.spec.job_template.get("spec")

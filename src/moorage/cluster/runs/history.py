@@ -17,7 +17,7 @@ _MILLI: Final = 1000
 
 
 class PodHistory(Struct, rename="camel", omit_defaults=True):
-    """The lifecycle of one pod. Times are seconds since the start of the simulation.
+    """The lifecycle of a pod. Times are seconds since the start of the simulation.
 
     ``waited`` is the time without a node, until the end if the pod never got one. Pods that had a node from the start
     have no ``waited`` and no ``bound``.
@@ -35,7 +35,7 @@ class PodHistory(Struct, rename="camel", omit_defaults=True):
     deleted: float | None = None
 
 
-class Utilisation(Struct, frozen=True, rename="camel", omit_defaults=True):
+class Utilization(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The requested amount of a resource: CPUs, bytes, or plain counts.
 
     ``requested`` is the amount at the end, ``peak`` the maximum, ``mean`` the mean over virtual time.
@@ -54,7 +54,7 @@ class Run(Struct, frozen=True):
 
     decisions: list[Decision]
     timeline: list[PodHistory]
-    utilisation: list[Utilisation]
+    utilisation: list[Utilization]
     seconds: float
     """Virtual time that passed."""
     is_quiet: bool
@@ -74,7 +74,7 @@ class Run(Struct, frozen=True):
 
 
 class RunHistory:
-    """Observes the store of a simulation; ``group_by`` is a node label."""
+    """Observes the store of a simulation. ``group_by`` is a node label."""
 
     def __init__(self, store: Store, now: Callable[[], float], *, group_by: str = "") -> None:
         self._now = now
@@ -97,7 +97,7 @@ class RunHistory:
         self._last_change = self._start + seconds
 
     def timeline(self, evictors: Mapping[str, str]) -> list[PodHistory]:
-        """Return the lifecycle of each pod in order of creation; ``evictors`` maps uids of victims to preemptors."""
+        """Return the lifecycle of each pod in order of creation. ``evictors`` maps uids of victims to preemptors."""
         end = self.seconds
         for uid, by in evictors.items():
             if uid in self._pods:
@@ -117,7 +117,7 @@ class RunHistory:
         """Record a failed attempt, which the store may not show."""
         self._last_change = self._now()
 
-    def utilisation(self) -> list[Utilisation]:
+    def utilisation(self) -> list[Utilization]:
         """Return the utilization of the nodes by group and resource, without resources that no node offers."""
         offered: dict[tuple[str, str], int] = {}
         for node in self._nodes.values():
@@ -131,7 +131,7 @@ class RunHistory:
             level.settle(end)
             mean = level.area / (end - self._start) if end > self._start else level.amount
             rows.append(
-                Utilisation(
+                Utilization(
                     resource=resource,
                     allocatable=_rounded(offered[group, resource] / unit),
                     requested=_rounded(level.amount / unit),

@@ -100,7 +100,7 @@ class LoggedRun:
         return Run(decisions, list(self.histories.values()), [], self.seconds, is_quiet=True)
 
     def recorder(self, nodes: Sequence[Node], running: Sequence[Pod]) -> RunRecorder:
-        """Return the log as a recording, with ``running`` pods; without ``nodes``, only the names of nodes are used."""
+        """Return the log as a recording, with ``running`` pods. Without ``nodes``, only the names of nodes are used."""
         recorder = RunRecorder()
         recorder.seconds = self.seconds
         names = dict.fromkeys(line.node for line in self.lines if line.node)

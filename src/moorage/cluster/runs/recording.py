@@ -32,7 +32,7 @@ class StepKind(Enum):
 
 
 class HistoryStep(NamedTuple):
-    """A step of one pod, ``moment`` seconds after the start; ``detail`` depends on the kind of step."""
+    """A step of a pod, ``moment`` seconds after the start. ``detail`` depends on the kind of step."""
 
     moment: float
     what: StepKind
@@ -41,7 +41,7 @@ class HistoryStep(NamedTuple):
 
 
 class FailedAttempt(NamedTuple):
-    """Why an attempt failed: the reasons without counts, the plugins, and the complete message.
+    """The causes of a failed attempt: the reasons without counts, the plugins, and the complete message.
 
     The decisive reason is first: that of most nodes on which the pod could run later, if there are any.
     """
@@ -70,11 +70,11 @@ def why_not(outcome: Unschedulable | Failed) -> FailedAttempt:
     if diagnosis.pre_filter is not None:
         reasons = tuple(diagnosis.pre_filter.reasons)
     else:
-        counted, resolvable = diagnosis.statuses.reasons(diagnosis.node_count), Counter[str]()
+        reason_counts, resolvable = diagnosis.statuses.reasons(diagnosis.node_count), Counter[str]()
         for status, count in diagnosis.statuses.counts().items():
             if status.code is not Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 resolvable.update(dict.fromkeys(status.reasons, count))
-        reasons = tuple(sorted(counted, key=lambda reason: (-resolvable[reason], -counted[reason], reason)))
+        reasons = tuple(sorted(reason_counts, key=lambda reason: (-resolvable[reason], -reason_counts[reason], reason)))
     return FailedAttempt(reasons, tuple(sorted(diagnosis.unschedulable_plugins)), outcome.message)
 
 
@@ -156,16 +156,16 @@ class RunRecorder:
 
     def failed(self, queued: QueuedPodInfo, outcome: Unschedulable | Failed) -> None:
         """Record a failed attempt."""
-        why = why_not(outcome)
+        reason = why_not(outcome)
         before, times = self._last.get(queued.key, (None, 0))
-        times = times + 1 if why == before else 1
-        self._last[queued.key] = (why, times)
+        times = times + 1 if reason == before else 1
+        self._last[queued.key] = (reason, times)
         if times > MAX_REPEATS:
             self._repeating.add(queued.key)
             return
         self._repeating.discard(queued.key)
         is_error = isinstance(outcome, Failed) and not outcome.is_rejection
-        self.note(StepKind.TRIED, queued.key, why)
+        self.note(StepKind.TRIED, queued.key, reason)
         self.decided(queued, Result.ERROR if is_error else Result.UNSCHEDULABLE, "", outcome.message)
 
     def _changed(self, resource: str, change: StoredChange) -> None:

@@ -77,7 +77,7 @@ class Replay:
         return twin
 
     def at(self, seconds: float) -> ClusterMoment:
-        """Return the state of the cluster after some seconds; it is valid until the next call."""
+        """Return the state of the cluster after some seconds. It is valid until the next call."""
         target = bisect_right(self._moments, seconds)
         if target < self._at:
             nearest = min(target // CHECKPOINT_STEPS, len(self._checkpoints) - 1)

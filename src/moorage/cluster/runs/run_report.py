@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from moorage.cluster.runs.history import PodHistory, Run, Utilisation
+from moorage.cluster.runs.history import PodHistory, Run, Utilization
 from moorage.scheduler.config.durations import Duration
 
 if TYPE_CHECKING:
@@ -32,18 +32,18 @@ def print_run(run: Run, console: "Console", *, whole_timeline: bool) -> None:
         console.print(waits, highlight=False, markup=False, soft_wrap=True)
     if run.utilisation:
         console.print()
-        console.print(utilisation_table(run.utilisation), highlight=False, markup=False, soft_wrap=True)
+        console.print(utilization_table(run.utilisation), highlight=False, markup=False, soft_wrap=True)
     console.print()
 
 
 def timeline_lines(run: Run, *, is_complete: bool) -> Iterator[tuple[str, str]]:
-    """Yield times and events in order; the short form omits pods that got a node immediately and kept it."""
+    """Yield times and events in order. The short form omits pods that got a node immediately and kept it."""
     events = [event for record in run.timeline for event in _events(record, is_complete=is_complete)]
     for moment, text in sorted(events, key=lambda event: event[0]):
         yield format_seconds(moment), text
     for record in run.timeline:
         if record.waited is not None and record.bound is None and record.deleted is None:
-            yield format_seconds(run.seconds), f"{record.pod} has no node after {format_seconds(record.waited)}"
+            yield format_seconds(run.seconds), f"{record.pod} is still pending after {format_seconds(record.waited)}"
 
 
 def _events(record: PodHistory, *, is_complete: bool) -> Iterator[tuple[float, str]]:
@@ -71,7 +71,7 @@ def wait_summary(timeline: Sequence[PodHistory]) -> str:
     return f"Waited for a node: {middle}, longest {format_seconds(longest.waited or 0.0)} ({longest.pod})"
 
 
-def utilisation_table(rows: Sequence[Utilisation]) -> str:
+def utilization_table(rows: Sequence[Utilization]) -> str:
     """Format the utilization as a table, with a column for groups if there are any."""
     is_grouped = any(row.group for row in rows)
     head = ("Group", "Resource", "Allocatable", "At the end", "Mean", "Peak")
@@ -84,7 +84,7 @@ def utilisation_table(rows: Sequence[Utilisation]) -> str:
     )
 
 
-def _cells(row: Utilisation) -> tuple[str, ...]:
+def _cells(row: Utilization) -> tuple[str, ...]:
     amounts = (row.requested, row.mean, row.peak)
     shares = (f"{format_amount(row.resource, item)} ({_percent(item, row.allocatable)})" for item in amounts)
     return row.group or "-", row.resource, format_amount(row.resource, row.allocatable), *shares
@@ -95,7 +95,7 @@ def _percent(part: float, total: float) -> str:
 
 
 def format_amount(resource: str, amount: float) -> str:
-    """Format an amount; bytes get a unit.
+    """Format an amount. Bytes get a unit.
 
     >>> format_amount("memory", 3 * 2**29), format_amount("cpu", 2.5), format_amount("pods", 110.0)
     ('1.5Gi', '2.5', '110')

@@ -86,13 +86,13 @@ class SimulatedKubelets:
                     self._reconcile(key)
 
     def _reconcile(self, key: str) -> None:
-        """Reconcile a pod; its previous timer is cancelled."""
+        """Reconcile a pod. Its previous timer is cancelled."""
         loop = asyncio.get_running_loop()
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
         for action in self._kubelet.reconcile(key, self._cache):
             if isinstance(action, RequeueAfter):
-                # Timers may fire a rounding error early; without a minimum, the pod would spin.
+                # Timers may fire a rounding error early. Without a minimum, the pod would spin.
                 self._timers[key] = loop.call_later(max(action.seconds, MIN_WAIT), self._due, key)
             elif isinstance(action, Write):
                 self._busy.add(key)
@@ -127,15 +127,15 @@ class SimulatedKubelets:
 def merge_status(store: Store, entry: Entry, patch: Mapping[str, Any]) -> bool:
     """Merge fields into the status of a pod that is stored as a struct, as the API does.
 
-    False unless plain replacement is sufficient: unusual cases are left to the API.
+    False unless plain replacement is sufficient: the API handles unusual cases.
     """
     if not entry.is_typed or _RESOURCES & patch.keys() or any(isinstance(item, dict) for item in patch.values()):
         return False
     pod = entry.typed(Pod)
     new_status = msgspec.convert(patch, PodStatus)
-    changed = {_FIELDS[key]: getattr(new_status, _FIELDS[key]) for key in patch if key in _FIELDS}
+    changed_fields = {_FIELDS[key]: getattr(new_status, _FIELDS[key]) for key in patch if key in _FIELDS}
     # Cached properties of a pod depend on its spec and its reported resources, not on these fields.
-    store.put_typed(PODS, pod, status=msgspec.structs.replace(pod.status, **changed))
+    store.put_typed(PODS, pod, status=msgspec.structs.replace(pod.status, **changed_fields))
     return True
 
 
@@ -168,7 +168,7 @@ class StoreCache(InformerCache):
 
 
 Fault = Callable[[str, KubeObject], ApiError | None]
-"""Called before each write of the scheduler with its verb and object; a returned error fails the write."""
+"""Called before each write of the scheduler with its verb and object. A returned error fails the write."""
 
 _VERBS: Final = {"POST": "create", "PUT": "update", "DELETE": "delete"}
 
@@ -188,7 +188,7 @@ class Pace:
     start_container: float = 1.0
     stop_container: float = 2.0
     run: float | None = None
-    """Run time of pods that are not restarted and have no annotation for it; ``None`` means forever."""
+    """Run time of pods that are not restarted and have no annotation for it. ``None`` means forever."""
     run_job: float | None = 5.0
     """The same for pods of Jobs."""
 
@@ -198,7 +198,7 @@ class SimulatedCluster:
 
     The scheduler writes through its production client and the API server's own operations. ``store`` gives access to
     the stored objects without the rules of the API. ``controllers`` run in addition to the kubelets. They do not see
-    the objects whose uids are ``hidden``.
+    the objects with ``hidden`` UIDs.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class SimulatedCluster:
         self.failures: Counter[str] = Counter()
         """Failed attempts of each pod since the last progress: a pod added, bound, ended or deleted, a node changed."""
         self.idle_writes = 0
-        """Writes of controllers since the last progress; many of them mean that controllers repeat themselves."""
+        """Writes of controllers since the last progress. Many of them mean that controllers repeat themselves."""
         self.api.store.subscribe(self._note_progress)
         self._objects = Objects()
 
@@ -273,14 +273,14 @@ class SimulatedCluster:
             self._watch.follow(kind, on_changes)
 
     def relist(self, kind: Kind, key: str) -> None:
-        """Relist everything, like an informer whose watch expired."""
+        """Relist everything, like an informer after an expired watch."""
         self._watch.cut(self.pace.watch)
 
     def close(self) -> None:
         """Do nothing: there is no connection."""
 
     def start_watching(self, loop: SchedulingLoop) -> None:
-        """Report all further changes to the scheduler and wake its loop; start kubelets and controllers."""
+        """Report all further changes to the scheduler and wake its loop. Start kubelets and controllers."""
         self._watch.after_delivery = partial(loop.deliver, lambda: None)
         self.start_controllers()
 
@@ -322,7 +322,7 @@ class SimulatedCluster:
             self.store.create(obj)
 
     def remove(self, obj: KubeObject) -> None:
-        """Delete an object through the API; a running pod is stopped by its kubelet first."""
+        """Delete an object through the API. A running pod is stopped by its kubelet first."""
         self.store.current(obj)
         response = self.api.answer(ApiRequest("DELETE", BY_TYPE[type(obj)].path(obj.name, obj.namespace)))
         assert getattr(response, "status", 0) < 300, f"{obj.key} cannot be deleted: {response}"
@@ -347,7 +347,7 @@ class SimulatedCluster:
         await asyncio.sleep(self.pace.write)
 
     async def scheduler_request(self, request: ApiRequest) -> None:
-        """Delay a request of the scheduler; raise the error of the fault, if any."""
+        """Delay a request of the scheduler. Raise the error of the fault, if any."""
         verb = _VERBS.get(request.method, "")
         if request.path.endswith("/binding"):
             verb = "bind"
@@ -383,7 +383,7 @@ class SimulatedWriter(ApiWriter):
         world.bindings[pod.uid] = node_name
 
     async def delete(self, obj: KubeObject) -> None:
-        """Delete an object; a running pod gets its grace period."""
+        """Delete an object. A running pod gets its grace period."""
         await super().delete(obj)
         self._world.evicted.add(obj.uid)
         self._world.on_eviction(obj.uid)

@@ -78,8 +78,8 @@ def simulate(  # noqa: PLR0913 - keywords only
 
         def show_progress() -> None:
             if progress is not None:
-                bound = len(simulated.bindings)
-                progress(bound, max(cluster.expected_pods, bound), clock.now() - cluster.now)
+                binding_count = len(simulated.bindings)
+                progress(binding_count, max(cluster.expected_pods, binding_count), clock.now() - cluster.now)
 
         simulation = Simulation(simulated, policy, cross_check=cross_check, observers=observers)
         load(simulation, cluster)
@@ -131,7 +131,7 @@ class Simulation:
     async def run_until_quiet(
         self, *, max_seconds: float = MAX_SECONDS, on_step: Callable[[], None] = lambda: None
     ) -> bool:
-        """Schedule until nothing changes any more or the time is over; return whether it is quiet."""
+        """Schedule until nothing changes any more or the time is over. Return whether it is quiet."""
         end, poll = self.cluster.clock.now() + max_seconds, POLL_SECONDS
         while self.cluster.clock.now() < end:
             if await self.loop.step():
@@ -189,13 +189,13 @@ def load(simulation: Simulation, cluster: ClusterInput) -> None:
     """
     kinds = added_kinds()
     defined = {str(definition["metadata"]["name"]) for definition in cluster.definitions}
-    missing = [define_kind(kind) for kind in kinds.values() if kind.full_name not in defined]
+    undefined_kinds = [define_kind(kind) for kind in kinds.values() if kind.full_name not in defined]
     custom = []
     for content in cluster.custom:
         if (kind := kinds.get(kind_name(content))) is not None:
             custom_object(kind, content)  # InputError before anything starts
             custom.append(with_namespace(kind, content))
-    simulation.load(cluster.objects, (*cluster.definitions, *missing, *cluster.shaping, *custom))
+    simulation.load(cluster.objects, (*cluster.definitions, *undefined_kinds, *cluster.shaping, *custom))
 
 
 def _collect_decisions(simulation: Simulation, cluster: ClusterInput, attempts: AttemptLog) -> list[Decision]:
@@ -224,7 +224,7 @@ def _collect_decisions(simulation: Simulation, cluster: ClusterInput, attempts: 
 
 
 def _final_decision(decision: Decision, pod: Pod | None, attempts: AttemptLog) -> Decision:
-    """Return a decision whose binding was in progress at the end as unschedulable.
+    """Change a decision to unschedulable if its binding was in progress at the end.
 
     A binding that failed before would fail repeatedly. A pod without a node after a successful binding shows a plugin
     that did not bind it.

@@ -9,7 +9,7 @@ import msgspec
 from moorage.cluster.apiserver.admission.limit_ranges import LIMITS, check_claim, check_pod, limit_ranges
 from moorage.cluster.apiserver.admission.pod_resources import RUNTIMES, default_limits, with_runtime_class
 from moorage.cluster.apiserver.admission.quotas import Quotas
-from moorage.cluster.apiserver.admission.service_addresses import SERVICES, allocate_address, keep_address
+from moorage.cluster.apiserver.admission.service_addresses import SERVICES, allocate_address, update_address
 from moorage.cluster.apiserver.storage.store import Store, StoredChange
 from moorage.common.caches import LRU
 from moorage.common.errors import ApiError, InputError
@@ -28,7 +28,7 @@ from moorage.kube.api.cluster import PriorityClass
 from moorage.kube.api.codec import to_data
 from moorage.kube.api.pod import Pod
 from moorage.kube.api.qos import qos_class
-from moorage.kube.api.storage import StorageClass
+from moorage.kube.api.storage import StorageClass, find_default_class
 from moorage.kube.features import FeatureGates
 from moorage.kube.field_errors import FieldError, forbidden_field
 from moorage.kube.plain_data import apply_difference
@@ -39,15 +39,14 @@ from moorage.kube.status_errors import bad_request, forbidden, invalid
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 STORAGE_CLASSES: Final = "storageclasses.storage.k8s.io"
 _SHAPES_PODS: Final = frozenset((PRIORITY_CLASSES, RUNTIMES, LIMITS))
-"""Resources that influence the admission of pods; a change invalidates all cached specs."""
-DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+"""Resources that influence the admission of pods. A change invalidates all cached specs."""
 PROTECTED: Final = {
     "persistentvolumeclaims": "kubernetes.io/pvc-protection",
     "persistentvolumes": "kubernetes.io/pv-protection",
     POD_GROUPS: "scheduling.k8s.io/podgroup-protection",
     "volumeattributesclasses.storage.k8s.io": "kubernetes.io/vac-protection",
 }
-"""The finalizers of new volumes, claims and groups; controllers remove them when the objects are not in use."""
+"""The finalizers of new volumes, claims and groups. Controllers remove them when the objects are not in use."""
 PROTECTED_COMPOSITES: Final = "scheduling.k8s.io/compositepodgroup-protection"
 """The finalizer of new composite groups from 1.38."""
 MAX_SPECS: Final = 1024
@@ -106,7 +105,7 @@ class Admission:
         return pod
 
     def _admit_new_pod(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
-        """Admit a pod; most pods come from templates, so the results for equal specs are cached."""
+        """Admit a pod. Most pods come from templates, so the results for equal specs are cached."""
         spec = data.get("spec")
         key = msgspec.json.encode(spec)
         if b"abelKeys" in key:
@@ -164,10 +163,19 @@ class Admission:
         if (schema := _find_schema(resource, data)) is not None:
             set_defaults(data, schema)
             complete(data, schema)
+        if resource.storage == "pods":
+            _default_requests(data.get("spec") or {})
+        return data
+
+    def prepare(self, resource: ServedResource, data: dict[str, Any]) -> dict[str, Any]:
+        """Return a copy of an object as mutating policies receive it."""
+        data = self.with_defaults(resource, data)
+        if resource.storage in ("pods", "persistentvolumeclaims"):
+            self._complete_kind(resource, data)
         return data
 
     def _complete_kind(self, resource: ServedResource, data: dict[str, Any]) -> None:
-        """Set the defaults of a kind that depend on other objects; reject a second default priority class."""
+        """Set the defaults of a kind that depend on other objects. Reject a second default priority class."""
         metadata, spec = data["metadata"], data.get("spec", {})
         match resource.storage:
             case "pods":
@@ -178,18 +186,16 @@ class Admission:
                 spec.setdefault("serviceAccount", account)
             case "persistentvolumeclaims":
                 classes = (entry.typed(StorageClass) for entry in self._store.list(STORAGE_CLASSES))
-                defaults = [item for item in classes if item.annotations.get(DEFAULT_CLASS) == "true"]
-                if defaults and "storageClassName" not in spec:
-                    newest = max(defaults, key=lambda item: item.metadata.creation_timestamp or "")
-                    spec["storageClassName"] = newest.name
+                if default := find_default_class(classes):
+                    spec.setdefault("storageClassName", default)
                 _copy_data_source(spec)
                 check_claim(resource, data, limit_ranges(self._store, metadata["namespace"]))
             case storage if storage == PRIORITY_CLASSES and data.get("globalDefault"):
                 priorities = (entry.typed(PriorityClass) for entry in self._store.list(PRIORITY_CLASSES))
                 default = next((item.name for item in priorities if item.global_default), metadata.get("name"))
                 if default != metadata.get("name"):
-                    why = f"PriorityClass {default} is already marked as default. Only one default can exist"
-                    raise forbidden(resource, metadata.get("name", ""), why)
+                    reason = f"PriorityClass {default} is already marked as default. Only one default can exist"
+                    raise forbidden(resource, metadata.get("name", ""), reason)
             case storage if storage == SERVICES:
                 allocate_address(resource, data, self._store)
             case storage if storage in WORDS:
@@ -200,9 +206,12 @@ class Admission:
         self.check_types(resource, data)
         schema = _find_schema(resource, data)
         keeps_spec = "spec" in old and data.get("spec") == old["spec"]
-        if schema is not None and resource.storage != "namespaces":
-            # A namespace that is being finalized has no finalizers, and must not get them back.
+        if schema is not None:
+            finalizers = data["spec"].get("finalizers") if resource.storage == "namespaces" else None
             set_defaults(data, schema)
+            if resource.storage == "namespaces":
+                # A namespace that is being finalized has no finalizers, and must not get them back.
+                data["spec"] = {"finalizers": finalizers} if finalizers else {}
         self._groups.complete(resource, data, old)
         self._devices.drop(resource, data, old)
         if resource.storage == "pods":
@@ -216,14 +225,14 @@ class Admission:
                 pod = _decode_pod(resource, data)
                 data = apply_difference(data, to_data(pod), to_data(default_pod(pod)))
         elif resource.storage == SERVICES:
-            keep_address(old, data)
+            update_address(resource, old, data, self._store)
         # Simulations store objects without defaults: those added now are not a change of immutable fields.
         if keeps_spec:
             old = {**old, "spec": data["spec"]}
         elif schema is not None and resource.storage in UPDATE_RULES:
-            stored = deepcopy(dict(old))
-            set_defaults(stored, schema)
-            old = stored
+            old_data = deepcopy(dict(old))
+            set_defaults(old_data, schema)
+            old = old_data
         updates = update_problems(resource.storage, old, data, self._features)
         selectors = self._devices.selector_problems(resource, data, old)
         _raise_if_invalid(resource, data, [*_problems(resource, data), *updates, *selectors])
@@ -232,7 +241,7 @@ class Admission:
         return data
 
     def admit_status(self, resource: ServedResource, old: Mapping[str, Any], data: dict[str, Any]) -> None:
-        """Reject a status, and its metadata, with fields of wrong types; reject an invalid status of groups."""
+        """Reject a status, and its metadata, with fields of wrong types. Reject an invalid status of groups."""
         if data["metadata"] != old["metadata"]:
             self.check_types(resource, {"metadata": data["metadata"]})
             _raise_if_invalid(resource, data, metadata_problems(resource, data["metadata"]))
@@ -268,21 +277,23 @@ class Admission:
             without = msgspec.structs.replace(pod.spec, priority=None, preemption_policy=None)
             admitted = self.pod_admission.admit(default_pod(msgspec.structs.replace(pod, spec=without)))
         except InputError as error:
-            why = f"no PriorityClass with name {pod.spec.priority_class_name} was found"
-            raise forbidden(resource, name, why) from error
+            reason = f"no PriorityClass with name {pod.spec.priority_class_name} was found"
+            raise forbidden(resource, name, reason) from error
         for field, value, computed in (
             ("integer value of priority", pod.spec.priority, admitted.spec.priority),
             ("string value of PreemptionPolicy", pod.spec.preemption_policy, admitted.spec.preemption_policy),
         ):
             if value is not None and value != computed:
-                why = f"the {field} ({value}) must not be provided in pod spec; priority admission controller computed"
-                raise forbidden(resource, name, f"{why} {computed} from the given PriorityClass name")
-        changed: dict[str, Any] = apply_difference(data, to_data(pod), to_data(admitted))
-        return changed
+                reason = (
+                    f"the {field} ({value}) must not be provided in pod spec; priority admission controller computed"
+                )
+                raise forbidden(resource, name, f"{reason} {computed} from the given PriorityClass name")
+        pod_changes: dict[str, Any] = apply_difference(data, to_data(pod), to_data(admitted))
+        return pod_changes
 
 
 def _template_spec(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the pod spec in the template of a workload; empty for other kinds."""
+    """Return the pod spec in the template of a workload, or empty for other kinds."""
     spec: dict[str, Any] = data
     for name in ("spec", "jobTemplate", "spec", "template", "spec"):
         # Pod templates have no spec around the template, and only cron jobs a template of jobs.
@@ -294,7 +305,7 @@ def _template_spec(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _copy_data_source(spec: dict[str, Any]) -> None:
-    """Keep both references to the source of a claim's data equal; the older one supports only claims and snapshots."""
+    """Keep both references to the source of a claim's data equal. The older one supports only claims and snapshots."""
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     supported = ((None, "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
     if source is not None and (source.get("apiGroup") or None, source.get("kind")) not in supported:
@@ -317,6 +328,15 @@ def _add_default_tolerations(spec: dict[str, Any]) -> None:
             toleration = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
             tolerations.append(toleration)
     spec["tolerations"] = tolerations
+
+
+def _default_requests(spec: dict[str, Any]) -> None:
+    """Set the requests of containers to their limits where they have none."""
+    for field in ("initContainers", "containers"):
+        for container in spec.get(field) or ():
+            resources = container.get("resources") or {}
+            if limits := resources.get("limits"):
+                resources["requests"] = {**limits, **(resources.get("requests") or {})}
 
 
 def _find_schema(resource: ServedResource, data: Mapping[str, Any]) -> Schema | None:
@@ -345,6 +365,7 @@ def _problems(resource: ServedResource, data: dict[str, Any]) -> list[FieldError
 
 
 def _raise_if_invalid(resource: ServedResource, data: Mapping[str, Any], causes: Iterable[FieldError]) -> None:
-    if errors := list(causes):
+    # Some fields have a check of their kind and of their type.
+    if errors := list(dict.fromkeys(causes)):
         metadata = data["metadata"]
         raise invalid(resource, metadata.get("name") or metadata.get("generateName", ""), errors)

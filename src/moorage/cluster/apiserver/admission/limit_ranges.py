@@ -47,8 +47,8 @@ def check_claim(resource: ServedResource, data: Data, ranges: list[Data]) -> Non
 def _refuse(resource: ServedResource, data: Data, problems: list[str]) -> None:
     if problems:
         metadata = data["metadata"]
-        why = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
-        raise forbidden(resource, metadata.get("name") or metadata.get("generateName", ""), why)
+        reason = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+        raise forbidden(resource, metadata.get("name") or metadata.get("generateName", ""), reason)
 
 
 def _problems(item: Data, requests: Amounts, limits: Amounts) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _problems(item: Data, requests: Amounts, limits: Amounts) -> Iterator[str]:
         yield from _first(rule, name, {"request": requests, "limit": limits}, partial(gt, nano_value(least)))
     for name, most in (item.get("max") or {}).items():
         rule = f"maximum {name} usage per {kind} is {most}"
-        # Claims have no limits; the maximum of a container applies to its limit first.
+        # Claims have no limits. The maximum of a container applies to its limit first.
         checked = {"limit": limits, "request": requests} if of_pods else {"request": requests}
         yield from _first(rule, name, checked, partial(lt, nano_value(most)))
     for name, ratio in (item.get("maxLimitRequestRatio") or {}).items():
@@ -68,7 +68,7 @@ def _problems(item: Data, requests: Amounts, limits: Amounts) -> Iterator[str]:
 
 
 def _first(rule: str, name: str, checked: Mapping[str, Amounts], breaks: Callable[[int], bool]) -> Iterator[str]:
-    """Yield the first violation of a rule; the first amount must be specified."""
+    """Yield the first violation of a rule. The first amount must be specified."""
     for number, (word, amounts) in enumerate(checked.items()):
         if name in amounts and breaks(nano_value(amounts[name])):
             yield f"{rule}, but {word} is {amounts[name]}"
@@ -89,7 +89,7 @@ def _ratio(rule: str, request: Quantity, limit: Quantity, ratio: Quantity) -> It
 
 
 def _total(spec: Data, own: Any, first: Any, field: str) -> dict[str, str]:
-    """Add up the containers of a pod; init containers run one at a time, so only the largest counts."""
+    """Add up the containers of a pod. Init containers run one at a time, so only the largest counts."""
     pod_level = find(spec, f"resources.{field}", {})
     total: dict[str, int] = {}
     for container in own:
@@ -98,5 +98,5 @@ def _total(spec: Data, own: Any, first: Any, field: str) -> dict[str, str]:
     for container in first:
         for name, amount in find(container, f"resources.{field}", {}).items():
             total[name] = max(total.get(name, 0), nano_value(amount))
-    added = {name: format_nanos(amount, is_binary=name != "cpu") for name, amount in total.items()}
-    return {**added, **pod_level}
+    total_texts = {name: format_nanos(amount, is_binary=name != "cpu") for name, amount in total.items()}
+    return {**total_texts, **pod_level}

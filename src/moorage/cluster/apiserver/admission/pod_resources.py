@@ -21,9 +21,9 @@ def default_limits(spec: Data, ranges: list[Data]) -> None:
         for item in ranges:
             for field, defaults in (("limits", item.get("default")), ("requests", item.get("defaultRequest"))):
                 present = {**own[field], **(resources.get(field) or {})}
-                added = {name: amount for name, amount in (defaults or {}).items() if name not in present}
-                if added:
-                    resources[field] = {**(resources.get(field) or {}), **added}
+                new_limits = {name: amount for name, amount in (defaults or {}).items() if name not in present}
+                if new_limits:
+                    resources[field] = {**(resources.get(field) or {}), **new_limits}
 
 
 def with_runtime_class(resource: ServedResource, name: str, spec: Data, store: Store) -> None:
@@ -58,9 +58,9 @@ def with_runtime_class(resource: ServedResource, name: str, spec: Data, store: S
     if selector:
         spec["nodeSelector"] = selector
     tolerations = spec.get("tolerations") or []
-    if added := [item for item in scheduling.get("tolerations") or () if item not in tolerations]:
-        spec["tolerations"] = [*tolerations, *added]
+    if new_tolerations := [item for item in scheduling.get("tolerations") or () if item not in tolerations]:
+        spec["tolerations"] = [*tolerations, *new_tolerations]
 
 
-def _rejected(resource: ServedResource, name: str, why: str) -> Exception:
-    return forbidden(resource, name, f"pod rejected: {why}")
+def _rejected(resource: ServedResource, name: str, reason: str) -> Exception:
+    return forbidden(resource, name, f"pod rejected: {reason}")

@@ -95,7 +95,7 @@ def _devices(data: Data) -> Usage:
 
 
 def find_unspecified(spec: Data, limited: Mapping[str, Any]) -> str:
-    """Return a message about containers without amounts that the quota requires; empty if all have them."""
+    """Return a message about containers without amounts that the quota requires, or empty if all have them."""
     if spec.get("resources"):
         return ""
     parts = []

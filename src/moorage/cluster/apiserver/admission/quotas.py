@@ -32,7 +32,7 @@ class Ledger:
         return usage if usage and is_in_scope(self.spec, storage, entry) else {}
 
     def note(self, storage: str, key: str, entry: Entry | None) -> bool:
-        """Update the usage of an object; return whether it changed."""
+        """Update the usage of an object. Return whether it changed."""
         object_key = (storage, key)
         before, now = self._shares.get(object_key, {}), self.compute_share(storage, entry) if entry is not None else {}
         if before == now:
@@ -46,7 +46,7 @@ class Ledger:
         return True
 
     def excess(self, storage: str, entry: Entry) -> str:
-        """Return why a new or changed object exceeds the quota; empty if it fits."""
+        """Return why a new or changed object exceeds the quota, or empty if it fits."""
         before, now = self._shares.get((storage, entry.key), {}), self.compute_share(storage, entry)
         increase = {name: now[name] - before.get(name, 0) for name in now if now[name] > before.get(name, 0)}
         over = sorted(name for name, amount in increase.items() if self.used[name] + amount > self.limits[name])
@@ -95,7 +95,7 @@ class Quotas:
                 self._dirty[ledger.key] = ledger
 
     def _changed_quota(self, key: str, after: Entry | None) -> None:
-        """Update a quota; with an unchanged spec it keeps its usage and ignores writes to its status."""
+        """Update a quota. With an unchanged spec it keeps its usage and ignores writes to its status."""
         namespace = key.partition("/")[0]
         ledger = self._ledgers.get(namespace, {}).get(key)
         if after is None:
@@ -131,9 +131,9 @@ class Quotas:
         data = entry.data
         name = data["metadata"].get("name", "")
         for ledger in self._ledgers.get(entry.key.partition("/")[0], {}).values():
-            missing = find_unspecified(data["spec"], ledger.hard) if resource.storage == PODS else ""
-            if missing and is_in_scope(ledger.spec, PODS, entry):
-                raise forbidden(resource, name, f"failed quota: {ledger.name}: {missing}")
+            problem = find_unspecified(data["spec"], ledger.hard) if resource.storage == PODS else ""
+            if problem and is_in_scope(ledger.spec, PODS, entry):
+                raise forbidden(resource, name, f"failed quota: {ledger.name}: {problem}")
             if excess := ledger.excess(resource.storage, entry):
                 raise forbidden(resource, name, excess)
 

@@ -1,6 +1,6 @@
 """The addresses and node ports of services."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Network, ip_address
 from itertools import count
 from typing import Any, Final
@@ -18,6 +18,7 @@ FIRST: Final = str(NETWORK[1])
 """The address of the service named kubernetes."""
 FIRST_PORT: Final = 30_000
 EXTERNAL: Final = ("NodePort", "LoadBalancer")
+_ADDRESS_FIELDS: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 _TYPE_FIELDS: Final = {
     "externalTrafficPolicy": EXTERNAL,
     "allocateLoadBalancerNodePorts": ("LoadBalancer",),
@@ -39,30 +40,36 @@ def allocate_address(resource: ServedResource, data: Data, store: Store) -> None
     services = [entry.data.get("spec") or {} for entry in store.list(SERVICES)]
     in_use = {address for service in services for address in service.get("clusterIPs") or ()}
     if requested and requested != "None" and requested in in_use:
-        why = f"failed to allocate IP {requested}: provided IP is already allocated"
-        raise invalid(resource, data["metadata"]["name"], [invalid_value("spec.clusterIPs", [requested], why)])
+        reason = f"failed to allocate IP {requested}: provided IP is already allocated"
+        raise invalid(resource, data["metadata"]["name"], [invalid_value("spec.clusterIPs", [requested], reason)])
     address = requested or next(str(item) for item in NETWORK.hosts() if str(item) not in in_use and str(item) != FIRST)
     policy = spec.get("ipFamilyPolicy") or "SingleStack"
     spec |= {"clusterIP": address, "clusterIPs": [address], "ipFamilies": ["IPv4"], "ipFamilyPolicy": policy}
     if address == "None" and not spec.get("selector"):
         # The endpoints of such a service come from elsewhere, so they can be of both families.
         spec |= {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}
-    is_local = spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
-    if spec.get("type") in ("NodePort", "LoadBalancer"):
-        used_ports = {port.get("nodePort") for service in services for port in service.get("ports") or ()}
-        free = (number for number in count(FIRST_PORT) if number not in used_ports)
+    _allocate_ports(spec, services)
+
+
+def _allocate_ports(spec: Data, services: Iterable[Data]) -> None:
+    if spec.get("type") not in EXTERNAL:
+        return
+    is_balanced = spec["type"] == "LoadBalancer"
+    used_ports = {port.get("nodePort") for service in services for port in service.get("ports") or ()}
+    free = (number for number in count(FIRST_PORT) if number not in used_ports)
+    if not is_balanced or spec.get("allocateLoadBalancerNodePorts") is not False:
         for port in spec.get("ports") or ():
             if not port.get("nodePort"):
                 port["nodePort"] = next(free)
-        if is_local and not spec.get("healthCheckNodePort"):
-            spec["healthCheckNodePort"] = next(free)
+    if is_balanced and spec.get("externalTrafficPolicy") == "Local" and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = next(free)
 
 
 def _address_problems(spec: Data, requested: str) -> Iterator[FieldError]:
     """Yield the errors of addresses and families that a cluster with IPv4 only cannot provide."""
     if spec.get("ipFamilyPolicy") == "RequireDualStack" and (requested != "None" or spec.get("selector")):
-        why = "this cluster is not configured for dual-stack services"
-        yield invalid_value("spec.ipFamilyPolicy", "RequireDualStack", why)
+        reason = "this cluster is not configured for dual-stack services"
+        yield invalid_value("spec.ipFamilyPolicy", "RequireDualStack", reason)
     for number, family in enumerate(spec.get("ipFamilies") or ()):
         if family not in ("IPv4", "IPv6"):
             yield unsupported_value(f"spec.ipFamilies[{number}]", family, ("IPv4", "IPv6"))
@@ -80,12 +87,12 @@ def _address_problems(spec: Data, requested: str) -> Iterator[FieldError]:
     if address.version == 6:
         yield invalid_value("spec.clusterIPs[0]", [requested], "IPv6 is not configured on this cluster")
     elif address not in NETWORK or address in (NETWORK.network_address, NETWORK.broadcast_address):
-        why = f"the provided IP ({requested}) is not in the valid range. The range of valid IPs is {NETWORK}"
-        yield invalid_value("spec.clusterIPs", [requested], f"failed to allocate IP {requested}: {why}")
+        reason = f"the provided IP ({requested}) is not in the valid range. The range of valid IPs is {NETWORK}"
+        yield invalid_value("spec.clusterIPs", [requested], f"failed to allocate IP {requested}: {reason}")
 
 
-def keep_address(old: Mapping[str, Any], data: Data) -> None:
-    """Preserve the address of a service whose manifest does not specify one.
+def update_address(resource: ServedResource, old: Mapping[str, Any], data: Data, store: Store) -> None:
+    """Preserve the address and node ports of a service if its manifest does not specify them. Allocate new ones.
 
     If its type changes, fields of the old type that the client did not change are removed.
     """
@@ -93,19 +100,38 @@ def keep_address(old: Mapping[str, Any], data: Data) -> None:
     is_reachable = after.get("type") in EXTERNAL or after.get("externalIPs")
     if not is_reachable and after.get("externalTrafficPolicy") == before.get("externalTrafficPolicy"):
         after.pop("externalTrafficPolicy", None)
-    if after.get("type") == before.get("type"):
-        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-            if name in before:
-                after.setdefault(name, before[name])
-        return
-    for name, types in _TYPE_FIELDS.items():
-        if after.get("type") not in types and name in before and after.get(name) == before[name]:
+    for name in _ADDRESS_FIELDS:
+        if name in before and after.get("type") != "ExternalName":
+            after.setdefault(name, before[name])
+        elif name in before and after.get(name) == before[name]:
             del after[name]
-    if after.get("type") not in EXTERNAL:
+    for name, types in _TYPE_FIELDS.items():
+        is_unused = after.get("type") not in types and before.get("type") != after.get("type")
+        if is_unused and name in before and after.get(name) == before[name]:
+            del after[name]
+    if before.get("type") in EXTERNAL and after.get("type") in EXTERNAL:
+        _keep_ports(before, after)
+    elif before.get("type") in EXTERNAL:
         numbers = {port.get("nodePort") for port in before.get("ports") or ()}
         for port in after.get("ports") or ():
             if port.get("nodePort") in numbers:
                 port.pop("nodePort", None)
+    if after.get("type") != "ExternalName" and not after.get("clusterIP"):
+        allocate_address(resource, data, store)
+    else:
+        _allocate_ports(after, (entry.data.get("spec") or {} for entry in store.list(SERVICES)))
+
+
+def _keep_ports(before: Data, after: Data) -> None:
+    requested = {port.get("nodePort") for port in after.get("ports") or ()}
+    numbers = {port.get("name", ""): port.get("nodePort") for port in before.get("ports") or ()}
+    for port in after.get("ports") or ():
+        number = numbers.get(port.get("name", ""))
+        if not port.get("nodePort") and number and number not in requested:
+            port["nodePort"] = number
+            requested.add(number)
+    if "healthCheckNodePort" in before and after.get("externalTrafficPolicy") == "Local":
+        after.setdefault("healthCheckNodePort", before["healthCheckNodePort"])
 
 
 def kubernetes_service() -> Data:

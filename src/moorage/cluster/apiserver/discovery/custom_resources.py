@@ -10,6 +10,7 @@ from moorage.cluster.apiserver.discovery.custom_rules import (
     MAX_RULES,
     count_rules,
     definition_problems,
+    has_rules,
     rule_problems,
     unenforced,
 )
@@ -43,8 +44,17 @@ ACCEPTED: Final = (
 COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 MAX_CAUSES: Final = 100
 MAX_WARNINGS: Final = 5
-PREVENTS_RULES: Final = ("FieldValueRequired", "FieldValueTypeInvalid", "FieldValueTooLong", "FieldValueTooMany")
+PREVENTS_RULES: Final = (
+    *("FieldValueRequired", "FieldValueTypeInvalid", "FieldValueTooLong", "FieldValueTooMany"),
+    "FieldValueNotSupported",
+)
 """Rules are evaluated only for objects without these problems."""
+UNCHECKED_RULES: Final = FieldError(
+    "FieldValueInvalid",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+    "<nil>",
+)
 
 
 class DefinitionNames(msgspec.Struct, frozen=True, rename="camel"):
@@ -119,7 +129,7 @@ class CustomResources:
         return self._columns.get(f"{resource.api_version}/{resource.name}", ())
 
     def defaults_filler(self, resource: ServedResource) -> Callable[[Data, int], int] | None:
-        """Return a function that sets defaults; objects may be older than these. ``None`` if there are no defaults."""
+        """Return a function that sets defaults. Objects may be older than these. ``None`` if there are no defaults."""
         schema = self._with_defaults.get(f"{resource.api_version}/{resource.name}")
         if schema is None:
             return None
@@ -175,7 +185,7 @@ class CustomResources:
     def complete(
         self, resource: ServedResource, data: Data, old: Data | None = None, *, keeps_nulls: bool = False
     ) -> None:
-        """Prune undeclared fields, set defaults, and validate; raise a 422 error that lists the problems.
+        """Prune undeclared fields, set defaults, and validate. Raise a 422 error that lists the problems.
 
         The result of server-side apply keeps its nulls, so that invalid ones are reported.
         """
@@ -195,6 +205,8 @@ class CustomResources:
         causes = [cause._replace(message=shortened(cause.message)) for cause in islice(problems, MAX_CAUSES)]
         if not any(cause.reason in PREVENTS_RULES for cause in causes):
             causes += islice(rule_problems(data, schema, old), MAX_CAUSES)
+        elif has_rules(schema):
+            causes.append(UNCHECKED_RULES)
         if causes:
             raise invalid(resource, data["metadata"].get("name", ""), causes)
 
@@ -225,19 +237,21 @@ def complete_definition(resource: ServedResource, data: Data, now: float) -> Non
     if sum(version.storage for version in spec.versions) != 1:
         causes.append(invalid_value("spec.versions", [], "must have exactly one version marked as storage version"))
     if f".{spec.group}".endswith(PROTECTED_GROUPS) and APPROVAL not in (data["metadata"].get("annotations") or {}):
-        why = f'protected groups must have approval annotation "{APPROVAL}", {APPROVAL_RULES}'
-        causes.append(required_value(f"metadata.annotations[{APPROVAL}]", why))
+        reason = f'protected groups must have approval annotation "{APPROVAL}", {APPROVAL_RULES}'
+        causes.append(required_value(f"metadata.annotations[{APPROVAL}]", reason))
     causes += islice(_versions_problems(spec.versions, (data.get("spec") or {}).get("versions", ())), MAX_CAUSES)
     if (data.get("spec") or {}).get("preserveUnknownFields"):
-        why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
-        causes.append(invalid_value("spec.preserveUnknownFields", True, why))
+        reason = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        )
+        causes.append(invalid_value("spec.preserveUnknownFields", True, reason))
     if causes:
         raise invalid(resource, name, [cause._replace(message=shortened(cause.message)) for cause in causes])
     data["status"] = _definition_status(data, definition, format_time(now))
 
 
 def _versions_problems(versions: Sequence[DefinedVersion], data: Sequence[Data]) -> Iterator[FieldError]:
-    """Yield the errors of all versions; rules above the limit are not compiled."""
+    """Yield the errors of all versions. Rules above the limit are not compiled."""
     rules = sum(count_rules(version.schema.openapi) for version in versions)
     if rules > MAX_RULES:
         yield too_many_items("spec.versions[*].schema.openAPIV3Schema.x-kubernetes-validations", rules, MAX_RULES)
@@ -262,21 +276,21 @@ def _version_problems(version: DefinedVersion, data: Data, number: int, count: i
             f"{here}.deprecationWarning", data["deprecationWarning"], "can only be set for deprecated versions"
         )
     for index, column in enumerate(version.additional_printer_columns):
-        where, kind, path = (
+        location, kind, path = (
             f"{version_path}.additionalPrinterColumns[{index}]",
             column.get("type", ""),
             column.get("jsonPath"),
         )
         if kind not in COLUMN_TYPES:
-            yield invalid_value(f"{where}.type", kind, f"must be one of {','.join(COLUMN_TYPES)}")
+            yield invalid_value(f"{location}.type", kind, f"must be one of {','.join(COLUMN_TYPES)}")
         if not path:
-            yield required_value(f"{where}.JSONPath")
+            yield required_value(f"{location}.JSONPath")
         elif not path.startswith((".", "[")):
-            yield invalid_value(f"{where}.JSONPath", path, "is an invalid path: expected [ or .")
+            yield invalid_value(f"{location}.JSONPath", path, "is an invalid path: expected [ or .")
     for index, field in enumerate(data.get("selectableFields") or ()):
         if not str(field.get("jsonPath", "")).startswith((".", "[")):
-            where = f"{version_path}.selectableFields[{index}].jsonPath"
-            yield invalid_value(where, field.get("jsonPath", ""), "is an invalid path: expected [ or .")
+            location = f"{version_path}.selectableFields[{index}].jsonPath"
+            yield invalid_value(location, field.get("jsonPath", ""), "is an invalid path: expected [ or .")
 
 
 def definition_warnings(data: Data) -> tuple[str, ...]:
@@ -287,7 +301,7 @@ def definition_warnings(data: Data) -> tuple[str, ...]:
 
 
 def _definition_status(data: Data, definition: WrittenDefinition, moment: str) -> Data:
-    """Return the status with accepted names; other conditions and stored versions are preserved."""
+    """Return the status with accepted names. Other conditions and stored versions are preserved."""
     spec = definition.spec
     status_before = definition.status or DefinitionStatus()
     conditions = [dict(condition) for condition in status_before.conditions or ()]
@@ -295,8 +309,10 @@ def _definition_status(data: Data, definition: WrittenDefinition, moment: str) -
         if all(condition.get("type") != kind for condition in conditions):
             condition = {"type": kind, "status": "True", "reason": reason, "message": text}
             conditions.append({**condition, "lastTransitionTime": moment})
-    stored = list(status_before.stored_versions or ())
-    stored += [version.name for version in spec.versions if version.storage and version.name not in stored]
+    stored_versions = list(status_before.stored_versions or ())
+    stored_versions += [
+        version.name for version in spec.versions if version.storage and version.name not in stored_versions
+    ]
     names = {"listKind": f"{spec.names.kind}List", "singular": spec.names.kind.lower(), **data["spec"]["names"]}
     data["spec"]["names"] = names
-    return {"acceptedNames": names, "storedVersions": stored, "conditions": conditions}
+    return {"acceptedNames": names, "storedVersions": stored_versions, "conditions": conditions}

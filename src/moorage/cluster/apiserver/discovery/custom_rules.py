@@ -1,7 +1,7 @@
 """The rules of custom resources in CEL (``x-kubernetes-validations``).
 
 cel-cpp evaluates them on untyped data, so rules are not type-checked against the schema. A rule that cel-cpp cannot
-compile or that lacks an overload at run time is not enforced; :func:`definition_problems` and :func:`unenforced` report
+compile or that lacks an overload at run time is not enforced. :func:`definition_problems` and :func:`unenforced` report
 what is known when the definition is created.
 
 The cost of a rule is bounded before its evaluation, with upstream's limit for one rule and for all rules of an object.
@@ -26,7 +26,7 @@ from moorage.kube.field_errors import FieldError, invalid_value, required_value
 RULES: Final = "x-kubernetes-validations"
 OBJECT_FIELDS: Final = ("apiVersion", "kind", "metadata")
 MAX_RULES: Final = 1000
-"""Rules of a definition; compiling one takes about a millisecond."""
+"""Rules of a definition. Compiling one takes about a millisecond."""
 _REASONS: Final = {
     "FieldValueRequired": ("FieldValueRequired", "Required value"),
     "FieldValueForbidden": ("FieldValueForbidden", "Forbidden"),
@@ -43,7 +43,7 @@ _NO_OVERLOAD: Final = "No matching overloads"
 
 
 def escaped(name: str) -> str | None:
-    """Return the name of a field in expressions; ``None`` if it cannot be used there."""
+    """Return the name of a field in expressions, or ``None`` if it cannot be used there."""
     if _RESERVED.fullmatch(name):
         return f"__{name}__"
     if not _IDENTIFIER.fullmatch(name):
@@ -70,7 +70,7 @@ def has_rules(schema: Mapping[str, Any]) -> bool:
 
 
 def rule_problems(data: Any, schema: Mapping[str, Any], old: Any = None) -> Iterator[FieldError]:
-    """Yield the violated rules of an object and of all values in it; ``old`` is the previous object, if there is one.
+    """Yield the violated rules of an object and of all values in it. ``old`` is the previous object, if there is one.
 
     If the rules may cost too much, the rest is not evaluated, and the last problem reports it.
     """
@@ -97,8 +97,8 @@ def _rule_problems(
         for name, content in data.items():
             below = properties.get(name, additional)
             if isinstance(below, dict):
-                here = f"{path}[{name}]" if name not in properties else f"{path}.{name}" if path else name
-                yield from _rule_problems(content, below, here, before.get(name), budget)
+                field_path = f"{path}[{name}]" if name not in properties else f"{path}.{name}" if path else name
+                yield from _rule_problems(content, below, field_path, before.get(name), budget)
     elif isinstance(data, list) and isinstance(items, dict):
         keyed = _keyed(old, schema)
         for number, item in enumerate(data):
@@ -141,14 +141,14 @@ def _rule_problem(
     message = str(rule.get("message") or "").strip() or f"failed rule: {text.strip()}"
     if rule.get("messageExpression"):
         message = _computed_message(compile_rule(str(rule["messageExpression"])), variables) or message
-    where = f"{path}{rule.get('fieldPath') or ''}".removeprefix(".") if rule.get("fieldPath") else path
+    location = f"{path}{rule.get('fieldPath') or ''}".removeprefix(".") if rule.get("fieldPath") else path
     reason = _REASONS.get(str(rule.get("reason")))
     if reason is None:
-        yield invalid_value(where, type_name, message)
+        yield invalid_value(location, type_name, message)
     elif reason[0] == "FieldValueDuplicate":
-        yield FieldError(reason[0], f'{reason[1]}: "{type_name}"', where)
+        yield FieldError(reason[0], f'{reason[1]}: "{type_name}"', location)
     else:
-        yield FieldError(reason[0], f"{reason[1]}: {message}", where)
+        yield FieldError(reason[0], f"{reason[1]}: {message}", location)
 
 
 def _label(rule: Mapping[str, Any]) -> str:
@@ -199,26 +199,26 @@ def count_rules(schema: Mapping[str, Any]) -> int:
 
 def definition_problems(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     """Yield the rules of a definition with syntax errors, unknown variables and undeclared fields."""
-    for rule, where, below in _all_rules(schema, path):
+    for rule, location, below in _all_rules(schema, path):
         text = str(rule.get("rule", ""))
         if not text.strip():
-            yield required_value(f"{where}.rule", "rule is not specified")
+            yield required_value(f"{location}.rule", "rule is not specified")
             continue
         program = compile_rule(text)
         problem = program.problem if _is_certain(program.problem, text) else ""
         if program.tree is not None and not problem:
-            missing = next(_undeclared_fields(rule, program.tree, below, is_root=below is schema), "")
-            problem = f"ERROR: <input>:1:1: undefined field '{missing}'" if missing else ""
+            undeclared_field = next(_undeclared_fields(rule, program.tree, below, is_root=below is schema), "")
+            problem = f"ERROR: <input>:1:1: undefined field '{undeclared_field}'" if undeclared_field else ""
         if problem:
-            yield invalid_value(f"{where}.rule", text, f"compilation failed: {problem}")
+            yield invalid_value(f"{location}.rule", text, f"compilation failed: {problem}")
 
 
 def unenforced(schema: Mapping[str, Any]) -> Iterator[str]:
     """Yield the rules that cannot be evaluated, with the reason."""
-    for rule, where, _ in _all_rules(schema, ""):
+    for rule, location, _ in _all_rules(schema, ""):
         if (problem := compile_rule(str(rule.get("rule", ""))).problem) and not _is_certain(problem, rule["rule"]):
             first = problem.splitlines()[0]
-            yield f"{where.removeprefix('.')}: this rule is not enforced: {first}"
+            yield f"{location.removeprefix('.')}: this rule is not enforced: {first}"
 
 
 def _is_certain(problem: str, text: str) -> bool:
@@ -252,7 +252,7 @@ def _undeclared_fields(
         return (parent is schema and is_root) or parent.get("x-kubernetes-embedded-resource") is True
 
     def resolve(node: Expression) -> Mapping[str, Any] | None:
-        """Return the schema of a chain of fields; ``None`` if it is not an object with declared fields."""
+        """Return the schema of a chain of fields, or ``None`` if it is not an object with declared fields."""
         below: Any = None
         if isinstance(node, Name):
             below = schema if node.name in ("self", "oldSelf") and not rule.get("optionalOldSelf") else None

@@ -47,7 +47,7 @@ _QUADRATIC: Final = "uniqueItems cannot be set to true since the runtime complex
 
 
 def structure_problems(schema: Mapping[str, Any], path: str, position: str = "at the root") -> Iterator[FieldError]:
-    """Yield what keeps a schema from being structural; kube-apiserver rejects definitions with such schemas."""
+    """Yield what keeps a schema from being structural. kube-apiserver rejects definitions with such schemas."""
     kind, either, keeps = schema.get("type"), schema.get("x-kubernetes-int-or-string"), schema.get(KEEPS)
     if not kind and either is not True and keeps is not True:
         yield required_value(f"{path}.type", f"must not be empty {position}")
@@ -66,8 +66,8 @@ def structure_problems(schema: Mapping[str, Any], path: str, position: str = "at
             f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive"
         )
     if schema.get(EMBEDDED) is True and not properties and keeps is not True:
-        why = f"must not be empty if {EMBEDDED} is true without {KEEPS}"
-        yield required_value(f"{path}.properties", why)
+        reason = f"must not be empty if {EMBEDDED} is true without {KEEPS}"
+        yield required_value(f"{path}.properties", reason)
     yield from _list_type_problems(schema, path)
     for name, below in properties.items() if isinstance(properties, dict) else ():
         if isinstance(below, dict) and not (position == "at the root" and name == "metadata"):
@@ -79,8 +79,8 @@ def structure_problems(schema: Mapping[str, Any], path: str, position: str = "at
     elif kind == "array":
         yield required_value(f"{path}.items", "must be specified")
     if isinstance(additional, dict):
-        where = "for specified object fields"
-        yield from structure_problems(additional, f"{path}.additionalProperties", where)
+        location = "for specified object fields"
+        yield from structure_problems(additional, f"{path}.additionalProperties", location)
 
 
 def _list_type_problems(schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
@@ -102,8 +102,8 @@ def _list_type_problems(schema: Mapping[str, Any], path: str) -> Iterator[FieldE
             if key not in declared:
                 yield invalid_value(f"{path}.{LIST_KEYS}", list(keys), "entries must all be names of item properties")
             elif key not in required and "default" not in declared[key]:
-                why = f"this property is in {LIST_KEYS}, so it must have a default or be a required property"
-                yield required_value(f"{path}.items.properties[{key}].default", why)
+                reason = f"this property is in {LIST_KEYS}, so it must have a default or be a required property"
+                yield required_value(f"{path}.items.properties[{key}].default", reason)
     if map_type is not None and map_type not in ("atomic", "granular"):
         yield unsupported_value(f"{path}.x-kubernetes-map-type", map_type, ("atomic", "granular"))
 
@@ -130,7 +130,7 @@ def drop_invalid_nulls(data: Any, schema: Mapping[str, Any]) -> None:
 
 
 def fill_defaults(data: Any, schema: Mapping[str, Any], skipped: Sequence[str] = (), budget: int = MAX_DEFAULTS) -> int:
-    """Set missing fields that have a default, at any depth; return how many bytes of defaults are still allowed."""
+    """Set missing fields that have a default, at any depth. Return how many bytes of defaults are still allowed."""
     if isinstance(data, dict):
         for name, below in _properties(schema).items():
             if not isinstance(below, dict) or name in skipped:
@@ -175,20 +175,20 @@ def undeclared(data: Any, schema: Mapping[str, Any], path: str = "") -> Iterator
     is_object = schema.get(EMBEDDED) is True
     keeps = schema.get(KEEPS) is True or additional is True
     for name, content in data.items():
-        here = f"{path}.{name}" if path else name
+        field_path = f"{path}.{name}" if path else name
         if is_object and name in ("apiVersion", "kind"):
             continue
         if is_object and name == "metadata":
             metadata = find_schema(METADATA)
             assert metadata is not None
             names = content if isinstance(content, dict) else ()
-            yield from ((content, field, f"{here}.{field}") for field in names if metadata.field(field) is None)
+            yield from ((content, field, f"{field_path}.{field}") for field in names if metadata.field(field) is None)
         elif isinstance(properties.get(name), dict):
-            yield from undeclared(content, properties[name], here)
+            yield from undeclared(content, properties[name], field_path)
         elif isinstance(additional, dict):
-            yield from undeclared(content, additional, here)
+            yield from undeclared(content, additional, field_path)
         elif not keeps:
-            yield data, name, here
+            yield data, name, field_path
 
 
 def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
@@ -197,7 +197,7 @@ def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator
     types = (int, str) if is_either else _TYPES.get(str(schema.get("type", "")))
     if data is None and schema.get("nullable") is True:
         return
-    # In Python a bool is an int, in JSON it is not; and 1.0 is an integer.
+    # In Python a bool is an int, in JSON it is not, and 1.0 is an integer.
     is_whole = isinstance(data, float) and types == (int,) and data.is_integer()
     if (
         types is not None
@@ -205,10 +205,10 @@ def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator
         and not (isinstance(data, types) and (bool in types) == isinstance(data, bool))
     ):
         type_name = _TYPE_NAMES.get(type(data), "null")
-        where = f"{path} in body" if path else "the object"
+        location = f"{path} in body" if path else "the object"
         expected = "integer,string" if is_either else schema["type"]
-        why = f'Invalid value: "{type_name}": {where} must be of type {expected}: "{type_name}"'
-        yield FieldError("FieldValueTypeInvalid", why, path)
+        reason = f'Invalid value: "{type_name}": {location} must be of type {expected}: "{type_name}"'
+        yield FieldError("FieldValueTypeInvalid", reason, path)
         return
     choices = schema.get("enum")
     if isinstance(choices, list) and not any(is_equal(data, choice) for choice in choices):
@@ -227,7 +227,7 @@ def schema_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator
 
 
 def is_equal(left: Any, right: Any) -> bool:
-    """Return whether two JSON values are equal; unlike in Python, ``True`` is not 1."""
+    """Return whether two JSON values are equal. Unlike in Python, ``True`` is not 1."""
     return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
 
 
@@ -265,7 +265,7 @@ def _list_problems(data: list[Any], schema: Mapping[str, Any], path: str) -> Ite
 
 def _combination_problems(data: Any, schema: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     """Check ``allOf``, ``anyOf``, ``oneOf`` and ``not``, which cannot declare types."""
-    where = f"{path} in body" if path else ""
+    location = f"{path} in body" if path else ""
 
     def is_valid(part: Mapping[str, Any]) -> bool:
         return next(schema_problems(data, part, path), None) is None
@@ -278,13 +278,13 @@ def _combination_problems(data: Any, schema: Mapping[str, Any], path: str) -> It
     for part in all_of:
         yield from schema_problems(data, part, path)
     if any_of and not any(map(is_valid, any_of)):
-        yield invalid_value(path, data, f"{where} must validate at least one schema (anyOf)".strip())
+        yield invalid_value(path, data, f"{location} must validate at least one schema (anyOf)".strip())
         yield from schema_problems(data, any_of[0], path)
     if one_of and (count := sum(map(is_valid, one_of))) != 1:
         detail = "Found none valid" if not count else f"Found {count} valid alternatives"
-        yield invalid_value(path, data, f"{where} must validate one and only one schema (oneOf). {detail}".strip())
+        yield invalid_value(path, data, f"{location} must validate one and only one schema (oneOf). {detail}".strip())
     if isinstance(excluded, dict) and is_valid(excluded):
-        yield invalid_value(path, data, f"{where} must not validate the schema (not)".strip())
+        yield invalid_value(path, data, f"{location} must not validate the schema (not)".strip())
 
 
 _SIZES: Final[Mapping[type, tuple[str, str]]] = {
@@ -317,7 +317,7 @@ def _text_and_size_problems(data: Any, schema: Mapping[str, Any], path: str) -> 
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Return whether a pattern occurs in a text; true for invalid patterns, and if RE2 is not installed.
+    """Return whether a pattern occurs in a text, or true for invalid patterns, and if RE2 is not installed.
 
     Python's own engine would backtrack, so a pattern could block the server.
     """
@@ -377,4 +377,4 @@ FORMATS: Final[Mapping[str, Callable[[str], object]]] = {
     "email": re.compile(r".*<?[^@\s<>]+@[^@\s<>]+>?").fullmatch,
     "hostname": re.compile(rf"(?=.{{1,255}}\Z){_LABEL}(\.{_LABEL})*\.?").fullmatch,
 }
-"""The formats that are checked; others are documentation."""
+"""The formats that are checked. Other formats are documentation."""

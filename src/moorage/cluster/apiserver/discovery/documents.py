@@ -47,7 +47,7 @@ class Discovery:
         self._resources = resources
 
     def answer(self, path: str, accept: str) -> tuple[Data, str] | None:
-        """Return the document at a path and its content type; ``None`` if there is no such document."""
+        """Return the document at a path and its content type, or ``None`` if there is no such document."""
         parts = path.strip("/").split("/")
         groups = self._resources.groups()
         wants_aggregated = "as=APIGroupDiscoveryList" in accept and "v=v2;" in accept.replace(" ", "") + ";"

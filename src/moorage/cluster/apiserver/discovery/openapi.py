@@ -33,6 +33,34 @@ _SCALARS: Final[Mapping[str, Data]] = {
 V2_CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 V2_PROTOBUF: Final = b"\n\x032.0"
 """The protobuf message of an OpenAPI 2 document without types: only its version, field 1, is set."""
+_API: Final = "io.k8s.api."
+OPTIONAL_FROM_1_38: Final[Mapping[str, tuple[str, ...]]] = {
+    f"{_API}authorization.v1.NonResourceRule": ("verbs",),
+    f"{_API}authorization.v1.ResourceRule": ("verbs",),
+    f"{_API}authorization.v1.SubjectAccessReviewStatus": ("allowed",),
+    f"{_API}authorization.v1.SubjectRulesReviewStatus": ("resourceRules", "nonResourceRules", "incomplete"),
+    f"{_API}batch.v1.JobCondition": ("type", "status"),
+    f"{_API}batch.v1.PodFailurePolicy": ("rules",),
+    f"{_API}core.v1.ISCSIPersistentVolumeSource": ("lun",),
+    f"{_API}core.v1.ISCSIVolumeSource": ("lun",),
+    f"{_API}core.v1.ModifyVolumeStatus": ("status",),
+    f"{_API}core.v1.ScaleIOPersistentVolumeSource": ("secretRef",),
+    f"{_API}core.v1.ScaleIOVolumeSource": ("secretRef",),
+    f"{_API}networking.v1.IngressPortStatus": ("port", "protocol"),
+    f"{_API}storage.v1.CSIDriver": ("spec",),
+    f"{_API}storage.v1.CSINode": ("spec",),
+    f"{_API}storage.v1.CSINodeSpec": ("drivers",),
+    f"{_API}storage.v1.TokenRequest": ("audience",),
+    f"{_API}storage.v1.VolumeAttachmentStatus": ("attached",),
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Condition": ("message",),
+}
+"""Fields that the schemas of 1.38 no longer require; Go encodes them as before, so defaults do not change."""
+REQUIRED_FROM_1_38: Final[Mapping[str, tuple[str, ...]]] = {
+    f"{_API}batch.v1.Job": ("spec",),
+    f"{_API}batch.v1.JobTemplateSpec": ("spec",),
+    f"{_API}networking.v1.IngressClass": ("spec",),
+}
+"""Fields that the schemas of 1.38 require."""
 _QUERY: Final = ("dryRun", "fieldManager", "fieldValidation", "pretty")
 
 
@@ -47,7 +75,7 @@ def index(resources: Resources) -> Data:
 
 
 def document(resources: Resources, group: str, version: str, schemas: Mapping[str, Data]) -> Data | None:
-    """Describe one group and version; ``schemas`` are those of custom kinds. ``None`` if there is no such version."""
+    """Describe one group and version. ``schemas`` are those of custom kinds. ``None`` if there is no such version."""
     served = [item for item in resources if (item.group, item.version) == (group, version)]
     if not served:
         return None
@@ -56,6 +84,8 @@ def document(resources: Resources, group: str, version: str, schemas: Mapping[st
     for item in served:
         name = _component(item, components, schemas)
         paths |= _paths(item, name)
+    if resources.features.since(1, 38):
+        _require(components)
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": KUBERNETES},
@@ -72,9 +102,20 @@ def version_2(resources: Resources, schemas: Mapping[str, Data]) -> Data:
         if components[name].get(KEEPS):
             kind = "x-kubernetes-group-version-kind"
             components[name] = {"type": "object", kind: components[name][kind]}
+    if resources.features.since(1, 38):
+        _require(components)
     definitions = {name: _without_version_3(schema) for name, schema in components.items()}
     info = {"title": "Kubernetes", "version": KUBERNETES}
     return {"swagger": "2.0", "info": info, "paths": {}, "definitions": definitions}
+
+
+def _require(components: dict[str, Data]) -> None:
+    """Apply the changes of required fields in 1.38."""
+    for name in components.keys() & (OPTIONAL_FROM_1_38.keys() | REQUIRED_FROM_1_38.keys()):
+        optional = OPTIONAL_FROM_1_38.get(name, ())
+        required = [field for field in components[name].pop("required", ()) if field not in optional]
+        if required := [*required, *REQUIRED_FROM_1_38.get(name, ())]:
+            components[name]["required"] = required
 
 
 def _without_version_3(schema: Data) -> Data:

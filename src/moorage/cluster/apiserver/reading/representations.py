@@ -10,12 +10,13 @@ from moorage.cluster.apiserver.reading.tables.printing import Printer
 from moorage.cluster.apiserver.storage.store import Entry, StoredChange
 from moorage.kube.api.struct import Data
 from moorage.kube.resources import ServedResource
-from moorage.kube.status_errors import bad_request
+from moorage.kube.status_errors import bad_request, not_acceptable
 
 FillDefaults: TypeAlias = Callable[[Data, int], int]
-"""Sets missing fields of an object, up to a number of bytes; returns how many are left."""
+"""Sets missing fields of an object, up to a number of bytes; returns the number of remaining bytes."""
 MAX_DEFAULTS: Final = 3 << 20
 PARTIAL: Final = "PartialObjectMetadata"
+MANAGED_FIELDS: Final = "metadata.managedFields"
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -29,11 +30,11 @@ class Representation:
         """Show one object."""
         return body
 
-    def many(self, entries: Sequence[Entry], version: int, token: str, remaining: int) -> bytes:
+    def many(self, entries: Sequence[Entry], version: int, token: str, remaining_count: int) -> bytes:
         """Show a list, or one of its pages."""
         meta: Data = {"resourceVersion": str(version)}
         if token:
-            meta |= {"continue": token, "remainingItemCount": remaining}
+            meta |= {"continue": token, "remainingItemCount": remaining_count}
         kind, version_text = self._list_type()
         head = {"kind": kind, "apiVersion": version_text, "metadata": meta}
         items = b",".join([self.one(entry.body) for entry in entries])
@@ -93,7 +94,7 @@ class DefaultedRepresentation(ConvertedRepresentation):
         return data
 
     def event(self, kind: str, change: StoredChange) -> bytes:
-        """Show a change as a line of a watch; the limit of defaults applies to each line, and to a list as a whole."""
+        """Show a change as a line of a watch. The limit of defaults applies to each line, and to a list as a whole."""
         self._left = MAX_DEFAULTS
         return super().event(kind, change)
 
@@ -124,21 +125,21 @@ class TableRepresentation(ConvertedRepresentation):
         self._has_columns = True
 
     def one(self, body: bytes) -> bytes:
-        """Show one object as a table of one row."""
+        """Show one object as a table of a row."""
         return _encode(self._table([msgspec.json.decode(body)], {}))
 
-    def many(self, entries: Sequence[Entry], version: int, token: str, remaining: int) -> bytes:
+    def many(self, entries: Sequence[Entry], version: int, token: str, remaining_count: int) -> bytes:
         """Show a list, or one of its pages."""
         meta: Data = {"resourceVersion": str(version)}
         if token:
-            meta |= {"continue": token, "remainingItemCount": remaining}
+            meta |= {"continue": token, "remainingItemCount": remaining_count}
         return _encode(self._table((entry.data for entry in entries), meta))
 
     def _table(self, objects: Iterable[Data], meta: Data) -> Data:
         return self._printer.table(objects, meta, self._include)
 
     def event(self, kind: str, change: StoredChange) -> bytes:
-        """Show a change as a line of a watch; the columns are sent once."""
+        """Show a change as a line of a watch. The columns are sent once."""
         return self._line(kind, change.body(kind))
 
     def added(self, entry: Entry) -> bytes:
@@ -161,29 +162,86 @@ class TableRepresentation(ConvertedRepresentation):
         return _encode({"type": "BOOKMARK", "object": table_data | {"rows": [row]}}) + b"\n"
 
 
+class RepresentationWithoutManagedFields(Representation):
+    """Shows the objects of another representation without their managedFields."""
+
+    def __init__(self, inner: Representation) -> None:
+        super().__init__(inner.resource)
+        self._inner = inner
+
+    def one(self, body: bytes) -> bytes:
+        """Show one object."""
+        return self._inner.one(_trim(Entry("", 0, body)).body)
+
+    def many(self, entries: Sequence[Entry], version: int, token: str, remaining_count: int) -> bytes:
+        """Show a list, or one of its pages."""
+        return self._inner.many([_trim(entry) for entry in entries], version, token, remaining_count)
+
+    def event(self, kind: str, change: StoredChange) -> bytes:
+        """Show a change as a line of a watch."""
+        before, after = (None if entry is None else _trim(entry) for entry in (change.before, change.after))
+        return self._inner.event(kind, StoredChange(change.version, before, after))
+
+    def added(self, entry: Entry) -> bytes:
+        """Show an object that exists when a watch begins."""
+        return self._inner.added(_trim(entry))
+
+    def bookmark(self, version: int, *, ends_initial_events: bool = False) -> bytes:
+        """Return a BOOKMARK event with a version."""
+        return self._inner.bookmark(version, ends_initial_events=ends_initial_events)
+
+
+def _trim(entry: Entry) -> Entry:
+    data = entry.data
+    data["metadata"].pop("managedFields", None)
+    return Entry(entry.key, entry.version, _encode(data))
+
+
 def select_representation(
-    resource: ServedResource, accept: str, printer: Printer, include: str, fill: FillDefaults | None = None
+    resource: ServedResource,
+    accept: str,
+    printer: Printer,
+    include: str,
+    fill: FillDefaults | None = None,
+    *,
+    can_drop: bool = False,
 ) -> Representation:
     """Choose the representation from the Accept header, in its order of preference.
 
-    ``fill`` sets the defaults of a custom resource.
+    ``fill`` sets the defaults of a custom resource. With ``can_drop``, the parameter `drop=metadata.managedFields` of a
+    media type omits these fields. A media type that drops another field does not match.
     """
+    has_unknown_drop = False
     for offer in accept.split(","):
         kind, _, parameters = offer.strip().partition(";")
-        options = dict(part.strip().partition("=")[::2] for part in parameters.split(";"))
+        options = {name.strip(): value.strip() for name, _, value in (p.partition("=") for p in parameters.split(";"))}
         if kind.strip() not in ("application/json", "*/*", "application/*", ""):
             continue
-        shape = options.get("as", "")
-        if shape == "Table":
-            if include not in ("", "None", "Metadata", "Object"):
-                raise bad_request(f"includeObject: {include!r} is unknown; write None, Metadata or Object")
-            return TableRepresentation(resource, printer, include)
-        if shape in (PARTIAL, f"{PARTIAL}List"):
-            return PartialRepresentation(resource)
-        if not shape:
-            break
+        drop = options.get("drop", "") if can_drop else ""
+        if drop not in ("", MANAGED_FIELDS):
+            has_unknown_drop = True
+            continue
+        shown = _in_shape(resource, options.get("as", ""), printer, include, fill)
+        if shown is not None:
+            return RepresentationWithoutManagedFields(shown) if drop else shown
+    if has_unknown_drop:
+        raise not_acceptable()
+    return _in_full(resource, fill)
+
+
+def _in_shape(
+    resource: ServedResource, shape: str, printer: Printer, include: str, fill: FillDefaults | None
+) -> Representation | None:
+    if shape == "Table":
+        if include not in ("", "None", "Metadata", "Object"):
+            raise bad_request(f"includeObject: {include!r} is unknown; write None, Metadata or Object")
+        return TableRepresentation(resource, printer, include)
+    if shape in (PARTIAL, f"{PARTIAL}List"):
+        return PartialRepresentation(resource)
+    return None if shape else _in_full(resource, fill)
+
+
+def _in_full(resource: ServedResource, fill: FillDefaults | None) -> Representation:
     if fill is not None:
         return DefaultedRepresentation(resource, fill)
-    if resource.converts:
-        return ConvertedRepresentation(resource)
-    return Representation(resource)
+    return ConvertedRepresentation(resource) if resource.converts else Representation(resource)

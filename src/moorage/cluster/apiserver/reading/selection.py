@@ -40,11 +40,12 @@ _PRESENCE: Final = re.compile(r"\s*(!?)\s*([^\s,()=!<>]+)\s*\Z")
 _OPERATORS: Final = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt", "in": "In", "notin": "NotIn"}
 _SUPPORTED: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _FIELD: Final = re.compile(r"([^=!]+)(==|=|!=)(.*)\Z", re.DOTALL)
+_VALUE: Final = re.compile(r"(?:[^\\=]|\\[\\,=])*\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selected objects; ``fields`` are tuples (path, value, whether equal)."""
+    """Selected objects. ``fields`` are tuples (path, value, whether equal)."""
 
     labels: LabelMatcher = EVERYTHING
     fields: tuple[tuple[str, str, bool], ...] = ()
@@ -121,6 +122,8 @@ def parse_fields(text: str) -> tuple[tuple[str, str, bool], ...]:
         if match is None:
             hint = "can't understand it: write field=value or field!=value"
             raise bad_request(f"invalid field selector: {part!r}; {hint}")
+        if _VALUE.match(match[3]) is None:
+            raise bad_request(f"invalid field selector: {part!r}; special characters in values need a backslash")
         fields.append((match[1].strip(), re.sub(r"\\([\\,=])", r"\1", match[3]), match[2] != "!="))
     return tuple(fields)
 

@@ -42,7 +42,7 @@ class Watchers:
         self._streams.get(stream.watch.resource.storage, set()).discard(stream)
 
     def wrapped(self, text: bytes) -> bytes:
-        """Return a text as an HTTP chunk; equal texts share one chunk."""
+        """Return a text as an HTTP chunk. Equal texts share one chunk."""
         last_text, piece = self._shared
         if text is not last_text:
             piece = chunk(text)
@@ -56,8 +56,8 @@ class Watchers:
             self._changed.add(resource)
 
     def _notify(self) -> None:
-        changed, self._changed = self._changed, set()
-        for resource in changed:
+        changed_keys, self._changed = self._changed, set()
+        for resource in changed_keys:
             for stream in tuple(self._streams[resource]):
                 stream.go_on()
         self._shared = (b"", b"")

@@ -20,7 +20,7 @@ CHUNK: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class WatchTerms:
-    """Parameters of a watch; if ``since`` is ``None``, it starts with the current objects."""
+    """Parameters of a watch. If ``since`` is ``None``, it starts with the current objects."""
 
     namespace: str
     selection: Selection

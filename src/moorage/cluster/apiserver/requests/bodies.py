@@ -46,7 +46,7 @@ def read_object(request: ApiRequest, drop_nulls: Callable[[Any], Any] = without_
     elif kind == YAML:
         data = read_yaml(request.body)
     else:
-        raise unsupported_media_type(kind, (JSON, YAML, PROTOBUF))
+        raise unsupported_media_type((JSON, YAML, PROTOBUF))
     return _checked(drop_nulls(data) if kind == YAML or b"null" in request.body else data)
 
 
@@ -54,7 +54,7 @@ def read_patch(request: ApiRequest) -> tuple[str, Any]:
     """Read a patch and which kind of patch it is."""
     kind = media_type(request.content_type)
     if kind not in PATCHES:
-        raise unsupported_media_type(kind, PATCHES)
+        raise unsupported_media_type(PATCHES)
     patch = read_yaml(request.body, is_strict=True) if kind == APPLY_PATCH else read_json(request.body)
     if kind == JSON_PATCH:
         return kind, patch
@@ -64,7 +64,7 @@ def read_patch(request: ApiRequest) -> tuple[str, Any]:
 
 
 def read_options(request: ApiRequest, kind: str) -> dict[str, Any]:
-    """Read the options in a body; the body may be empty."""
+    """Read the options in a body. The body may be empty."""
     if not request.body:
         return {}
     options = read_object(request)
@@ -74,7 +74,7 @@ def read_options(request: ApiRequest, kind: str) -> dict[str, Any]:
 
 
 def read_json(body: bytes) -> Any:
-    """Decode JSON; a 400 error reports the position of a syntax error."""
+    """Decode JSON. A 400 error reports the position of a syntax error."""
     if not body:
         raise bad_request("the request has no body")
     try:
@@ -116,10 +116,10 @@ def repeated_fields(body: bytes) -> list[str]:
 def _repeated(data: Any, path: str) -> Iterator[str]:
     if isinstance(data, _Mapping):
         for name, below in data.items():
-            here = f"{path}.{name}" if path else name
+            field_path = f"{path}.{name}" if path else name
             if name in data.repeated:
-                yield here
-            yield from _repeated(below, here)
+                yield field_path
+            yield from _repeated(below, field_path)
     elif isinstance(data, list):
         for number, item in enumerate(data):
             yield from _repeated(item, f"{path}[{number}]")
@@ -140,7 +140,7 @@ def _with_words(data: Any) -> Any:
 
 
 def read_yaml(body: bytes, *, is_strict: bool = False) -> Any:
-    """Decode YAML or JSON; a strict reader rejects duplicate fields."""
+    """Decode YAML or JSON. A strict reader rejects duplicate fields."""
     if body[:1] == b"{":
         return read_json(body)
     try:

@@ -125,7 +125,7 @@ def _set_type(described: descriptor_pb2.FieldDescriptorProto, kind: str) -> None
 
 
 def _struct(message: Message, name: str) -> dict[str, Any]:
-    """Convert a message to the JSON form of its type; zero values that JSON omits are omitted."""
+    """Convert a message to the JSON form of its type. Zero values that JSON omits are omitted."""
     schema = find_schema(name)
     assert schema is not None, name
     by_number = {field.number: field for field in schema.own_fields}
@@ -156,7 +156,7 @@ def _single(content: Any, kind: str) -> Any:
 
 
 def _text(content: Any) -> str:
-    """Return text; the parser returns invalid UTF-8 as bytes, or raises."""
+    """Return text. The parser returns invalid UTF-8 as bytes, or raises."""
     return content.decode() if isinstance(content, bytes) else str(content)
 
 

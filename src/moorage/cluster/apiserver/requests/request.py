@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from moorage.cluster.apiserver.users import ADMINISTRATOR, ApiUser
 from moorage.kube.field_errors import unsupported_value
 from moorage.kube.resources import Resources, ServedResource
-from moorage.kube.status_errors import bad_request, invalid_options, no_process, path_not_found
+from moorage.kube.status_errors import bad_request, invalid_options, no_process, not_found, path_not_found
 
 OPTIONS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 INSIDE_OF_PODS: Final = {
@@ -24,7 +24,7 @@ JSON: Final = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request; ``content_type`` and ``accept`` are the headers as sent."""
+    """One request. ``content_type`` and ``accept`` are the headers as sent."""
 
     method: str
     path: str
@@ -36,7 +36,7 @@ class ApiRequest:
     user: ApiUser = ADMINISTRATOR
 
     def is_set(self, flag: str) -> bool:
-        """Return whether a flag of the query is on; 400 if it is neither on nor off."""
+        """Return whether a flag of the query is on; 400 for other values than on and off."""
         text = self.query.get(flag, "")
         if text in ("", "0", "false", "False", "f", "F", "FALSE"):
             return False
@@ -88,7 +88,7 @@ def is_dry_run(text: str, options: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """A response; kubectl prints the headers of its ``warnings``."""
+    """A response. kubectl prints the headers of its ``warnings``."""
 
     body: bytes
     status: int = 200
@@ -133,6 +133,8 @@ def _target(resources: Resources, group: str, version: str, parts: list[str]) ->
     name, subresource = (*parts[1:], "", "")[:2]
     if resource.storage == "pods" and subresource in INSIDE_OF_PODS:
         raise no_process(name, INSIDE_OF_PODS[subresource])
+    if resource.is_custom and subresource in ("status", "scale") and subresource not in resource.subresources:
+        raise not_found(resource, name)
     if subresource and subresource not in resource.subresources:
         raise path_not_found()
     if name and resource.namespaced and not namespace:

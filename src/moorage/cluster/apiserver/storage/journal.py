@@ -1,8 +1,8 @@
 """Persistence in SQLite: every change is on disk before its writer gets a response.
 
 Changes that arrive while a transaction is written go into the next one. Several writers then share one flush of the
-disk. A separate thread writes; the event loop never waits for the disk. Changes that cannot be written are undone, so
-that readers never see a write that was reported as failed; the next change retries.
+disk. A separate thread writes. The event loop never waits for the disk. Changes that cannot be written are undone, so
+that readers never see a write that was reported as failed. The next change retries.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from moorage.kube.api.codec import UNREADABLE
 
 FILE: Final = "moorage.db"
 GAP: Final = 10_000
-"""How far versions jump at a restart: watchers may have seen versions that did not reach the disk."""
+"""Increase of the version at a restart: watchers may have seen versions that did not reach the disk."""
 
 MAX_VERSION: Final = 1 << 62
 """Versions beyond are damaged, and SQLite could not store those of later changes."""
@@ -60,7 +60,7 @@ class Journal:
         self._database = self._open(directory)
         try:
             self.store = self._read()
-        except (sqlite3.Error, TypeError, ValueError) as error:
+        except (sqlite3.Error, OverflowError, TypeError, ValueError) as error:
             self._database.close()
             hint = "use another --data-dir, or a copy of the file from before it was damaged"
             raise InputError(str(self._file), f"cannot read the database: {error}", hint=hint) from error
@@ -170,7 +170,7 @@ class Journal:
             database.execute(_LATEST, (batch[-1][1].version,))
             database.execute("COMMIT")
         except (sqlite3.Error, OverflowError):
-            # On a full disk SQLite has rolled back already; a second rollback would hide the cause.
+            # On a full disk SQLite has rolled back already. A second rollback would hide the cause.
             if database.in_transaction:
                 database.execute("ROLLBACK")
             raise
@@ -191,14 +191,14 @@ class Journal:
         finally:
             self._is_undoing = False
         self._committed = self.store.version
-        waiting, self._waiting = self._waiting, []
-        for _, future in waiting:
+        waiting_writes, self._waiting = self._waiting, []
+        for _, future in waiting_writes:
             if not future.done():
                 future.set_exception(failure)
 
 
 def _make_private(directory: Path, file: Path) -> None:
-    """Restrict access to the owner, because the data includes secrets; an existing directory keeps its mode."""
+    """Restrict access to the owner, because the data includes secrets. An existing directory keeps its mode."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(file, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
     for part in (file, file.with_name(f"{FILE}-wal"), file.with_name(f"{FILE}-shm")):
@@ -223,7 +223,8 @@ class _Stored(msgspec.Struct):
 def _is_object(body: bytes, key: str, version: int) -> bool:
     """Return whether a row contains the object of its key and version."""
     try:
-        metadata = msgspec.json.decode(body, type=_Stored).metadata
+        # Decode all fields: a decoder of a type skips invalid text in other fields.
+        metadata = msgspec.convert(msgspec.json.decode(body), _Stored).metadata
     except (*UNREADABLE, TypeError):
         return False
     if metadata.resource_version != str(version):

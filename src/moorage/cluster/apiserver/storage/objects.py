@@ -34,13 +34,13 @@ class ObjectStore:
 
     def current(self, obj: T) -> T:
         """Return the current version of an object; :class:`NotFound` if it was deleted or replaced."""
-        stored = self.get(type(obj), obj.name, obj.namespace)
-        if stored is None or (obj.uid and stored.uid != obj.uid):
+        current_object = self.get(type(obj), obj.name, obj.namespace)
+        if current_object is None or (obj.uid and current_object.uid != obj.uid):
             raise NotFound(f'{type(obj).__name__.lower()}s "{obj.name}" not found')
-        return stored
+        return current_object
 
     def create(self, obj: T) -> T:
-        """Store a new object; it gets a uid and a creation time if it has none."""
+        """Store a new object. It gets a uid and a creation time if it has none."""
         number = self.store.version + 1
         if not obj.name and obj.metadata.generate_name:
             obj = replace(obj, metadata=replace(obj.metadata, name=f"{obj.metadata.generate_name}{number}"))
@@ -49,7 +49,7 @@ class ObjectStore:
         return self.put(obj)
 
     def put(self, obj: T) -> T:
-        """Store an object, also over an existing one; it gets a UID and a creation time if it has none."""
+        """Store an object, also over an existing one. It gets a UID and a creation time if it has none."""
         number = self.store.version + 1
         meta = replace(
             obj.metadata,

@@ -36,7 +36,7 @@ class SelectableFields(msgspec.Struct, frozen=True):
 
 
 class Entry:
-    """One version of one object; it never changes."""
+    """One version of an object. It never changes."""
 
     __slots__ = ("_body", "_typed", "facts", "is_typed", "key", "version")
 
@@ -67,7 +67,7 @@ class Entry:
         return _decode_json(self.body)
 
     def typed(self, kind: type[T]) -> T:
-        """Return the object as a struct, decoded once; a second type, such as RawPod, is decoded at each call."""
+        """Return the object as a struct, decoded once. A second type, such as RawPod, is decoded at each call."""
         if self._typed is None:
             self._typed = decode(kind, self.body)
         return self._typed if isinstance(self._typed, kind) else decode(kind, self.body)
@@ -93,7 +93,7 @@ class StoredChange:
         return b'{"type":"%b","object":%b}\n' % (event.encode(), self.body(event))
 
     def body(self, event: str) -> bytes:
-        """Return the object to show with an event; a deleted one is shown at the version of its deletion."""
+        """Return the object to show with an event. A deleted one is shown at the version of its deletion."""
         if event != "DELETED":
             assert self.after is not None
             return self.after.body
@@ -104,13 +104,13 @@ class StoredChange:
 
 
 def _held(change: StoredChange) -> int:
-    """Return the number of bytes that a change keeps in memory; the previous version belongs to the change before."""
+    """Return the number of bytes that a change keeps in memory. The previous version belongs to the change before."""
     entry = change.after or change.before
     return entry.size if entry is not None else 0
 
 
 class Log:
-    """The recent changes of one resource, oldest first; positions count from its first change ever."""
+    """The recent changes of a resource, oldest first. Positions count from its first change ever."""
 
     def __init__(self, history: int) -> None:
         self._history = history
@@ -126,7 +126,7 @@ class Log:
         return self._forgotten + len(self._changes)
 
     def append(self, change: StoredChange) -> None:
-        """Add a change; when there are twice as many as are to be kept, or bytes, the older half is forgotten."""
+        """Add a change. When there are twice as many as are to be kept, or bytes, the older half is forgotten."""
         self._changes.append(change)
         self._bytes += _held(change)
         if len(self._changes) > 2 * self._history:
@@ -169,7 +169,7 @@ class Log:
 
 
 class Store:
-    """All objects of a cluster, by resource and key; every change gets the next version and notifies watches."""
+    """All objects of a cluster, by resource and key. Every change gets the next version and notifies watches."""
 
     def __init__(self, *, history: int = HISTORY, version: int = 0) -> None:
         self.version = version
@@ -204,7 +204,7 @@ class Store:
         return tuple(self._objects.get(resource, {}).values())
 
     def sorted(self, resource: str, namespace: str = "") -> Iterator[Entry]:
-        """Return the objects of a resource in order of their keys, of one namespace or all."""
+        """Return the objects of a resource in order of their keys, of a namespace or all."""
         objects = self._objects.get(resource, {})
         keys = self._sorted.get(resource)
         if keys is None:
@@ -213,7 +213,7 @@ class Store:
         return (objects[key] for key in keys if not namespace or key.startswith(prefix))
 
     def put(self, resource: str, key: str, data: dict[str, Any]) -> Entry:
-        """Write plain data under a key; the new version is stored in its metadata."""
+        """Write plain data under a key. The new version is stored in its metadata."""
         data["metadata"]["resourceVersion"] = str(self.version + 1)
         body = _encode_json(data)
         if len(body) > MAX_OBJECT_BYTES:
@@ -228,10 +228,10 @@ class Store:
         """
         self.version += 1
         metadata = msgspec.structs.replace(obj.metadata, resource_version=str(self.version))
-        stored = msgspec.structs.replace(obj, metadata=metadata, **changes)
-        stored.__dict__.update(obj.__dict__)
-        self._keep(resource, Entry(stored.key, self.version, None, stored))
-        return stored
+        stored_object = msgspec.structs.replace(obj, metadata=metadata, **changes)
+        stored_object.__dict__.update(obj.__dict__)
+        self._keep(resource, Entry(stored_object.key, self.version, None, stored_object))
+        return stored_object
 
     def undo(self, resource: str, key: str, before: Entry | None) -> None:
         """Restore a previous state of an object as an ordinary change, because watchers have seen the undone one."""
@@ -242,7 +242,7 @@ class Store:
             self.remove(resource, key)
 
     def restore(self, resource: str, entry: Entry) -> None:
-        """Load a persisted object; this is not a change."""
+        """Load a persisted object. This is not a change."""
         self._objects.setdefault(resource, {})[entry.key] = entry
         self._sorted.pop(resource, None)
         self.version = max(self.version, entry.version)

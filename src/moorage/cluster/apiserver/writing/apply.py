@@ -44,7 +44,7 @@ class ApplyRequest:
         return self.desired
 
     def change(self, live: Data) -> Data:
-        """Return an object with the manager's fields applied; 409 lists conflicts with the fields of others."""
+        """Return an object with the manager's fields applied; 409 lists conflicts with fields of other managers."""
         entries = live["metadata"].pop("managedFields", None) or []
         if not entries:
             before = Writing(self.writing.resource, BEFORE_FIRST_APPLY)
@@ -55,21 +55,24 @@ class ApplyRequest:
         self.desired["metadata"].pop("managedFields", None)
         requested = set(field_set(self.desired, self.kind))
         fields = self.writing.owned(requested)
-        merged = merge(live, self.desired, self.kind)
+        merged_object = merge(live, self.desired, self.kind)
         # The request names the object, so its metadata is never removed.
         owned = requested.union(*(paths for _, paths in foreign))
-        new: Data = self._prune(merged, previous, owned)
+        new: Data = self._prune(merged_object, previous, owned)
         # A map without its last key is null here, so its owners do not change.
         changes = compare(live, new, self.kind, Changes())
         if not self.writing.resource.is_custom:
             new = without_nulls(new)
-        changed, removed = self.writing.owned(changes.added | changes.modified), self.writing.owned(changes.removed)
+        changed, removed_paths = (
+            self.writing.owned(changes.added | changes.modified),
+            self.writing.owned(changes.removed),
+        )
         if not self.force:
             self._check_conflicts(live, [(entry, paths & changed) for entry, paths in foreign])
-        remaining = [
+        foreign_entries = [
             {**entry, "fieldsV1": build_tree(remaining_paths)}
             for entry, paths in foreign
-            if (remaining_paths := paths - changed - removed)
+            if (remaining_paths := paths - changed - removed_paths)
         ]
         if fields == previous and own_entry is not None and new == live:
             own = [own_entry]
@@ -78,22 +81,22 @@ class ApplyRequest:
         annotations = new["metadata"].get("annotations") or {}
         if self.writing.manager == KUBECTL and LAST_APPLIED in annotations:
             new["metadata"] = {**new["metadata"], "annotations": {**annotations, LAST_APPLIED: self._last_applied()}}
-        new["metadata"] = {**new["metadata"], "managedFields": sort_entries([*remaining, *own])}
+        new["metadata"] = {**new["metadata"], "managedFields": sort_entries([*foreign_entries, *own])}
         return new
 
-    def _prune(self, merged: Data, previous: set[Path], owned: set[Path]) -> Data:
+    def _prune(self, merged_object: Data, previous: set[Path], owned: set[Path]) -> Data:
         """Remove the fields that the manager applied before, does not apply now, and no other manager owns."""
         if not previous:
-            return merged
+            return merged_object
         kind = self.kind
         previous_paths = with_named_fields(previous, kind)
-        all_paths = with_named_fields(set(field_set(merged, kind)), kind)
-        unapplied_paths = with_named_fields(set(field_set(remove(merged, previous_paths, kind), kind)), kind)
+        all_paths = with_named_fields(set(field_set(merged_object, kind)), kind)
+        unapplied_paths = with_named_fields(set(field_set(remove(merged_object, previous_paths, kind), kind)), kind)
         # Items inside of a removed object are kept if another manager owns them.
-        pruned = remove(merged, all_paths - unapplied_paths - with_named_fields(owned, kind), kind)
+        pruned = remove(merged_object, all_paths - unapplied_paths - with_named_fields(owned, kind), kind)
         pruned_paths = with_named_fields(set(field_set(pruned, kind)), kind)
         # Fields that the manager never applied, such as defaults, remain in objects that are not removed.
-        result: Data = remove(merged, (all_paths - pruned_paths) & previous_paths, kind)
+        result: Data = remove(merged_object, (all_paths - pruned_paths) & previous_paths, kind)
         return result
 
     def _check_conflicts(self, live: Data, conflicts: list[tuple[Data, set[Path]]]) -> None:

@@ -2,7 +2,7 @@
 
 A path is a tuple of ``f:name`` for a field, ``k:{…}`` for an item of a list with keys, and ``v:…`` for an item of a
 set. A tree is the same set as nested objects, as the API writes it: an empty object is a path of the set, and ``.``
-adds the path of an object that has others below it.
+adds the path of an object that has fields below it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -48,7 +48,7 @@ def insert(tree: Tree, path: Path) -> None:
 
 
 def discard(tree: Tree, path: Path) -> bool:
-    """Remove a path from a tree, with parents that become empty; return whether the tree had it."""
+    """Remove a path from a tree, with parents that become empty. Return whether the tree had it."""
     parents = [tree]
     for key in path[:-1]:
         below = parents[-1].get(key)

@@ -30,7 +30,7 @@ class FieldType(Protocol):
         """The keys of the items of a list, with their defaults."""
 
     def declares(self, name: str) -> bool:
-        """Return whether this is a struct with a field of this name; the keys of a map are not declared."""
+        """Return whether this is a struct with a field of this name. The keys of a map are not declared."""
 
     def below(self, name: str) -> "FieldType":
         """Return the type of a field, of the values of a map, or of the items of a list."""
@@ -140,7 +140,7 @@ def built_in_type(api_version: str, kind: str) -> FieldType | None:
 
 
 class FieldTypes:
-    """The types of all kinds; ``schemas`` are those of the custom kinds, by version and kind."""
+    """The types of all kinds. ``schemas`` are those of the custom kinds, by version and kind."""
 
     def __init__(self, schemas: Mapping[str, Data]) -> None:
         self._schemas = schemas

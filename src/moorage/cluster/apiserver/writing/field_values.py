@@ -40,7 +40,7 @@ def item_key(item: Any, kind: FieldType) -> str:
 
 
 def _items(value: Any, kind: FieldType) -> dict[str, Any]:
-    """Return the items of a list by key; the first of equal keys counts."""
+    """Return the items of a list by key. The first of equal keys counts."""
     keyed: dict[str, Any] = {}
     for item in value if isinstance(value, list) else ():
         keyed.setdefault(item_key(item, kind), item)
@@ -56,7 +56,7 @@ def _is_struct(value: Any, other_value: Any, kind: FieldType) -> bool:
 
 
 def _is_keyed(value: Any, other_value: Any, kind: FieldType) -> bool:
-    """Return whether two values are lists whose items have separate owners."""
+    """Return whether two values are lists of items with separate owners."""
     return kind.list_type != "atomic" and bool(
         (isinstance(value, list) and value and not isinstance(other_value, dict))
         or (isinstance(other_value, list) and other_value and not isinstance(value, dict))
@@ -64,7 +64,7 @@ def _is_keyed(value: Any, other_value: Any, kind: FieldType) -> bool:
 
 
 def compare(old: Any, new: Any, kind: FieldType, changes: Changes, path: Path = ()) -> Changes:
-    """Collect the differences of two values; an absent value is ``ABSENT``."""
+    """Collect the differences of two values. An absent value is ``ABSENT``."""
     if old == new:
         return changes
     if _is_struct(old, new, kind):
@@ -91,10 +91,10 @@ def field_set(value: Any, kind: FieldType, path: Path = ()) -> Iterator[Path]:
     """Yield the paths that a manager owns when it applies a value."""
     if isinstance(value, dict) and not kind.is_atomic:
         for name, content in value.items():
-            here = (*path, f"f:{name}")
-            yield from field_set(content, kind.below(name), here)
+            field_path = (*path, f"f:{name}")
+            yield from field_set(content, kind.below(name), field_path)
             if content is None or content == {} or not kind.declares(name):
-                yield here
+                yield field_path
     elif isinstance(value, list) and kind.list_type != "atomic":
         for key, item in _items(value, kind).items():
             yield from field_set(item, kind.below(""), (*path, key))
@@ -104,14 +104,14 @@ def field_set(value: Any, kind: FieldType, path: Path = ()) -> Iterator[Path]:
 
 
 def merge(live: Any, applied: Any, kind: FieldType) -> Any:
-    """Return a live value with the applied fields; the input is not changed."""
+    """Return a live value with the applied fields. The input is not changed."""
     if applied is ABSENT:
         return live
     if isinstance(live, dict) and isinstance(applied, dict) and not kind.is_atomic:
-        merged = dict(live)
+        merged_fields = dict(live)
         for name, content in applied.items():
-            merged[name] = merge(live.get(name, ABSENT), content, kind.below(name))
-        return merged
+            merged_fields[name] = merge(live.get(name, ABSENT), content, kind.below(name))
+        return merged_fields
     if isinstance(live, list) and isinstance(applied, list) and kind.list_type != "atomic" and (live or applied):
         return _merge_items(_items(live, kind), _items(applied, kind), kind.below(""))
     return applied
@@ -119,13 +119,13 @@ def merge(live: Any, applied: Any, kind: FieldType) -> Any:
 
 def _merge_items(live: dict[str, Any], applied: dict[str, Any], element: FieldType) -> list[Any]:
     """Merge lists by key: applied items have the applied order, and live items follow their predecessors."""
-    merged: list[Any] = []
+    merged_items: list[Any] = []
     live_keys, applied_keys = list(live), list(applied)
     shared = [key for key in applied_keys if key in live]
     merged_keys: set[str] = set()
 
     def take(key: str) -> None:
-        merged.append(merge(live.get(key, ABSENT), applied.get(key, ABSENT), element))
+        merged_items.append(merge(live.get(key, ABSENT), applied.get(key, ABSENT), element))
         merged_keys.add(key)
         if shared and shared[0] == key:
             del shared[0]
@@ -140,13 +140,13 @@ def _merge_items(live: dict[str, Any], applied: dict[str, Any], element: FieldTy
                 del live_keys[0]  # a shared item that follows later in the applied order
                 continue
         if live_keys and live_keys[0] not in applied:
-            merged.append(live[live_keys.pop(0)])
+            merged_items.append(live[live_keys.pop(0)])
             continue
         if live_keys and live_keys[0] in merged_keys:
             del live_keys[0]
         if applied_keys:
             take(applied_keys.pop(0))
-    return merged
+    return merged_items
 
 
 def remove(value: Any, paths: Set[Path], kind: FieldType) -> Any:
@@ -154,23 +154,25 @@ def remove(value: Any, paths: Set[Path], kind: FieldType) -> Any:
     if not paths:
         return value
     below: dict[str, set[Path]] = {}
-    removed = set()
+    removed_paths = set()
     for path in paths:
         if len(path) > 1:
             below.setdefault(path[0], set()).add(path[1:])
         else:
-            removed.add(path[0])
+            removed_paths.add(path[0])
     if isinstance(value, dict) and value and not kind.is_atomic:
         keyed = ((name, f"f:{name}", content) for name, content in value.items())
-        remaining = {
+        remaining_fields = {
             name: remove(content, below.get(key, set()), kind.below(name))
             for name, key, content in keyed
-            if key not in removed
+            if key not in removed_paths
         }
-        return remaining or None
+        return remaining_fields or None
     if isinstance(value, list) and value and kind.list_type != "atomic":
         items = ((item_key(item, kind), item) for item in value)
-        kept_items = [remove(item, below.get(key, set()), kind.below("")) for key, item in items if key not in removed]
+        kept_items = [
+            remove(item, below.get(key, set()), kind.below("")) for key, item in items if key not in removed_paths
+        ]
         return kept_items or None
     return value
 
@@ -181,11 +183,11 @@ def with_named_fields(paths: Set[Path], kind: FieldType) -> set[Path]:
     types: dict[Path, FieldType] = {(): kind}
     for path in paths:
         for end in range(1, len(path)):
-            here, key = path[:end], path[end - 1]
-            if here in types:
+            parent_path, key = path[:end], path[end - 1]
+            if parent_path in types:
                 continue
             above = types[path[: end - 1]]
-            types[here] = above.below(key[2:] if key.startswith("f:") else "")
+            types[parent_path] = above.below(key[2:] if key.startswith("f:") else "")
             if key.startswith("f:") and above.declares(key[2:]):
-                all_paths.add(here)
+                all_paths.add(parent_path)
     return all_paths

@@ -19,7 +19,7 @@ from moorage.kube.resources import ServedResource
 from moorage.kube.schema import Schema, find_kind_schema
 
 OWN_COMPONENTS: Final = "moorage"
-"""The manager whose new objects have no owners."""
+"""The manager that creates objects without owners."""
 _UNOWNED_METADATA: Final = (
     *("name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"),
 )
@@ -50,7 +50,7 @@ class Writing(NamedTuple):
         )
 
     def owned(self, paths: Iterable[Path]) -> set[Path]:
-        """Return the paths that this write can own: those of its subresource, or all others."""
+        """Return the paths that this write can own: those of its subresource, or of the main resource."""
         resource = self.resource
         if self.subresource == "status":
             return {path for path in paths if path[0] == "f:status"}
@@ -122,29 +122,29 @@ def note_update(writing: Writing, old: Data, new: Data, kind: FieldType, clock: 
         changes = compare(old, new, kind, Changes())
     except MissingKey:
         changes = Changes()
-    changed = writing.owned(changes.added | changes.modified)
-    removed = writing.owned(changes.removed)
-    remaining: list[Data] = []
+    changed_paths = writing.owned(changes.added | changes.modified)
+    removed_paths = writing.owned(changes.removed)
+    remaining_entries: list[Data] = []
     own: Data | None = None
     for entry in entries:
         tree = entry.get("fieldsV1") or {}
         is_own = writing.wrote(entry)
-        for path in removed if is_own else changed | removed:
+        for path in removed_paths if is_own else changed_paths | removed_paths:
             discard(tree, path)
         if is_own:
             own = entry
         elif tree:
-            remaining.append({**entry, "fieldsV1": tree})
-    if own is not None or changed:
-        remaining += _own_entry(writing, own, changed, clock)
-    if remaining:
-        new["metadata"]["managedFields"] = sort_entries(remaining)
+            remaining_entries.append({**entry, "fieldsV1": tree})
+    if own is not None or changed_paths:
+        remaining_entries += _own_entry(writing, own, changed_paths, clock)
+    if remaining_entries:
+        new["metadata"]["managedFields"] = sort_entries(remaining_entries)
 
 
-def _own_entry(writing: Writing, entry: Data | None, changed: set[Path], clock: Clock) -> list[Data]:
+def _own_entry(writing: Writing, entry: Data | None, changed_paths: set[Path], clock: Clock) -> list[Data]:
     tree: dict[str, Any] = (entry or {}).get("fieldsV1") or {}
-    for path in changed:
+    for path in changed_paths:
         insert(tree, path)
     if not tree:
         return []
-    return [writing.entry(tree, clock)] if changed or entry is None else [{**entry, "fieldsV1": tree}]
+    return [writing.entry(tree, clock)] if changed_paths or entry is None else [{**entry, "fieldsV1": tree}]

@@ -35,16 +35,16 @@ def bind(writer: Writer, target: Target, binding: Data, *, is_dry_run: bool) -> 
     metadata, spec = pod["metadata"], pod["spec"]
     uid = binding["metadata"].get("uid")
     if uid and uid != metadata["uid"]:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}"
-        raise conflict(target.resource, target.name, why, "binding")
+        reason = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}"
+        raise conflict(target.resource, target.name, reason, "binding")
     conflicts = {
         "is being deleted, cannot be assigned to a host": "deletionTimestamp" in metadata,
         f'is already assigned to node "{spec.get("nodeName")}"': spec.get("nodeName"),
         "has non-empty .spec.schedulingGates": spec.get("schedulingGates"),
     }
-    for why, applies in conflicts.items():
+    for reason, applies in conflicts.items():
         if applies:
-            raise conflict(target.resource, target.name, f"pod {target.name} {why}", "binding")
+            raise conflict(target.resource, target.name, f"pod {target.name} {reason}", "binding")
     spec["nodeName"] = node_name
     annotations = binding["metadata"].get("annotations")
     if isinstance(annotations, dict) and annotations:
@@ -137,7 +137,7 @@ def get_scale(data: Data) -> Data:
 
 
 def change_scale(writer: Writer, target: Target, edit: Callable[[Data], Data], options: WriteOptions) -> Data:
-    """Change the replicas of a workload; return its new Scale."""
+    """Change the replicas of a workload. Return its new Scale."""
 
     def rescale(data: Data) -> Data:
         new = edit(get_scale(data))

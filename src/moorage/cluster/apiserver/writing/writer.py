@@ -4,20 +4,29 @@ import random
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from moorage.cluster.apiserver.admission.chain import Admission
-from moorage.cluster.apiserver.admission.validating_policies import Review, ValidatingPolicies
+from moorage.cluster.apiserver.admission.policies import Review
+from moorage.cluster.apiserver.admission.validating_policies import ValidatingPolicies
 from moorage.cluster.apiserver.requests.request import Target, is_dry_run
 from moorage.cluster.apiserver.storage.store import Entry, Store
 from moorage.cluster.apiserver.users import ADMINISTRATOR, ApiUser
 from moorage.cluster.apiserver.writing.field_types import FieldTypes
 from moorage.cluster.apiserver.writing.managed_fields import OWN_COMPONENTS, Writing, creation_entries, note_update
+from moorage.cluster.apiserver.writing.mutating_policies import MutatingPolicies
 from moorage.common.clock import Clock
 from moorage.kube.admission.group_admission import COMPOSITES, POD_GROUPS, WORKLOADS
-from moorage.kube.admission.type_defaults import INITIAL_STATUS, KEEPS_STATUS, OWN_STATUS, copy_template_labels
+from moorage.kube.admission.type_defaults import (
+    INITIAL_STATUS,
+    KEEPS_STATUS,
+    OWN_STATUS,
+    copy_template_labels,
+    count_template,
+)
 from moorage.kube.api.kinds import BY_NAME
 from moorage.kube.api.meta import format_time, parse_time
 from moorage.kube.api.struct import Data
@@ -47,7 +56,7 @@ OWNERS: Final = frozenset(
         *(f"{name}.apps" for name in APPS),
     }
 )
-"""Kinds whose dependents the garbage collector handles; finalizers on other kinds would never be removed."""
+"""Kinds with dependents that the garbage collector handles. Finalizers on other kinds would never be removed."""
 USER_METADATA: Final = ("labels", "annotations", "finalizers", "ownerReferences")
 STATUS_KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
     "deployments.apps": ("labels",),
@@ -61,9 +70,28 @@ STATUS_KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
         USER_METADATA,
     ),
 }
-"""Metadata that a write to the status cannot change; that of custom kinds is also protected."""
+"""Metadata that a write to the status cannot change. That of custom kinds is also protected."""
 WITHOUT_GENERATION: Final = frozenset((POD_GROUPS, COMPOSITES, WORKLOADS))
-"""Kinds without a generation upstream; to replace them, the request must have a resourceVersion."""
+"""Kinds without a generation upstream."""
+NEEDS_VERSION: Final = WITHOUT_GENERATION | frozenset(
+    (
+        "apiservices.apiregistration.k8s.io",
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "poddisruptionbudgets.policy",
+        "runtimeclasses.node.k8s.io",
+        *(f"{plural}.coordination.k8s.io" for plural in ("leases", "leasecandidates")),
+        *(
+            f"{plural}.storage.k8s.io"
+            for plural in ("csidrivers", "csinodes", "csistoragecapacities", "volumeattachments")
+        ),
+        *(
+            f"{verb}{kind}.admissionregistration.k8s.io"
+            for verb in ("mutating", "validating")
+            for kind in ("webhookconfigurations", "admissionpolicies", "admissionpolicybindings")
+        ),
+    )
+)
+"""Kinds whose objects are replaced only with a resourceVersion."""
 UNCOUNTED_SPECS: Final = WITHOUT_GENERATION | frozenset(
     (
         *("limitranges", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "resourcequotas"),
@@ -73,14 +101,16 @@ UNCOUNTED_SPECS: Final = WITHOUT_GENERATION | frozenset(
         *("certificatesigningrequests.certificates.k8s.io", "volumeattachments.storage.k8s.io"),
     )
 )
-"""Kinds with a spec whose changes upstream does not count."""
-COUNTED_OBJECTS: Final = frozenset(
+"""Kinds for which upstream does not count changes of the spec."""
+COUNTED_CONTENTS: Final = frozenset(
     (
-        *("podtemplates", "endpointslices.discovery.k8s.io", "priorityclasses.scheduling.k8s.io"),
+        *("podtemplates", "endpointslices.discovery.k8s.io"),
         "mutatingwebhookconfigurations.admissionregistration.k8s.io",
         "validatingwebhookconfigurations.admissionregistration.k8s.io",
     )
 )
+"""Kinds without a spec whose changes are counted."""
+COUNTED_OBJECTS: Final = COUNTED_CONTENTS | {"priorityclasses.scheduling.k8s.io"}
 """Kinds with a generation although they have no spec."""
 JOB_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
 JOB_NAME_LABELS: Final = ("batch.kubernetes.io/job-name", "job-name")
@@ -99,7 +129,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """Options of a deletion; the default of ``grace`` is the grace period of the object."""
+    """Options of a deletion. The default of ``grace`` is the grace period of the object."""
 
     is_dry_run: bool = False
     grace: int | None = None
@@ -137,7 +167,7 @@ def _grace_period(value: Any) -> int:
         grace = int(value)
     except (TypeError, ValueError) as error:
         raise bad_request(f"gracePeriodSeconds: {value!r} is not a number of seconds") from error
-    # Negative means immediately; upstream stores it differently, without visible effect.
+    # Negative means immediately. Upstream stores it differently, without visible effect.
     return min(max(grace, 1 if grace < 0 else 0), 2**31 - 1)
 
 
@@ -158,6 +188,7 @@ class Writer:
         self._types = types
         self._chance = chance or random.Random()
         self._policies = ValidatingPolicies(store)
+        self._mutating_policies = MutatingPolicies(store, types)
 
     def find(self, target: Target) -> Entry:
         """Return the object of a path; 404 if it does not exist."""
@@ -177,17 +208,18 @@ class Writer:
         if not isinstance(metadata.get("name", ""), str):
             raise bad_request("metadata.name: a string is expected")
         self._check_namespace(target, metadata)
-        # Only the server sets these fields and the status.
+        # Only the server sets these fields.
         for name in (*SYSTEM_METADATA, "resourceVersion", "selfLink"):
             metadata.pop(name, None)
-        if resource.has_status and resource.storage not in KEEPS_STATUS and not resource.is_custom:
-            data.pop("status", None)
-            if resource.storage in INITIAL_STATUS:
-                data["status"] = dict(INITIAL_STATUS[resource.storage])
         if not options.is_apply:
             metadata.pop("managedFields", None)
             if options.manager not in ("", OWN_COMPONENTS):
                 self._note_creation(resource, data, options)
+        data = self._mutate("CREATE", target, data, None, options)
+        if resource.has_status and resource.storage not in KEEPS_STATUS and not resource.is_custom:
+            data.pop("status", None)
+            if resource.storage in INITIAL_STATUS:
+                data["status"] = dict(INITIAL_STATUS[resource.storage])
         data = self.admission.admit_new(resource, data)
         metadata = data["metadata"]
         self._check_policies("CREATE", target, data, None, options)
@@ -227,8 +259,8 @@ class Writer:
         if entry is None:
             raise not_found(_NAMESPACES, target.namespace)
         if b'"deletionTimestamp"' in entry.body and "deletionTimestamp" in entry.data["metadata"]:
-            why = f"unable to create new content in namespace {target.namespace} because it is being terminated"
-            raise forbidden(target.resource, metadata.get("name", ""), why)
+            reason = f"unable to create new content in namespace {target.namespace} because it is being terminated"
+            raise forbidden(target.resource, metadata.get("name", ""), reason)
 
     def change(self, target: Target, edit: Callable[[Data], Data], options: WriteOptions) -> Entry:
         """Replace an object by the result of an edit, and return the stored object.
@@ -239,6 +271,8 @@ class Writer:
         old = entry.data
         new = edit(entry.data)
         self._check_identity(target, old, new)
+        if options.subresource != "binding":
+            new = self._mutate("UPDATE", target, new, old, options)
         new = self._merged(resource, old, new, options)
         if options.subresource == "status":
             self.admission.admit_status(resource, old, new)
@@ -248,8 +282,17 @@ class Writer:
         new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if new == old:
             return entry
-        if new.get("spec") != old.get("spec") and "generation" in old["metadata"]:
+        is_counted = new.get("spec") != old.get("spec") or (
+            # Annotations of a Deployment are copied to its ReplicaSets.
+            resource.storage == "deployments.apps"
+            and options.subresource != "status"
+            and new["metadata"].get("annotations") != old["metadata"].get("annotations")
+        )
+        is_counted |= resource.storage in COUNTED_CONTENTS and _content(new) != _content(old)
+        if is_counted and "generation" in old["metadata"]:
             new["metadata"]["generation"] = old["metadata"]["generation"] + 1
+        if resource.storage == "daemonsets.apps" and new["spec"]["template"] != old["spec"]["template"]:
+            count_template(old, new)
         if self.admission.quotas.limits(target.namespace) and not options.subresource:
             self.admission.quotas.check(resource, Entry(entry.key, 0, encode_body(new)))
         if not options.is_apply:
@@ -264,25 +307,24 @@ class Writer:
             return Entry(entry.key, self.store.version, encode_body(new))
         return self.store.put(resource.storage, entry.key, new)
 
+    def _mutate(self, operation: str, target: Target, new: Data, old: Data | None, options: WriteOptions) -> Data:
+        if not self._mutating_policies.bound:
+            return new
+        review = _review(operation, target, new, old, options)
+        return self._mutating_policies.mutate(review, partial(self.admission.prepare, target.resource))
+
     def _check_policies(
         self, operation: str, target: Target, new: Data | None, old: Data | None, options: WriteOptions | DeleteOptions
     ) -> None:
-        if not self._policies.bound:
-            return
-        name = target.name or str((new or {}).get("metadata", {}).get("name", ""))
-        part = options.subresource if isinstance(options, WriteOptions) else ""
-        self._policies.check(
-            Review(
-                *(target.resource, operation, target.namespace, name, new, old, options.user),
-                subresource=part,
-                is_dry_run=options.is_dry_run,
-            )
-        )
+        if self._policies.bound:
+            self._policies.check(_review(operation, target, new, old, options))
 
     def _check_identity(self, target: Target, old: Data, new: Data) -> None:
         resource, metadata = target.resource, new.get("metadata")
         if not isinstance(metadata, dict):
             raise bad_request("metadata: an object is expected")
+        if not resource.namespaced:
+            metadata.pop("namespace", None)
         if metadata.get("name", target.name) != target.name:
             raise bad_request(
                 f"the name of the object ({metadata['name']}) does not match the name on the URL ({target.name})"
@@ -291,8 +333,8 @@ class Writer:
             raise bad_request("the namespace of the object does not match the namespace on the URL")
         was = old["metadata"]
         if metadata.get("uid", was["uid"]) != was["uid"]:
-            why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {was['uid']}"
-            raise conflict(resource, target.name, why)
+            reason = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {was['uid']}"
+            raise conflict(resource, target.name, reason)
         if str(metadata.get("resourceVersion") or was["resourceVersion"]) != was["resourceVersion"]:
             raise conflict(resource, target.name)
 
@@ -308,9 +350,11 @@ class Writer:
             else:
                 metadata.pop(name, None)
         if options.subresource == "status":
-            merged = {**old, "metadata": metadata, "status": new.get("status")}
-            return {key: content for key, content in merged.items() if content is not None}
+            merged_object = {**old, "metadata": metadata, "status": new.get("status")}
+            return {key: content for key, content in merged_object.items() if content is not None}
         new["apiVersion"], new["kind"] = old["apiVersion"], old["kind"]
+        if resource.storage == "namespaces" and options.subresource != "finalize":
+            new["spec"] = old["spec"]
         if resource.has_status and options.subresource != "binding" and resource.storage != OWN_STATUS:
             new.pop("status", None)
             if "status" in old:
@@ -318,7 +362,7 @@ class Writer:
         return new
 
     def delete(self, target: Target, options: DeleteOptions) -> tuple[Data, bool]:
-        """Delete an object, or mark it for deletion; return it and whether it is deleted.
+        """Delete an object, or mark it for deletion. Return it and whether it is deleted.
 
         A running pod gets its grace period. Objects wait for their finalizers, namespaces until they are empty.
         """
@@ -385,8 +429,28 @@ class Writer:
             data["status"] = {**(data.get("status") or {}), "phase": "Terminating"}
 
 
+def _review(
+    operation: str, target: Target, new: Data | None, old: Data | None, options: WriteOptions | DeleteOptions
+) -> Review:
+    return Review(
+        resource=target.resource,
+        operation=operation,
+        namespace=target.namespace,
+        name=target.name or str((new or {}).get("metadata", {}).get("name", "")),
+        new=new,
+        old=old,
+        user=options.user,
+        subresource=options.subresource if isinstance(options, WriteOptions) else "",
+        is_dry_run=options.is_dry_run,
+    )
+
+
+def _content(data: Data) -> Data:
+    return {key: item for key, item in data.items() if key != "metadata"}
+
+
 def _is_empty(resource: ServedResource, data: Data) -> bool:
-    """Return whether a namespace has been emptied; true for other kinds."""
+    """Return whether a namespace has been emptied, or true for other kinds."""
     return resource.storage != "namespaces" or not (data.get("spec") or {}).get("finalizers")
 
 

@@ -24,7 +24,7 @@ COMMON: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; those of a priority above 0 are shown by ``-o wide`` only."""
+    """One column. Those of a priority above 0 are shown by ``-o wide`` only."""
 
     name: str
     cell: Cell
@@ -44,7 +44,7 @@ class Column:
 
 
 def columns(*described: str | tuple[str, Cell]) -> tuple[Column, ...]:
-    """Return the described columns; see the module docstring."""
+    """Return the described columns. See the module docstring."""
     result = []
     for item in described:
         title, path = item.partition(": ")[::2] if isinstance(item, str) else item
@@ -129,7 +129,7 @@ def ratio(part: str, total: str) -> Cell:
 
 
 def list_items(data: Data, path: str) -> list[Data]:
-    """Return the mappings in a list; some kinds are stored without validation, so it may contain anything."""
+    """Return the mappings in a list. Some kinds are stored without validation, so it may contain anything."""
     items = find(data, path, [])
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 

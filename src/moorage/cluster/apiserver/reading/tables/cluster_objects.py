@@ -133,7 +133,7 @@ def _subsets(data: Data, _: float) -> str:
 
 
 def _shortened(texts: Iterable[str]) -> str:
-    """Join three texts, and count the others."""
+    """Join three texts, and count the remaining ones."""
     items = list(texts)
     return ",".join(items[:3]) + (f" + {len(items) - 3} more..." if len(items) > 3 else "")
 

@@ -16,7 +16,7 @@ _NAME_AND_AGE: Final = columns("Name", "Age")
 
 
 class Printer:
-    """Prints objects of one resource as a Table."""
+    """Prints objects of a resource as a Table."""
 
     def __init__(self, all_columns: Sequence[Column], now: Callable[[], float]) -> None:
         self._all_columns = all_columns
@@ -24,7 +24,7 @@ class Printer:
 
     @property
     def columns(self) -> list[Column]:
-        """The columns with a name; a cell may have none."""
+        """The columns with a name. A cell may have none."""
         return [column for column in self._all_columns if column.name]
 
     def cells(self, obj: Data, now: float) -> list[Any]:
@@ -32,7 +32,7 @@ class Printer:
         return [column.cell(obj, now) for column in self._all_columns]
 
     def table(self, objects: Iterable[Data], meta: Data, include: str) -> Data:
-        """Write objects as a Table; ``include`` selects the part of the object that a row contains."""
+        """Write objects as a Table. ``include`` selects the part of the object that a row contains."""
         now = self._now()
         return {
             "kind": "Table",
@@ -52,7 +52,7 @@ def _included(obj: Data, include: str) -> Data | None:
 
 
 def select_printer(storage: str, now: Callable[[], float], custom: Iterable[Mapping[str, Any]] = ()) -> Printer:
-    """Return how objects of a resource are printed; ``custom`` are a definition's additionalPrinterColumns."""
+    """Return how objects of a resource are printed. ``custom`` are a definition's additionalPrinterColumns."""
     if builtin := _TABLES.get(storage):
         return Printer(builtin, now)
     if not custom:
